@@ -1,0 +1,77 @@
+PYTHON ?= python3
+PYTEST_FLAGS ?=
+# `make lock LOCK_FLAGS=--upgrade` moves every pin to its newest release.
+LOCK_FLAGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_TOOLS := pip-tools==7.6.2
+
+# Prerequisites are steps in order: packages, then environment, then check.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help test check format torture bench lock clean environment packages python
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: packages environment check ## install what is missing, check, and run the tests
+	$(BIN)/pytest $(PYTEST_FLAGS)
+
+check: environment ## lint, formatting, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy $(wildcard src tests benchmarks)
+	$(BIN)/lint-imports
+
+format: environment ## rewrite the sources as the linter wants them
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+torture: packages environment ## run the long form of the torture tests
+	$(BIN)/pytest -m long $(PYTEST_FLAGS)
+
+bench: environment ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+# The pins and hashes are those of the public index, so local pip settings must not take part.
+PIP_COMPILE = $$tools/bin/pip-compile --quiet --no-config --generate-hashes --allow-unsafe \
+	--strip-extras --no-header --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host $(LOCK_FLAGS)
+
+lock: python ## write requirements/*.txt anew from pyproject.toml
+	@set -eu; \
+	tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
+	unset PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_NO_INDEX PIP_CONSTRAINT; \
+	export PIP_CONFIG_FILE=/dev/null; \
+	$(PYTHON) -m venv "$$tools"; \
+	"$$tools/bin/pip" install --quiet $(PIP_TOOLS); \
+	$(PIP_COMPILE) --output-file requirements/run.txt pyproject.toml; \
+	$(PIP_COMPILE) --output-file requirements/dev.txt --extra dev --all-build-deps \
+		--constraint requirements/run.txt pyproject.toml; \
+	for file in requirements/run.txt requirements/dev.txt; do \
+		{ echo '# Made by `make lock` from pyproject.toml.'; cat $$file; } > "$$tools/lock"; \
+		cat "$$tools/lock" > $$file; \
+	done
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+environment: $(STAMP)
+
+# The build backend is in the lock too, hence no isolated build that would fetch another.
+$(STAMP): requirements/run.txt requirements/dev.txt pyproject.toml | python
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+packages:
+	@PYTHON='$(PYTHON)' scripts/packages.sh
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Étagère needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+			"Name another: make PYTHON=python3.12 ..." >&2; exit 1; }

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the tests need, where they are missing.
+set -euo pipefail
+
+python=${PYTHON:-python3}
+wanted=()
+
+command -v "$python" >/dev/null || wanted+=(python3)
+# Debian ships venv without ensurepip, so the import of venv alone proves nothing.
+"$python" -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3-venv)
+# The torture tests watch and break system calls.
+command -v strace >/dev/null || wanted+=(strace)
+
+((${#wanted[@]})) || exit 0
+
+fail() {
+    echo "The tests need the Debian packages: ${wanted[*]}" >&2
+    echo "$1 Please install them and try again." >&2
+    exit 1
+}
+
+command -v apt-get >/dev/null || fail "There is no apt-get here."
+
+as_root=()
+if ((EUID != 0)); then
+    command -v sudo >/dev/null || fail "Installing them takes root, and there is no sudo here."
+    as_root=(sudo)
+fi
+
+apt() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y "$@"
+}
+
+apt update || fail "apt-get update failed."
+apt install --no-install-recommends "${wanted[@]}" || fail "apt-get install failed."
+
+"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+    fail "'$python' still has no venv with ensurepip; it may not be Debian's own."

@@ -1,0 +1,248 @@
+"""Space comes back: the collector takes dead contents apart, rewrites sparse segments and
+removes empty ones, in bounded steps beside whatever else goes on.
+
+Only one process of a store collects at a time. Two things it never touches: segments that are
+open while their owner lives (uploads in flight), and files that a reader who pinned before
+they were retired may still want.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies import presence
+from etagere.bodies.contents import DEAD, EXTENTS, SEGMENTS
+from etagere.bodies.disk import Disk
+from etagere.bodies.files import FileBodyStore, Flight, segment_path
+from etagere.bodies.segments import (
+    MoveExtents,
+    Reap,
+    Relocation,
+    SealSegment,
+    SegmentNumber,
+    forget_segment,
+    move_extents,
+    reap,
+    retire_segment,
+    seal_segment,
+)
+from etagere.config import Config
+from etagere.engine.interface import Engine, Fault, ReadTxn, Unknown
+from etagere.model.bodies import Extent, Segment, SegmentState
+
+logger = logging.getLogger(__name__)
+
+LOCK_NAME = "collector.lock"
+_ROWS_PER_SLICE = 2_000
+_MOVE_EXTENTS_MAX = 256
+_MOVE_BYTES_MAX = 64 << 20
+
+
+class Collected(NamedTuple):
+    """What one round did."""
+
+    chunks_reaped: int = 0
+    extents_moved: int = 0
+    segments_removed: int = 0
+    bytes_removed: int = 0
+
+
+class Collector:
+    """The collector of one store, in the process whose store it is given."""
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        store: FileBodyStore,
+        config: Config | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self._directory = directory
+        self._engine = engine
+        self._store = store
+        self._config = config or Config()
+        self._disk = disk or Disk()
+        self._retired_at: dict[int, int] = {}
+        self._damaged: set[int] = set()
+
+    async def run(self, interval_seconds: float) -> None:
+        """Keeps house for this process, and collects for the store when nobody else does."""
+        while True:
+            try:
+                await self._store.housekeep()
+                await self.collect()
+            except (Fault, Unknown, OSError) as error:
+                logger.warning("collecting was cut short and will go on later: %s", error)
+            await asyncio.sleep(interval_seconds)
+
+    async def collect(self) -> Collected:
+        """One round. Does nothing if another process is collecting."""
+        with _alone(self._directory) as alone:
+            if not alone:
+                return Collected()
+            await self._adopt_orphans()
+            reaped = await self._reap()
+            moved = await self._empty_sparse_segments()
+            removed, freed = await self._remove_retired()
+        return Collected(reaped, moved, removed, freed)
+
+    async def _adopt_orphans(self) -> None:
+        """Seals the open segments of processes that are gone."""
+        for number, segment in await self._segments():
+            if segment.state is not SegmentState.OPEN:
+                continue
+            if presence.alive(self._directory, segment.owner):
+                continue
+            length = _file_bytes(segment_path(self._directory, number))
+            await self._engine.write(seal_segment, SealSegment(number, length))
+
+    async def _reap(self) -> int:
+        total = 0
+        while reaped := await self._engine.write(reap, Reap()):
+            total += reaped
+        return total
+
+    async def _empty_sparse_segments(self) -> int:
+        """Moves what is alive out of segments that are mostly dead, and retires them."""
+        dead = await self._dead_bytes()
+        moved = 0
+        for number, segment in await self._segments():
+            share = self._config.sparse_dead_share * segment.length
+            if segment.state is not SegmentState.SEALED or number in self._damaged:
+                continue
+            if dead[number] < segment.length and dead[number] <= share:
+                continue
+            moved += await self._empty(number)
+            if await self._engine.write(retire_segment, SegmentNumber(number)):
+                self._retired_at[number] = time.monotonic_ns()
+        return moved
+
+    async def _empty(self, number: int) -> int:
+        """Copies the live extents of a segment elsewhere."""
+        moved = 0
+        after = -1
+        while True:
+            live = await self._engine.read(_live_extents, (number, after))
+            if not live:
+                return moved
+            batch, after = _batch(live)
+            flight = self._store.flight()
+            try:
+                relocations = [
+                    copied
+                    for offset, extent in batch
+                    if (copied := await self._copy(flight, number, offset, extent)) is not None
+                ]
+                await flight.sync()
+                moved += await self._engine.write(move_extents, MoveExtents(tuple(relocations)))
+            finally:
+                flight.land()
+
+    async def _copy(
+        self, flight: Flight, number: int, offset: int, extent: Extent
+    ) -> Relocation | None:
+        file = self._store.segment_file(number)
+        data = await self._store.in_thread(self._disk.read, file.descriptor, extent.length, offset)
+        if len(data) != extent.length or crc64nvme(data) != extent.crc:
+            # Damaged bytes are left where they are, for people to look at.
+            logger.error("segment %d is damaged at %d; run `etagere check`", number, offset)
+            self._damaged.add(number)
+            return None
+        segment, new_offset = await flight.reserve(extent.length)
+        await self._store.write(segment, new_offset, [memoryview(data)])
+        return Relocation(number, offset, segment.number, new_offset)
+
+    async def _remove_retired(self) -> tuple[int, int]:
+        """Removes the files that nobody can want any more."""
+        removed = freed = 0
+        for number, segment in await self._segments():
+            if segment.state is not SegmentState.RETIRED:
+                continue
+            retired_at = self._retired_at.setdefault(number, time.monotonic_ns())
+            if presence.pinned_before(self._directory, retired_at):
+                continue
+            path = segment_path(self._directory, number)
+            freed += _file_bytes(path)
+            self._disk.unlink(path)
+            while not await self._engine.write(forget_segment, SegmentNumber(number)):
+                pass
+            self._retired_at.pop(number, None)
+            removed += 1
+        return removed, freed
+
+    async def _segments(self) -> list[tuple[int, Segment]]:
+        found: list[tuple[int, Segment]] = []
+        while rows := await self._engine.read(_segments_after, found[-1][0] if found else -1):
+            found += rows
+        return found
+
+    async def _dead_bytes(self) -> Counter[int]:
+        dead: Counter[int] = Counter()
+        after: tuple[int, int] | None = None
+        while rows := await self._engine.read(_dead_after, after):
+            for (number, _), length in rows:
+                dead[number] += length
+            after = rows[-1][0]
+        return dead
+
+
+def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], int]:
+    """As many extents as one step moves, and the offset of the last of them."""
+    batch: list[tuple[int, Extent]] = []
+    size = 0
+    for offset, extent in live:
+        if batch and size + extent.length > _MOVE_BYTES_MAX:
+            break
+        batch.append((offset, extent))
+        size += extent.length
+    return batch, batch[-1][0]
+
+
+def _segments_after(txn: ReadTxn, after: int) -> list[tuple[int, Segment]]:
+    span = SEGMENTS.all() if after < 0 else SEGMENTS.after(SEGMENTS.all(), (after,))
+    return [(number, segment) for (number,), segment in txn.scan(SEGMENTS, span, _ROWS_PER_SLICE)]
+
+
+def _dead_after(txn: ReadTxn, after: tuple[int, int] | None) -> list[tuple[tuple[int, int], int]]:
+    span = DEAD.all() if after is None else DEAD.after(DEAD.all(), after)
+    return [(key, dead.length) for key, dead in txn.scan(DEAD, span, _ROWS_PER_SLICE)]
+
+
+def _live_extents(txn: ReadTxn, place: tuple[int, int]) -> list[tuple[int, Extent]]:
+    number, after = place
+    span = EXTENTS.under((number,))
+    if after >= 0:
+        span = EXTENTS.after(span, place)
+    rows = txn.scan(EXTENTS, span, _MOVE_EXTENTS_MAX)
+    return [(offset, extent) for (_, offset), extent in rows]
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[bool]:
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(descriptor)

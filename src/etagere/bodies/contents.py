@@ -1,0 +1,370 @@
+"""The ledger's account of bytes: who holds which content, chunk and extent.
+
+These are steps of operations: plain functions of a transaction. Holding costs nothing until
+something is shared: a content or chunk without a `Sharers` record has one holder, and an
+extent's record, which it needs anyway to be alive, carries its count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
+from etagere.engine.records import ID, UINT, Collection, K, Layout
+from etagere.model.bodies import (
+    Block,
+    BlockList,
+    Body,
+    Chunk,
+    Chunked,
+    ChunkUse,
+    Content,
+    Counter,
+    Dead,
+    Dying,
+    Empty,
+    Extent,
+    Inline,
+    InlineBytes,
+    Interval,
+    IntervalMap,
+    Move,
+    Piece,
+    Pieces,
+    Segment,
+    SegmentState,
+    Sharers,
+)
+
+INLINE: Collection[tuple[bytes], InlineBytes] = Collection(
+    "inline_bodies", InlineBytes, (ID,), layout=Layout.LARGE
+)
+BLOCK_LISTS: Collection[tuple[bytes], BlockList] = Collection("block_lists", BlockList, (ID,))
+CHUNKS: Collection[tuple[bytes, int], Chunk] = Collection(
+    "chunks", Chunk, (ID, UINT), layout=Layout.LARGE
+)
+CONTENT_SHARERS: Collection[tuple[bytes], Sharers] = Collection("content_sharers", Sharers, (ID,))
+CHUNK_SHARERS: Collection[tuple[bytes, int], Sharers] = Collection(
+    "chunk_sharers", Sharers, (ID, UINT)
+)
+DYING: Collection[tuple[bytes], Dying] = Collection("dying_contents", Dying, (ID,))
+INTERVAL_MAPS: Collection[tuple[bytes], IntervalMap] = Collection(
+    "interval_maps", IntervalMap, (ID,)
+)
+INTERVALS: Collection[tuple[bytes, int, int], Interval] = Collection(
+    "intervals", Interval, (ID, UINT, UINT)
+)
+EXTENTS: Collection[tuple[int, int], Extent] = Collection("extents", Extent, (UINT, UINT))
+MOVES: Collection[tuple[int, int], Move] = Collection("moves", Move, (UINT, UINT))
+DEAD: Collection[tuple[int, int], Dead] = Collection("dead_extents", Dead, (UINT, UINT))
+SEGMENTS: Collection[tuple[int], Segment] = Collection("segments", Segment, (UINT,))
+COUNTERS: Collection[tuple[int], Counter] = Collection("counters", Counter, (UINT,))
+
+PIECES_MAX = 8
+"""More pieces than this make a content chunked: an object's record stays small."""
+CHUNK_PIECES_MAX = 512
+REUSE_BLOCKS_MIN = 128
+"""A chunk of fewer blocks is copied into a new list rather than shared, so that lists edited
+again and again do not crumble into ever smaller chunks."""
+
+
+# Taking hold
+
+
+def adopt(txn: WriteTxn, body: Body) -> Content:
+    """The content of a sealed upload, held once by whoever stores it."""
+    if not body.length:
+        return Empty()
+    if not body.pieces:
+        txn.put(INLINE, (body.id,), InlineBytes(body.data))
+        return Inline(body.id, body.length, body.crc)
+    hold(txn, body.pieces)
+    if len(body.pieces) <= PIECES_MAX:
+        return Pieces(body.id, body.length, body.pieces)
+    return compose(txn, body.id, [Block(b"", (piece,)) for piece in body.pieces])
+
+
+def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
+    """Gives freshly written extents their first reference."""
+    for piece in pieces:
+        txn.put(EXTENTS, piece.extent, Extent(piece.length, piece.crc or 0))
+
+
+def refer(txn: WriteTxn, piece: Piece) -> None:
+    """One more reference to an extent that is alive."""
+    place = _place(txn, piece.extent)
+    extent = _live(txn, place)
+    txn.put(EXTENTS, place, msgspec.structs.replace(extent, references=extent.references + 1))
+
+
+def share(txn: WriteTxn, content: Content) -> Content:
+    """One more holder of a content, whatever its size."""
+    if not isinstance(content, Empty):
+        _add_sharer(txn, CONTENT_SHARERS, (content.id,))
+    return content
+
+
+def compose(
+    txn: WriteTxn,
+    content_id: bytes,
+    blocks: Sequence[Block],
+    *,
+    base: Chunked | None = None,
+    borrowed: Container[tuple[int, int]] = frozenset(),
+) -> Chunked:
+    """A block list.
+
+    `borrowed` names the extents that others, such as the base, hold and keep: each use of
+    one gains a reference, unless it comes with a chunk of the base that is shared whole. Of
+    all other extents the first use takes over the reference they have.
+    """
+    uses: list[ChunkUse] = []
+    taken: set[tuple[int, int]] = set()
+    for run in _runs(blocks, _chunks_by_first_block(txn, base)):
+        if isinstance(run, _SharedChunk):
+            _add_sharer(txn, CHUNK_SHARERS, run.use.key)
+            uses.append(run.use)
+            continue
+        length = 0
+        for block in run:
+            for piece in block.pieces:
+                if piece.extent in taken or piece.extent in borrowed:
+                    refer(txn, piece)
+                taken.add(piece.extent)
+                length += piece.length
+        use = ChunkUse(content_id, len(uses), length)
+        txn.put(CHUNKS, use.key, Chunk(tuple(run)))
+        uses.append(use)
+    txn.put(BLOCK_LISTS, (content_id,), BlockList(tuple(uses)))
+    return Chunked(content_id, sum(use.length for use in uses))
+
+
+class _SharedChunk(NamedTuple):
+    use: ChunkUse
+    blocks: tuple[Block, ...]
+
+
+def _chunks_by_first_block(txn: WriteTxn, base: Chunked | None) -> dict[Block, _SharedChunk]:
+    """The chunks of a list that are worth sharing with another, by the block they begin with."""
+    if base is None:
+        return {}
+    found = {}
+    for use in _block_list(txn, base).chunks:
+        blocks = _chunk(txn, use).blocks
+        if len(blocks) >= REUSE_BLOCKS_MIN:
+            found[blocks[0]] = _SharedChunk(use, blocks)
+    return found
+
+
+def _runs(
+    blocks: Sequence[Block], shareable: dict[Block, _SharedChunk]
+) -> Iterator[_SharedChunk | list[Block]]:
+    """Cuts a list into chunks to share and rows of blocks that make new ones."""
+    row: list[Block] = []
+    pieces = 0
+    at = 0
+    while at < len(blocks):
+        block = blocks[at]
+        shared = shareable.get(block) if shareable else None
+        if shared is not None and tuple(blocks[at : at + len(shared.blocks)]) == shared.blocks:
+            if row:
+                yield row
+            row, pieces = [], 0
+            yield shared
+            at += len(shared.blocks)
+            continue
+        if row and pieces + len(block.pieces) > CHUNK_PIECES_MAX:
+            yield row
+            row, pieces = [], 0
+        row.append(block)
+        pieces += len(block.pieces)
+        at += 1
+    if row:
+        yield row
+
+
+# Letting go
+
+
+def release(txn: WriteTxn, content: Content) -> None:
+    """One holder less. When the last one lets go, small contents are gone at once, and
+    chunked ones are left to `reap`, so that no delete takes long."""
+    if isinstance(content, Empty) or _drop_sharer(txn, CONTENT_SHARERS, (content.id,)):
+        return
+    if isinstance(content, Inline):
+        txn.delete(INLINE, (content.id,))
+    elif isinstance(content, Pieces):
+        drop(txn, content.pieces)
+    else:
+        txn.put(DYING, (content.id,), Dying())
+
+
+def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
+    """One reference less on the extent of each piece; the last one leaves dead space."""
+    for piece in pieces:
+        place = _place(txn, piece.extent)
+        extent = _live(txn, place)
+        if extent.references > 1:
+            fewer = msgspec.structs.replace(extent, references=extent.references - 1)
+            txn.put(EXTENTS, place, fewer)
+            continue
+        txn.delete(EXTENTS, place)
+        if extent.origin is not None:
+            txn.delete(MOVES, extent.origin)
+        txn.put(DEAD, place, Dead(extent.length))
+
+
+def reap_some(txn: WriteTxn, chunks_max: int) -> int:
+    """Takes apart contents that nobody holds, at most so many chunks of them; returns how many
+    chunks that were (0: none is left)."""
+    reaped = 0
+    for (content_id,), _ in txn.scan(DYING, DYING.all(), chunks_max, claim=True):
+        blocks = txn.get(BLOCK_LISTS, (content_id,), EXCLUSIVE)
+        rest = list(blocks.chunks) if blocks is not None else []
+        while rest and reaped < chunks_max:
+            _release_chunk(txn, rest.pop())
+            reaped += 1
+        if rest:
+            txn.put(BLOCK_LISTS, (content_id,), BlockList(tuple(rest)))
+            break
+        txn.delete(BLOCK_LISTS, (content_id,))
+        txn.delete(DYING, (content_id,))
+        reaped = max(reaped, 1)
+        if reaped >= chunks_max:
+            break
+    return reaped
+
+
+def _release_chunk(txn: WriteTxn, use: ChunkUse) -> None:
+    if _drop_sharer(txn, CHUNK_SHARERS, use.key):
+        return
+    for block in _chunk(txn, use).blocks:
+        drop(txn, block.pieces)
+    txn.delete(CHUNKS, use.key)
+
+
+# Finding
+
+
+class Stretch(NamedTuple):
+    """Bytes of a segment as they lie on disk."""
+
+    segment: int
+    offset: int
+    length: int
+    crc: int | None
+
+
+Plan = bytes | tuple[Stretch, ...]
+"""Where the bytes asked for are: right here, or in segments."""
+
+
+def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> Plan:
+    """Finds a range of a content. What it finds stays there for those who pinned before the
+    transaction began."""
+    length = min(content.length - start, content.length if length is None else length)
+    if length <= 0 or isinstance(content, Empty):
+        return b""
+    if isinstance(content, Inline):
+        stored = txn.get(INLINE, (content.id,))
+        if stored is None:
+            raise MissingRecord(f"the bytes of content {content.id.hex()}")
+        return stored.data[start : start + length]
+    if isinstance(content, Pieces):
+        pieces: Iterable[Piece] = content.pieces
+    elif isinstance(content, Chunked):
+        start, pieces = _pieces_from(txn, content, start)
+    else:
+        raise TypeError(f"{type(content).__name__} contents are located by their maps")
+    return tuple(_stretches(txn, pieces, start, length))
+
+
+def blocks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> Iterator[Block]:
+    """The blocks of a list, in order."""
+    for use in _block_list(txn, content).chunks:
+        yield from _chunk(txn, use).blocks
+
+
+def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Iterator[Piece]]:
+    """The pieces from the chunk on that holds `start`, and where in them `start` is."""
+    uses = _block_list(txn, content).chunks
+    first = 0
+    while first < len(uses) and start >= uses[first].length:
+        start -= uses[first].length
+        first += 1
+    blocks = (block for use in islice(uses, first, None) for block in _chunk(txn, use).blocks)
+    return start, (piece for block in blocks for piece in block.pieces)
+
+
+def _stretches(txn: ReadTxn, pieces: Iterable[Piece], start: int, length: int) -> Iterator[Stretch]:
+    stays: dict[int, bool] = {}
+    for piece in pieces:
+        if start >= piece.length:
+            start -= piece.length
+            continue
+        if piece.segment not in stays:
+            segment = txn.get(SEGMENTS, (piece.segment,))
+            stays[piece.segment] = segment is not None and segment.state != SegmentState.RETIRED
+        place = piece.extent if stays[piece.segment] else _place(txn, piece.extent)
+        count = min(piece.length - start, length)
+        whole = count == piece.length
+        offset = place[1] + piece.skip + start
+        yield Stretch(place[0], offset, count, piece.crc if whole else None)
+        length -= count
+        start = 0
+        if not length:
+            return
+
+
+# The records behind
+
+
+class MissingRecord(LookupError):
+    """The ledger refers to a record that is not there: `etagere check` tells more."""
+
+
+def _place(txn: ReadTxn | WriteTxn, origin: tuple[int, int]) -> tuple[int, int]:
+    move = txn.get(MOVES, origin)
+    return origin if move is None else (move.segment, move.offset)
+
+
+def _live(txn: WriteTxn, place: tuple[int, int]) -> Extent:
+    extent = txn.get(EXTENTS, place, EXCLUSIVE)
+    if extent is None:
+        raise MissingRecord(f"the extent at {place[1]} of segment {place[0]}")
+    return extent
+
+
+def _block_list(txn: ReadTxn | WriteTxn, content: Chunked) -> BlockList:
+    blocks = txn.get(BLOCK_LISTS, (content.id,))
+    if blocks is None:
+        raise MissingRecord(f"the block list of content {content.id.hex()}")
+    return blocks
+
+
+def _chunk(txn: ReadTxn | WriteTxn, use: ChunkUse) -> Chunk:
+    chunk = txn.get(CHUNKS, use.key)
+    if chunk is None:
+        raise MissingRecord(f"chunk {use.number} of content {use.content.hex()}")
+    return chunk
+
+
+def _add_sharer(txn: WriteTxn, sharers: Collection[K, Sharers], key: K) -> None:
+    found = txn.get(sharers, key, EXCLUSIVE)
+    txn.put(sharers, key, Sharers((found.extra if found else 0) + 1))
+
+
+def _drop_sharer(txn: WriteTxn, sharers: Collection[K, Sharers], key: K) -> bool:
+    """Says whether there was another holder, who now has one less beside it."""
+    found = txn.get(sharers, key, EXCLUSIVE)
+    if found is None:
+        return False
+    if found.extra > 1:
+        txn.put(sharers, key, Sharers(found.extra - 1))
+    else:
+        txn.delete(sharers, key)
+    return True

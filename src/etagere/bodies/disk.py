@@ -1,0 +1,73 @@
+"""The system calls that bodies rest on, in one place that tests can make fail or watch."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from etagere.engine.interface import Fault, FaultReason
+from etagere.engine.ledger import sync_directory
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_VECTORS_MAX = 512
+"""Buffers per call, below the kernel's limit."""
+
+
+class Disk:
+    """Files of this machine."""
+
+    def create(self, path: Path) -> int:
+        """A new file, open for reading and writing; its name is durable on return."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            sync_directory(path.parent)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def open(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
+        """Writes all of the buffers, one behind the other."""
+        rest = [memoryview(buffer) for buffer in buffers]
+        while rest:
+            written = os.pwritev(descriptor, rest[:_VECTORS_MAX], offset)
+            offset += written
+            while rest and written >= len(rest[0]):
+                written -= len(rest.pop(0))
+            if written:
+                rest[0] = rest[0][written:]
+
+    def sync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        return os.pread(descriptor, length, offset)
+
+    def read_cached(self, descriptor: int, length: int, offset: int) -> bytes | None:
+        """What a read gives without waiting for the disk; None if it would have to wait."""
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise
+        return bytes(buffer) if count == length else None
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def free_bytes(self, directory: Path) -> int:
+        room = os.statvfs(directory)
+        return room.f_bavail * room.f_frsize
+
+
+def fault_of(error: OSError) -> Fault:
+    """What a failed system call means to a caller."""
+    reason = FaultReason.DISK_FULL if error.errno in _FULL else FaultReason.FAILED
+    return Fault(reason, str(error))

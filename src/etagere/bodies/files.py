@@ -1,0 +1,402 @@
+"""Bodies in files: small ones go inline, larger ones are appended to segments.
+
+Each process appends to segments of its own, so processes never wait for each other, and all
+uploads of a process that end together share one fsync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from awscrt.checksums import combine_crc64nvme, crc64nvme
+
+from etagere.bodies.contents import DEAD, Plan, Stretch
+from etagere.bodies.disk import Disk, fault_of
+from etagere.bodies.presence import Pin, Presence
+from etagere.bodies.segments import OpenSegment, SealSegment, open_segment, seal_segment
+from etagere.bodies.store import BodyCorrupt
+from etagere.config import MIB, Config
+from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
+from etagere.model.bodies import Body, Piece
+from etagere.model.ids import new_id
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY_NAME = "segments"
+_FLUSH_BYTES = 1 * MIB
+_READ_BYTES = 256 * 1024
+_THREADS_MAX = 8
+
+T = TypeVar("T")
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    return directory / DIRECTORY_NAME / f"{number:08x}.seg"
+
+
+class _SegmentFile:
+    """A descriptor that is closed when the last one who uses it lets go of this object."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)
+
+
+class _OpenSegment:
+    """A segment that this process appends to."""
+
+    def __init__(self, number: int, file: _SegmentFile) -> None:
+        self.number = number
+        self.file = file
+        self.end = 0
+        self.uploads = 0
+        self.rolled = False
+        self._failed: Fault | None = None
+        self._next_sync: asyncio.Task[None] | None = None
+        self._this_sync: asyncio.Task[None] | None = None
+
+    async def sync(self, fdatasync: Callable[[int], asyncio.Future[None]]) -> None:
+        """Makes durable what has been written before this call. A sync that is under way may
+        have missed it, so the next one counts; all who ask meanwhile share that."""
+        if self._next_sync is None:
+            self._next_sync = asyncio.create_task(self._sync_after(self._this_sync, fdatasync))
+        await asyncio.shield(self._next_sync)
+
+    async def _sync_after(
+        self,
+        earlier: asyncio.Task[None] | None,
+        fdatasync: Callable[[int], asyncio.Future[None]],
+    ) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        self._this_sync, self._next_sync = self._next_sync, None
+        if self._failed is not None:
+            raise self._failed
+        try:
+            await fdatasync(self.file.descriptor)
+        except OSError as error:
+            # Nobody knows what is on disk now, and another fsync would not tell: whatever was
+            # not durable before is lost, and nothing is written here again.
+            self.rolled = True
+            self._failed = fault_of(error)
+            raise self._failed from error
+
+
+class FileBodyStore:
+    """The bodies in one data directory, as one process sees them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        config: Config | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self._directory = directory
+        self._engine = engine
+        self._config = config or Config()
+        self._disk = disk or Disk()
+        (directory / DIRECTORY_NAME).mkdir(exist_ok=True, mode=0o700)
+        self.presence = Presence(directory)
+        self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
+        self._segment: _OpenSegment | None = None
+        self._open: dict[int, _OpenSegment] = {}
+        self._opening = asyncio.Lock()
+        self._files: OrderedDict[int, _SegmentFile] = OrderedDict()
+
+    # Writing
+
+    def writer(self, length: int | None = None, *, inline: bool = True) -> FileBodyWriter:
+        inline_bytes_max = self._config.inline_bytes_max if inline else 0
+        return FileBodyWriter(Flight(self), length, inline_bytes_max, self._config.piece_bytes_max)
+
+    def flight(self) -> Flight:
+        """A set of reservations, protected until it lands."""
+        return Flight(self)
+
+    async def reserve(self, length: int) -> tuple[_OpenSegment, int]:
+        """Room for this many bytes in a segment of ours, and where it is."""
+        async with self._opening:
+            free = self._disk.free_bytes(self._directory)
+            if free - length < self._config.reserve_bytes:
+                raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
+            segment = self._segment
+            if segment is None or segment.rolled or self._is_full(segment, length):
+                segment = await self._roll()
+            offset = segment.end
+            segment.end += length
+            segment.uploads += 1
+            return segment, offset
+
+    def _is_full(self, segment: _OpenSegment, length: int) -> bool:
+        return segment.end > 0 and segment.end + length > self._config.segment_bytes_max
+
+    async def _roll(self) -> _OpenSegment:
+        """Begins another segment."""
+        if self._segment is not None:
+            self._segment.rolled = True
+            self._segment = None
+        number = await self._engine.write(open_segment, OpenSegment(self.presence.id))
+        path = segment_path(self._directory, number)
+        try:
+            descriptor = await self.in_thread(self._disk.create, path)
+        except OSError as error:
+            await self._seal_in_ledger(number, 0)
+            raise fault_of(error) from error
+        self._segment = _OpenSegment(number, _SegmentFile(descriptor))
+        self._open[number] = self._segment
+        return self._segment
+
+    async def write(self, segment: _OpenSegment, offset: int, buffers: list[memoryview]) -> None:
+        try:
+            await self.in_thread(self._disk.write, segment.file.descriptor, buffers, offset)
+        except OSError as error:
+            raise fault_of(error) from error
+
+    async def sync(self, segment: _OpenSegment) -> None:
+        await segment.sync(lambda descriptor: self.in_thread(self._disk.sync, descriptor))
+
+    def in_thread(self, call: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+    async def housekeep(self) -> None:
+        """What a process does for its own segments now and then: lets go of files that were
+        removed, begins a new segment when much of the current one is dead, and seals the
+        segments that nothing is being uploaded to."""
+        for number, file in list(self._files.items()):
+            if not os.fstat(file.descriptor).st_nlink:
+                del self._files[number]
+        current = self._segment
+        if current is not None and not current.rolled:
+            dead = await self._engine.read(_dead_bytes, current.number)
+            if dead > self._config.sparse_dead_share * current.end:
+                current.rolled = True
+        for segment in list(self._open.values()):
+            if segment.rolled and not segment.uploads:
+                await self._seal(segment)
+
+    async def _seal(self, segment: _OpenSegment) -> None:
+        if await self._seal_in_ledger(segment.number, segment.end):
+            self._open.pop(segment.number, None)
+
+    async def _seal_in_ledger(self, number: int, length: int) -> bool:
+        try:
+            await self._engine.write(seal_segment, SealSegment(number, length))
+        except (Fault, Unknown) as error:
+            # It will be tried again by `housekeep`, or by a collector when we are gone.
+            logger.warning("segment %d could not be sealed: %s", number, error)
+            return False
+        return True
+
+    # Reading
+
+    def pinned(self) -> Pin:
+        return self.presence.pin()
+
+    async def read(self, plan: Plan) -> AsyncIterator[bytes]:
+        if isinstance(plan, bytes):
+            if plan:
+                yield plan
+            return
+        for stretch in plan:
+            async for chunk in self._read_stretch(stretch):
+                yield chunk
+
+    async def _read_stretch(self, stretch: Stretch) -> AsyncIterator[bytes]:
+        file = self.segment_file(stretch.segment)
+        at, end, crc = stretch.offset, stretch.offset + stretch.length, 0
+        while at < end:
+            chunk = await self._read_chunk(file.descriptor, min(_READ_BYTES, end - at), at)
+            if not chunk:
+                raise BodyCorrupt(f"segment {stretch.segment} ends before {end}")
+            at += len(chunk)
+            if stretch.crc is not None:
+                crc = crc64nvme(chunk, crc)
+                if at == end and crc != stretch.crc:
+                    raise BodyCorrupt(f"segment {stretch.segment} at {stretch.offset}: checksum")
+            yield chunk
+
+    async def _read_chunk(self, descriptor: int, length: int, offset: int) -> bytes:
+        cached = self._disk.read_cached(descriptor, length, offset)
+        if cached is not None:
+            return cached
+        return await self.in_thread(self._disk.read, descriptor, length, offset)
+
+    def segment_file(self, number: int) -> _SegmentFile:
+        """An open segment; keep the object for as long as its descriptor is used."""
+        mine = self._open.get(number)
+        if mine is not None:
+            return mine.file
+        file = self._files.get(number)
+        if file is None:
+            path = segment_path(self._directory, number)
+            try:
+                file = self._files[number] = _SegmentFile(self._disk.open(path))
+            except FileNotFoundError:
+                raise BodyCorrupt(f"segment {number} is missing: {path}") from None
+            if len(self._files) > self._config.segment_files_max:
+                self._files.popitem(last=False)
+        self._files.move_to_end(number)
+        return file
+
+    async def close(self) -> None:
+        """Seals what can be sealed. Uploads still under way keep their segments from it."""
+        for segment in list(self._open.values()):
+            segment.rolled = True
+            if not segment.uploads:
+                await self._seal(segment)
+        self._segment = None
+        self._open.clear()
+        self._files.clear()
+        self._threads.shutdown()
+        self.presence.close()
+
+
+def _dead_bytes(txn: ReadTxn, segment: int) -> int:
+    rows = txn.scan(DEAD, DEAD.under((segment,)), 1_000_000)
+    return sum(dead.length for _, dead in rows)
+
+
+class Flight:
+    """Reservations that belong together: nothing of them is collected until they land."""
+
+    def __init__(self, store: FileBodyStore) -> None:
+        self.store = store
+        self._segments: list[_OpenSegment] = []
+
+    async def reserve(self, length: int) -> tuple[_OpenSegment, int]:
+        segment, offset = await self.store.reserve(length)
+        self._segments.append(segment)
+        return segment, offset
+
+    async def sync(self) -> None:
+        for segment in dict.fromkeys(self._segments):
+            await self.store.sync(segment)
+
+    def land(self) -> None:
+        for segment in self._segments:
+            segment.uploads -= 1
+        self._segments.clear()
+
+
+class FileBodyWriter:
+    """One upload into segments, or into memory if it stays small."""
+
+    def __init__(
+        self, flight: Flight, length: int | None, inline_bytes_max: int, piece_bytes_max: int
+    ) -> None:
+        self._flight = flight
+        self._expected = length
+        self._inline_bytes_max = inline_bytes_max
+        self._piece_bytes_max = piece_bytes_max
+        self._buffers: deque[bytes | memoryview] = deque()
+        self._buffered = 0
+        self._written = 0
+        self._segment: _OpenSegment | None = None
+        self._offset = 0
+        self._room = 0
+        self._pieces: list[Piece] = []
+
+    async def __aenter__(self) -> FileBodyWriter:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Room is not given back here: a write that was cancelled may still be under way.
+        self._flight.land()
+
+    async def append(self, data: bytes) -> None:
+        self._buffers.append(data)
+        self._buffered += len(data)
+        if self._buffered >= _FLUSH_BYTES:
+            await self._flush()
+
+    async def seal(self) -> Body:
+        body_id = new_id()
+        total = self._written + self._buffered
+        if total <= self._inline_bytes_max:
+            data = b"".join(self._buffers)
+            return Body(body_id, total, crc64nvme(data), data=data)
+        await self._flush()
+        self._give_back()
+        await self._flight.sync()
+        crc = 0
+        for piece in self._pieces:
+            crc = combine_crc64nvme(crc, piece.crc, piece.length)
+        return Body(body_id, total, crc, pieces=tuple(self._pieces))
+
+    async def _flush(self) -> None:
+        while self._buffered:
+            if not self._room:
+                await self._find_room()
+            assert self._segment is not None
+            views = self._take(min(self._room, self._buffered))
+            length = sum(map(len, views))
+            await self._flight.store.write(self._segment, self._offset, views)
+            self._add(self._segment.number, self._offset, length, views)
+            self._offset += length
+            self._room -= length
+            self._written += length
+
+    async def _find_room(self) -> None:
+        """As much as the upload is known to need; if that is not known, twice as much each
+        time, so that a long upload lies in few pieces and a short one wastes little."""
+        need = self._buffered
+        if self._expected is not None:
+            need = max(need, self._expected - self._written)
+        else:
+            need = max(need, self._written)
+        self._room = min(need, self._piece_bytes_max)
+        self._segment, self._offset = await self._flight.reserve(self._room)
+
+    def _take(self, length: int) -> list[memoryview]:
+        """The first bytes of the buffers, uncopied."""
+        views: list[memoryview] = []
+        self._buffered -= length
+        while length:
+            view = memoryview(self._buffers.popleft())
+            if len(view) > length:
+                self._buffers.appendleft(view[length:])
+                view = view[:length]
+            views.append(view)
+            length -= len(view)
+        return views
+
+    def _add(self, segment: int, offset: int, length: int, views: list[memoryview]) -> None:
+        """Records what was written, as part of the last piece if it lies right behind it."""
+        crc = 0
+        for view in views:
+            crc = crc64nvme(view, crc)
+        if self._pieces:
+            last = self._pieces[-1]
+            joined = last.length + length
+            adjacent = (last.segment, last.offset + last.length) == (segment, offset)
+            if adjacent and joined <= self._piece_bytes_max:
+                crc = combine_crc64nvme(last.crc, crc, length)
+                self._pieces[-1] = Piece(segment, last.offset, joined, crc)
+                return
+        self._pieces.append(Piece(segment, offset, length, crc))
+
+    def _give_back(self) -> None:
+        """Returns room that was reserved and not used, if nobody came behind."""
+        if self._segment is not None and self._segment.end == self._offset + self._room:
+            self._segment.end = self._offset
+        self._room = 0

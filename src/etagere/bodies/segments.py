@@ -1,0 +1,129 @@
+"""The life of a segment in the ledger: opened, sealed, emptied, retired, forgotten."""
+
+from __future__ import annotations
+
+import msgspec
+
+from etagere.bodies.contents import COUNTERS, DEAD, EXTENTS, MOVES, SEGMENTS, reap_some
+from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
+from etagere.model.base import Command, Part
+from etagere.model.bodies import Counter, Dead, Move, Segment, SegmentState
+
+_SEGMENT_NUMBERS = 0
+_ROWS_PER_STEP = 1_000
+_ROWS_PER_SEGMENT_MAX = 1_000_000
+
+
+class OpenSegment(Command, frozen=True):
+    owner: bytes
+
+
+@operation
+def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
+    """The number of a new segment. Numbers are never given out twice, so that "retired" can be
+    remembered for ever."""
+    counter = txn.get(COUNTERS, (_SEGMENT_NUMBERS,), EXCLUSIVE)
+    number = (counter.last if counter else 0) + 1
+    txn.put(COUNTERS, (_SEGMENT_NUMBERS,), Counter(number))
+    txn.put(SEGMENTS, (number,), Segment(command.owner))
+    return number
+
+
+class SealSegment(Command, frozen=True):
+    number: int
+    length: int
+
+
+@operation(reclaims=True)
+def seal_segment(txn: WriteTxn, command: SealSegment) -> None:
+    """Nothing more will be written: what no live extent covers (uploads that were refused,
+    given up, or cut off by a crash) becomes dead space."""
+    segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
+    if segment is None or segment.state is not SegmentState.OPEN:
+        return
+    span = EXTENTS.under((command.number,))
+    covered = [
+        (offset, e.length) for (_, offset), e in txn.scan(EXTENTS, span, _ROWS_PER_SEGMENT_MAX)
+    ]
+    covered += [
+        (offset, d.length) for (_, offset), d in txn.scan(DEAD, span, _ROWS_PER_SEGMENT_MAX)
+    ]
+    length, at = command.length, 0
+    for offset, extent_length in sorted(covered):
+        if offset > at:
+            txn.put(DEAD, (command.number, at), Dead(offset - at))
+        at = max(at, offset + extent_length)
+    if length > at:
+        txn.put(DEAD, (command.number, at), Dead(length - at))
+    sealed = msgspec.structs.replace(segment, state=SegmentState.SEALED, length=max(length, at))
+    txn.put(SEGMENTS, (command.number,), sealed)
+
+
+class Relocation(Part, frozen=True):
+    """A live extent and where a copy of it was written."""
+
+    from_segment: int
+    from_offset: int
+    to_segment: int
+    to_offset: int
+
+
+class MoveExtents(Command, frozen=True):
+    relocations: tuple[Relocation, ...]
+
+
+@operation(reclaims=True)
+def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
+    """Points the ledger at copies. An extent that died while it was copied stays dead."""
+    moved = 0
+    for step in command.relocations:
+        old, new = (step.from_segment, step.from_offset), (step.to_segment, step.to_offset)
+        extent = txn.get(EXTENTS, old, EXCLUSIVE)
+        if extent is None:
+            continue
+        origin = extent.origin or old
+        txn.put(EXTENTS, new, msgspec.structs.replace(extent, origin=origin))
+        txn.put(MOVES, origin, Move(*new))
+        txn.delete(EXTENTS, old)
+        txn.put(DEAD, old, Dead(extent.length))
+        moved += 1
+    return moved
+
+
+class SegmentNumber(Command, frozen=True):
+    number: int
+
+
+@operation(reclaims=True)
+def retire_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
+    """Takes a segment out of use if nothing in it is alive; says whether it is out of use."""
+    segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
+    if segment is None or segment.state is SegmentState.OPEN:
+        return False
+    if txn.scan(EXTENTS, EXTENTS.under((command.number,)), 1):
+        return False
+    retired = msgspec.structs.replace(segment, state=SegmentState.RETIRED)
+    txn.put(SEGMENTS, (command.number,), retired)
+    return True
+
+
+@operation(reclaims=True)
+def forget_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
+    """Removes the account of a segment whose file is gone, in bounded steps; True at the end."""
+    dead = txn.scan(DEAD, DEAD.under((command.number,)), _ROWS_PER_STEP)
+    for key, _ in dead:
+        txn.delete(DEAD, key)
+    if len(dead) == _ROWS_PER_STEP:
+        return False
+    txn.delete(SEGMENTS, (command.number,))
+    return True
+
+
+class Reap(Command, frozen=True):
+    chunks_max: int = 8
+
+
+@operation(reclaims=True)
+def reap(txn: WriteTxn, command: Reap) -> int:
+    """One bounded step of taking apart contents that nobody holds any more."""
+    return reap_some(txn, command.chunks_max)

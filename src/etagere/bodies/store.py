@@ -1,0 +1,62 @@
+"""What a body store is: where the bytes of objects are written, once, and read.
+
+Bytes first, ledger last: a writer seals a body, which makes it durable; one ledger operation
+then adopts it. A reader pins before it looks anything up; what it finds stays readable, as it
+was, until it lets go, whatever happens to the object meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol
+
+from etagere.bodies.contents import Plan
+from etagere.model.bodies import Body
+
+
+class BodyCorrupt(Exception):
+    """Bytes on disk are not those that were written."""
+
+
+class BodyWriter(Protocol):
+    """One upload. Until its context ends, what it has written cannot be collected, so the
+    context must enclose the ledger operation that adopts the body."""
+
+    async def __aenter__(self) -> BodyWriter: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    async def append(self, data: bytes) -> None:
+        """Adds bytes, which the caller must not change afterwards."""
+        ...
+
+    async def seal(self) -> Body:
+        """Makes everything durable; raises `Fault` if it cannot."""
+        ...
+
+
+class BodyStore(Protocol):
+    """The bytes of one store, as one process sees them."""
+
+    def writer(self, length: int | None = None, *, inline: bool = True) -> BodyWriter:
+        """Begins an upload, of this length if it is known. Without `inline` the body lies in
+        pieces however small it is, as the blocks of a list must."""
+        ...
+
+    def pinned(self) -> AbstractContextManager[None]:
+        """Keeps what a lookup inside finds from being removed."""
+        ...
+
+    def read(self, plan: Plan) -> AsyncIterator[bytes]:
+        """The bytes of a plan in chunks; raises `BodyCorrupt` before the last one of a piece
+        that does not match its checksum."""
+        ...
+
+    async def close(self) -> None: ...

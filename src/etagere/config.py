@@ -1,0 +1,50 @@
+"""Every setting and limit in one place, named with its unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one store; the defaults are what the measurements in docs/decisions chose."""
+
+    # Durability: False only for stores that are thrown away.
+    durable: bool = True
+    # An SQLite VFS registered by the process, for tests that inject errors; "" is the default.
+    sqlite_vfs: str = ""
+    page_bytes: int = 8 * KIB
+    page_cache_bytes: int = 64 * MIB
+    # The write-ahead log is moved into the database once it holds this many pages.
+    checkpoint_pages: int = 4_000
+
+    # A group is what one commit makes durable. More per group is more throughput; the
+    # time bound keeps one group from making the next one wait.
+    group_operations_max: int = 256
+    group_seconds_max: float = 0.005
+    # One message between a front end and the writer.
+    frame_bytes_max: int = 64 * MIB
+    # How long a front end waits for a writer that is being started again.
+    writer_start_seconds_max: float = 10.0
+    # An answer that takes longer is given up as unknown.
+    writer_answer_seconds_max: float = 60.0
+
+    conflict_attempts_max: int = 20
+    conflict_seconds_max: float = 15.0
+
+    # Bodies up to this size live in the ledger, larger ones in segments.
+    inline_bytes_max: int = 32 * KIB
+    segment_bytes_max: int = 256 * MIB
+    # A piece is what one checksum covers.
+    piece_bytes_max: int = 64 * MIB
+    chunk_pieces_max: int = 512
+    # Open segment files a process keeps for its readers.
+    segment_files_max: int = 256
+    # A segment is rewritten when this share of it is dead.
+    sparse_dead_share: float = 0.15
+    # Deletes must work on a full disk: the ledger keeps this much allocated for them,
+    # and bodies leave this much free.
+    reserve_bytes: int = 32 * MIB

@@ -1,0 +1,1 @@
+"""The ledger: every record, transactional, behind one narrow interface."""

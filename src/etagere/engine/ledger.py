@@ -1,0 +1,190 @@
+"""The SQLite database: where it lies, how it is created, opened and queried.
+
+One table per collection. Small records lie in the key's own tree (WITHOUT ROWID); large
+ones in a rowid table with an index, so that their bytes stay out of the way of scans.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from etagere.clock import Clock
+from etagere.config import Config
+from etagere.engine import timeline
+from etagere.engine.interface import Fault, FaultReason
+from etagere.engine.records import (
+    COLLECTIONS,
+    ENCODE,
+    SCHEMA,
+    Collection,
+    K,
+    Layout,
+    R,
+    Span,
+)
+from etagere.engine.timeline import Timeline
+
+DATABASE_NAME = "ledger.sqlite3"
+APPLICATION_ID = 0x45746167  # "Etag", so that `file` and people can tell what this is
+_BUSY_MILLISECONDS = 5_000
+
+READ_TIMELINE = "SELECT value FROM timeline"
+WRITE_TIMELINE = "UPDATE timeline SET value = ?"
+
+decode_timeline = msgspec.msgpack.Decoder(Timeline).decode
+
+
+class SchemaTooNew(Exception):
+    """The database was written by a newer version of the program."""
+
+
+class NotALedger(Exception):
+    """There is a file where the ledger should be, but it is something else."""
+
+
+class Statements(NamedTuple):
+    """The SQL of one collection."""
+
+    get: str
+    put: str
+    delete: str
+    scan: str
+    scan_reverse: str
+
+
+_STATEMENTS: dict[Collection[Any, Any], Statements] = {}
+
+
+def statements(collection: Collection[Any, Any]) -> Statements:
+    try:
+        return _STATEMENTS[collection]
+    except KeyError:
+        name = collection.name
+        scan = f"SELECT key, value FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
+        made = _STATEMENTS[collection] = Statements(
+            f"SELECT value FROM {name} WHERE key = ?",  # noqa: S608
+            f"REPLACE INTO {name} VALUES (?, ?)",  # noqa: S608
+            f"DELETE FROM {name} WHERE key = ?",  # noqa: S608
+            f"{scan} LIMIT ?",
+            f"{scan} DESC LIMIT ?",
+        )
+        return made
+
+
+def database_path(directory: Path) -> Path:
+    return directory / DATABASE_NAME
+
+
+def create(directory: Path, config: Config, clock: Clock) -> None:
+    """Makes the database, or brings an older one up to date; both are durable on return."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    try:
+        _require_ledger(connection, directory)
+        connection.execute(f"PRAGMA page_size = {config.page_bytes}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        _tune_writer(connection, config)
+        with connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute("CREATE TABLE IF NOT EXISTS timeline (value BLOB NOT NULL)")
+            for collection in COLLECTIONS.values():
+                connection.execute(_create_table(collection))
+            if stored_timeline(connection) is None:
+                first = timeline.begin(None, clock)
+                connection.execute("INSERT INTO timeline VALUES (?)", (ENCODE(first),))
+    except apsw.NotADBError:
+        raise NotALedger(f"{database_path(directory)} is not an Étagère ledger") from None
+    finally:
+        connection.close()
+    if config.durable:
+        sync_directory(directory)
+        sync_directory(directory.parent)
+
+
+def open_for_reading(directory: Path, config: Config) -> apsw.Connection:
+    connection = _open(directory, config, apsw.SQLITE_OPEN_READONLY)
+    connection.execute(f"PRAGMA cache_size = {-config.page_cache_bytes // 1024}")
+    return connection
+
+
+def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
+    connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE)
+    _require_ledger(connection, directory)
+    _tune_writer(connection, config)
+    return connection
+
+
+def stored_timeline(connection: apsw.Connection) -> Timeline | None:
+    row = connection.execute(READ_TIMELINE).fetchone()
+    return None if row is None else decode_timeline(row[0])
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fault_of(error: apsw.Error) -> Fault:
+    """What an SQLite error that changed nothing means to a caller."""
+    full = isinstance(error, apsw.FullError)
+    reason = FaultReason.DISK_FULL if full else FaultReason.FAILED
+    return Fault(reason, f"{type(error).__name__}: {error}")
+
+
+def get(cursor: apsw.Cursor, collection: Collection[K, R], key: K) -> R | None:
+    row = cursor.execute(statements(collection).get, (collection.pack(key),)).fetchone()
+    return None if row is None else collection.decode(row[0])
+
+
+def scan(
+    cursor: apsw.Cursor, collection: Collection[K, R], span: Span, limit: int, reverse: bool
+) -> list[tuple[K, R]]:
+    sql = statements(collection)
+    rows = cursor.execute(sql.scan_reverse if reverse else sql.scan, (*span, limit))
+    unpack, decode = collection.unpack, collection.decode
+    return [(unpack(key), decode(value)) for key, value in rows]
+
+
+def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:
+    path = str(database_path(directory))
+    vfs = config.sqlite_vfs or None
+    connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
+    connection.set_busy_timeout(_BUSY_MILLISECONDS)
+    return connection
+
+
+def _tune_writer(connection: apsw.Connection, config: Config) -> None:
+    # The writer checkpoints by itself, after the answers are out rather than before.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if config.durable else 'OFF'}")
+    connection.execute(f"PRAGMA cache_size = {-config.page_cache_bytes // 1024}")
+
+
+def _require_ledger(connection: apsw.Connection, directory: Path) -> None:
+    application_id = connection.pragma("application_id")
+    schema = connection.pragma("user_version")
+    if schema > SCHEMA:
+        raise SchemaTooNew(
+            f"{database_path(directory)} has schema {schema}; this version of etagere knows "
+            f"schemas up to {SCHEMA}. Use the newer version that wrote it."
+        )
+    if application_id not in (0, APPLICATION_ID):
+        raise NotALedger(f"{database_path(directory)} is not an Étagère ledger")
+
+
+def _create_table(collection: Collection[Any, Any]) -> str:
+    layout = "" if collection.layout is Layout.LARGE else " WITHOUT ROWID"
+    return (
+        f"CREATE TABLE IF NOT EXISTS {collection.name} "
+        f"(key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL){layout}"
+    )

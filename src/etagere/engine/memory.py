@@ -1,0 +1,478 @@
+"""The engine for tests: in memory, and no stronger than the weakest real one.
+
+Reads have a snapshot. Writes see the newest committed state anew at each call, as in
+PostgreSQL's READ COMMITTED, and only what they guard stays as it was seen, so a missing
+guard shows up here. Two things differ from a real engine, to make tests deterministic: a
+lock that another holds is a conflict at once instead of a wait, and transactions can be
+stepped by hand (`begin`, `begin_read`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from etagere.clock import Clock, SystemClock
+from etagere.engine.interface import (
+    EXCLUSIVE,
+    C,
+    Conflict,
+    Fault,
+    FaultReason,
+    Guard,
+    Operation,
+    ReadTxn,
+    Refused,
+    T,
+    WriteTxn,
+    registered,
+)
+from etagere.engine.records import ENCODE, Collection, K, R, Span
+from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled
+from etagere.engine.timeline import Timeline, advance, begin, next_stamp, now_at
+from etagere.errors import Refusal
+
+logger = logging.getLogger(__name__)
+
+_decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
+
+
+class _Place(NamedTuple):
+    """Where a record is or could be: what is locked."""
+
+    collection: str
+    key: bytes
+
+
+class _Version(NamedTuple):
+    """What a key held from a commit on; None where it was deleted."""
+
+    sequence: int
+    value: bytes | None
+
+
+class _Table:
+    """The keys of one collection in order, each with its versions, oldest first."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.versions: dict[bytes, list[_Version]] = {}
+
+    def value_at(self, key: bytes, sequence: int) -> bytes | None:
+        for version in reversed(self.versions.get(key, ())):
+            if version.sequence <= sequence:
+                return version.value
+        return None
+
+    def keys_in(self, span: Span, *, reverse: bool) -> Iterator[bytes]:
+        places = range(bisect_left(self.keys, span.start), bisect_left(self.keys, span.stop))
+        return (self.keys[place] for place in (reversed(places) if reverse else places))
+
+    def append(self, key: bytes, version: _Version) -> None:
+        if key not in self.versions:
+            insort(self.keys, key)
+            self.versions[key] = []
+        self.versions[key].append(version)
+
+    def prune(self, key: bytes, snapshots: Iterable[int]) -> bool:
+        """Drops the versions that neither a snapshot nor the next reader can see, and says
+        whether any but the newest remain."""
+        versions = self.versions[key]
+        needed = {bisect_right(versions, s, key=lambda v: v.sequence) - 1 for s in snapshots}
+        needed.add(len(versions) - 1)
+        kept = [version for place, version in enumerate(versions) if place in needed]
+        # Before its first value a key is absent anyway.
+        while kept and kept[0].value is None:
+            del kept[0]
+        if kept:
+            self.versions[key] = kept
+        else:
+            del self.versions[key]
+            del self.keys[bisect_left(self.keys, key)]
+        return len(kept) > 1
+
+
+class _Store:
+    """What is committed, in as many versions as the open snapshots need."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self._tables: defaultdict[str, _Table] = defaultdict(_Table)
+        self._snapshots: Counter[int] = Counter()
+        self._superseded: set[_Place] = set()
+
+    def table(self, collection: str) -> _Table:
+        return self._tables[collection]
+
+    def versions_held(self) -> int:
+        tables = self._tables.values()
+        return sum(len(versions) for table in tables for versions in table.versions.values())
+
+    def open_snapshot(self) -> int:
+        self._snapshots[self.sequence] += 1
+        return self.sequence
+
+    def close_snapshot(self, sequence: int) -> None:
+        self._snapshots[sequence] -= 1
+        if not self._snapshots[sequence]:
+            del self._snapshots[sequence]
+            self._prune(list(self._superseded))
+
+    def apply(self, writes: dict[_Place, bytes | None]) -> None:
+        self.sequence += 1
+        for place, value in writes.items():
+            self._tables[place.collection].append(place.key, _Version(self.sequence, value))
+        self._prune(writes)
+
+    def newest(self) -> _Store:
+        """A store of its own with the newest state of this one."""
+        copy = _Store()
+        copy.apply(
+            {
+                _Place(name, key): versions[-1].value
+                for name, table in self._tables.items()
+                for key, versions in table.versions.items()
+            }
+        )
+        return copy
+
+    def _prune(self, places: Iterable[_Place]) -> None:
+        for place in places:
+            if self._tables[place.collection].prune(place.key, self._snapshots):
+                self._superseded.add(place)
+            else:
+                self._superseded.discard(place)
+
+
+class _Locks:
+    """Who holds what, among the open write transactions."""
+
+    def __init__(self) -> None:
+        self._holders: defaultdict[_Place, dict[object, Guard]] = defaultdict(dict)
+        self._held: defaultdict[object, set[_Place]] = defaultdict(set)
+
+    def take(self, owner: object, place: _Place, guard: Guard) -> bool:
+        """Locks a place, or says that another is in the way."""
+        holders = self._holders.get(place, {})
+        others = [held for holder, held in holders.items() if holder is not owner]
+        if EXCLUSIVE in others or (others and guard is EXCLUSIVE):
+            return False
+        if holders.get(owner) is not EXCLUSIVE:
+            self._holders[place][owner] = guard
+            self._held[owner].add(place)
+        return True
+
+    def release(self, owner: object) -> None:
+        for place in self._held.pop(owner, ()):
+            holders = self._holders[place]
+            del holders[owner]
+            if not holders:
+                del self._holders[place]
+
+
+class _Core:
+    """What the transactions of one engine share."""
+
+    def __init__(self, store: _Store, clock: Clock, stored: Timeline | None) -> None:
+        self.store = store
+        self.locks = _Locks()
+        self.clock = clock
+        self.timeline = begin(stored, clock)
+        self.closed = False
+        self._last_stamp = self.timeline.last_stamp
+
+    def require_open(self) -> None:
+        if self.closed:
+            raise Fault(FaultReason.UNAVAILABLE, "the engine is closed")
+
+    def draw_stamp(self) -> int:
+        self._last_stamp = next_stamp(self._last_stamp, self.clock.wall())
+        return self._last_stamp
+
+    def commit(self, writes: dict[_Place, bytes | None]) -> None:
+        self.require_open()
+        timeline = advance(self.timeline, self.clock, self._last_stamp)
+        self.store.apply(writes)
+        self.timeline = timeline
+
+
+class MemoryReadTxn:
+    """One snapshot, from its begin until it is closed."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self._timeline = core.timeline
+        self._sequence = core.store.open_snapshot()
+        self._now: int | None = None
+        self._open = True
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            self._now = now_at(self._timeline, self._core.clock.elapsed())
+        return self._now
+
+    def get(self, collection: Collection[K, R], key: K) -> R | None:
+        value = self._table(collection).value_at(collection.pack(key), self._sequence)
+        return None if value is None else collection.decode(value)
+
+    def scan(
+        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
+    ) -> list[tuple[K, R]]:
+        table = self._table(collection)
+        found: list[tuple[K, R]] = []
+        for key in table.keys_in(span, reverse=reverse):
+            if len(found) >= limit:
+                break
+            value = table.value_at(key, self._sequence)
+            if value is not None:
+                found.append((collection.unpack(key), collection.decode(value)))
+        return found
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._core.store.close_snapshot(self._sequence)
+
+    def _table(self, collection: Collection[Any, Any]) -> _Table:
+        if not self._open:
+            raise RuntimeError("the transaction has ended")
+        return self._core.store.table(collection.name)
+
+
+class MemoryWriteTxn:
+    """One change: its own writes over whatever is committed at each call."""
+
+    def __init__(self, core: _Core, interrupt: Callable[[], None] | None) -> None:
+        self._core = core
+        self._interrupt = interrupt
+        self._writes: dict[_Place, bytes | None] = {}
+        self._hooks: list[tuple[Callable[[Any], None], Any]] = []
+        self._now: int | None = None
+        self._stamp: int | None = None
+        self._open = True
+        self._conflicted = False
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            self._now = now_at(self._core.timeline, self._core.clock.elapsed())
+        return self._now
+
+    @property
+    def stamp(self) -> int:
+        if self._stamp is None:
+            self._stamp = self._core.draw_stamp()
+        return self._stamp
+
+    def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
+        self._step()
+        place = _Place(collection.name, collection.pack(key))
+        if guard is not None:
+            self._lock(place, guard)
+        value = self._value(place)
+        return None if value is None else collection.decode(value)
+
+    def scan(
+        self,
+        collection: Collection[K, R],
+        span: Span,
+        limit: int,
+        *,
+        reverse: bool = False,
+        claim: bool = False,
+    ) -> list[tuple[K, R]]:
+        self._step()
+        found: list[tuple[K, R]] = []
+        for place in self._places(collection.name, span, reverse=reverse):
+            if len(found) >= limit:
+                break
+            value = self._value(place)
+            if value is None:
+                continue
+            if claim and not self._core.locks.take(self, place, EXCLUSIVE):
+                continue
+            found.append((collection.unpack(place.key), collection.decode(value)))
+        return found
+
+    def put(self, collection: Collection[K, R], key: K, record: R) -> R:
+        self._step()
+        value = collection.encode(record)
+        # What could not be read back is found out here rather than by the next reader.
+        stored = collection.decode(value)
+        self._write(_Place(collection.name, collection.pack(key)), value)
+        return stored
+
+    def delete(self, collection: Collection[K, R], key: K) -> None:
+        self._step()
+        self._write(_Place(collection.name, collection.pack(key)), None)
+
+    def on_commit(self, hook: Callable[[C], None], argument: C) -> None:
+        self._step()
+        self._hooks.append((hook, argument))
+
+    def commit(self) -> None:
+        try:
+            self._step()
+            self._core.commit(self._writes)
+        finally:
+            self._end()
+        for hook, argument in self._hooks:
+            try:
+                hook(argument)
+            except Exception:
+                logger.exception("a commit hook failed")
+
+    def rollback(self) -> None:
+        if self._open:
+            self._end()
+
+    def _end(self) -> None:
+        self._open = False
+        self._core.locks.release(self)
+
+    def _step(self) -> None:
+        if self._interrupt is not None:
+            self._interrupt()
+        if not self._open:
+            raise RuntimeError("the transaction has ended")
+        # As in PostgreSQL, an operation cannot swallow a conflict and go on.
+        if self._conflicted:
+            raise Conflict("the transaction has met a conflict")
+
+    def _lock(self, place: _Place, guard: Guard) -> None:
+        if not self._core.locks.take(self, place, guard):
+            self._conflicted = True
+            raise Conflict(f"another transaction holds a record of {place.collection}")
+
+    def _write(self, place: _Place, value: bytes | None) -> None:
+        self._lock(place, EXCLUSIVE)
+        self._writes[place] = value
+
+    def _value(self, place: _Place) -> bytes | None:
+        if place in self._writes:
+            return self._writes[place]
+        store = self._core.store
+        return store.table(place.collection).value_at(place.key, store.sequence)
+
+    def _places(self, collection: str, span: Span, *, reverse: bool) -> Iterator[_Place]:
+        """Where a value may be, committed or its own, in order and each once."""
+        committed = self._core.store.table(collection).keys_in(span, reverse=reverse)
+        own = sorted(
+            (
+                place.key
+                for place in self._writes
+                if place.collection == collection and span.start <= place.key < span.stop
+            ),
+            reverse=reverse,
+        )
+        previous: bytes | None = None
+        for key in heapq.merge(committed, own, reverse=reverse):
+            if key != previous:
+                yield _Place(collection, key)
+            previous = key
+
+
+class MemoryEngine:
+    """A ledger that lives as long as its process, or as one `restarted` from it."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        timeline: Timeline | None = None,
+        *,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self.retries = RetryCounters()
+        self._policy = policy or RetryPolicy()
+        self._core = _Core(_Store(), clock or SystemClock(), timeline)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline as the last commit stored it."""
+        return self._core.timeline
+
+    @property
+    def versions_held(self) -> int:
+        """How many versions of records are in memory."""
+        return self._core.store.versions_held()
+
+    def begin(self, interrupt: Callable[[], None] | None = None) -> MemoryWriteTxn:
+        """A write transaction to be stepped by hand.
+
+        `interrupt` is called before each of its steps, the commit included: so a test can
+        let others commit at any point within an operation.
+        """
+        self._core.require_open()
+        return MemoryWriteTxn(self._core, interrupt)
+
+    def begin_read(self) -> MemoryReadTxn:
+        """A snapshot to be stepped by hand."""
+        self._core.require_open()
+        return MemoryReadTxn(self._core)
+
+    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        transaction = self.begin_read()
+        try:
+            return _run(operation, transaction, command)
+        finally:
+            transaction.close()
+
+    async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
+        known = registered(operation)
+        sent = ENCODE(command)
+        return await until_settled(lambda: self._attempt(known, sent), self._policy, self.retries)
+
+    async def close(self) -> None:
+        self._core.closed = True
+
+    def restarted(self) -> MemoryEngine:
+        """Closes this engine and gives a new one over what it had committed."""
+        self._core.closed = True
+        engine = MemoryEngine(policy=self._policy)
+        engine._core = _Core(self._core.store.newest(), self._core.clock, self._core.timeline)
+        return engine
+
+    async def _attempt(self, known: Operation[C, T], sent: bytes) -> T:
+        transaction = self.begin()
+        try:
+            result = _run(_travelling(known), transaction, sent)
+            # Others run between an operation and its commit, as they would beside a real
+            # engine. Without this no two writes would ever overlap here.
+            await asyncio.sleep(0)
+            transaction.commit()
+        finally:
+            transaction.rollback()
+        return result
+
+
+def _travelling(known: Operation[C, T]) -> Callable[[WriteTxn, bytes], T]:
+    """An operation whose command arrives and whose answer leaves encoded, as they do where
+    it runs in another process."""
+
+    def run(transaction: WriteTxn, sent: bytes) -> T:
+        try:
+            result = known.run(transaction, known.decode_command(sent))
+        except Refused as refused:
+            raise Refused(_decode_refusal(ENCODE(refused.refusal))) from refused
+        return known.decode_result(ENCODE(result))
+
+    return run
+
+
+def _run(operation: Callable[[Any, C], T], transaction: object, command: C) -> T:
+    """Runs an operation; whatever it raises beyond what it may is a bug in it."""
+    try:
+        return operation(transaction, command)
+    except (Refused, Conflict):
+        raise
+    except Exception as error:
+        logger.exception("an operation failed")
+        raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error

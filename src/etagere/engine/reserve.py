@@ -1,0 +1,47 @@
+"""Space kept allocated, so that what frees space can still be written on a full disk.
+
+A delete needs room in the write-ahead log before it can give any back. The reserve is a
+file of real blocks: spent when the disk is full, made again when there is room. While it
+is spent, only operations that reclaim space are run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+RESERVE_NAME = "reserve"
+# Room must be plentiful before the reserve is made again, or it would be spent at once.
+_ROOM_FACTOR = 2
+
+
+class Reserve:
+    """The writer's reserve file."""
+
+    def __init__(self, directory: Path, size_bytes: int) -> None:
+        self._path = directory / RESERVE_NAME
+        self._size_bytes = size_bytes
+        self.spent = not self.restore()
+
+    def spend(self) -> None:
+        """Gives the space back to the file system."""
+        self.spent = True
+        with self._path.open("wb"):
+            pass
+
+    def restore(self) -> bool:
+        """Allocates the space if there is plenty; says whether it is there now."""
+        with self._path.open("ab") as file:
+            if os.fstat(file.fileno()).st_blocks * 512 >= self._size_bytes:
+                self.spent = False
+                return True
+            room = os.fstatvfs(file.fileno())
+            if room.f_bavail * room.f_frsize < self._size_bytes * _ROOM_FACTOR:
+                return False
+            try:
+                os.posix_fallocate(file.fileno(), 0, self._size_bytes)
+            except OSError:
+                file.truncate(0)
+                return False
+        self.spent = False
+        return True

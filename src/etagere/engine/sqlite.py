@@ -1,0 +1,266 @@
+"""The embedded engine as a front end sees it.
+
+Reads go straight to the database, in a snapshot, without waiting for anybody. Writes are
+sent to the writer process and come back when they are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, cast
+
+import apsw
+import msgspec
+
+from etagere.clock import Clock, SystemClock
+from etagere.config import Config
+from etagere.engine import ledger, timeline, wire
+from etagere.engine.interface import (
+    C,
+    Conflict,
+    Fault,
+    FaultReason,
+    Operation,
+    ReadTxn,
+    Refused,
+    T,
+    Unknown,
+    WriteTxn,
+    registered,
+)
+from etagere.engine.records import ENCODE, Collection, K, R, Span
+from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled
+from etagere.engine.wire import Outcome
+from etagere.engine.writer import SOCKET_NAME, reachable
+from etagere.errors import Refusal
+
+logger = logging.getLogger(__name__)
+
+# Reads run on the event loop without giving way. After this many in a row one does, so that
+# a crowd of readers cannot keep writes from being sent and answered.
+_READS_PER_TURN = 4
+_RECONNECT_SECONDS = 0.02
+_WATCH_SECONDS = 5.0
+
+_decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
+_decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
+_decode_text = msgspec.msgpack.Decoder(str).decode
+
+
+class ReadTransaction:
+    """One snapshot of the database."""
+
+    __slots__ = ("_clock", "_cursor", "_now")
+
+    def __init__(self, cursor: apsw.Cursor, clock: Clock) -> None:
+        self._cursor = cursor
+        self._clock = clock
+        self._now: int | None = None
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            ((stored,),) = self._cursor.execute(ledger.READ_TIMELINE)
+            self._now = timeline.now_from(ledger.decode_timeline(stored), self._clock)
+        return self._now
+
+    def get(self, collection: Collection[K, R], key: K) -> R | None:
+        return ledger.get(self._cursor, collection, key)
+
+    def scan(
+        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
+    ) -> list[tuple[K, R]]:
+        return ledger.scan(self._cursor, collection, span, limit, reverse)
+
+
+class SqliteEngine:
+    """A front end's handle on the ledger in a directory; belongs to one event loop."""
+
+    def __init__(
+        self, directory: Path, config: Config | None = None, clock: Clock | None = None
+    ) -> None:
+        self._directory = directory
+        self._config = config or Config()
+        self._clock = clock or SystemClock()
+        self._policy = RetryPolicy(
+            attempts_max=self._config.conflict_attempts_max,
+            seconds_max=self._config.conflict_seconds_max,
+        )
+        self.retries = RetryCounters()
+        self._reads = 0
+        self._link: _Link | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+        self._open()
+
+    def _open(self) -> None:
+        self._connection = ledger.open_for_reading(self._directory, self._config)
+        self._cursor = self._connection.cursor()
+
+    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        self._reads += 1
+        if not self._reads % _READS_PER_TURN:
+            await asyncio.sleep(0)
+        try:
+            return self._read(operation, command)
+        except Conflict:
+            pass
+
+        async def again() -> T:
+            return self._read(operation, command)
+
+        return await until_settled(again, self._policy, self.retries)
+
+    def _read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        execute = self._cursor.execute
+        try:
+            execute("BEGIN")
+            result = operation(ReadTransaction(self._cursor, self._clock), command)
+            execute("COMMIT")
+            return result
+        except apsw.BusyError as error:
+            self._end_read()
+            raise Conflict(str(error)) from error
+        except apsw.Error as error:
+            self._reopen()
+            raise ledger.fault_of(error) from error
+        except (Refused, Conflict, Fault):
+            self._end_read()
+            raise
+        except Exception as error:
+            self._end_read()
+            logger.exception("the operation %s failed", operation.__qualname__)
+            raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error
+
+    def _end_read(self) -> None:
+        if self._connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
+
+    def _reopen(self) -> None:
+        """A connection that has seen an I/O error or a corrupt page starts afresh."""
+        self._connection.close(True)
+        self._open()
+
+    async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
+        known = registered(operation)
+        payload = ENCODE(command)
+        return await until_settled(lambda: self._ask(known, payload), self._policy, self.retries)
+
+    async def _ask(self, operation: Operation[C, T], payload: bytes) -> T:
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connect()
+        outcome, answer = await link.ask(operation.wire_name, payload)
+        if outcome == Outcome.RESULT:
+            return operation.decode_result(answer)
+        _raise_for(Outcome(outcome), answer)
+
+    async def _connect(self) -> _Link:
+        """The link to the writer, made again if the writer was started again."""
+        async with self._connecting:
+            if self._closed:
+                raise Fault(FaultReason.UNAVAILABLE, "this handle on the ledger is closed")
+            if self._link is not None and not self._link.lost:
+                return self._link
+            deadline = time.monotonic() + self._config.writer_start_seconds_max
+            while True:
+                try:
+                    self._link = await self._connect_once()
+                    return self._link
+                except OSError as error:
+                    if time.monotonic() > deadline:
+                        detail = f"the writer process cannot be reached: {error}"
+                        raise Fault(FaultReason.UNAVAILABLE, detail) from error
+                    await asyncio.sleep(_RECONNECT_SECONDS)
+
+    async def _connect_once(self) -> _Link:
+        loop = asyncio.get_running_loop()
+        with reachable(self._directory / SOCKET_NAME) as address:
+            _, link = await loop.create_unix_connection(lambda: _Link(self._config), address)
+        return link
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._link is not None:
+            self._link.close()
+        self._connection.close()
+
+
+def _raise_for(outcome: Outcome, answer: memoryview) -> NoReturn:
+    if outcome is Outcome.REFUSED:
+        raise Refused(_decode_refusal(answer))
+    if outcome is Outcome.CONFLICT:
+        raise Conflict
+    if outcome is Outcome.FAULT:
+        note = _decode_fault(answer)
+        raise Fault(note.reason, note.detail)
+    raise Unknown(_decode_text(answer))
+
+
+class _Link(asyncio.Protocol):
+    """One connection to the writer. What is asked in one turn of the loop is sent together,
+    so that the writer finds it together and commits it together."""
+
+    def __init__(self, config: Config) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._answer_seconds_max = config.writer_answer_seconds_max
+        self._frames = wire.FrameReader(config.frame_bytes_max)
+        self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
+        self._unsent: list[bytes] = []
+        self._last_id = 0
+        self._watched_id = 0
+        self._watch_deadline = 0.0
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+        self._watch()
+
+    def ask(self, operation: bytes, command: bytes) -> asyncio.Future[tuple[int, memoryview]]:
+        self._last_id = request_id = self._last_id % wire.REQUEST_ID_MAX + 1
+        answer = self._pending[request_id] = self._loop.create_future()
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(wire.encode_request(request_id, operation, command))
+        return answer
+
+    def _flush(self) -> None:
+        frames, self._unsent = self._unsent, []
+        if not self.lost:
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            request_id, outcome, payload = wire.decode_answer(frame)
+            answer = self._pending.pop(request_id, None)
+            if answer is not None and not answer.done():
+                answer.set_result((outcome, payload))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        unanswered, self._pending = self._pending, {}
+        for answer in unanswered.values():
+            if not answer.done():
+                answer.set_exception(Unknown("the writer process went away before it answered"))
+
+    def _watch(self) -> None:
+        """Gives up a writer that has stopped answering, rather than wait for ever."""
+        if self.lost:
+            return
+        oldest = next(iter(self._pending), 0)
+        now = self._loop.time()
+        if oldest != self._watched_id or not oldest:
+            self._watched_id = oldest
+            self._watch_deadline = now + self._answer_seconds_max
+        elif now > self._watch_deadline:
+            logger.error("the writer has not answered for %g s", self._answer_seconds_max)
+            self._transport.abort()
+        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._transport.close()

@@ -1,0 +1,113 @@
+"""What a front end and the writer say to each other over their socket.
+
+    request  length u32 · id u32 · name length u16 · operation name · command
+    answer   length u32 · id u32 · outcome u8 · payload
+
+The length counts what follows it. Commands and payloads are MessagePack.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from etagere.engine.interface import FaultReason
+from etagere.model.base import Part
+
+_REQUEST = struct.Struct("<IIH")
+_ANSWER = struct.Struct("<IIB")
+_REQUEST_HEAD = struct.Struct("<IH")
+_ANSWER_HEAD = struct.Struct("<IB")
+_LENGTH_BYTES = 4
+REQUEST_ID_MAX = 2**32 - 1
+
+
+class Outcome(enum.IntEnum):
+    """How a request ended."""
+
+    RESULT = 0
+    REFUSED = 1
+    CONFLICT = 2
+    FAULT = 3
+    UNKNOWN = 4
+
+
+class FaultNote(Part, frozen=True):
+    """The payload of a fault."""
+
+    reason: FaultReason
+    detail: str
+
+
+class FrameTooLarge(Exception):
+    """A peer announced a frame beyond the limit."""
+
+
+class Request(NamedTuple):
+    """One command to run."""
+
+    id: int
+    operation: bytes
+    command: memoryview
+
+
+def encode_request(request_id: int, operation: bytes, command: bytes) -> bytes:
+    length = _REQUEST.size - _LENGTH_BYTES + len(operation) + len(command)
+    return _REQUEST.pack(length, request_id, len(operation)) + operation + command
+
+
+def decode_request(frame: memoryview) -> Request:
+    """Reads a frame, its length already taken off."""
+    request_id, name_length = _REQUEST_HEAD.unpack_from(frame)
+    name_end = _REQUEST_HEAD.size + name_length
+    return Request(request_id, bytes(frame[_REQUEST_HEAD.size : name_end]), frame[name_end:])
+
+
+def encode_answer(request_id: int, outcome: Outcome, payload: bytes) -> bytes:
+    length = _ANSWER.size - _LENGTH_BYTES + len(payload)
+    return _ANSWER.pack(length, request_id, outcome) + payload
+
+
+def decode_answer(frame: memoryview) -> tuple[int, int, memoryview]:
+    """The id, the outcome and the payload of a frame, its length already taken off."""
+    request_id, outcome = _ANSWER_HEAD.unpack_from(frame)
+    return request_id, outcome, frame[_ANSWER_HEAD.size :]
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames without copying those that arrive whole."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._parts: list[bytes] = []
+        self._have = 0
+        self._need = _LENGTH_BYTES
+
+    def feed(self, data: bytes) -> Iterator[memoryview]:
+        """The frames that are complete now."""
+        if self._have:
+            self._parts.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+            self._have = 0
+        view = memoryview(data)
+        at, end = 0, len(data)
+        self._need = _LENGTH_BYTES
+        while end - at >= _LENGTH_BYTES:
+            length = int.from_bytes(view[at : at + _LENGTH_BYTES], "little")
+            if length > self._frame_bytes_max:
+                raise FrameTooLarge(f"a frame of {length} bytes")
+            if end - at - _LENGTH_BYTES < length:
+                self._need = _LENGTH_BYTES + length
+                break
+            at += _LENGTH_BYTES
+            yield view[at : at + length]
+            at += length
+        if at < end:
+            self._parts = [bytes(view[at:])]
+            self._have = end - at

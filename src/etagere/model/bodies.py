@@ -1,0 +1,209 @@
+"""How the bytes of objects are described in the ledger.
+
+    segment   a file that one process appends to and nobody changes
+    extent    a run of bytes in a segment that was written, checksummed and made durable as one
+    piece     a part of an extent (mostly all of it) as something refers to it
+    content   what an object points at: nothing, bytes in the ledger, a few pieces, a list
+              of chunks of pieces, or a map of intervals
+    body      bytes that were uploaded and are durable, but that nothing in the ledger has yet
+
+An extent is known for ever by the place it was first written to; when the collector moves
+it, a `Move` says where it lies now, so that nothing that refers to it has to change.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from etagere.model.base import Part, Record
+
+
+class Piece(Part, frozen=True):
+    """`length` bytes from `skip` on of the extent first written at (segment, offset)."""
+
+    segment: int
+    offset: int
+    length: int
+    crc: int | None = None
+    """CRC64 of exactly these bytes, where it is known."""
+    skip: int = 0
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.segment, self.offset
+
+
+class Body(Part, frozen=True):
+    """An upload, sealed: small ones carry their bytes, large ones lie in pieces."""
+
+    id: bytes
+    length: int
+    crc: int
+    data: bytes = b""
+    pieces: tuple[Piece, ...] = ()
+
+
+class Empty(Part, frozen=True, tag=0):
+    """No bytes at all."""
+
+    @property
+    def length(self) -> int:
+        return 0
+
+
+class Inline(Part, frozen=True, tag=1):
+    """Bytes that lie in the ledger."""
+
+    id: bytes
+    length: int
+    crc: int
+
+
+class Pieces(Part, frozen=True, tag=2):
+    """A few pieces, named right here."""
+
+    id: bytes
+    length: int
+    pieces: tuple[Piece, ...]
+
+
+class Chunked(Part, frozen=True, tag=3):
+    """Any number of pieces, in shared chunks."""
+
+    id: bytes
+    length: int
+
+
+class Mapped(Part, frozen=True, tag=4):
+    """Generation `generation` of an interval map: page, append and file contents."""
+
+    id: bytes
+    length: int
+    generation: int
+
+
+Content = Empty | Inline | Pieces | Chunked | Mapped
+
+
+class Block(Part, frozen=True):
+    """A named run of pieces, as a block list orders them."""
+
+    name: bytes
+    pieces: tuple[Piece, ...]
+
+    @property
+    def length(self) -> int:
+        return sum(piece.length for piece in self.pieces)
+
+
+class InlineBytes(Record, frozen=True):
+    """The bytes of an inline content."""
+
+    data: bytes
+
+
+class ChunkUse(Part, frozen=True):
+    """One chunk in a block list, named by the content that it was made for and a number."""
+
+    content: bytes
+    number: int
+    length: int
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        return self.content, self.number
+
+
+class BlockList(Record, frozen=True):
+    """The chunks of a chunked content, in order."""
+
+    chunks: tuple[ChunkUse, ...]
+
+
+class Chunk(Record, frozen=True):
+    """Blocks in a row. Never changed; shared by every list that has this row of blocks."""
+
+    blocks: tuple[Block, ...]
+
+
+class Sharers(Record, frozen=True):
+    """How many hold a content or a chunk besides the first. No record: nobody."""
+
+    extra: int
+
+
+class Dying(Record, frozen=True):
+    """A content that nobody holds any more and whose pieces are to be let go of."""
+
+
+class Extent(Record, frozen=True):
+    """A live extent, under the place where it lies now."""
+
+    length: int
+    crc: int
+    references: int = 1
+    origin: tuple[int, int] | None = None
+    """Where it was first written, if it was moved since."""
+
+
+class Move(Record, frozen=True):
+    """Where an extent lies now."""
+
+    segment: int
+    offset: int
+
+
+class Dead(Record, frozen=True):
+    """Bytes of a segment that nothing refers to."""
+
+    length: int
+
+
+class SegmentState(enum.Enum):
+    """What may still happen to a segment."""
+
+    OPEN = "open"
+    """Its owner writes to it or has uploads in it that nothing refers to yet."""
+    SEALED = "sealed"
+    """Nothing is written to it any more; what no extent covers is dead."""
+    RETIRED = "retired"
+    """Nothing refers to it; the file goes once no reader can still want it."""
+
+
+class Segment(Record, frozen=True):
+    """A file of extents and the process that made it."""
+
+    owner: bytes
+    state: SegmentState = SegmentState.OPEN
+    length: int = 0
+    """Bytes, once sealed."""
+
+
+class Counter(Record, frozen=True):
+    """The last number given out."""
+
+    last: int
+
+
+class IntervalMap(Record, frozen=True):
+    """A content whose pieces lie at offsets and change over generations.
+
+    A generation is one state of the map; a snapshot is a number. Writing to a map that is
+    shared starts a child, which shows its base wherever it has nothing of its own.
+    """
+
+    generation: int
+    base: bytes | None = None
+    base_generation: int = 0
+    depth: int = 0
+    live_generations: tuple[int, ...] = ()
+
+
+class Interval(Record, frozen=True):
+    """A piece of an interval map, under (map, offset, generation that wrote it)."""
+
+    piece: Piece | None
+    """None where the generation cleared what was there."""
+    length: int
+    ended: int | None = None
+    """The first generation that does not show it."""

@@ -1,0 +1,34 @@
+"""Gives each conformance test every engine that there is."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import pytest
+
+# Before any engine starts: a writer process is forked and knows what was imported by then.
+import tests.engine.samples  # noqa: F401
+from tests.engine.harness import Start, start_memory
+
+
+def _engines() -> dict[str, Start]:
+    engines: dict[str, Start] = {"memory": start_memory}
+    if importlib.util.find_spec("tests.engine.sqlite_harness") is not None:
+        engines["sqlite"] = importlib.import_module("tests.engine.sqlite_harness").start
+    return engines
+
+
+ENGINES = _engines()
+
+
+@pytest.fixture(params=list(ENGINES))
+def start(request: pytest.FixtureRequest) -> Start:
+    """Starts one engine; tests that ask for it are run with each."""
+    return ENGINES[request.param]
+
+
+@pytest.fixture
+def starts() -> dict[str, Start]:
+    """Starts any engine; for tests that deal with all of them at once."""
+    return ENGINES

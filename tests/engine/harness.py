@@ -1,0 +1,88 @@
+"""What the conformance suite needs of an engine: to open it, restart it and set its clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+from etagere.engine.interface import Engine
+from etagere.engine.memory import MemoryEngine
+from etagere.engine.retry import RetryCounters
+from tests.clocks import SharedClock
+
+
+class Harness(Protocol):
+    """One store under test."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def clock(self) -> SharedClock: ...
+
+    async def open(self) -> Engine:
+        """A handle on the store, as one more front end would have. The harness closes it."""
+        ...
+
+    async def restart(self) -> None:
+        """Stops the engine and starts it over the same data. Earlier handles are void."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Start = Callable[[Path], Awaitable[Harness]]
+Body = Callable[[Harness], Awaitable[None]]
+
+
+class MemoryHarness:
+    """All handles are the one engine: there is nothing to be at the other end of."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.clock = SharedClock()
+        self._engine = MemoryEngine(self.clock)
+
+    async def open(self) -> Engine:
+        return self._engine
+
+    async def restart(self) -> None:
+        self._engine = self._engine.restarted()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
+async def start_memory(_directory: Path) -> Harness:
+    return MemoryHarness()
+
+
+async def with_harness(start: Start, directory: Path, body: Body) -> None:
+    """Runs a body against a store of its own."""
+    harness = await start(directory)
+    try:
+        await body(harness)
+    finally:
+        await harness.close()
+
+
+def conformance(body: Body) -> Callable[[Start, Path], None]:
+    """Makes a coroutine a plain test that is run against every engine."""
+
+    # Not functools.wraps: pytest would look through it and ask for the body's arguments.
+    def test(start: Start, tmp_path: Path) -> None:
+        asyncio.run(asyncio.wait_for(with_harness(start, tmp_path, body), timeout=60))
+
+    test.__name__ = getattr(body, "__name__", "test")
+    test.__doc__ = body.__doc__
+    return test
+
+
+def retries_of(engine: Engine) -> RetryCounters:
+    """The counters of the retry loop, which every engine has though not every user needs."""
+    counters = getattr(engine, "retries", None)
+    assert isinstance(counters, RetryCounters)
+    return counters
