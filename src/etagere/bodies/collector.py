@@ -155,7 +155,8 @@ class Collector:
     ) -> Relocation | None:
         file = self._store.segment_file(number)
         data = await self._store.in_thread(self._disk.read, file.descriptor, extent.length, offset)
-        if len(data) != extent.length or crc64nvme(data) != extent.crc:
+        intact = extent.crc is None or crc64nvme(data) == extent.crc
+        if len(data) != extent.length or not intact:
             # Damaged bytes are left where they are, for people to look at.
             logger.error("segment %d is damaged at %d; run `etagere check`", number, offset)
             self._damaged.add(number)

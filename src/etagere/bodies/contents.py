@@ -7,14 +7,14 @@ extent's record, which it needs anyway to be alive, carries its count.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
-from etagere.engine.records import ID, UINT, Collection, K, Layout
+from etagere.engine.records import ID, UINT, Collection, K, Layout, R
 from etagere.model.bodies import (
     Block,
     BlockList,
@@ -72,6 +72,31 @@ REUSE_BLOCKS_MIN = 128
 again and again do not crumble into ever smaller chunks."""
 
 
+# Who holds
+
+
+class Holder(NamedTuple):
+    """A collection whose records hold contents, or pieces by themselves (as staged blocks do)."""
+
+    collection: Collection[Any, Any]
+    contents: Callable[[Any], Iterable[Content]]
+    pieces: Callable[[Any], Iterable[Piece]]
+
+
+HOLDERS: list[Holder] = []
+"""All of them, so that a check can count what is held."""
+
+
+def holds(
+    collection: Collection[Any, R],
+    *,
+    contents: Callable[[R], Iterable[Content]] = lambda _: (),
+    pieces: Callable[[R], Iterable[Piece]] = lambda _: (),
+) -> None:
+    """Declares what the records of a collection hold."""
+    HOLDERS.append(Holder(collection, contents, pieces))
+
+
 # Taking hold
 
 
@@ -91,7 +116,7 @@ def adopt(txn: WriteTxn, body: Body) -> Content:
 def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """Gives freshly written extents their first reference."""
     for piece in pieces:
-        txn.put(EXTENTS, piece.extent, Extent(piece.length, piece.crc or 0))
+        txn.put(EXTENTS, piece.extent, Extent(piece.length, piece.crc))
 
 
 def refer(txn: WriteTxn, piece: Piece) -> None:

@@ -425,6 +425,8 @@ class MemoryEngine:
         finally:
             transaction.close()
 
+    read_aside = read
+
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)
         sent = ENCODE(command)

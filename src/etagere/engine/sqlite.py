@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 _READS_PER_TURN = 4
 _RECONNECT_SECONDS = 0.02
 _WATCH_SECONDS = 5.0
+_THREADS_MAX = 2
 
 _decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
 _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
@@ -77,6 +79,53 @@ class ReadTransaction:
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
 
+class Reader:
+    """A connection to the database that runs one read at a time, each in a snapshot."""
+
+    def __init__(self, directory: Path, config: Config, clock: Clock) -> None:
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._open()
+
+    def _open(self) -> None:
+        self._connection = ledger.open_for_reading(self._directory, self._config)
+        self._cursor = self._connection.cursor()
+
+    def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        execute = self._cursor.execute
+        try:
+            execute("BEGIN")
+            result = operation(ReadTransaction(self._cursor, self._clock), command)
+            execute("COMMIT")
+            return result
+        except apsw.BusyError as error:
+            self._end()
+            raise Conflict(str(error)) from error
+        except apsw.Error as error:
+            self._reopen()
+            raise ledger.fault_of(error) from error
+        except (Refused, Conflict, Fault):
+            self._end()
+            raise
+        except Exception as error:
+            self._end()
+            logger.exception("the operation %s failed", operation.__qualname__)
+            raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error
+
+    def _end(self) -> None:
+        if self._connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
+
+    def _reopen(self) -> None:
+        """A connection that has seen an I/O error or a corrupt page starts afresh."""
+        self._connection.close(True)
+        self._open()
+
+    def close(self) -> None:
+        self._connection.close(True)
+
+
 class SqliteEngine:
     """A front end's handle on the ledger in a directory; belongs to one event loop."""
 
@@ -95,11 +144,10 @@ class SqliteEngine:
         self._link: _Link | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
-        self._open()
-
-    def _open(self) -> None:
-        self._connection = ledger.open_for_reading(self._directory, self._config)
-        self._cursor = self._connection.cursor()
+        self._reader = self._new_reader()
+        self._read = self._reader.read
+        self._threads = ThreadPoolExecutor(_THREADS_MAX, "reader")
+        self._idle_readers: list[Reader] = []
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         self._reads += 1
@@ -115,35 +163,24 @@ class SqliteEngine:
 
         return await until_settled(again, self._policy, self.retries)
 
-    def _read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        execute = self._cursor.execute
+    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        async def attempt() -> T:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self._threads, self._read_in_thread, operation, command
+            )
+
+        return await until_settled(attempt, self._policy, self.retries)
+
+    def _read_in_thread(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        reader = self._idle_readers.pop() if self._idle_readers else self._new_reader()
         try:
-            execute("BEGIN")
-            result = operation(ReadTransaction(self._cursor, self._clock), command)
-            execute("COMMIT")
-            return result
-        except apsw.BusyError as error:
-            self._end_read()
-            raise Conflict(str(error)) from error
-        except apsw.Error as error:
-            self._reopen()
-            raise ledger.fault_of(error) from error
-        except (Refused, Conflict, Fault):
-            self._end_read()
-            raise
-        except Exception as error:
-            self._end_read()
-            logger.exception("the operation %s failed", operation.__qualname__)
-            raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error
+            return reader.read(operation, command)
+        finally:
+            self._idle_readers.append(reader)
 
-    def _end_read(self) -> None:
-        if self._connection.in_transaction:
-            self._cursor.execute("ROLLBACK")
-
-    def _reopen(self) -> None:
-        """A connection that has seen an I/O error or a corrupt page starts afresh."""
-        self._connection.close(True)
-        self._open()
+    def _new_reader(self) -> Reader:
+        return Reader(self._directory, self._config, self._clock)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)
@@ -187,7 +224,9 @@ class SqliteEngine:
         self._closed = True
         if self._link is not None:
             self._link.close()
-        self._connection.close()
+        self._threads.shutdown()
+        for reader in (self._reader, *self._idle_readers):
+            reader.close()
 
 
 def _raise_for(outcome: Outcome, answer: memoryview) -> NoReturn:

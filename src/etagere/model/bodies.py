@@ -140,7 +140,7 @@ class Extent(Record, frozen=True):
     """A live extent, under the place where it lies now."""
 
     length: int
-    crc: int
+    crc: int | None
     references: int = 1
     origin: tuple[int, int] | None = None
     """Where it was first written, if it was moved since."""
