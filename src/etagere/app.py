@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from etagere import directories
 from etagere.clock import Clock, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
@@ -25,7 +26,7 @@ class DirectoryInUse(Exception):
 def claim(directory: Path) -> int:
     """Makes the data directory ours alone, for as long as the returned descriptor is open here
     or in a child."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directories.make(directory)
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + _CLAIM_SECONDS_MAX
     while True:

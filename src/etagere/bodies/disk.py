@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from etagere import directories
 from etagere.engine.interface import Fault, FaultReason
-from etagere.engine.ledger import sync_directory
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _VECTORS_MAX = 512
@@ -16,13 +16,16 @@ _VECTORS_MAX = 512
 
 
 class Disk:
-    """Files of this machine."""
+    """Files of this machine. Not durable: for stores that are thrown away."""
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self._durable = durable
 
     def create(self, path: Path) -> int:
         """A new file, open for reading and writing; its name is durable on return."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            sync_directory(path.parent)
+            directories.sync(path.parent)
         except OSError:
             os.close(descriptor)
             raise
@@ -43,7 +46,8 @@ class Disk:
                 rest[0] = rest[0][written:]
 
     def sync(self, descriptor: int) -> None:
-        os.fdatasync(descriptor)
+        if self._durable:
+            os.fdatasync(descriptor)
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         return os.pread(descriptor, length, offset)

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
+from etagere import directories
 from etagere.bodies.contents import DEAD, Plan, Stretch
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.presence import Pin, Presence
@@ -109,8 +110,8 @@ class FileBodyStore:
         self._directory = directory
         self._engine = engine
         self._config = config or Config()
-        self._disk = disk or Disk()
-        (directory / DIRECTORY_NAME).mkdir(exist_ok=True, mode=0o700)
+        self._disk = disk or Disk(durable=self._config.durable)
+        directories.make(directory / DIRECTORY_NAME)
         self.presence = Presence(directory)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
         self._segment: _OpenSegment | None = None

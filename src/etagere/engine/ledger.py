@@ -6,13 +6,13 @@ ones in a rowid table with an index, so that their bytes stay out of the way of 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 import msgspec
 
+from etagere import directories
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import timeline
@@ -82,7 +82,7 @@ def database_path(directory: Path) -> Path:
 
 def create(directory: Path, config: Config, clock: Clock) -> None:
     """Makes the database, or brings an older one up to date; both are durable on return."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directories.make(directory)
     connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         _require_ledger(connection, directory)
@@ -102,9 +102,7 @@ def create(directory: Path, config: Config, clock: Clock) -> None:
         raise NotALedger(f"{database_path(directory)} is not an Étagère ledger") from None
     finally:
         connection.close()
-    if config.durable:
-        sync_directory(directory)
-        sync_directory(directory.parent)
+    directories.sync(directory)
 
 
 def open_for_reading(directory: Path, config: Config) -> apsw.Connection:
@@ -123,15 +121,6 @@ def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
 def stored_timeline(connection: apsw.Connection) -> Timeline | None:
     row = connection.execute(READ_TIMELINE).fetchone()
     return None if row is None else decode_timeline(row[0])
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def fault_of(error: apsw.Error) -> Fault:

@@ -67,7 +67,17 @@ class Collection(Generic[K, R]):
     Collections are defined once, at import; engines create a table for each.
     """
 
-    __slots__ = ("_decoder", "_older", "kinds", "layout", "name", "pack", "record", "unpack")
+    __slots__ = (
+        "_decoder",
+        "_older",
+        "_pack_prefix",
+        "kinds",
+        "layout",
+        "name",
+        "pack",
+        "record",
+        "unpack",
+    )
 
     def __init__(
         self,
@@ -88,6 +98,7 @@ class Collection(Generic[K, R]):
         self.layout = layout
         self.pack: Callable[[K], bytes] = _packer(self.kinds)
         self.unpack: Callable[[bytes], K] = cast("Callable[[bytes], K]", _unpacker(self.kinds))
+        self._pack_prefix = [_packer(self.kinds[:count]) for count in range(len(key) + 1)]
         self._older = older
         self._decoder = msgspec.msgpack.Decoder(Union[(record, *older)])
         COLLECTIONS[name] = self
@@ -111,7 +122,7 @@ class Collection(Generic[K, R]):
 
     def under(self, prefix: tuple[Any, ...], text: str = "") -> Span:
         """The keys that begin with these parts and, if given, whose next part begins with text."""
-        packed = _packer(self.kinds[: len(prefix)])(prefix)
+        packed = self._pack_prefix[len(prefix)](prefix)
         if text:
             packed += _escape(text.encode())
         elif prefix and self.kinds[len(prefix) - 1] in (TEXT, BYTES):

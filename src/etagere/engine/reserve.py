@@ -21,7 +21,8 @@ class Reserve:
     def __init__(self, directory: Path, size_bytes: int) -> None:
         self._path = directory / RESERVE_NAME
         self._size_bytes = size_bytes
-        self.spent = not self.restore()
+        self.spent = True
+        self.restore()
 
     def spend(self) -> None:
         """Gives the space back to the file system."""
@@ -31,9 +32,15 @@ class Reserve:
 
     def restore(self) -> bool:
         """Allocates the space if there is plenty; says whether it is there now."""
+        try:
+            self.spent = not self._allocate()
+        except OSError:
+            self.spent = True
+        return not self.spent
+
+    def _allocate(self) -> bool:
         with self._path.open("ab") as file:
             if os.fstat(file.fileno()).st_blocks * 512 >= self._size_bytes:
-                self.spent = False
                 return True
             room = os.fstatvfs(file.fileno())
             if room.f_bavail * room.f_frsize < self._size_bytes * _ROOM_FACTOR:
@@ -42,6 +49,5 @@ class Reserve:
                 os.posix_fallocate(file.fileno(), 0, self._size_bytes)
             except OSError:
                 file.truncate(0)
-                return False
-        self.spent = False
+                raise
         return True

@@ -41,8 +41,8 @@ class FaultNote(Part, frozen=True):
     detail: str
 
 
-class FrameTooLarge(Exception):
-    """A peer announced a frame beyond the limit."""
+class BadFrame(Exception):
+    """A peer sent what is no frame, or one beyond the limit."""
 
 
 class Request(NamedTuple):
@@ -60,6 +60,8 @@ def encode_request(request_id: int, operation: bytes, command: bytes) -> bytes:
 
 def decode_request(frame: memoryview) -> Request:
     """Reads a frame, its length already taken off."""
+    if len(frame) < _REQUEST_HEAD.size:
+        raise BadFrame(f"a frame of {len(frame)} bytes")
     request_id, name_length = _REQUEST_HEAD.unpack_from(frame)
     name_end = _REQUEST_HEAD.size + name_length
     return Request(request_id, bytes(frame[_REQUEST_HEAD.size : name_end]), frame[name_end:])
@@ -101,7 +103,7 @@ class FrameReader:
         while end - at >= _LENGTH_BYTES:
             length = int.from_bytes(view[at : at + _LENGTH_BYTES], "little")
             if length > self._frame_bytes_max:
-                raise FrameTooLarge(f"a frame of {length} bytes")
+                raise BadFrame(f"a frame of {length} bytes")
             if end - at - _LENGTH_BYTES < length:
                 self._need = _LENGTH_BYTES + length
                 break

@@ -163,6 +163,7 @@ class WriteTransaction:
     def _set_savepoint(self) -> None:
         self._cursor.execute("SAVEPOINT operation")
         self._dirty = True
+        self._writer.changed()
 
     def keep(self) -> None:
         if self._dirty:
@@ -230,30 +231,32 @@ class Writer:
             return self._settle_together(group)
         except _TransactionLost as lost:
             logger.warning("a group of %d was rolled back (%s)", len(group), lost)
-            if isinstance(lost.error, apsw.FullError):
-                self._reserve.spend()
             return [self._settle_alone(request) for request in group]
 
     def _settle_alone(self, request: wire.Request) -> Answer:
-        if self._reserve.spent and not _reclaims(request):
-            return _fault(FaultReason.DISK_FULL, "the disk is full")
-        try:
-            (answer,) = self._settle_together([request])
-            return answer
-        except _TransactionLost as lost:
-            if isinstance(lost.error, apsw.FullError):
-                self._reserve.spend()
-            fault = ledger.fault_of(lost.error)
-            return _fault(fault.reason, fault.detail)
+        while True:
+            if self._reserve.spent and not _reclaims(request):
+                return _fault(FaultReason.DISK_FULL, "the disk is full")
+            try:
+                (answer,) = self._settle_together([request])
+                return answer
+            except _TransactionLost as lost:
+                if isinstance(lost.error, apsw.FullError) and not self._reserve.spent:
+                    logger.error("the disk is full: only what frees space is done until it is not")
+                    self._reserve.spend()
+                    continue
+                fault = ledger.fault_of(lost.error)
+                return _fault(fault.reason, fault.detail)
 
     def _settle_together(self, group: Sequence[wire.Request]) -> list[Answer]:
+        self._changed = False
+        answers, hooks = self._run(group)
         try:
-            answers, hooks = self._run(group)
             self._commit()
         except _CommitUnknown as unknown:
             logger.error("a commit of %d operations failed: %s", len(group), unknown)
             self._reopen()
-            return [Answer(Outcome.UNKNOWN, ENCODE(str(unknown)))] * len(group)
+            return [Answer(Outcome.UNKNOWN, ENCODE(str(unknown)))] * len(answers)
         for hook, argument in hooks:
             _call(hook, argument)
         return answers
@@ -307,10 +310,15 @@ class Writer:
             self._abandon()
             raise _TransactionLost(error) from error
 
+    def changed(self) -> None:
+        """The open group has something to make durable: until then it costs no fsync."""
+        self._changed = True
+
     def _commit(self) -> None:
         try:
-            self._timeline = timeline.advance(self._timeline, self._clock, self._last_stamp)
-            self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
+            if self._changed:
+                self._timeline = timeline.advance(self._timeline, self._clock, self._last_stamp)
+                self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
             self._abandon()
             raise _TransactionLost(error) from error
@@ -465,7 +473,7 @@ class Service:
                 self._stopping = True
             elif descriptor == self._listener.fileno():
                 self._accept()
-            else:
+            elif descriptor in self._peers:
                 self._serve(self._peers[descriptor], event)
         return bool(events)
 
@@ -486,9 +494,11 @@ class Service:
             # A front end that has much waiting here waits there for more.
             if event & ~select.EPOLLOUT and len(peer.requests) < self._config.group_operations_max:
                 self._take(peer)
+        except BlockingIOError:
+            pass
         except OSError:
             self._forget(peer)
-        except wire.FrameTooLarge as error:
+        except wire.BadFrame as error:
             logger.error("dropping a front end that sent %s", error)
             self._forget(peer)
 
