@@ -40,7 +40,6 @@ class Config:
     segment_bytes_max: int = 256 * MIB
     # A piece is what one checksum covers.
     piece_bytes_max: int = 64 * MIB
-    chunk_pieces_max: int = 512
     # Open segment files a process keeps for its readers.
     segment_files_max: int = 256
     # A segment is rewritten when this share of it is dead.

@@ -47,6 +47,8 @@ LOCK_NAME = "collector.lock"
 _ROWS_PER_SLICE = 2_000
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
+_SHORT_SEGMENTS_MAX = 16
+"""More segments than this that have less than this part of the usual length are put together."""
 
 
 class Collected(NamedTuple):
@@ -115,19 +117,33 @@ class Collector:
         return total
 
     async def _empty_sparse_segments(self) -> int:
-        """Moves what is alive out of segments that are mostly dead, and retires them."""
-        dead = await self._dead_bytes()
+        """Moves what is alive out of segments of which much is dead, and retires them."""
         moved = 0
-        for number, segment in await self._segments():
-            share = self._config.sparse_dead_share * segment.length
-            if segment.state is not SegmentState.SEALED or number in self._damaged:
-                continue
-            if dead[number] < segment.length and dead[number] <= share:
-                continue
+        for number in await self._sparse_segments():
             moved += await self._empty(number)
             if await self._engine.write(retire_segment, SegmentNumber(number)):
                 self._retired_at[number] = time.monotonic_ns()
         return moved
+
+    async def _sparse_segments(self) -> list[int]:
+        """Sealed segments of which much is dead, or which are so short that, being many, they
+        are better put together."""
+        dead = await self._dead_bytes()
+        sealed = {
+            number: segment.length
+            for number, segment in await self._segments()
+            if segment.state is SegmentState.SEALED and number not in self._damaged
+        }
+        short_bytes = self._config.segment_bytes_max // _SHORT_SEGMENTS_MAX
+        short = [number for number, length in sealed.items() if length < short_bytes]
+        sparse = {
+            number
+            for number, length in sealed.items()
+            if dead[number] >= length or dead[number] > self._config.sparse_dead_share * length
+        }
+        if len(short) > _SHORT_SEGMENTS_MAX:
+            sparse.update(short)
+        return sorted(sparse)
 
     async def _empty(self, number: int) -> int:
         """Copies the live extents of a segment elsewhere."""

@@ -121,8 +121,7 @@ def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
 
 def refer(txn: WriteTxn, piece: Piece) -> None:
     """One more reference to an extent that is alive."""
-    place = _place(txn, piece.extent)
-    extent = _live(txn, place)
+    place, extent = _live(txn, piece.extent)
     txn.put(EXTENTS, place, msgspec.structs.replace(extent, references=extent.references + 1))
 
 
@@ -231,8 +230,7 @@ def release(txn: WriteTxn, content: Content) -> None:
 def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """One reference less on the extent of each piece; the last one leaves dead space."""
     for piece in pieces:
-        place = _place(txn, piece.extent)
-        extent = _live(txn, place)
+        place, extent = _live(txn, piece.extent)
         if extent.references > 1:
             fewer = msgspec.structs.replace(extent, references=extent.references - 1)
             txn.put(EXTENTS, place, fewer)
@@ -334,7 +332,9 @@ def _stretches(txn: ReadTxn, pieces: Iterable[Piece], start: int, length: int) -
         if piece.segment not in stays:
             segment = txn.get(SEGMENTS, (piece.segment,))
             stays[piece.segment] = segment is not None and segment.state != SegmentState.RETIRED
-        place = piece.extent if stays[piece.segment] else _place(txn, piece.extent)
+        place = piece.extent
+        if not stays[piece.segment] and (move := txn.get(MOVES, place)) is not None:
+            place = move.segment, move.offset
         count = min(piece.length - start, length)
         whole = count == piece.length
         offset = place[1] + piece.skip + start
@@ -352,16 +352,15 @@ class MissingRecord(LookupError):
     """The ledger refers to a record that is not there: `etagere check` tells more."""
 
 
-def _place(txn: ReadTxn | WriteTxn, origin: tuple[int, int]) -> tuple[int, int]:
-    move = txn.get(MOVES, origin)
-    return origin if move is None else (move.segment, move.offset)
-
-
-def _live(txn: WriteTxn, place: tuple[int, int]) -> Extent:
+def _live(txn: WriteTxn, origin: tuple[int, int]) -> tuple[tuple[int, int], Extent]:
+    """An extent and where it lies. The guard on its move, present or not, keeps it there: a
+    collector takes the same one."""
+    move = txn.get(MOVES, origin, EXCLUSIVE)
+    place = origin if move is None else (move.segment, move.offset)
     extent = txn.get(EXTENTS, place, EXCLUSIVE)
     if extent is None:
         raise MissingRecord(f"the extent at {place[1]} of segment {place[0]}")
-    return extent
+    return place, extent
 
 
 def _block_list(txn: ReadTxn | WriteTxn, content: Chunked) -> BlockList:

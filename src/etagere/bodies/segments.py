@@ -78,10 +78,13 @@ def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
     moved = 0
     for step in command.relocations:
         old, new = (step.from_segment, step.from_offset), (step.to_segment, step.to_offset)
+        seen = txn.get(EXTENTS, old)
+        origin = (seen.origin if seen is not None else None) or old
+        # In the order in which everybody guards the two: first the move, then the extent.
+        txn.get(MOVES, origin, EXCLUSIVE)
         extent = txn.get(EXTENTS, old, EXCLUSIVE)
         if extent is None:
             continue
-        origin = extent.origin or old
         txn.put(EXTENTS, new, msgspec.structs.replace(extent, origin=origin))
         txn.put(MOVES, origin, Move(*new))
         txn.delete(EXTENTS, old)
@@ -120,7 +123,7 @@ def forget_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
 
 
 class Reap(Command, frozen=True):
-    chunks_max: int = 8
+    chunks_max: int = 1
 
 
 @operation(reclaims=True)
