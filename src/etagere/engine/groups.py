@@ -1,0 +1,358 @@
+"""Running operations in groups: each in a savepoint, all in one commit, then the answers.
+
+Refusals wait for the commit too, since they may rest on a neighbour's write that is not
+durable before it. docs/decisions/0006 tells what happens on which error.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from etagere.clock import Clock
+from etagere.config import Config
+from etagere.engine import ledger, timeline, wire
+from etagere.engine.interface import (
+    OPERATIONS,
+    Conflict,
+    FaultReason,
+    Guard,
+    Operation,
+    Refused,
+)
+from etagere.engine.records import ENCODE, Collection, K, R, Span
+from etagere.engine.reserve import Reserve
+from etagere.engine.wire import Outcome
+
+logger = logging.getLogger(__name__)
+
+LOCK_NAME = "writer.lock"
+_REOPEN_ATTEMPTS = 3
+
+_OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
+
+
+class Answer(NamedTuple):
+    """How one request ended, to be sent once it is durable."""
+
+    outcome: Outcome
+    payload: bytes
+
+
+class WriteTransaction:
+    """One operation's view of the open group."""
+
+    __slots__ = ("_cursor", "_dirty", "_now", "_stamp", "_writer", "hooks")
+
+    def __init__(self, writer: Writer, cursor: apsw.Cursor) -> None:
+        self._writer = writer
+        self._cursor = cursor
+        self._dirty = False
+        self._now: int | None = None
+        self._stamp: int | None = None
+        self.hooks: list[tuple[Callable[[Any], None], Any]] | None = None
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            self._now = self._writer.now()
+        return self._now
+
+    @property
+    def stamp(self) -> int:
+        if self._stamp is None:
+            self._stamp = self._writer.next_stamp()
+        return self._stamp
+
+    # There is one writer, so everything is guarded and nothing is held by others.
+    def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
+        return ledger.get(self._cursor, collection, key)
+
+    def scan(
+        self,
+        collection: Collection[K, R],
+        span: Span,
+        limit: int,
+        *,
+        reverse: bool = False,
+        claim: bool = False,
+    ) -> list[tuple[K, R]]:
+        return ledger.scan(self._cursor, collection, span, limit, reverse)
+
+    def put(self, collection: Collection[K, R], key: K, record: R) -> R:
+        packed = collection.pack(key)
+        if not self._dirty:
+            self._set_savepoint()
+        self._cursor.execute(ledger.statements(collection).put, (packed, ENCODE(record)))
+        return record
+
+    def delete(self, collection: Collection[K, R], key: K) -> None:
+        packed = collection.pack(key)
+        if not self._dirty:
+            self._set_savepoint()
+        self._cursor.execute(ledger.statements(collection).delete, (packed,))
+
+    def on_commit(self, hook: Callable[[Any], None], argument: Any) -> None:
+        if self.hooks is None:
+            self.hooks = []
+        self.hooks.append((hook, argument))
+
+    # Most refusals come before the first write: the savepoint waits for it.
+    def _set_savepoint(self) -> None:
+        self._cursor.execute("SAVEPOINT operation")
+        self._dirty = True
+        self._writer.changed()
+
+    def keep(self) -> None:
+        if self._dirty:
+            self._cursor.execute("RELEASE operation")
+
+    def undo(self) -> None:
+        if self._dirty:
+            self._cursor.execute("ROLLBACK TO operation")
+            self._cursor.execute("RELEASE operation")
+
+
+class _TransactionLost(Exception):
+    """SQLite dropped the whole transaction, savepoints and all."""
+
+    def __init__(self, error: apsw.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _CommitUnknown(Exception):
+    """A COMMIT failed in a way that may leave it on disk."""
+
+
+class Writer:
+    """Runs groups of operations against the database."""
+
+    def __init__(self, directory: Path, config: Config, clock: Clock) -> None:
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._lock = _lock(directory)
+        self._open()
+        self._begin_timeline()
+        self._reserve = Reserve(directory, config.reserve_bytes)
+
+    def _open(self) -> None:
+        self._connection = ledger.open_for_writing(self._directory, self._config)
+        self._cursor = self._connection.cursor()
+        self._log_pages = 0
+        self._connection.set_wal_hook(self._note_log_pages)
+
+    def _note_log_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _begin_timeline(self) -> None:
+        stored = ledger.stored_timeline(self._connection)
+        self._timeline = timeline.begin(stored, self._clock)
+        self._last_stamp = self._timeline.last_stamp
+        self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
+
+    def now(self) -> int:
+        return timeline.now_at(self._timeline, self._clock.elapsed())
+
+    def next_stamp(self) -> int:
+        self._last_stamp = timeline.next_stamp(self._last_stamp, self._clock.wall())
+        return self._last_stamp
+
+    def settle(self, group: Sequence[wire.Request]) -> list[Answer]:
+        """Runs the requests of a group; on return every answer is durable. There may be fewer
+        answers than requests: a group that takes long is cut off, the rest is for the next."""
+        if self._reserve.spent:
+            return [self._settle_alone(request) for request in group]
+        try:
+            return self._settle_together(group)
+        except _TransactionLost as lost:
+            logger.warning("a group of %d was rolled back (%s)", len(group), lost)
+            return [self._settle_alone(request) for request in group]
+
+    def _settle_alone(self, request: wire.Request) -> Answer:
+        while True:
+            if self._reserve.spent and not _reclaims(request):
+                return _fault(FaultReason.DISK_FULL, "the disk is full")
+            try:
+                (answer,) = self._settle_together([request])
+                return answer
+            except _TransactionLost as lost:
+                if isinstance(lost.error, apsw.FullError) and not self._reserve.spent:
+                    logger.error("the disk is full: only what frees space is done until it is not")
+                    self._reserve.spend()
+                    continue
+                fault = ledger.fault_of(lost.error)
+                return _fault(fault.reason, fault.detail)
+
+    def _settle_together(self, group: Sequence[wire.Request]) -> list[Answer]:
+        self._changed = False
+        answers, hooks = self._run(group)
+        try:
+            self._commit()
+        except _CommitUnknown as unknown:
+            logger.error("a commit of %d operations failed: %s", len(group), unknown)
+            self._reopen()
+            return [Answer(Outcome.UNKNOWN, ENCODE(str(unknown)))] * len(answers)
+        for hook, argument in hooks:
+            _call(hook, argument)
+        return answers
+
+    def _run(
+        self, group: Sequence[wire.Request]
+    ) -> tuple[list[Answer], list[tuple[Callable[[Any], None], Any]]]:
+        try:
+            self._cursor.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise _TransactionLost(error) from error
+        hooks: list[tuple[Callable[[Any], None], Any]] = []
+        answers: list[Answer] = []
+        deadline = time.monotonic() + self._config.group_seconds_max
+        for request in group:
+            if answers and time.monotonic() > deadline:
+                break
+            transaction = WriteTransaction(self, self._cursor)
+            answer = self._attempt(request, transaction)
+            if transaction.hooks and answer.outcome is Outcome.RESULT:
+                hooks += transaction.hooks
+            answers.append(answer)
+        return answers, hooks
+
+    def _attempt(self, request: wire.Request, transaction: WriteTransaction) -> Answer:
+        try:
+            operation = _operation(request.operation)
+            result = operation.run(transaction, operation.decode_command(request.command))
+            answer = Answer(Outcome.RESULT, ENCODE(result))
+            transaction.keep()
+            return answer
+        except Refused as refused:
+            answer = Answer(Outcome.REFUSED, ENCODE(refused.refusal))
+        except Conflict:
+            answer = Answer(Outcome.CONFLICT, b"")
+        except apsw.Error as error:
+            if not self._connection.in_transaction:
+                raise _TransactionLost(error) from error
+            fault = ledger.fault_of(error)
+            answer = _fault(fault.reason, fault.detail)
+        except Exception as error:
+            logger.exception("the operation %s failed", bytes(request.operation).decode())
+            answer = _fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
+        self._undo(transaction)
+        return answer
+
+    def _undo(self, transaction: WriteTransaction) -> None:
+        try:
+            transaction.undo()
+        except apsw.Error as error:
+            self._abandon()
+            raise _TransactionLost(error) from error
+
+    def changed(self) -> None:
+        """The open group has something to make durable: until then it costs no fsync."""
+        self._changed = True
+
+    def _commit(self) -> None:
+        try:
+            if self._changed:
+                self._timeline = timeline.advance(self._timeline, self._clock, self._last_stamp)
+                self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
+        except apsw.Error as error:
+            self._abandon()
+            raise _TransactionLost(error) from error
+        try:
+            self._cursor.execute("COMMIT")
+        except apsw.FullError as error:
+            # The log could not be written to its end: the frame that would make the
+            # commit valid is not there, so nothing happened.
+            self._abandon()
+            raise _TransactionLost(error) from error
+        except apsw.Error as error:
+            raise _CommitUnknown(f"{type(error).__name__}: {error}") from error
+
+    def _abandon(self) -> None:
+        """Makes sure that no transaction is open."""
+        if self._connection.in_transaction:
+            try:
+                self._cursor.execute("ROLLBACK")
+            except apsw.Error:
+                logger.exception("a rollback failed; opening the ledger again")
+                self._reopen()
+
+    def _reopen(self) -> None:
+        """After a failed fsync nothing that this connection believes can be trusted."""
+        for attempt in range(_REOPEN_ATTEMPTS):
+            try:
+                self._connection.close(True)
+                self._open()
+                return
+            except apsw.Error:
+                logger.exception("the ledger could not be opened again (attempt %d)", attempt + 1)
+                time.sleep(0.1 * 2**attempt)
+        raise SystemExit(1)
+
+    def checkpoint_if_due(self) -> None:
+        """Moves a long write-ahead log into the database."""
+        if self._log_pages >= self._config.checkpoint_pages:
+            self._checkpoint()
+
+    def idle(self) -> None:
+        """What there is to do when nobody asks for anything."""
+        if self._log_pages:
+            self._checkpoint()
+        self.restore_reserve()
+
+    def restore_reserve(self) -> None:
+        if self._reserve.spent and self._reserve.restore():
+            logger.warning("there is room on the disk again")
+
+    def _checkpoint(self) -> None:
+        try:
+            in_log, moved = self._connection.wal_checkpoint()
+        except apsw.Error as error:
+            logger.warning("a checkpoint failed and will be tried again: %s", error)
+            return
+        self._log_pages = in_log - moved
+
+    def close(self) -> None:
+        self._connection.close(True)
+
+
+def _lock(directory: Path) -> int:
+    """Two writers would give the same stamp twice: waits until the one before is gone."""
+    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _operation(name: bytes) -> Operation[Any, Any]:
+    try:
+        return _OPERATIONS_BY_NAME[name]
+    except KeyError:
+        found = _OPERATIONS_BY_NAME[name] = OPERATIONS[name.decode()]
+        return found
+
+
+def _reclaims(request: wire.Request) -> bool:
+    try:
+        return _operation(request.operation).reclaims
+    except KeyError:
+        return False
+
+
+def _fault(reason: FaultReason, detail: str) -> Answer:
+    return Answer(Outcome.FAULT, ENCODE(wire.FaultNote(reason, detail)))
+
+
+def _call(hook: Callable[[Any], None], argument: Any) -> None:
+    try:
+        hook(argument)
+    except Exception:
+        logger.exception("an on-commit hook failed")
