@@ -37,8 +37,9 @@ from etagere.bodies.segments import (
     retire_segment,
     seal_segment,
 )
+from etagere.bodies.store import BodyCorrupt
 from etagere.config import Config
-from etagere.engine.interface import Engine, Fault, ReadTxn, Unknown
+from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
 from etagere.model.bodies import Extent, Segment, SegmentState
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,14 @@ class Collector:
         """Moves what is alive out of segments of which much is dead, and retires them."""
         moved = 0
         for number in await self._sparse_segments():
-            moved += await self._empty(number)
+            try:
+                moved += await self._empty(number)
+            except Fault as fault:
+                if fault.reason is not FaultReason.DISK_FULL:
+                    raise
+                # The next one may be dead altogether, and its going makes the room.
+                logger.warning("no room to copy what is alive in segment %d", number)
+                continue
             if await self._engine.write(retire_segment, SegmentNumber(number)):
                 self._retired_at[number] = time.monotonic_ns()
         return moved
@@ -169,8 +177,7 @@ class Collector:
     async def _copy(
         self, flight: Flight, number: int, offset: int, extent: Extent
     ) -> Relocation | None:
-        file = self._store.segment_file(number)
-        data = await self._store.in_thread(self._disk.read, file.descriptor, extent.length, offset)
+        data = await self._read(number, offset, extent.length)
         intact = extent.crc is None or crc64nvme(data) == extent.crc
         if len(data) != extent.length or not intact:
             # Damaged bytes are left where they are, for people to look at.
@@ -180,6 +187,15 @@ class Collector:
         segment, new_offset = await flight.reserve(extent.length)
         await self._store.write(segment, new_offset, [memoryview(data)])
         return Relocation(number, offset, segment.number, new_offset)
+
+    async def _read(self, number: int, offset: int, length: int) -> bytes:
+        """What can be read of an extent, which may be too little."""
+        try:
+            file = self._store.segment_file(number)
+            return await self._store.in_thread(self._disk.read, file.descriptor, length, offset)
+        except (BodyCorrupt, OSError) as error:
+            logger.error("segment %d cannot be read: %s", number, error)
+            return b""
 
     async def _remove_retired(self) -> tuple[int, int]:
         """Removes the files that nobody can want any more."""

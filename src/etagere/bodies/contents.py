@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
+from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, WriteTxn
 from etagere.engine.records import ID, UINT, Collection, K, Layout, R
 from etagere.model.bodies import (
     Block,
@@ -115,13 +115,27 @@ def adopt(txn: WriteTxn, body: Body) -> Content:
 
 def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """Gives freshly written extents their first reference."""
+    segment = None
     for piece in pieces:
+        if piece.segment != segment:
+            segment = piece.segment
+            require_open(txn, segment)
         txn.put(EXTENTS, piece.extent, Extent(piece.length, piece.crc))
+
+
+def require_open(txn: WriteTxn, number: int) -> None:
+    """What is first referred to must lie in an open segment. A process may die after it sent
+    a command; by the time that is run, its segment may be sealed or even gone."""
+    segment = txn.get(SEGMENTS, (number,), SHARED)
+    if segment is None or segment.state is not SegmentState.OPEN:
+        raise MissingRecord(f"the open segment {number}: its process is gone")
 
 
 def refer(txn: WriteTxn, piece: Piece) -> None:
     """One more reference to an extent that is alive."""
-    place, extent = _live(txn, piece.extent)
+    place, extent = _extent(txn, piece.extent)
+    if extent is None:
+        raise MissingRecord(f"the extent at {place[1]} of segment {place[0]}")
     txn.put(EXTENTS, place, msgspec.structs.replace(extent, references=extent.references + 1))
 
 
@@ -228,9 +242,12 @@ def release(txn: WriteTxn, content: Content) -> None:
 
 
 def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
-    """One reference less on the extent of each piece; the last one leaves dead space."""
+    """One reference less on the extent of each piece; the last one leaves dead space. What is
+    missing is dropped already: a damaged object can still be replaced and deleted."""
     for piece in pieces:
-        place, extent = _live(txn, piece.extent)
+        place, extent = _extent(txn, piece.extent)
+        if extent is None:
+            continue
         if extent.references > 1:
             fewer = msgspec.structs.replace(extent, references=extent.references - 1)
             txn.put(EXTENTS, place, fewer)
@@ -352,15 +369,12 @@ class MissingRecord(LookupError):
     """The ledger refers to a record that is not there: `etagere check` tells more."""
 
 
-def _live(txn: WriteTxn, origin: tuple[int, int]) -> tuple[tuple[int, int], Extent]:
+def _extent(txn: WriteTxn, origin: tuple[int, int]) -> tuple[tuple[int, int], Extent | None]:
     """An extent and where it lies. The guard on its move, present or not, keeps it there: a
     collector takes the same one."""
     move = txn.get(MOVES, origin, EXCLUSIVE)
     place = origin if move is None else (move.segment, move.offset)
-    extent = txn.get(EXTENTS, place, EXCLUSIVE)
-    if extent is None:
-        raise MissingRecord(f"the extent at {place[1]} of segment {place[0]}")
-    return place, extent
+    return place, txn.get(EXTENTS, place, EXCLUSIVE)
 
 
 def _block_list(txn: ReadTxn | WriteTxn, content: Chunked) -> BlockList:

@@ -164,9 +164,14 @@ class FileBodyStore:
 
     async def write(self, segment: _OpenSegment, offset: int, buffers: list[memoryview]) -> None:
         try:
-            await self.in_thread(self._disk.write, segment.file.descriptor, buffers, offset)
+            await self.in_thread(self._write_to, segment.file, buffers, offset)
         except OSError as error:
             raise fault_of(error) from error
+
+    def _write_to(self, file: _SegmentFile, buffers: list[memoryview], offset: int) -> None:
+        # The thread keeps the file open: a cancelled upload leaves its write under way, and by
+        # then the number of a closed descriptor may be another file's.
+        self._disk.write(file.descriptor, buffers, offset)
 
     async def sync(self, segment: _OpenSegment) -> None:
         await segment.sync(lambda descriptor: self.in_thread(self._disk.sync, descriptor))

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from etagere.bodies.contents import COUNTERS, DEAD, EXTENTS, MOVES, SEGMENTS, reap_some
+from etagere.bodies.contents import (
+    COUNTERS,
+    DEAD,
+    EXTENTS,
+    MOVES,
+    SEGMENTS,
+    reap_some,
+    require_open,
+)
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
 from etagere.model.base import Command, Part
 from etagere.model.bodies import Counter, Dead, Move, Segment, SegmentState
 
-_SEGMENT_NUMBERS = 0
+SEGMENT_NUMBERS = 0
 _ROWS_PER_STEP = 1_000
 _ROWS_PER_SEGMENT_MAX = 1_000_000
 
@@ -22,9 +30,9 @@ class OpenSegment(Command, frozen=True):
 def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
     """The number of a new segment. Numbers are never given out twice, so that "retired" can be
     remembered for ever."""
-    counter = txn.get(COUNTERS, (_SEGMENT_NUMBERS,), EXCLUSIVE)
+    counter = txn.get(COUNTERS, (SEGMENT_NUMBERS,), EXCLUSIVE)
     number = (counter.last if counter else 0) + 1
-    txn.put(COUNTERS, (_SEGMENT_NUMBERS,), Counter(number))
+    txn.put(COUNTERS, (SEGMENT_NUMBERS,), Counter(number))
     txn.put(SEGMENTS, (number,), Segment(command.owner))
     return number
 
@@ -76,6 +84,8 @@ class MoveExtents(Command, frozen=True):
 def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
     """Points the ledger at copies. An extent that died while it was copied stays dead."""
     moved = 0
+    for number in {step.to_segment for step in command.relocations}:
+        require_open(txn, number)
     for step in command.relocations:
         old, new = (step.from_segment, step.from_offset), (step.to_segment, step.to_offset)
         seen = txn.get(EXTENTS, old)

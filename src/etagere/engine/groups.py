@@ -292,11 +292,20 @@ class Writer:
             try:
                 self._connection.close(True)
                 self._open()
+                self._bury_failed_commit()
                 return
             except apsw.Error:
                 logger.exception("the ledger could not be opened again (attempt %d)", attempt + 1)
                 time.sleep(0.1 * 2**attempt)
         raise SystemExit(1)
+
+    def _bury_failed_commit(self) -> None:
+        """A commit whose fsync failed may lie whole in the log, where a recovery would find it.
+        The next one is written over it; so let there be one before anybody is told."""
+        try:
+            self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
+        except apsw.Error as error:
+            logger.error("the ledger still cannot be written: %s", error)
 
     def checkpoint_if_due(self) -> None:
         """Moves a long write-ahead log into the database."""
@@ -323,6 +332,7 @@ class Writer:
 
     def close(self) -> None:
         self._connection.close(True)
+        os.close(self._lock)
 
 
 def _lock(directory: Path) -> int:

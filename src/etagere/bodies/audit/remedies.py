@@ -1,0 +1,200 @@
+"""Taking leaks away: operations on the ledger, and files.
+
+Only what a check found to be unused is touched, and only while the directory belongs to the
+process that checked it. Losses are left as they are, for people to look at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from etagere import directories
+from etagere.bodies.audit.findings import FileRemedy, Finding, LedgerRemedy
+from etagere.bodies.audit.snapshot import CannotCheck
+from etagere.bodies.contents import (
+    CHUNKS,
+    DEAD,
+    DYING,
+    EXTENTS,
+    INTERVALS,
+    MOVES,
+    drop,
+)
+from etagere.bodies.segments import forget_segment
+from etagere.clock import Clock
+from etagere.config import Config
+from etagere.engine import wire
+from etagere.engine.groups import Writer
+from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation, registered
+from etagere.engine.records import COLLECTIONS, ENCODE
+from etagere.model.base import Command
+from etagere.model.bodies import Dead, Dying
+
+_GROUP_MAX = 256
+_decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
+
+
+class Row(Command, frozen=True):
+    """A record by its collection's name and its encoded key."""
+
+    collection: str
+    key: bytes
+
+
+@operation(reclaims=True)
+def remove_row(txn: WriteTxn, command: Row) -> None:
+    collection = COLLECTIONS[command.collection]
+    txn.delete(collection, collection.unpack(command.key))
+
+
+class ChunkKey(Command, frozen=True):
+    content: bytes
+    number: int
+
+
+@operation(reclaims=True)
+def release_unused_chunk(txn: WriteTxn, command: ChunkKey) -> None:
+    """Removes a chunk that is in no list, and its references with it."""
+    key = (command.content, command.number)
+    chunk = txn.get(CHUNKS, key, EXCLUSIVE)
+    if chunk is None:
+        return
+    for block in chunk.blocks:
+        drop(txn, block.pieces)
+    txn.delete(CHUNKS, key)
+
+
+class IntervalKey(Command, frozen=True):
+    map: bytes
+    offset: int
+    generation: int
+
+
+@operation(reclaims=True)
+def release_unused_interval(txn: WriteTxn, command: IntervalKey) -> None:
+    key = (command.map, command.offset, command.generation)
+    interval = txn.get(INTERVALS, key, EXCLUSIVE)
+    if interval is None:
+        return
+    if interval.piece is not None:
+        drop(txn, (interval.piece,))
+    txn.delete(INTERVALS, key)
+
+
+class Place(Command, frozen=True):
+    segment: int
+    offset: int
+
+
+@operation(reclaims=True)
+def release_unused_extent(txn: WriteTxn, command: Place) -> None:
+    """Makes an extent that nothing refers to dead, whatever its count says."""
+    key = (command.segment, command.offset)
+    extent = txn.get(EXTENTS, key, EXCLUSIVE)
+    if extent is None:
+        return
+    txn.delete(EXTENTS, key)
+    if extent.origin is not None:
+        txn.delete(MOVES, extent.origin)
+    txn.put(DEAD, key, Dead(extent.length))
+
+
+class ContentId(Command, frozen=True):
+    id: bytes
+
+
+@operation(reclaims=True)
+def let_die(txn: WriteTxn, command: ContentId) -> None:
+    """Leaves a block list that nobody holds to the collector, which takes it apart as it does
+    any other."""
+    txn.put(DYING, (command.id,), Dying())
+
+
+class Gap(Command, frozen=True):
+    segment: int
+    offset: int
+    length: int
+
+
+@operation(reclaims=True)
+def fill_gap(txn: WriteTxn, command: Gap) -> None:
+    """Makes bytes of a sealed segment that no record covers dead."""
+    txn.put(DEAD, (command.segment, command.offset), Dead(command.length))
+
+
+def repair(
+    directory: Path, findings: Iterable[Finding], config: Config, clock: Clock
+) -> tuple[int, list[str]]:
+    """Removes the leaks among the findings of a directory that the caller has claimed; returns
+    how many it removed and, in words, what could not be done."""
+    ledger_remedies: list[LedgerRemedy] = []
+    file_remedies: list[FileRemedy] = []
+    for finding in findings:
+        if isinstance(finding.remedy, LedgerRemedy):
+            ledger_remedies.append(finding.remedy)
+        elif isinstance(finding.remedy, FileRemedy):
+            file_remedies.append(finding.remedy)
+    troubles: list[str] = []
+    if ledger_remedies:
+        troubles += _settle(directory, ledger_remedies, config, clock)
+    troubles += _tidy_files(file_remedies)
+    return len(ledger_remedies) + len(file_remedies) - len(troubles), troubles
+
+
+def _settle(
+    directory: Path, remedies: list[LedgerRemedy], config: Config, clock: Clock
+) -> list[str]:
+    """Runs the operations in a writer of our own."""
+    try:
+        writer = Writer(directory, config, clock)
+    except (apsw.Error, msgspec.DecodeError, OSError) as error:
+        raise CannotCheck(f"the ledger in {directory} cannot be written: {error}") from error
+    try:
+        waiting = deque(remedies)
+        troubles: list[str] = []
+        while waiting:
+            group = list(islice(waiting, _GROUP_MAX))
+            for answer in writer.settle([_request(remedy) for remedy in group]):
+                remedy = waiting.popleft()
+                if answer.outcome is not wire.Outcome.RESULT:
+                    troubles.append(_trouble(remedy, answer.outcome, answer.payload))
+                elif remedy.operation is forget_segment and answer.payload == ENCODE(False):
+                    waiting.append(remedy)  # it goes in bounded steps
+            writer.checkpoint_if_due()
+        return troubles
+    finally:
+        writer.close()
+
+
+def _request(remedy: LedgerRemedy) -> wire.Request:
+    command = memoryview(ENCODE(remedy.command))
+    return wire.Request(0, registered(remedy.operation).wire_name, command)
+
+
+def _trouble(remedy: LedgerRemedy, outcome: wire.Outcome, payload: bytes) -> str:
+    detail = outcome.name.lower()
+    if outcome is wire.Outcome.FAULT:
+        detail = _decode_fault(payload).detail
+    return f"{remedy.operation.__name__} {remedy.command}: {detail}"
+
+
+def _tidy_files(remedies: list[FileRemedy]) -> list[str]:
+    troubles: list[str] = []
+    for path, length in remedies:
+        try:
+            if length is None:
+                path.unlink(missing_ok=True)
+            else:
+                with path.open("r+b") as file:
+                    file.truncate(length)
+        except OSError as error:
+            troubles.append(f"{path}: {error.strerror}")
+    for folder in {remedy.path.parent for remedy in remedies}:
+        directories.sync(folder)
+    return troubles

@@ -1,0 +1,242 @@
+"""The layout of segments in the ledger against their files."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit.extents import where_of
+from etagere.bodies.audit.findings import FileRemedy, LedgerRemedy
+from etagere.bodies.audit.remedies import Gap, fill_gap
+from etagere.bodies.audit.snapshot import Audit, CannotCheck
+from etagere.bodies.contents import COUNTERS, DEAD, EXTENTS, SEGMENTS
+from etagere.bodies.files import DIRECTORY_NAME, segment_path
+from etagere.bodies.segments import SEGMENT_NUMBERS, SegmentNumber, forget_segment
+from etagere.model.bodies import Segment, SegmentState
+
+_EXTENT, _DEAD, _MISSING = "extent", "dead space", "missing extent"
+
+
+class _Run(NamedTuple):
+    """Bytes of a segment that the ledger has something to say about."""
+
+    segment: int
+    offset: int
+    length: int
+    kind: str
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+@dataclass
+class _Layout:
+    """What the runs of one segment come to."""
+
+    extents: int = 0
+    extents_end: int = 0
+    extents_beyond_file: int = 0
+    runs: int = 0
+    end: int = 0
+    wanted: bool = False
+    """Whether something refers to bytes in it, recorded or not."""
+
+
+def check_segments(audit: Audit, files: dict[str, int]) -> None:
+    """Compares every segment with its extents and its file. `files` are the names in the
+    folder as they were before the snapshot: each of them had its record then."""
+    segments: dict[int, Segment | None] = {}
+    for (packed,) in audit.execute("SELECT key FROM segments"):
+        if isinstance(packed, bytes) and len(packed) == 8:
+            segments[SEGMENTS.unpack(packed)[0]] = None
+    for _, (number,), segment, _ in audit.rows(SEGMENTS):
+        segments[number] = segment
+    audit.report.segments = len(segments)
+    _check_counter(audit, max(segments, default=0))
+    laid_out: set[int] = set()
+    wanted: set[int] = set()
+    for number, runs in groupby(_runs(audit), key=lambda run: run.segment):
+        laid_out.add(number)
+        layout = _lay_out(audit, number, runs, segments.get(number))
+        if layout.wanted:
+            wanted.add(number)
+        if number in segments:
+            _compare_with_file(audit, number, segments[number], layout)
+        else:
+            _find_unknown(audit, number, layout)
+    for number in sorted(segments.keys() - laid_out):
+        layout = _lay_out(audit, number, iter(()), segments[number])
+        _compare_with_file(audit, number, segments[number], layout)
+    _check_files(audit, files, segments.keys() | wanted)
+
+
+def _check_counter(audit: Audit, last: int) -> None:
+    numbers = {key: counter.last for _, (key,), counter, _ in audit.rows(COUNTERS)}
+    recorded = numbers.get(SEGMENT_NUMBERS, 0)
+    if recorded < last:
+        what = f"the last segment is {last}, but {recorded} is recorded"
+        audit.suspect(kinds.COUNTER_WRONG, COUNTERS.name, what)
+
+
+def _runs(audit: Audit) -> Iterator[_Run]:
+    """Everything in segments, in the order in which it lies there."""
+    extents = (
+        _Run(*place, extent.length, _EXTENT)
+        for _, place, extent, _ in audit.rows(EXTENTS, first_time=False)
+    )
+    dead = (_Run(*place, record.length, _DEAD) for _, place, record, _ in audit.rows(DEAD))
+    rows = audit.execute(
+        "SELECT place, reach FROM audit_references r "
+        "WHERE NOT EXISTS (SELECT 1 FROM extents t WHERE t.key = r.place) ORDER BY place"
+    )
+    missing = (_Run(*EXTENTS.unpack(place), reach, _MISSING) for place, reach in rows)
+    return heapq.merge(extents, dead, missing, key=lambda run: (run.segment, run.offset))
+
+
+def _lay_out(audit: Audit, number: int, runs: Iterator[_Run], segment: Segment | None) -> _Layout:
+    """Finds overlaps and, once a segment is sealed, what no record covers."""
+    layout = _Layout()
+    sealed = segment is not None and segment.state is SegmentState.SEALED
+    file_bytes = _file_bytes(segment_path(audit.directory, number))
+    covered = 0
+    before: _Run | None = None
+    for run in runs:
+        if sealed and run.offset > covered:
+            _find_gap(audit, number, covered, run.offset)
+        covered = max(covered, run.end)
+        if run.kind is not _DEAD:
+            layout.wanted = True
+        if run.kind is _MISSING:
+            continue
+        layout.runs += 1
+        layout.end = max(layout.end, run.end)
+        if run.kind is _EXTENT:
+            layout.extents += 1
+            layout.extents_end = max(layout.extents_end, run.end)
+            layout.extents_beyond_file += file_bytes is None or run.end > file_bytes
+        if before is not None and run.offset < before.end:
+            what = f"{run.length} bytes ({run.kind}) begin inside "
+            what += f"the {before.length} bytes at {before.offset} ({before.kind})"
+            audit.find(kinds.EXTENTS_OVERLAP, where_of(audit, number, run.offset), what)
+        if before is None or run.end > before.end:
+            before = run
+    lost = file_bytes is None and not layout.wanted
+    if sealed and segment is not None and segment.length > covered and not lost:
+        _find_gap(audit, number, covered, segment.length)
+    return layout
+
+
+def _find_gap(audit: Audit, number: int, start: int, stop: int) -> None:
+    what = f"{stop - start} bytes of a sealed segment are neither in use nor known as dead"
+    remedy = LedgerRemedy(fill_gap, Gap(number, start, stop - start))
+    audit.suspect(kinds.SPACE_UNACCOUNTED, where_of(audit, number, start), what, remedy)
+
+
+def _compare_with_file(audit: Audit, number: int, segment: Segment | None, layout: _Layout) -> None:
+    path = segment_path(audit.directory, number)
+    where = f"{DIRECTORY_NAME}/{path.name}"
+    file_bytes = _file_bytes(path)
+    if layout.extents_beyond_file:
+        users = audit.users_of_segment(number)
+        if file_bytes is None:
+            what = f"the file is missing; it has {layout.extents} extents, used by {users}"
+            audit.find(kinds.SEGMENT_MISSING, where, what)
+        else:
+            what = f"the file ends at {file_bytes}, its extents at {layout.extents_end}; "
+            what += f"{layout.extents_beyond_file} of {layout.extents} are cut off. "
+            what += f"The segment is used by {users}"
+            audit.find(kinds.SEGMENT_SHORT, where, what)
+    if segment is None:
+        return
+    if segment.state is SegmentState.RETIRED and layout.extents:
+        what = f"is marked for removal, but has {layout.extents} extents, "
+        what += f"used by {audit.users_of_segment(number)}"
+        audit.find(kinds.SEGMENT_RETIRED, where, what)
+    elif segment.state is SegmentState.SEALED:
+        _compare_sealed(audit, number, segment, layout)
+
+
+def _compare_sealed(audit: Audit, number: int, segment: Segment, layout: _Layout) -> None:
+    path = segment_path(audit.directory, number)
+    where = f"{DIRECTORY_NAME}/{path.name}"
+    file_bytes = _file_bytes(path)
+    if layout.end > segment.length:
+        what = f"was sealed with {segment.length} bytes, but records reach to {layout.end}"
+        audit.find(kinds.SEGMENT_LENGTH_WRONG, where, what)
+    elif file_bytes is None and segment.length and not layout.wanted:
+        remedy = LedgerRemedy(forget_segment, SegmentNumber(number))
+        what = "there is neither a file nor anything in use in it"
+        audit.suspect(kinds.SEGMENT_EMPTY, where, what, remedy)
+    elif file_bytes is not None and file_bytes > segment.length:
+        what = f"has {file_bytes} bytes, but was sealed with {segment.length}"
+        audit.suspect(kinds.FILE_TOO_LONG, where, what, FileRemedy(path, segment.length))
+
+
+def _find_unknown(audit: Audit, number: int, layout: _Layout) -> None:
+    """Extents or dead space in a segment that has no record."""
+    path = segment_path(audit.directory, number)
+    where = f"{DIRECTORY_NAME}/{path.name}"
+    if layout.extents:
+        users = audit.users_of_segment(number)
+        what = f"has {layout.extents} extents, used by {users}, but no record of its own"
+        audit.find(kinds.SEGMENT_UNKNOWN, where, what)
+        _compare_with_file(audit, number, None, layout)
+    elif layout.runs:
+        remedy = LedgerRemedy(forget_segment, SegmentNumber(number))
+        what = f"{layout.runs} records of dead space are left of a segment that is gone"
+        audit.suspect(kinds.DEAD_UNUSED, where, what, remedy)
+
+
+def list_files(directory: Path) -> dict[str, int]:
+    """The names in the folder of segments, and the size of each."""
+    sizes: dict[str, int] = {}
+    try:
+        for path in (directory / DIRECTORY_NAME).iterdir():
+            # A server may remove one before we come to it.
+            with contextlib.suppress(FileNotFoundError):
+                sizes[path.name] = path.lstat().st_size
+        return sizes
+    except FileNotFoundError:
+        return sizes
+    except OSError as error:
+        raise CannotCheck(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _check_files(audit: Audit, files: dict[str, int], known: set[int]) -> None:
+    for name, size in sorted(files.items()):
+        path = audit.directory / DIRECTORY_NAME / name
+        where = f"{DIRECTORY_NAME}/{name}"
+        number = _number_of(audit.directory, name)
+        if number is None:
+            audit.find(kinds.FILE_STRANGE, where, "is not the name of a segment")
+        elif number not in known and path.exists():
+            # Beside a server it may have been removed, and its record with it, since we looked.
+            what = f"the ledger knows nothing of this file of {size} bytes"
+            audit.suspect(kinds.FILE_UNUSED, where, what, FileRemedy(path))
+
+
+def _number_of(directory: Path, name: str) -> int | None:
+    try:
+        number = int(name.removesuffix(".seg"), 16)
+    except ValueError:
+        return None
+    return number if number >= 0 and segment_path(directory, number).name == name else None
+
+
+def _file_bytes(path: Path) -> int | None:
+    """The size of a file; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CannotCheck(f"{path} cannot be read: {error.strerror}") from error
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,345 @@
+"""One snapshot of the ledger for the whole of a check, and what the check notes beside it.
+
+What is counted lies in temporary tables, which SQLite keeps in a bounded cache and a file of
+its own, so that a check needs as much memory for a hundred million objects as for a thousand.
+The tables of the snapshot are joined with them in the order in which they lie on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit.findings import Finding, Kind, Remedy, Report
+from etagere.bodies.contents import (
+    CHUNK_SHARERS,
+    CONTENT_SHARERS,
+    COUNTERS,
+    DEAD,
+    DYING,
+    HOLDERS,
+    SEGMENTS,
+)
+from etagere.config import Config
+from etagere.engine import ledger
+from etagere.engine.records import COLLECTIONS, SCHEMA, Collection, K, R
+from etagere.engine.records import Kind as KeyKind
+
+Progress = Callable[[str, int, int], None]
+"""Told the phase, how much of it is done and how much there is (0: nobody knows)."""
+
+_SCRATCH_CACHE_KIB = 64 * 1024
+_ROWS_PER_REPORT = 2_000
+_MESSAGES_MAX = 100
+_NAMES_MAX = 3
+
+_ACCOUNTS = (CONTENT_SHARERS, CHUNK_SHARERS, DYING, DEAD, SEGMENTS, COUNTERS)
+"""Collections that no object needs to be read."""
+
+_SCRATCH = """
+CREATE TEMP TABLE audit_held (
+    id BLOB PRIMARY KEY, kind INT, content BLOB, count INT, holder INT, key BLOB
+) WITHOUT ROWID;
+CREATE TEMP TABLE audit_chunks (
+    key BLOB PRIMARY KEY, count INT, low INT, high INT, user BLOB
+) WITHOUT ROWID;
+CREATE TEMP TABLE audit_maps (id BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TEMP TABLE audit_references (
+    place BLOB PRIMARY KEY, count INT, reach INT, crc BLOB, crc_length INT, holder INT, user BLOB
+) WITHOUT ROWID;
+CREATE TEMP TABLE audit_moves (place BLOB PRIMARY KEY, origin BLOB) WITHOUT ROWID;
+"""
+
+BY_CONTENT = -1
+"""In place of a holder: the user is a content, whose holder is looked up."""
+
+_UNREADABLE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
+
+
+class CannotCheck(Exception):
+    """There is nothing here that could be checked; says why."""
+
+
+class Audit:
+    """A check under way: the snapshot, what was counted, what was found."""
+
+    def __init__(self, directory: Path, config: Config, progress: Progress) -> None:
+        self.directory = directory
+        self.report = Report()
+        self.connection = _open(directory, config)
+        self._suspects: list[Finding] = []
+        self._progress = progress
+        self._rows_done = 0
+        self._rows_total = 0
+
+    def close(self) -> None:
+        self.connection.close(True)
+
+    # Finding
+
+    def find(self, kind: Kind, where: str, what: str) -> None:
+        self.report.findings.append(Finding(kind, where, what))
+
+    def suspect(self, kind: Kind, where: str, what: str, remedy: Remedy | None = None) -> None:
+        """Something that is wrong only if everything that might refer to it could be read."""
+        self._suspects.append(Finding(kind, where, what, remedy))
+
+    def lose_sight(self) -> None:
+        """Something that may refer to other things cannot be read or is gone."""
+        self.report.judged = False
+
+    def conclude(self) -> Report:
+        """All that was found, less what looks unused but may not be."""
+        if self.report.judged:
+            doubts = set[Kind]().union(
+                *(kinds.DOUBTS.get(found.kind, ()) for found in self.report.findings)
+            )
+            certain = [found for found in self._suspects if found.kind not in doubts]
+            self.report.findings += certain
+            self.report.judged = len(certain) == len(self._suspects)
+        return self.report
+
+    # Reading
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
+        return self.connection.cursor().execute(sql, values)
+
+    def attempt(self, phase: Callable[[Audit], None], name: str) -> None:
+        """Runs a part of the check as far as the database can be read."""
+        try:
+            phase(self)
+        except _UNREADABLE as error:
+            self.lose_sight()
+            what = f"SQLite cannot read what it takes to compare {name}: {error}"
+            self.find(kinds.TABLE_UNREADABLE, ledger.DATABASE_NAME, what)
+        except apsw.FullError as error:
+            raise CannotCheck(f"there is no room for temporary files: {error}") from error
+
+    def rows(
+        self,
+        collection: Collection[K, R],
+        columns: str = "",
+        join: str = "",
+        *,
+        first_time: bool = True,
+    ) -> Iterator[tuple[bytes, K, R, Any]]:
+        """The records of a collection `t`: encoded key, key, record, and what was joined to
+        them. Small records come in the order of their keys. What cannot be decoded is found
+        the first time and left out."""
+        pack, unpack, decode = collection.pack, collection.unpack, collection.decode
+        sql = f"SELECT t.key, t.value{columns} FROM {collection.name} t {join}"  # noqa: S608
+        try:
+            for row in self.execute(sql):
+                packed = row[0]
+                try:
+                    if type(packed) is not bytes:
+                        raise TypeError("the key is not of bytes")
+                    key = unpack(packed)
+                    if pack(key) != packed:
+                        raise ValueError("the key is not in its canonical form")
+                    record = decode(row[1])
+                except (ValueError, TypeError, msgspec.DecodeError) as error:
+                    if first_time:
+                        self._find_unreadable(collection, packed, error)
+                    continue
+                if first_time:
+                    self._count_row()
+                yield packed, key, record, row[2:]
+        except _UNREADABLE as error:
+            if first_time:
+                self.lose_sight()
+                what = f"the table cannot be read to its end: {error}"
+                self.find(kinds.TABLE_UNREADABLE, collection.name, what)
+
+    def _find_unreadable(
+        self, collection: Collection[Any, Any], packed: object, error: Exception
+    ) -> None:
+        self._count_row()
+        self.lose_sight()
+        needed = collection not in _ACCOUNTS
+        kind = kinds.RECORD_UNREADABLE if needed else kinds.ACCOUNT_UNREADABLE
+        where = self.name(collection, packed)
+        self.find(kind, where, f"the record cannot be decoded: {error}")
+
+    def packed(
+        self, collection: Collection[K, Any], key: K, where: Callable[[], str]
+    ) -> bytes | None:
+        """A key that a record names, encoded; found and None if there can be no such key."""
+        try:
+            return collection.pack(key)
+        except (ValueError, TypeError, OverflowError) as error:
+            self.lose_sight()
+            what = f"the record names {key} in {collection.name}, which cannot be: {error}"
+            self.find(kinds.RECORD_UNREADABLE, where(), what)
+            return None
+
+    def _count_row(self) -> None:
+        self._rows_done += 1
+        if not self._rows_done % _ROWS_PER_REPORT:
+            self._progress("records", self._rows_done, self._rows_total)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        self._progress(phase, done, total)
+
+    def count_rows(self) -> None:
+        """Counts ahead, so that there is something to measure progress by."""
+        for name in COLLECTIONS:
+            # What cannot be read is found when it is walked.
+            with contextlib.suppress(*_UNREADABLE):
+                ((count,),) = self.execute(f"SELECT count(*) FROM {name}")  # noqa: S608
+                self._rows_total += count
+
+    # Naming
+
+    def name(self, collection: Collection[Any, Any], packed: object) -> str:
+        """A record in words."""
+        try:
+            if not isinstance(packed, bytes):
+                raise TypeError("not a key")
+            key = collection.unpack(packed)
+            if collection.pack(key) != packed:
+                raise ValueError("not a key")
+        except (ValueError, TypeError):
+            shown = packed.hex() if isinstance(packed, bytes) else repr(packed)
+            return f"{collection.name} (key {shown})"
+        parts = [
+            part.hex() if kind is KeyKind.ID else repr(part)
+            for kind, part in zip(collection.kinds, key, strict=True)
+        ]
+        return f"{collection.name} {', '.join(parts)}"
+
+    def user(self, holder: int, user: bytes) -> str:
+        """Who uses an extent or a chunk, in words."""
+        if holder != BY_CONTENT:
+            return self.name(HOLDERS[holder].collection, user)
+        for held_by, key in self.execute(
+            "SELECT holder, key FROM audit_held WHERE id = ?", (user,)
+        ):
+            return self.name(HOLDERS[held_by].collection, key)
+        return f"content {user.hex()}, which nothing holds any more"
+
+    def users_of_segment(self, number: int) -> str:
+        """A few of those who use a segment, in words."""
+        span = number.to_bytes(8, "big"), (number + 1).to_bytes(8, "big")
+        found = self.execute(
+            "SELECT holder, user FROM audit_references WHERE place >= ? AND place < ? LIMIT ?",
+            (*span, _NAMES_MAX + 1),
+        )
+        names = list(dict.fromkeys(self.user(*row) for row in found))
+        more = ", …" if len(names) > _NAMES_MAX else ""
+        return ", ".join(names[:_NAMES_MAX]) + more if names else "nothing that is known"
+
+
+def require_ledger(directory: Path) -> None:
+    """Raises `CannotCheck` where nothing looks like a data directory, before anything is made
+    in it."""
+    name = ledger.DATABASE_NAME
+    try:
+        if not directory.is_dir():
+            raise CannotCheck(f"there is no directory {directory}")
+        if not (directory / name).is_file():
+            raise CannotCheck(f"{directory} is not a data directory: it has no file {name}")
+    except OSError as error:
+        raise CannotCheck(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _open(directory: Path, config: Config) -> apsw.Connection:
+    """A connection with the snapshot taken."""
+    path = ledger.database_path(directory)
+    connection = None
+    try:
+        connection = ledger.open_for_reading(directory, config)
+        _take_snapshot(connection, path)
+    except BaseException as error:
+        if connection is not None:
+            connection.close(True)
+        if isinstance(error, apsw.NotADBError):
+            raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
+        if isinstance(error, apsw.CorruptError):
+            message = f"{path} is damaged beyond checking: restore it from a backup ({error})"
+            raise CannotCheck(message) from None
+        if isinstance(error, apsw.Error):
+            raise CannotCheck(f"{path} cannot be read: {error}") from None
+        raise
+    return connection
+
+
+def _take_snapshot(connection: apsw.Connection, path: Path) -> None:
+    connection.execute("PRAGMA temp_store = FILE")
+    # What lies in temporary tables is never rolled back.
+    connection.execute("PRAGMA temp.journal_mode = OFF")
+    connection.execute(f"PRAGMA temp.cache_size = {-_SCRATCH_CACHE_KIB}")
+    connection.execute("BEGIN")
+    if connection.pragma("application_id") != ledger.APPLICATION_ID:
+        raise ledger.NotALedger(f"{path} is not an Étagère ledger")
+    schema = connection.pragma("user_version")
+    if schema > SCHEMA:
+        raise ledger.SchemaTooNew(
+            f"{path} has schema {schema}; this version of etagere knows schemas up to {SCHEMA}. "
+            "Use the newer version that wrote it."
+        )
+
+
+def check_database(audit: Audit) -> None:
+    """What SQLite knows about its own file, and whether the tables are those we know."""
+    audit.progress("database", 0, 0)
+    for pragma in ("quick_check", "integrity_check"):
+        messages = [row[0] for row in audit.execute(f"PRAGMA main.{pragma}({_MESSAGES_MAX})")]
+        if messages != ["ok"]:
+            audit.lose_sight()
+            for message in messages:
+                what = f"SQLite finds: {' '.join(str(message).split())}"
+                audit.find(kinds.DATABASE_DAMAGED, ledger.DATABASE_NAME, what)
+            break
+
+
+def check_tables(audit: Audit) -> None:
+    """A table that this version does not know may hold contents: no telling what is unused. One
+    that is not there yet is empty."""
+    audit.connection.execute(_SCRATCH)
+    rows = audit.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
+        "ESCAPE '\\'"
+    )
+    tables = {name for (name,) in rows}
+    for name in sorted(tables - COLLECTIONS.keys() - {"timeline"}):
+        if _has_rows(audit, name):
+            audit.lose_sight()
+            audit.find(kinds.TABLE_UNKNOWN, name, "this version of etagere does not know the table")
+    for name in COLLECTIONS.keys() - tables:
+        audit.execute(
+            f"CREATE TEMP TABLE {name} (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL) "
+            "WITHOUT ROWID"
+        )
+    audit.count_rows()
+    _check_timeline(audit, "timeline" in tables)
+
+
+def _has_rows(audit: Audit, table: str) -> bool:
+    quoted = table.replace('"', '""')
+    try:
+        return bool(list(audit.execute(f'SELECT 1 FROM "{quoted}" LIMIT 1')))  # noqa: S608
+    except _UNREADABLE:
+        return True
+
+
+def _check_timeline(audit: Audit, is_there: bool) -> None:
+    rows = list(audit.execute(ledger.READ_TIMELINE)) if is_there else []
+    if len(rows) != 1:
+        what = f"there are {len(rows)} records of the time and the last stamp; there must be one"
+        audit.find(kinds.TIMELINE_WRONG, "timeline", what)
+        return
+    try:
+        timeline = ledger.decode_timeline(rows[0][0])
+    except (ValueError, TypeError, msgspec.DecodeError) as error:
+        audit.find(kinds.TIMELINE_WRONG, "timeline", f"the record cannot be decoded: {error}")
+        return
+    if timeline.last_stamp < 0 or timeline.now <= 0 or timeline.elapsed < 0:
+        what = f"the record has impossible times: {timeline}"
+        audit.find(kinds.TIMELINE_WRONG, "timeline", what)

@@ -1,0 +1,126 @@
+"""The whole of a check, in the order in which its parts need each other."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from etagere.bodies.audit import contents, extents, segments
+from etagere.bodies.audit.checksums import check_bytes
+from etagere.bodies.audit.findings import Report
+from etagere.bodies.audit.snapshot import (
+    Audit,
+    CannotCheck,
+    Progress,
+    check_database,
+    check_tables,
+    require_ledger,
+)
+from etagere.bodies.contents import (
+    BLOCK_LISTS,
+    CHUNK_SHARERS,
+    CHUNKS,
+    CONTENT_SHARERS,
+    COUNTERS,
+    DEAD,
+    DYING,
+    EXTENTS,
+    HOLDERS,
+    INLINE,
+    INTERVAL_MAPS,
+    INTERVALS,
+    MOVES,
+    SEGMENTS,
+)
+from etagere.bodies.presence import Presence
+from etagere.config import Config
+from etagere.engine.ledger import database_path
+from etagere.engine.records import COLLECTIONS
+
+_COMPARED = {
+    INLINE,
+    BLOCK_LISTS,
+    CHUNKS,
+    CONTENT_SHARERS,
+    CHUNK_SHARERS,
+    DYING,
+    INTERVAL_MAPS,
+    INTERVALS,
+    EXTENTS,
+    MOVES,
+    DEAD,
+    SEGMENTS,
+    COUNTERS,
+}
+"""Collections that a part of the check walks by itself."""
+
+
+def _say_nothing(_phase: str, _done: int, _total: int) -> None:
+    pass
+
+
+def check(
+    directory: Path,
+    config: Config | None = None,
+    *,
+    fast: bool = False,
+    progress: Progress = _say_nothing,
+) -> Report:
+    """Compares everything in a data directory with everything else; with `fast`, all but the
+    bytes of the segments. A server may be running meanwhile.
+
+    Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` where there is nothing to compare.
+    """
+    require_ledger(directory)
+    try:
+        presence = Presence(directory)
+    except OSError as error:
+        raise CannotCheck(f"{error.filename} cannot be written: {error.strerror}") from error
+    try:
+        # As every reader: pinned first, so that what the snapshot shows stays on disk.
+        with presence.pin():
+            files = segments.list_files(directory)
+            audit = Audit(directory, config or Config(), progress)
+            try:
+                return _walk(audit, files, fast=fast)
+            finally:
+                audit.close()
+    finally:
+        presence.close()
+
+
+def _walk(audit: Audit, files: dict[str, int], *, fast: bool) -> Report:
+    audit.attempt(check_database, "pages")
+    try:
+        check_tables(audit)
+    except apsw.CorruptError as error:
+        path = database_path(audit.directory)
+        raise CannotCheck(f"{path} is damaged beyond checking: restore it ({error})") from error
+    for part, name in (
+        (contents.check_holders, "holders"),
+        (_read_others, "records"),
+        (contents.check_inline, "bytes in the ledger"),
+        (contents.check_dying, "contents that nobody holds"),
+        (contents.check_lists, "block lists"),
+        (contents.check_chunks, "chunks"),
+        (contents.check_sharers, "sharers"),
+        (contents.check_maps, "interval maps"),
+        (extents.check_moves, "moves"),
+        (extents.check_references, "extents"),
+        (partial(segments.check_segments, files=files), "segments"),
+    ):
+        audit.attempt(part, name)
+    if not fast:
+        audit.attempt(check_bytes, "checksums")
+    return audit.conclude()
+
+
+def _read_others(audit: Audit) -> None:
+    """Records that hold nothing must be readable too."""
+    walked = _COMPARED | {holder.collection for holder in HOLDERS}
+    for collection in COLLECTIONS.values():
+        if collection not in walked:
+            for _ in audit.rows(collection):
+                pass

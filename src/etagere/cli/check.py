@@ -1,0 +1,176 @@
+"""`etagere check`: looks whether everything in a data directory agrees."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from etagere import app
+from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Severity
+from etagere.bodies.audit.remedies import repair
+from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
+from etagere.bodies.audit.walk import check
+from etagere.cli import CLEAN, FINDINGS, Unusable
+from etagere.cli.progress import ProgressBar
+from etagere.clock import SystemClock
+from etagere.config import Config
+from etagere.engine.ledger import NotALedger, SchemaTooNew
+
+NAME = "check"
+SUMMARY = "look whether everything in a data directory agrees"
+DESCRIPTION = """\
+Compares everything in a data directory with everything else: the database with itself,
+every object with its bytes, every byte with its checksum, every count with what it counts.
+Nothing is changed. A server may be running meanwhile.
+
+What it finds is one of
+
+  loss    bytes or records that an object needs are missing or damaged
+  fault   the ledger contradicts itself; no bytes are missing yet
+  leak    space or records that nothing refers to
+
+With --repair the leaks are removed and the directory is checked again; losses and faults
+are left as they are. No server may be running then.
+
+Ends with 0 if all is well, 1 if there are findings, 2 if nothing could be checked."""
+EXAMPLES = """\
+etagere check                             # ./etagere-data, or what ETAGERE_DATA names
+etagere check --data /srv/etagere --fast  # without reading the bytes of large objects
+etagere check --data /srv/etagere --json  # for programs"""
+
+DATA_VARIABLE = "ETAGERE_DATA"
+DATA_DEFAULT = "etagere-data"
+_LINES_MAX = 50
+"""Findings of one kind that are shown; --json has them all."""
+
+_PLURALS = {LOSS: "losses", FAULT: "faults", LEAK: "leaks"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        default=Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT),
+        help=f"the data directory (default: what {DATA_VARIABLE} names, else ./{DATA_DEFAULT})",
+    )
+    parser.add_argument("--repair", action="store_true", help="remove what nothing refers to")
+    parser.add_argument("--fast", action="store_true", help="do not read the bytes of the segments")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory: Path = arguments.data
+    removed: int | None = None
+    try:
+        if arguments.repair:
+            report, removed = _repair(directory, fast=arguments.fast)
+        else:
+            report = _check(directory, fast=arguments.fast)
+    except (CannotCheck, NotALedger, SchemaTooNew) as error:
+        raise Unusable(str(error)) from error
+    if arguments.json:
+        print(json.dumps(_as_json(directory, report, removed), ensure_ascii=False, indent=1))
+    else:
+        _print(report, removed)
+    return FINDINGS if report.findings else CLEAN
+
+
+def _check(directory: Path, *, fast: bool) -> Report:
+    with ProgressBar(sys.stderr) as bar:
+        return check(directory, fast=fast, progress=bar)
+
+
+def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
+    """Removes leaks and checks again, all while the directory is ours."""
+    require_ledger(directory)
+    try:
+        claimed = app.claim(directory)
+    except app.DirectoryInUse as error:
+        raise Unusable(f"{error}: stop the server before a repair") from error
+    except OSError as error:
+        raise Unusable(f"{error.filename} cannot be written: {error.strerror}") from error
+    try:
+        report = _check(directory, fast=fast)
+        if not report.count(LEAK):
+            return report, 0
+        removed, troubles = repair(directory, report.findings, Config(), SystemClock())
+        for trouble in troubles:
+            print(f"etagere: could not be removed: {trouble}", file=sys.stderr)
+        return _check(directory, fast=fast), removed
+    finally:
+        os.close(claimed)
+
+
+def _print(report: Report, removed: int | None) -> None:
+    for severity in (LOSS, FAULT, LEAK):
+        findings = [found for found in report.findings if found.kind.severity is severity]
+        for kind in dict.fromkeys(found.kind for found in findings):
+            print(f"{severity.value.upper()} {kind.name}")
+            for line in _lines([found for found in findings if found.kind == kind]):
+                print(f"  {line}")
+            print(f"  What to do: {kind.advice}\n")
+    if not report.judged:
+        print("Something could not be read or leads nowhere. What looks unused may be what it")
+        print("refers to, and is neither reported nor removed.\n")
+    if removed is not None:
+        print(f"{removed} {'leak' if removed == 1 else 'leaks'} removed.")
+    print(_summary(report))
+
+
+def _lines(findings: list[Finding]) -> Iterator[str]:
+    for found in islice(findings, _LINES_MAX):
+        yield f"{found.where}: {found.what}"
+    if len(findings) > _LINES_MAX:
+        yield f"… and {len(findings) - _LINES_MAX} more; --json lists them all"
+
+
+def _summary(report: Report) -> str:
+    seen = (
+        f"{_number(report.objects, 'object')}, {_number(report.extents, 'extent')}, "
+        f"{_number(report.extent_bytes, 'byte')} in {_number(report.segments, 'segment')}"
+    )
+    if not report.findings:
+        return f"{seen}: clean"
+    counts = ", ".join(_count(report, severity) for severity in (LOSS, LEAK, FAULT))
+    return f"{seen}: {_number(len(report.findings), 'problem')} ({counts})"
+
+
+def _count(report: Report, severity: Severity) -> str:
+    count = report.count(severity)
+    return f"{count} {severity.value if count == 1 else _PLURALS[severity]}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _as_json(directory: Path, report: Report, removed: int | None) -> dict[str, object]:
+    return {
+        "directory": str(directory),
+        "clean": not report.findings,
+        "judged": report.judged,
+        "objects": report.objects,
+        "extents": report.extents,
+        "extent_bytes": report.extent_bytes,
+        "segments": report.segments,
+        "losses": report.count(LOSS),
+        "leaks": report.count(LEAK),
+        "faults": report.count(FAULT),
+        "leaks_removed": removed,
+        "findings": [
+            {
+                "severity": found.kind.severity.value,
+                "kind": found.kind.name,
+                "where": found.where,
+                "what": found.what,
+                "advice": found.kind.advice,
+            }
+            for found in report.findings
+        ],
+    }

@@ -1,0 +1,22 @@
+"""`etagere version`."""
+
+from __future__ import annotations
+
+import argparse
+
+import etagere
+from etagere.cli import CLEAN
+
+NAME = "version"
+SUMMARY = "print the version"
+DESCRIPTION = "Prints the version of etagere."
+EXAMPLES = "etagere version"
+
+
+def add_arguments(_parser: argparse.ArgumentParser) -> None:
+    """There are none."""
+
+
+def run(_arguments: argparse.Namespace) -> int:
+    print(f"etagere {etagere.__version__}")
+    return CLEAN

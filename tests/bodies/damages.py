@@ -1,0 +1,542 @@
+"""Ways to break a store, each with what a check has to say about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit.findings import Kind
+from etagere.bodies.contents import (
+    BLOCK_LISTS,
+    CHUNK_SHARERS,
+    CHUNKS,
+    CONTENT_SHARERS,
+    COUNTERS,
+    DEAD,
+    DYING,
+    EXTENTS,
+    INLINE,
+    INTERVAL_MAPS,
+    INTERVALS,
+    MOVES,
+    SEGMENTS,
+)
+from etagere.bodies.files import DIRECTORY_NAME
+from etagere.model.bodies import (
+    BlockList,
+    Chunk,
+    Counter,
+    Dead,
+    Dying,
+    Extent,
+    Inline,
+    InlineBytes,
+    Interval,
+    IntervalMap,
+    Mapped,
+    Move,
+    Segment,
+    SegmentState,
+    Sharers,
+)
+from etagere.model.ids import new_id
+from tests.bodies.objects import OBJECTS, STAGED
+from tests.bodies.stores import Broken
+
+replace = msgspec.structs.replace
+Damage = Callable[[Broken], None]
+
+DAMAGES: list[tuple[Damage, tuple[Kind, ...]]] = []
+
+
+def finds(*expected_kinds: Kind) -> Callable[[Damage], Damage]:
+    def register(damage: Damage) -> Damage:
+        DAMAGES.append((damage, expected_kinds))
+        return damage
+
+    return register
+
+
+@finds(kinds.INLINE_MISSING)
+def inline_deleted(store: Broken) -> None:
+    store.delete(INLINE, (store.content("small").id,))
+
+
+@finds(kinds.INLINE_DAMAGED)
+def inline_shortened(store: Broken) -> None:
+    store.put(INLINE, (store.content("small").id,), InlineBytes(b"short"))
+
+
+@finds(kinds.INLINE_DAMAGED)
+def inline_changed(store: Broken) -> None:
+    store.put(INLINE, (store.content("small").id,), InlineBytes(bytes(700)))
+
+
+@finds(kinds.INLINE_UNUSED)
+def inline_added(store: Broken) -> None:
+    store.put(INLINE, (new_id(),), InlineBytes(b"nobody's"))
+
+
+@finds(kinds.CONTENTS_DIFFER)
+def copy_changed(store: Broken) -> None:
+    store.put_content("small-copy", replace(store.content("small-copy"), length=3))
+
+
+@finds(kinds.LENGTH_WRONG)
+def pieces_too_short(store: Broken) -> None:
+    store.put_content("single", replace(store.content("single"), length=5_001))
+
+
+@finds(kinds.LENGTH_WRONG)
+def list_too_short(store: Broken) -> None:
+    store.put_content("list", replace(store.content("list"), length=5))
+
+
+@finds(kinds.LENGTH_WRONG)
+def chunk_shortened(store: Broken) -> None:
+    key = (store.content("many").id, 0)
+    first, *rest = store.get(CHUNKS, key).blocks
+    shorter = replace(first, pieces=(replace(first.pieces[0], length=7, crc=None),))
+    store.put(CHUNKS, key, Chunk((shorter, *rest)))
+
+
+@finds(kinds.LENGTH_WRONG, kinds.LENGTH_WRONG)
+def chunk_use_changed(store: Broken) -> None:
+    content = store.content("many")
+    (use,) = store.get(BLOCK_LISTS, (content.id,)).chunks
+    store.put(BLOCK_LISTS, (content.id,), BlockList((replace(use, length=use.length + 1),)))
+
+
+@finds(kinds.LIST_MISSING)
+def list_deleted(store: Broken) -> None:
+    store.delete(BLOCK_LISTS, (store.content("list").id,))
+
+
+@finds(kinds.CHUNK_MISSING)
+def chunk_deleted(store: Broken) -> None:
+    store.delete(CHUNKS, (store.content("many").id, 0))
+
+
+@finds(kinds.LIST_UNUSED)
+def list_added(store: Broken) -> None:
+    store.put(BLOCK_LISTS, (new_id(),), BlockList(()))
+
+
+@finds(kinds.LIST_UNUSED)
+def object_of_list_deleted(store: Broken) -> None:
+    store.delete(OBJECTS, ("moved-many",))
+
+
+@finds(kinds.CHUNK_UNUSED)
+def list_of_chunk_deleted(store: Broken) -> None:
+    content = store.content("moved-many")
+    store.delete(OBJECTS, ("moved-many",))
+    store.delete(BLOCK_LISTS, (content.id,))
+
+
+@finds(kinds.CHUNK_UNUSED)
+def chunk_added(store: Broken) -> None:
+    store.put(CHUNKS, (new_id(), 0), Chunk(()))
+
+
+@finds(kinds.DYING_HELD)
+def held_content_dying(store: Broken) -> None:
+    store.put(DYING, (store.content("many").id,), Dying())
+
+
+@finds(kinds.DYING_EMPTY)
+def dying_added(store: Broken) -> None:
+    store.put(DYING, (new_id(),), Dying())
+
+
+@finds(kinds.SHARERS_TOO_FEW)
+def content_sharers_deleted(store: Broken) -> None:
+    store.delete(CONTENT_SHARERS, (store.content("copied").id,))
+
+
+@finds(kinds.SHARERS_TOO_FEW)
+def third_holder_added(store: Broken) -> None:
+    store.put_content("third", store.content("copied"))
+
+
+@finds(kinds.SHARERS_TOO_MANY)
+def content_sharers_raised(store: Broken) -> None:
+    store.put(CONTENT_SHARERS, (store.content("small").id,), Sharers(2))
+
+
+@finds(kinds.SHARERS_TOO_MANY)
+def content_sharers_of_zero(store: Broken) -> None:
+    store.put(CONTENT_SHARERS, (store.content("single").id,), Sharers(0))
+
+
+@finds(kinds.SHARERS_UNUSED)
+def content_sharers_added(store: Broken) -> None:
+    store.put(CONTENT_SHARERS, (new_id(),), Sharers(1))
+
+
+@finds(kinds.SHARERS_TOO_FEW)
+def chunk_sharers_deleted(store: Broken) -> None:
+    store.delete(CHUNK_SHARERS, store.rows(CHUNK_SHARERS)[0][0])
+
+
+@finds(kinds.SHARERS_TOO_MANY)
+def chunk_sharers_raised(store: Broken) -> None:
+    store.put(CHUNK_SHARERS, store.rows(CHUNK_SHARERS)[0][0], Sharers(7))
+
+
+@finds(kinds.SHARERS_UNUSED)
+def chunk_sharers_added(store: Broken) -> None:
+    store.put(CHUNK_SHARERS, (new_id(), 4), Sharers(1))
+
+
+@finds(kinds.MAP_MISSING)
+def map_of_object_missing(store: Broken) -> None:
+    store.put_content("pages", Mapped(new_id(), 512, 1))
+
+
+@finds(kinds.MAP_UNUSED)
+def map_added(store: Broken) -> None:
+    store.put(INTERVAL_MAPS, (new_id(),), IntervalMap(1))
+
+
+@finds(kinds.INTERVAL_UNUSED)
+def interval_added(store: Broken) -> None:
+    store.put(INTERVALS, (new_id(), 0, 1), Interval(None, 512))
+
+
+@finds()
+def map_in_use(store: Broken) -> None:
+    map_id, base = new_id(), new_id()
+    store.put_content("pages", Mapped(map_id, 512, 1))
+    store.put(INTERVAL_MAPS, (map_id,), IntervalMap(1, base, 1))
+    store.put(INTERVAL_MAPS, (base,), IntervalMap(1))
+    store.put(INTERVALS, (base, 0, 1), Interval(None, 512))
+
+
+@finds(kinds.EXTENT_MISSING)
+def extent_deleted(store: Broken) -> None:
+    store.delete(EXTENTS, store.content("single").pieces[0].extent)
+
+
+@finds(kinds.EXTENT_MISSING)
+def moved_extent_deleted(store: Broken) -> None:
+    store.delete(EXTENTS, store.move()[1])
+
+
+@finds(kinds.EXTENT_MISSING)
+def staged_extent_deleted(store: Broken) -> None:
+    store.delete(EXTENTS, store.get(STAGED, ("waiting",)).blocks[0].pieces[0].extent)
+
+
+@finds(kinds.EXTENT_EXCEEDED)
+def piece_lengthened(store: Broken) -> None:
+    content = store.content("single")
+    longer = replace(content.pieces[0], length=6_000)
+    store.put_content("single", replace(content, length=6_000, pieces=(longer,)))
+
+
+@finds(kinds.EXTENT_EXCEEDED)
+def piece_shifted(store: Broken) -> None:
+    content = store.content("single")
+    store.put_content("single", replace(content, pieces=(replace(content.pieces[0], skip=1),)))
+
+
+@finds(kinds.EXTENT_UNUSED)
+def object_deleted(store: Broken) -> None:
+    store.delete(OBJECTS, ("single",))
+
+
+@finds(kinds.EXTENT_UNUSED)
+def moved_object_deleted(store: Broken) -> None:
+    store.delete(OBJECTS, ("moved",))
+
+
+@finds(kinds.REFERENCES_TOO_FEW)
+def references_lowered(store: Broken) -> None:
+    key = store.content("single").pieces[0].extent
+    store.put(EXTENTS, key, replace(store.get(EXTENTS, key), references=0))
+
+
+@finds(kinds.REFERENCES_TOO_MANY)
+def references_raised(store: Broken) -> None:
+    key = store.move()[1]
+    store.put(EXTENTS, key, replace(store.get(EXTENTS, key), references=2))
+
+
+@finds(kinds.CHECKSUMS_DIFFER)
+def piece_checksum_changed(store: Broken) -> None:
+    content = store.content("single")
+    store.put_content("single", replace(content, pieces=(replace(content.pieces[0], crc=1),)))
+
+
+@finds(kinds.CHECKSUMS_DIFFER, kinds.EXTENT_DAMAGED)
+def extent_checksum_changed(store: Broken) -> None:
+    key = store.content("single").pieces[0].extent
+    store.put(EXTENTS, key, replace(store.get(EXTENTS, key), crc=2**64 - 1))
+
+
+@finds(kinds.MOVE_MISSING)
+def move_deleted(store: Broken) -> None:
+    store.delete(MOVES, store.move()[0])
+
+
+@finds(kinds.MOVE_WRONG)
+def move_astray(store: Broken) -> None:
+    store.put(MOVES, store.move()[0], Move(99, 0))
+
+
+@finds(kinds.MOVE_WRONG)
+def move_not_confirmed(store: Broken) -> None:
+    _, place = store.move()
+    store.put(EXTENTS, place, replace(store.get(EXTENTS, place), origin=None))
+
+
+@finds(kinds.MOVE_WRONG)
+def two_moves_to_one_place(store: Broken) -> None:
+    store.put(MOVES, (1_000, 0), Move(*store.move()[1]))
+
+
+@finds(kinds.MOVE_UNUSED)
+def move_added(store: Broken) -> None:
+    store.put(MOVES, (1_000, 0), Move(1_001, 0))
+
+
+@finds(kinds.SEGMENT_MISSING)
+def segment_file_removed(store: Broken) -> None:
+    store.path(store.segment_of("single")).unlink()
+
+
+@finds(kinds.SEGMENT_MISSING)
+def open_segment_file_removed(store: Broken) -> None:
+    store.path(store.segment_of("late")).unlink()
+
+
+@finds(kinds.SEGMENT_MISSING)
+def segment_file_replaced(store: Broken) -> None:
+    path = store.path(store.segment_of("single"))
+    path.unlink()
+    path.mkdir()
+
+
+@finds(kinds.SEGMENT_SHORT)
+def segment_file_truncated(store: Broken) -> None:
+    os.truncate(store.path(store.segment_of("late")), 2_999)
+
+
+@finds(kinds.SEGMENT_RETIRED)
+def segment_in_use_retired(store: Broken) -> None:
+    key = (store.segment_of("single"),)
+    store.put(SEGMENTS, key, replace(store.get(SEGMENTS, key), state=SegmentState.RETIRED))
+
+
+@finds(kinds.SEGMENT_UNKNOWN)
+def segment_record_deleted(store: Broken) -> None:
+    store.delete(SEGMENTS, (store.segment_of("single"),))
+
+
+@finds(kinds.SEGMENT_LENGTH_WRONG)
+def segment_record_shortened(store: Broken) -> None:
+    key = (store.segment_of("single"),)
+    store.put(SEGMENTS, key, replace(store.get(SEGMENTS, key), length=100))
+
+
+@finds(kinds.SPACE_UNACCOUNTED)
+def segment_record_lengthened(store: Broken) -> None:
+    key = (store.segment_of("copied"),)
+    segment = store.get(SEGMENTS, key)
+    store.put(SEGMENTS, key, replace(segment, length=segment.length + 9))
+
+
+@finds(kinds.SPACE_UNACCOUNTED)
+def dead_space_deleted(store: Broken) -> None:
+    sealed, _ = store.segment(SegmentState.SEALED)
+    store.delete(DEAD, next(key for key, _ in store.rows(DEAD) if key[0] >= sealed))
+
+
+@finds(kinds.EXTENTS_OVERLAP)
+def dead_space_in_extent(store: Broken) -> None:
+    segment, offset = store.content("single").pieces[0].extent
+    store.put(DEAD, (segment, offset + 1), Dead(1))
+
+
+@finds(kinds.EXTENTS_OVERLAP, kinds.EXTENT_UNUSED)
+def extent_in_extent(store: Broken) -> None:
+    segment, offset = store.content("single").pieces[0].extent
+    store.put(EXTENTS, (segment, offset + 1), Extent(1, None))
+
+
+@finds(kinds.SEGMENT_EMPTY)
+def segment_record_added(store: Broken) -> None:
+    store.put(SEGMENTS, (5,), store.get(SEGMENTS, (5,)))
+    store.put(COUNTERS, (0,), Counter(40))
+    store.put(SEGMENTS, (33,), Segment(new_id(), SegmentState.SEALED, 77))
+    store.put(DEAD, (33, 0), Dead(77))
+
+
+@finds()
+def segments_left_by_crashes(store: Broken) -> None:
+    """Between the steps of opening and of removing a segment."""
+    store.put(COUNTERS, (0,), Counter(40))
+    store.put(SEGMENTS, (33,), Segment(new_id()))
+    store.put(SEGMENTS, (34,), Segment(new_id(), SegmentState.SEALED, 0))
+    store.put(SEGMENTS, (35,), Segment(new_id(), SegmentState.RETIRED, 50))
+    store.put(DEAD, (35, 20), Dead(30))
+    number, _ = store.segment(SegmentState.RETIRED)
+    store.path(number).unlink()
+
+
+@finds(kinds.DEAD_UNUSED)
+def dead_space_added(store: Broken) -> None:
+    store.put(DEAD, (777, 0), Dead(3))
+    store.put(DEAD, (777, 3), Dead(3))
+
+
+@finds(kinds.FILE_UNUSED)
+def file_added(store: Broken) -> None:
+    store.path(4_000).write_bytes(b"what is this")
+
+
+@finds(kinds.FILE_TOO_LONG)
+def file_lengthened(store: Broken) -> None:
+    *_, sealed = [n for (n,), s in store.rows(SEGMENTS) if s.state is SegmentState.SEALED]
+    with store.path(sealed).open("ab") as file:
+        file.write(b"more")
+
+
+@finds(kinds.FILE_STRANGE)
+def strange_file_added(store: Broken) -> None:
+    (store.directory / DIRECTORY_NAME / "1.seg").write_bytes(b"a name that we do not give")
+
+
+@finds(kinds.EXTENT_DAMAGED)
+def byte_flipped(store: Broken) -> None:
+    flip(store, *store.content("single").pieces[0].extent)
+
+
+@finds(kinds.EXTENT_DAMAGED)
+def byte_of_moved_extent_flipped(store: Broken) -> None:
+    flip(store, *store.move()[1])
+
+
+def flip(store: Broken, segment: int, offset: int) -> None:
+    with store.path(segment).open("r+b") as file:
+        file.seek(offset + 10)
+        byte = file.read(1)
+        file.seek(offset + 10)
+        file.write(bytes([byte[0] ^ 0x10]))
+
+
+@finds(kinds.REFERENCES_TOO_FEW)
+def piece_redirected(store: Broken) -> None:
+    """The extent that the object meant looks unused, but must not be given back."""
+    content = store.content("single")
+    segment, offset = store.content("copied").pieces[0].extent
+    other = replace(content.pieces[0], segment=segment, offset=offset)
+    store.put_content("single", replace(content, pieces=(other,)))
+
+
+@finds(*[kinds.MOVE_WRONG] * 3, kinds.REFERENCES_TOO_FEW)
+def move_redirected(store: Broken) -> None:
+    (first, _), (_, second), *_ = store.rows(MOVES)
+    store.put(MOVES, first, second)
+
+
+@finds(kinds.INLINE_MISSING)
+def content_redirected(store: Broken) -> None:
+    for name in ("small", "small-copy"):
+        store.delete(OBJECTS, (name,))
+    (key, _), *_ = store.rows(CONTENT_SHARERS)
+    store.delete(CONTENT_SHARERS, key)
+    store.put_content("small", Inline(new_id(), 700, 1))
+
+
+@finds(kinds.TIMELINE_WRONG)
+def timeline_deleted(store: Broken) -> None:
+    store.execute("DELETE FROM timeline")
+
+
+@finds(kinds.TIMELINE_WRONG)
+def timeline_doubled(store: Broken) -> None:
+    store.execute("INSERT INTO timeline SELECT value FROM timeline")
+
+
+@finds(kinds.TIMELINE_WRONG)
+def timeline_spoilt(store: Broken) -> None:
+    store.execute("UPDATE timeline SET value = x'c1'")
+
+
+@finds(kinds.TIMELINE_WRONG)
+def timeline_dropped(store: Broken) -> None:
+    store.execute("DROP TABLE timeline")
+
+
+@finds(kinds.COUNTER_WRONG)
+def counter_lowered(store: Broken) -> None:
+    store.put(COUNTERS, (0,), Counter(1))
+
+
+@finds(kinds.COUNTER_WRONG)
+def counter_deleted(store: Broken) -> None:
+    store.delete(COUNTERS, (0,))
+
+
+@finds(kinds.TABLE_UNKNOWN)
+def table_added(store: Broken) -> None:
+    store.execute("CREATE TABLE newer (key BLOB, value BLOB)")
+    store.execute("INSERT INTO newer VALUES (x'00', x'00')")
+
+
+@finds()
+def empty_table_added(store: Broken) -> None:
+    store.execute("CREATE TABLE newer (key BLOB, value BLOB)")
+
+
+@finds()
+def table_not_made_yet(store: Broken) -> None:
+    """As after an update that brings a collection, before the server has been started."""
+    for collection in (INTERVAL_MAPS, INTERVALS):
+        store.execute(f"DROP TABLE {collection.name}")
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def key_spoilt(store: Broken) -> None:
+    store.execute("INSERT INTO extents VALUES (x'00', x'9301c0c0')")
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def value_of_other_type(store: Broken) -> None:
+    store.execute("INSERT INTO test_objects VALUES (x'7a00', 'text')")
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def impossible_piece(store: Broken) -> None:
+    content = store.content("single")
+    store.put_content("single", replace(content, pieces=(replace(content.pieces[0], segment=-1),)))
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def impossible_piece_length(store: Broken) -> None:
+    key = (store.content("many").id, 0)
+    (first, *rest) = store.get(CHUNKS, key).blocks
+    odd = replace(first, pieces=(replace(first.pieces[0], skip=2**63), *first.pieces[1:]))
+    store.put(CHUNKS, key, Chunk((odd, *rest)))
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def impossible_chunk(store: Broken) -> None:
+    content = store.content("many")
+    (use,) = store.get(BLOCK_LISTS, (content.id,)).chunks
+    store.put(BLOCK_LISTS, (content.id,), BlockList((replace(use, content=b"short"),)))
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def impossible_move(store: Broken) -> None:
+    store.put(MOVES, store.move()[0], Move(-1, 0))
+
+
+@finds(kinds.RECORD_UNREADABLE)
+def key_of_other_type(store: Broken) -> None:
+    store.execute("INSERT INTO test_objects VALUES (17, x'00')")

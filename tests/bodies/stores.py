@@ -1,0 +1,224 @@
+"""A store with something of everything in it, and ways to break it from outside."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from etagere.bodies.collector import Collector
+from etagere.bodies.contents import MOVES, SEGMENTS
+from etagere.bodies.files import FileBodyStore, segment_path
+from etagere.config import KIB, Config
+from etagere.engine.interface import Engine
+from etagere.engine.ledger import database_path, statements
+from etagere.engine.records import Collection, K, R
+from etagere.model.base import Record
+from etagere.model.bodies import Block, Content, Segment, SegmentState
+from etagere.model.ids import new_id
+from tests.bodies.objects import (
+    OBJECTS,
+    CopyObject,
+    ListBlocks,
+    Object,
+    StageBlocks,
+    copy_object,
+    delete_object,
+    download,
+    list_blocks,
+    split,
+    stage,
+    stage_blocks,
+    upload,
+)
+from tests.engine.sqlite_harness import SqliteHarness
+
+CONFIG = Config(
+    durable=False,
+    inline_bytes_max=1 * KIB,
+    piece_bytes_max=8 * KIB,
+    segment_bytes_max=128 * KIB,
+    reserve_bytes=64 * KIB,
+)
+LISTED_BLOCKS = 140
+
+
+def data_of(name: str, length: int) -> bytes:
+    return random.Random(name).randbytes(length)
+
+
+SIZES = {
+    "empty": 0,
+    "small": 700,
+    "small-copy": 700,
+    "single": 5_000,
+    "copied": 6_000,
+    "copied-2": 6_000,
+    "many": 100_000,
+    "many-copy": 100_000,
+    "moved": 4_000,
+    "moved-many": 90_000,
+    "late": 3_000,
+}
+"""Objects that are uploads or copies of them."""
+_COPIES = {"small-copy": "small", "copied-2": "copied", "many-copy": "many"}
+
+
+def expected() -> dict[str, bytes]:
+    """All objects of the store and their bytes."""
+    objects = {name: data_of(_COPIES.get(name, name), size) for name, size in SIZES.items()}
+    objects["list-old"] = data_of("list", LISTED_BLOCKS * 16)
+    objects["list"] = objects["list-old"] + data_of("list-more", 2_000)
+    return objects
+
+
+async def build(directory: Path) -> None:
+    """Fills a new store, leaves an open segment behind as a crash does, and stops."""
+    harness = SqliteHarness(directory, CONFIG)
+    harness.start()
+    try:
+        engine = await harness.open()
+        store = FileBodyStore(directory, engine, CONFIG)
+        await _upload_moved(directory, engine, store)
+        await _upload_objects(engine, store)
+        await store.close()
+        await _leave_behind(directory, engine)
+    finally:
+        await harness.close()
+    (directory / "writer.sock").unlink(missing_ok=True)
+
+
+async def _upload_moved(directory: Path, engine: Engine, store: FileBodyStore) -> None:
+    """Objects whose extents a collection has moved, one emptied segment gone and one left."""
+    for round_ in range(2):
+        suffix = "-many" if round_ else ""
+        await upload(engine, store, "doomed", data_of("doomed", 40_000))
+        name = f"moved{suffix}"
+        await upload(engine, store, name, data_of(name, SIZES[name]))
+        await engine.write(delete_object, "doomed")
+        await store.housekeep()
+        await store.housekeep()
+        collector = Collector(directory, engine, store, CONFIG)
+        if round_:
+            with store.pinned():
+                await collector.collect()
+                await collector.collect()
+        else:
+            await collector.collect()
+            await collector.collect()
+
+
+async def _upload_objects(engine: Engine, store: FileBodyStore) -> None:
+    for name, size in SIZES.items():
+        if name in _COPIES:
+            await engine.write(copy_object, CopyObject(_COPIES[name], name))
+        elif not name.startswith("moved") and name != "late":
+            await upload(engine, store, name, data_of(name, size))
+    async with store.writer(inline=False) as writer:
+        await writer.append(data_of("list", LISTED_BLOCKS * 16))
+        body = await writer.seal()
+        blocks = tuple(Block(new_id(), (piece,)) for piece in split(body, 16))
+        await engine.write(stage_blocks, StageBlocks("list", blocks))
+    await engine.write(list_blocks, ListBlocks("list", new_id()))
+    await engine.write(copy_object, CopyObject("list", "list-old"))
+    await stage(engine, store, "list", [data_of("list-more", 2_000)])
+    await engine.write(list_blocks, ListBlocks("list", new_id(), tuple(range(LISTED_BLOCKS))))
+    await stage(engine, store, "waiting", [b"x" * 500, b"y" * 600])
+    await upload(engine, store, "gone", data_of("gone", 3_000))
+    await engine.write(delete_object, "gone")
+    await upload(engine, store, "dying", data_of("dying", 90_000))
+    await engine.write(delete_object, "dying")
+
+
+async def _leave_behind(directory: Path, engine: Engine) -> None:
+    """A process that ends in the middle of an upload."""
+    store = FileBodyStore(directory, engine, CONFIG)
+    await upload(engine, store, "late", data_of("late", SIZES["late"]))
+    async with store.writer(50_000) as writer:
+        await writer.append(b"z" * 50_000)
+        await writer.seal()
+    store.presence.close()
+
+
+async def read_all(directory: Path) -> dict[str, bytes | None]:
+    """Starts a server over a store and downloads what should be there."""
+    harness = SqliteHarness(directory, CONFIG)
+    harness.start()
+    try:
+        engine = await harness.open()
+        store = FileBodyStore(directory, engine, CONFIG)
+        found = {name: await download(engine, store, name) for name in expected()}
+        await store.close()
+        return found
+    finally:
+        await harness.close()
+
+
+class Broken:
+    """A copy of a store, for a test to break."""
+
+    def __init__(self, source: Path, directory: Path) -> None:
+        shutil.copytree(source, directory)
+        self.directory = directory
+
+    @contextmanager
+    def database(self) -> Iterator[apsw.Connection]:
+        connection = apsw.Connection(str(database_path(self.directory)))
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        with self.database() as connection:
+            return list(connection.execute(sql, values))
+
+    def rows(self, collection: Collection[K, R]) -> list[tuple[K, R]]:
+        rows = self.execute(f"SELECT key, value FROM {collection.name} ORDER BY key")  # noqa: S608
+        return [(collection.unpack(key), collection.decode(value)) for key, value in rows]
+
+    def get(self, collection: Collection[K, R], key: K) -> R:
+        ((value,),) = self.execute(statements(collection).get, (collection.pack(key),))
+        return collection.decode(value)
+
+    def put(self, collection: Collection[K, R], key: K, record: Record) -> None:
+        value = collection.encode(record)  # type: ignore[arg-type]
+        self.execute(statements(collection).put, (collection.pack(key), value))
+
+    def spoil(self, collection: Collection[K, R], key: K) -> None:
+        """Makes a record undecodable."""
+        self.execute(statements(collection).put, (collection.pack(key), b"\xc1 spoilt"))
+
+    def delete(self, collection: Collection[K, R], key: K) -> None:
+        assert self.get(collection, key) is not None
+        self.execute(statements(collection).delete, (collection.pack(key),))
+
+    def content(self, name: str) -> Any:
+        return self.get(OBJECTS, (name,)).content
+
+    def put_content(self, name: str, content: Content) -> None:
+        self.put(OBJECTS, (name,), Object(content, 1))
+
+    def segment_of(self, name: str) -> int:
+        """The segment that holds the first byte of an object that was not moved."""
+        number = self.content(name).pieces[0].segment
+        assert isinstance(number, int)
+        return number
+
+    def path(self, number: int) -> Path:
+        return segment_path(self.directory, number)
+
+    def segment(self, state: SegmentState) -> tuple[int, Segment]:
+        """Any segment in this state."""
+        found = [(n, s) for (n,), s in self.rows(SEGMENTS) if s.state is state]
+        return found[0]
+
+    def move(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Where some extent was written, and where it was moved."""
+        origin, move = self.rows(MOVES)[0]
+        return origin, (move.segment, move.offset)

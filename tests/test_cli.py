@@ -1,0 +1,400 @@
+"""The command as a person starts it: in a process of its own, with and without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import etagere
+from etagere.cli.main import main
+from etagere.clock import SystemClock
+from etagere.config import Config
+from etagere.engine import ledger
+from tests.bodies.objects import OBJECTS
+from tests.bodies.stores import CONFIG, Broken, build, expected
+from tests.engine.sqlite_harness import SqliteHarness
+
+ROOT = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "etagere"]
+# The command with the toy service of the tests beside the real ones.
+WITH_OBJECTS = [
+    sys.executable,
+    "-c",
+    "import sys, tests.bodies.objects; from etagere.cli.main import main; sys.exit(main())",
+]
+
+
+def environment(variables: dict[str, str] | None = None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "ETAGERE_DATA"}
+    return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(variables or {})}
+
+
+def start(
+    *arguments: str | Path,
+    command: list[str] = COMMAND,
+    cwd: Path | None = None,
+    variables: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *map(str, arguments)],
+        env=environment(variables),
+        cwd=cwd or ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def check(
+    *arguments: str | Path, variables: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return start("check", *arguments, command=WITH_OBJECTS, variables=variables)
+
+
+def is_one_line(text: str) -> bool:
+    return text.startswith("etagere: ") and text.endswith("\n") and text.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("sound") / "data"
+    asyncio.run(build(directory))
+    return directory
+
+
+@pytest.fixture
+def broken(sound: Path, tmp_path: Path) -> Broken:
+    return Broken(sound, tmp_path / "data")
+
+
+@pytest.fixture
+def serving(broken: Broken) -> Iterator[SqliteHarness]:
+    """A server that runs over the store."""
+    harness = SqliteHarness(broken.directory, CONFIG)
+    harness.start()
+    yield harness
+    harness.stop()
+
+
+# The command itself
+
+
+def test_help_teaches() -> None:
+    for arguments, words in (
+        (("--help",), ("check", "version", "example:", "etagere check --data ./etagere-data")),
+        (("check", "--help"), ("--repair", "--fast", "--json", "ETAGERE_DATA", "examples:")),
+    ):
+        shown = start(*arguments)
+        assert shown.returncode == 0
+        assert all(word in shown.stdout for word in words)
+        assert not shown.stderr
+
+
+def test_version() -> None:
+    shown = start("version")
+    assert (shown.returncode, shown.stdout) == (0, f"etagere {etagere.__version__}\n")
+
+
+def test_installed_command_is_the_same() -> None:
+    installed = shutil.which("etagere", path=str(Path(sys.executable).parent))
+    if installed is None:
+        pytest.skip("the package is not installed here")
+    shown = start("version", command=[installed])
+    assert (shown.returncode, shown.stdout) == (0, f"etagere {etagere.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "COMMAND"),
+        (("chekc",), "chekc"),
+        (("check", "--dat", "x"), "--dat"),
+        (("check", "--data"), "--data"),
+        (("check", "extra"), "extra"),
+        (("version", "--loud"), "--loud"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: tuple[str, ...], words: str) -> None:
+    shown = start(*arguments)
+    assert shown.returncode == 2
+    assert is_one_line(shown.stderr)
+    assert words in shown.stderr
+    assert "--help" in shown.stderr
+    assert not shown.stdout
+
+
+def test_main_returns_a_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["version"]) == 0
+    assert main(["check", "--data", str(tmp_path)]) == 2
+    assert main([]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+# Checks
+
+
+def test_clean_store(sound: Path) -> None:
+    shown = check("--data", sound)
+    assert shown.returncode == 0, shown.stdout
+    assert shown.stderr == ""
+    (line,) = shown.stdout.splitlines()
+    assert line.startswith(f"{len(expected())} objects, ")
+    assert line.endswith(" segments: clean")
+
+
+def test_new_store_is_clean_by_the_plain_command(tmp_path: Path) -> None:
+    ledger.create(tmp_path / "etagere-data", Config(durable=False), SystemClock())
+    summary = "0 objects, 0 extents, 0 bytes in 0 segments: clean\n"
+    by_default = start("check", cwd=tmp_path)
+    assert (by_default.returncode, by_default.stdout) == (0, summary)
+    variables = {"ETAGERE_DATA": str(tmp_path / "etagere-data")}
+    by_variable = start("check", variables=variables)
+    assert (by_variable.returncode, by_variable.stdout) == (0, summary)
+    named = start("check", "--data", tmp_path, variables=variables)
+    assert named.returncode == 2
+
+
+def test_services_that_are_not_known_keep_a_check_from_judging(sound: Path) -> None:
+    """Without the toy service all its bytes look unused: they must not be called so."""
+    shown = start("check", "--data", sound)
+    assert shown.returncode == 1
+    assert "table-unknown" in shown.stdout
+    assert "0 leaks" in shown.stdout
+    assert "neither reported nor removed" in shown.stdout
+    repaired = start("check", "--data", sound, "--repair")
+    assert repaired.returncode == 1
+    assert "0 leaks removed." in repaired.stdout
+    assert check("--data", sound).returncode == 0
+
+
+def test_findings_are_grouped_and_summed_up(broken: Broken) -> None:
+    broken.execute("DELETE FROM inline_bodies")
+    for number in range(4_000, 4_060):
+        broken.path(number).write_bytes(b"")
+    shown = check("--data", broken.directory)
+    assert shown.returncode == 1
+    assert shown.stderr == ""
+    assert "LOSS inline-missing\n  test_objects 'small'" in shown.stdout
+    assert shown.stdout.count("segments/00000f") == 50
+    assert "… and 10 more; --json lists them all" in shown.stdout
+    assert "What to do: `etagere check --repair`" in shown.stdout
+    assert shown.stdout.endswith(": 61 problems (1 loss, 60 leaks, 0 faults)\n")
+
+
+def test_json(broken: Broken) -> None:
+    broken.path(4_000).write_bytes(b"stray")
+    shown = check("--data", broken.directory, "--json", "--fast")
+    assert shown.returncode == 1
+    told = json.loads(shown.stdout)
+    assert (told["clean"], told["losses"], told["leaks"], told["faults"]) == (False, 0, 1, 0)
+    (finding,) = told["findings"]
+    assert finding["kind"] == "file-unused"
+    assert finding["severity"] == "leak"
+    assert finding["where"] == "segments/00000fa0.seg"
+    assert told["objects"] == len(expected())
+    clean = check("--data", broken.directory, "--json", "--repair")
+    assert clean.returncode == 0
+    assert json.loads(clean.stdout)["leaks_removed"] == 1
+
+
+def test_names_cannot_play_with_the_terminal(broken: Broken) -> None:
+    content = broken.content("small")
+    broken.put_content("\x1b[2J\u202eä", content)
+    broken.execute("DELETE FROM inline_bodies")
+    shown = check("--data", broken.directory, variables={"PYTHONIOENCODING": "ascii"})
+    assert "\x1b" not in shown.stdout
+    assert "\\x1b[2J\\u202e\\xe4" in shown.stdout
+
+
+def test_fast_skips_the_bytes(broken: Broken) -> None:
+    number = broken.segment_of("single")
+    path = broken.path(number)
+    path.write_bytes(bytes(path.stat().st_size))
+    assert check("--data", broken.directory, "--fast").returncode == 0
+    shown = check("--data", broken.directory)
+    assert shown.returncode == 1
+    assert "extent-damaged" in shown.stdout
+    assert "'single'" in shown.stdout
+
+
+def test_check_runs_beside_a_server(serving: SqliteHarness) -> None:
+    shown = check("--data", serving.directory)
+    assert shown.returncode == 0, shown.stdout
+
+
+# Repairs
+
+
+def test_repair_removes_leaks_and_checks_again(broken: Broken) -> None:
+    broken.path(4_000).write_bytes(b"stray")
+    broken.delete(OBJECTS, ("single",))
+    broken.delete(OBJECTS, ("small",))
+    broken.delete(OBJECTS, ("small-copy",))
+    shown = check("--data", broken.directory, "--repair")
+    assert shown.returncode == 0, shown.stdout
+    removed, summary = shown.stdout.splitlines()
+    # The file, the extent of one object, the bytes and the sharers of the others.
+    assert removed == "4 leaks removed."
+    assert summary.endswith(": clean")
+    assert not broken.path(4_000).exists()
+
+
+def test_repair_leaves_losses(broken: Broken) -> None:
+    broken.execute("DELETE FROM inline_bodies")
+    broken.path(4_000).write_bytes(b"stray")
+    shown = check("--data", broken.directory, "--repair")
+    assert shown.returncode == 1
+    assert "1 leak removed." in shown.stdout
+    assert "1 problem (1 loss, 0 leaks, 0 faults)" in shown.stdout
+
+
+def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: Broken) -> None:
+    broken.path(4_000).write_bytes(b"stray")
+    shown = check("--data", serving.directory, "--repair")
+    assert shown.returncode == 2
+    assert is_one_line(shown.stderr)
+    assert "in use" in shown.stderr
+    assert "stop the server" in shown.stderr
+    assert broken.path(4_000).exists()
+
+
+# What cannot be checked
+
+
+def no_directory(store: Broken) -> None:
+    shutil.rmtree(store.directory)
+
+
+def a_file(store: Broken) -> None:
+    no_directory(store)
+    store.directory.write_text("not a directory", encoding="utf-8")
+
+
+def no_ledger(store: Broken) -> None:
+    ledger.database_path(store.directory).unlink()
+
+
+def ledger_is_a_directory(store: Broken) -> None:
+    no_ledger(store)
+    ledger.database_path(store.directory).mkdir()
+
+
+def other_file(store: Broken) -> None:
+    ledger.database_path(store.directory).write_text("notes" * 10_000, encoding="utf-8")
+
+
+def other_database(store: Broken) -> None:
+    store.execute("PRAGMA application_id = 7")
+
+
+def empty_file(store: Broken) -> None:
+    ledger.database_path(store.directory).write_bytes(b"")
+
+
+def newer_schema(store: Broken) -> None:
+    store.execute("PRAGMA user_version = 77")
+
+
+def damaged_schema(store: Broken) -> None:
+    with ledger.database_path(store.directory).open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3_000)
+
+
+@pytest.mark.parametrize("options", [(), ("--repair",)], ids=["check", "repair"])
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (no_directory, "there is no directory"),
+        (a_file, "there is no directory"),
+        (no_ledger, "is not a data directory"),
+        (ledger_is_a_directory, "is not a data directory"),
+        (other_file, "is not an Étagère ledger"),
+        (other_database, "is not an Étagère ledger"),
+        (empty_file, "is not an Étagère ledger"),
+        (newer_schema, "Use the newer version"),
+        (damaged_schema, "is damaged"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_cannot_be_checked_is_one_line(
+    broken: Broken, damage: object, words: str, options: tuple[str, ...]
+) -> None:
+    assert callable(damage)
+    damage(broken)
+    shown = check("--data", broken.directory, *options)
+    assert shown.returncode == 2, shown.stdout + shown.stderr
+    assert is_one_line(shown.stderr), shown.stderr
+    assert words in shown.stderr
+    assert shown.stdout == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("options", [(), ("--repair",)], ids=["check", "repair"])
+def test_directory_of_somebody_else_is_one_line(broken: Broken, options: tuple[str, ...]) -> None:
+    broken.directory.chmod(0o700)
+    become = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
+    # Everything is imported before, since the sources may not be readable to nobody either.
+    imports, _, run = WITH_OBJECTS[2].partition("; ")
+    command = [sys.executable, "-c", f"{imports}; import etagere.cli.main; {become}{run}"]
+    shown = start("check", "--data", broken.directory, *options, command=command)
+    assert shown.returncode == 2
+    assert is_one_line(shown.stderr), shown.stderr
+    assert "Permission denied" in shown.stderr
+
+
+# With a terminal
+
+
+def test_progress_is_shown_on_a_terminal_and_cleared(broken: Broken) -> None:
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [*WITH_OBJECTS, "check", "--data", str(broken.directory)],
+        env=environment({"COLUMNS": "70"}),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=child,
+    ) as process:
+        os.close(child)
+        shown = b""
+        try:
+            while data := os.read(parent, 4_096):
+                shown += data
+        except OSError:  # how a terminal says that nobody is at the other end
+            pass
+        os.close(parent)
+        assert process.stdout is not None
+        output = process.stdout.read()
+    assert process.returncode == 0
+    assert "database …".encode() in shown
+    assert b"bytes      [" in shown
+    assert b"%" in shown
+    assert shown.endswith(b"\r\x1b[K")
+    assert output.endswith(b"clean\n")
+
+
+def test_reader_that_has_seen_enough_is_no_error(broken: Broken) -> None:
+    for number in range(4_000, 6_000):
+        broken.path(number).write_bytes(b"")
+    with subprocess.Popen(
+        [*WITH_OBJECTS, "check", "--data", str(broken.directory), "--json"],
+        env=environment(),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
