@@ -1,0 +1,94 @@
+"""Moments as the protocols write them.
+
+HTTP has dates in whole seconds and three forms of them: the one that everybody writes, and
+two that are long obsolete and that a server must still read (RFC 9110, section 5.6.7).
+
+    Sun, 06 Nov 1994 08:49:37 GMT       RFC 1123
+    Sunday, 06-Nov-94 08:49:37 GMT      RFC 850
+    Sun Nov  6 08:49:37 1994            asctime()
+
+The day of the week is read but not compared with the date: no reader could say which of the
+two is meant, and a condition that is dropped for it protects nobody.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import date
+from functools import lru_cache
+
+from etagere.clock import TICKS_PER_SECOND
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LONG_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH_NUMBERS = {name.lower(): number for number, name in enumerate(_MONTHS, 1)}
+
+_DAY = f"(?:{'|'.join(_DAYS)})"
+_LONG_DAY = f"(?:{'|'.join(_LONG_DAYS)})"
+_MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
+_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+_FORMS = (
+    rf"{_DAY}, (?P<day>\d\d) {_MONTH} (?P<year>\d{{4}}) {_TIME} GMT",
+    rf"{_LONG_DAY}, (?P<day>\d\d)-{_MONTH}-(?P<year>\d\d) {_TIME} GMT",
+    rf"{_DAY} {_MONTH} (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})",
+)
+_PATTERNS = [re.compile(form, re.ASCII | re.IGNORECASE) for form in _FORMS]
+_ANY_FORM = "(?:" + "|".join(re.sub(r"\?P<\w+>", "?:", form) for form in _FORMS) + ")"
+_SEVERAL = re.compile(rf"{_ANY_FORM}(?:\s*,\s*{_ANY_FORM})+", re.ASCII | re.IGNORECASE)
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_SECONDS_PER_DAY = 86_400
+_PIVOT_YEAR = 70
+"""Two digits from here on mean the 20th century: no resource of ours is older than 1970."""
+
+
+def parse_http_date(text: str) -> int | None:
+    """Seconds since 1970; None if it is no date."""
+    stripped = text.strip()
+    for pattern in _PATTERNS:
+        found = pattern.fullmatch(stripped)
+        if found is not None:
+            return _seconds(found)
+    return None
+
+
+def is_several_dates(text: str) -> bool:
+    """Whether a header holds more than one date, as it does when it was sent twice."""
+    return _SEVERAL.fullmatch(text.strip()) is not None
+
+
+def _seconds(found: re.Match[str]) -> int | None:
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year += 1900 if year >= _PIVOT_YEAR else 2000
+    hour, minute, second = int(found["hour"]), int(found["minute"]), int(found["second"])
+    if hour > 23 or minute > 59 or second > 60:  # 60: a leap second
+        return None
+    try:
+        day = date(year, _MONTH_NUMBERS[found["month"].lower()], int(found["day"])).toordinal()
+    except ValueError:
+        return None
+    return (day - _EPOCH_DAY) * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+
+
+@lru_cache(maxsize=8192)
+def format_http_date(seconds: int) -> str:
+    """The RFC 1123 form. Remembered, because the objects of one listing or of one second have
+    the same few."""
+    moment = time.gmtime(seconds)
+    return (
+        f"{_DAYS[moment.tm_wday]}, {moment.tm_mday:02} {_MONTHS[moment.tm_mon - 1]} "
+        f"{moment.tm_year:04} {moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02} GMT"
+    )
+
+
+def format_instant(ticks: int) -> str:
+    """ISO 8601 to the tick, as snapshot names and timestamps of entities are written."""
+    seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
+    moment = time.gmtime(seconds)
+    return (
+        f"{moment.tm_year:04}-{moment.tm_mon:02}-{moment.tm_mday:02}T"
+        f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}.{fraction:07}Z"
+    )

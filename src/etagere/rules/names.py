@@ -1,0 +1,78 @@
+"""What containers, blobs and metadata may be called.
+
+Lengths are counted as the service counts them, in UTF-16 units: a character outside the basic
+plane is two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from etagere.errors import Refusal
+
+CONTAINER_NAME_LENGTH_MIN = 3
+CONTAINER_NAME_LENGTH_MAX = 63
+BLOB_NAME_LENGTH_MAX = 1024
+BLOB_NAME_SEGMENTS_MAX = 254
+METADATA_BYTES_MAX = 8 * 1024
+
+ROOT_CONTAINER: Final = "$root"
+SYSTEM_CONTAINERS: Final = frozenset({ROOT_CONTAINER, "$web", "$logs"})
+"""The names with a meaning of their own; no other begins with a dollar."""
+
+# Letters and digits, with single hyphens only between them.
+_CONTAINER_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# Of C#'s identifiers those that can be part of an HTTP header's name.
+_METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_METADATA_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_container_name(name: str) -> Refusal | None:
+    if name in SYSTEM_CONTAINERS:
+        return None
+    if not CONTAINER_NAME_LENGTH_MIN <= _utf16_length(name) <= CONTAINER_NAME_LENGTH_MAX:
+        return _out_of_range("ContainerName", CONTAINER_NAME_LENGTH_MIN, CONTAINER_NAME_LENGTH_MAX)
+    if _CONTAINER_NAME.fullmatch(name) is None:
+        return Refusal("InvalidResourceName")
+    return None
+
+
+def check_blob_name(name: str) -> Refusal | None:
+    """Any characters will do, if they are characters: a half of a surrogate pair is none and
+    has no UTF-8."""
+    if _SURROGATE.search(name) is not None:
+        return Refusal("InvalidResourceName")
+    if not 1 <= _utf16_length(name) <= BLOB_NAME_LENGTH_MAX:
+        return _out_of_range("BlobName", 1, BLOB_NAME_LENGTH_MAX)
+    if name.count("/") >= BLOB_NAME_SEGMENTS_MAX:
+        return _out_of_range("BlobNameSegments", 1, BLOB_NAME_SEGMENTS_MAX)
+    return None
+
+
+def check_metadata(pairs: Iterable[tuple[str, str]]) -> Refusal | None:
+    """Names without their `x-ms-meta-`. They keep their case, but differ by more than it."""
+    seen: set[str] = set()
+    size_bytes = 0
+    for name, value in pairs:
+        if not name:
+            return Refusal("EmptyMetadataKey")
+        if _METADATA_NAME.fullmatch(name) is None or _METADATA_VALUE.fullmatch(value) is None:
+            return Refusal("InvalidMetadata", {"Name": name})
+        if name.lower() in seen:
+            return Refusal("InvalidMetadata", {"Name": name})
+        seen.add(name.lower())
+        size_bytes += len(name) + len(value)
+    if size_bytes > METADATA_BYTES_MAX:
+        return Refusal("MetadataTooLarge", {"Bytes": size_bytes, "BytesMax": METADATA_BYTES_MAX})
+    return None
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _out_of_range(what: str, minimum: int, maximum: int) -> Refusal:
+    return Refusal("OutOfRangeInput", {"Input": what, "Minimum": minimum, "Maximum": maximum})
