@@ -1,0 +1,301 @@
+"""The permission table: complete, and read as it is meant."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from etagere.auth.permissions import (
+    NEEDS,
+    Permit,
+    Public,
+    authorize,
+    check_absent,
+    check_public,
+)
+from etagere.auth.principal import Anonymous, KeyOwner, Kind, TokenHolder, covers
+from etagere.auth.sas import ACCOUNT_LETTERS, LETTERS, SERVICE_LETTERS
+from etagere.errors import Refusal
+from tests.auth.samples import DATA
+
+OPERATIONS: dict[str, dict[str, list[str]]] = json.loads(
+    (DATA / "operations.json").read_text("utf-8")
+)
+BLOB = sorted(OPERATIONS["blob"])
+TARGETS = {"s": "", "c": "c", "o": "c/b", "sco": "c/b", "co": "c"}
+
+
+def account_token(
+    permissions: str = ACCOUNT_LETTERS, services: str = "bqtf", types: str = "sco"
+) -> TokenHolder:
+    return TokenHolder(
+        account="a",
+        kind=Kind.ACCOUNT,
+        version="2020-12-06",
+        permissions=permissions,
+        services=services,
+        resource_types=types,
+    )
+
+
+def token(
+    permissions: str,
+    resource: str = "c",
+    scope: str = "c",
+    *,
+    service: str = "blob",
+    kind: Kind = Kind.SERVICE,
+) -> TokenHolder:
+    return TokenHolder(
+        account="a",
+        kind=kind,
+        version="2020-12-06",
+        permissions=permissions,
+        service=service,
+        resource=resource,
+        scope=scope,
+    )
+
+
+def code(outcome: Permit | Refusal | None) -> str:
+    return outcome.code if isinstance(outcome, Refusal) else ""
+
+
+# The table
+
+
+def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
+    services = {operation.partition(".")[0] for operation in NEEDS}
+    listed = {f"{service}.{name}" for service in services for name in OPERATIONS[service]}
+    assert listed == NEEDS.keys()
+
+
+def test_the_list_is_the_one_of_the_reference() -> None:
+    """How many requests the public description of each service knows."""
+    counts = {service: len({i for ids in names.values() for i in ids})
+              for service, names in OPERATIONS.items()}  # fmt: skip
+    assert counts == {"blob": 77, "queue": 20, "table": 17, "file": 56, "dfs": 20}
+
+
+@pytest.mark.parametrize("operation", NEEDS)
+def test_rows_are_consistent(operation: str) -> None:
+    need = NEEDS[operation]
+    assert set(need.types) <= set("sco")
+    assert set((need.account or "") + (need.absent or "")) <= {*ACCOUNT_LETTERS, "|"}
+    assert bool(need.reach) is (need.service is not None)
+    assert operation.partition(".")[0] in SERVICE_LETTERS
+    for resource in need.reach:
+        assert set(need.service or "") <= {*LETTERS["blob", resource], "|"}
+
+
+# What is needed: operation, account token, service token, anonymous
+
+EXPECTED = [
+    ("get_blob", "o", "r", "r", Public.BLOB),
+    ("get_blob_properties", "o", "r", "r", Public.BLOB),
+    ("get_blob_metadata", "o", "r", "r", Public.BLOB),
+    ("get_block_list", "o", "r", "r", Public.BLOB),
+    ("get_page_ranges", "o", "r", "r", Public.BLOB),
+    ("get_blob_tags", "o", "t", "t", None),
+    ("put_blob", "o", "cw", "cw", None),
+    ("copy_blob", "o", "cw", "cw", None),
+    ("put_block_list", "o", "cw", "cw", None),
+    ("append_block", "o", "aw", "aw", None),
+    ("snapshot_blob", "o", "cw", "cw", None),
+    ("set_blob_metadata", "o", "w", "w", None),
+    ("set_blob_tier", "o", "w", "w", None),
+    ("acquire_blob_lease", "o", "w", "w", None),
+    ("break_blob_lease", "o", "dw", "dw", None),
+    ("delete_blob", "o", "d", "d", None),
+    ("delete_blob_version", "o", "x", "x", None),
+    ("delete_blob_permanently", "o", "y", "y", None),
+    ("set_blob_legal_hold", "o", "i", "i", None),
+    ("list_blobs", "c", "l", "l", Public.CONTAINER),
+    ("find_blobs_by_tags_in_container", "c", "f", "f", None),
+    ("create_container", "c", "cw", "", None),
+    ("delete_container", "c", "d", "", None),
+    ("get_container_properties", "c", "r", "", Public.CONTAINER),
+    ("get_container_metadata", "c", "r", "", Public.CONTAINER),
+    ("get_container_acl", "c", "", "", None),
+    ("set_container_acl", "c", "", "", None),
+    ("break_container_lease", "c", "dw", "", None),
+    ("list_containers", "s", "l", "", None),
+    ("set_blob_service_properties", "s", "w", "", None),
+    ("get_blob_service_stats", "s", "r", "", None),
+    ("find_blobs_by_tags", "s", "f", "", None),
+]
+
+
+@pytest.mark.parametrize(("name", "types", "account", "service", "public"), EXPECTED)
+def test_letters(name: str, types: str, account: str, service: str, public: Public | None) -> None:
+    operation = f"blob.{name}"
+    target = TARGETS[types]
+    for letter in ACCOUNT_LETTERS:
+        outcome = authorize(account_token(letter), operation, target)
+        assert isinstance(outcome, Permit) is (letter in account), letter
+        if letter not in account:
+            assert code(outcome) == "AuthorizationPermissionMismatch"
+        for resource_type in "sco":
+            outcome = authorize(account_token(letter, types=resource_type), operation, target)
+            if resource_type not in types:
+                assert code(outcome) == "AuthorizationResourceTypeMismatch"
+        outcome = authorize(account_token(letter, services="qtf"), operation, target)
+        assert code(outcome) == "AuthorizationServiceMismatch"
+    for letter in LETTERS["blob", "c"]:
+        for kind in (Kind.SERVICE, Kind.DELEGATION):
+            outcome = authorize(token(letter, kind=kind), operation, target)
+            assert isinstance(outcome, Permit) is (letter in service), letter
+            if not service:
+                assert code(outcome) == "AuthorizationFailure"
+            elif letter not in service:
+                assert code(outcome) == "AuthorizationPermissionMismatch"
+    outcome = authorize(Anonymous("a"), operation, target, version="2020-12-06")
+    if public is None:
+        assert code(outcome) == "NoAuthenticationInformation"
+    else:
+        assert outcome == Permit(public=public)
+
+
+@pytest.mark.parametrize("name", BLOB)
+def test_the_owner_of_a_key_may_do_all_but_what_bearers_do(name: str) -> None:
+    outcome = authorize(KeyOwner("a"), f"blob.{name}", "c/b")
+    if name == "get_user_delegation_key":
+        assert code(outcome) == "AuthenticationFailed"
+    else:
+        assert outcome == Permit()
+
+
+@pytest.mark.parametrize("name", BLOB)
+def test_a_token_without_letters_may_do_nothing_to_a_blob(name: str) -> None:
+    free = {"blob_batch", "get_account_information", "blob_batch_in_container"}
+    outcome = authorize(account_token(""), f"blob.{name}", "c/b")
+    assert isinstance(outcome, Permit) is (name in free | {"preflight_blob_request"})
+
+
+def test_preflight_is_open_to_all() -> None:
+    for caller in (Anonymous("a"), account_token("", "q", "s"), token("r", "b", "x/y")):
+        assert authorize(caller, "blob.preflight_blob_request", "c/b") == Permit()
+
+
+# Create, but do not overwrite
+
+
+@pytest.mark.parametrize(
+    ("permissions", "only_if_absent"), [("c", True), ("w", False), ("cw", False), ("rc", True)]
+)
+@pytest.mark.parametrize("name", ["put_blob", "copy_blob", "put_block", "put_block_list"])
+def test_create_without_write(name: str, permissions: str, only_if_absent: bool) -> None:
+    for caller in (account_token(permissions), token(permissions)):
+        permit = authorize(caller, f"blob.{name}", "c/b")
+        assert permit == Permit(only_if_absent=only_if_absent)
+        assert check_absent(permit, exists=False) is None
+        expected = "AuthorizationPermissionMismatch" if only_if_absent else ""
+        assert code(check_absent(permit, exists=True)) == expected
+
+
+def test_letters_that_a_request_needs_besides() -> None:
+    assert authorize(token("w"), "blob.put_blob", "c/b") == Permit()
+    assert code(authorize(token("w"), "blob.put_blob", "c/b", also="t")) == (
+        "AuthorizationPermissionMismatch"
+    )
+    assert authorize(token("wt"), "blob.put_blob", "c/b", also="t") == Permit()
+    assert authorize(token("ct"), "blob.put_blob", "c/b", also="t") == Permit(only_if_absent=True)
+    assert authorize(KeyOwner("a"), "blob.put_blob", "c/b", also="t") == Permit()
+
+
+# Where a token reaches
+
+
+@pytest.mark.parametrize(
+    ("resource", "scope", "operation", "target", "expected"),
+    [
+        ("c", "c", "get_blob", "c/b", ""),
+        ("c", "c", "get_blob", "cc/b", "AuthorizationFailure"),
+        ("c", "c", "get_blob", "$root/c", "AuthorizationFailure"),
+        ("b", "c/b", "get_blob", "c/b", ""),
+        ("b", "c/b", "get_blob", "c/b/x", "AuthorizationFailure"),
+        ("b", "c/b", "list_blobs", "c", "AuthorizationFailure"),
+        ("b", "$root/c", "list_blobs", "c", "AuthorizationFailure"),
+        ("d", "c/d", "get_blob", "c/d/x", ""),
+        ("d", "c/d", "get_blob", "c/dx", "AuthorizationFailure"),
+        ("d", "c/d", "put_blob", "c/d/x", ""),
+        ("d", "c/d", "list_blobs", "c", ""),
+        ("d", "c/d", "list_blobs", "other", "AuthorizationFailure"),
+        ("d", "c/d", "find_blobs_by_tags_in_container", "c", "AuthorizationFailure"),
+        # A token for a snapshot or version must not touch the blob itself.
+        ("bs", "c/b", "get_blob", "c/b", ""),
+        ("bs", "c/b", "delete_blob", "c/b", ""),
+        ("bs", "c/b", "put_blob", "c/b", "AuthorizationFailure"),
+        ("bs", "c/b", "set_blob_metadata", "c/b", "AuthorizationFailure"),
+        ("bv", "c/b", "delete_blob_version", "c/b", ""),
+        ("bv", "c/b", "acquire_blob_lease", "c/b", "AuthorizationFailure"),
+        ("bv", "c/b", "snapshot_blob", "c/b", "AuthorizationFailure"),
+        ("c", "c", "blob_batch_in_container", "c", ""),
+        ("c", "c", "blob_batch", "", "AuthorizationFailure"),
+        ("b", "c/b", "get_account_information", "c/b", ""),
+        ("b", "c/b", "get_account_information", "", "AuthorizationFailure"),
+    ],
+)
+def test_reach(resource: str, scope: str, operation: str, target: str, expected: str) -> None:
+    holder = token(LETTERS["blob", resource], resource, scope)
+    assert code(authorize(holder, f"blob.{operation}", target)) == expected
+
+
+def test_tokens_of_other_services() -> None:
+    for service, resource in (("queue", ""), ("table", ""), ("file", "s")):
+        holder = token("r", resource, "c", service=service)
+        assert code(authorize(holder, "blob.get_blob", "c/b")) == "AuthorizationServiceMismatch"
+    assert authorize(token("r", service="dfs"), "blob.get_blob", "c/b") == Permit()
+
+
+@pytest.mark.parametrize(
+    ("service", "resource", "scope", "target", "expected"),
+    [
+        ("queue", "", "q", "q", True),
+        ("queue", "", "q", "q/messages", True),
+        ("queue", "", "q", "qq", False),
+        ("table", "", "t", "T", True),
+        ("file", "s", "s", "s/d/f", True),
+        ("file", "f", "s/f", "s/f", True),
+        ("file", "f", "s/f", "s", False),
+    ],
+)
+def test_covers(service: str, resource: str, scope: str, target: str, expected: bool) -> None:
+    assert covers(token("r", resource, scope, service=service), target) is expected
+
+
+# Without a name
+
+
+@pytest.mark.parametrize(
+    ("operation", "allowed", "version", "expected"),
+    [
+        ("get_blob", Public.BLOB, "", ""),
+        ("get_blob", Public.CONTAINER, "", ""),
+        ("get_blob", Public.NOTHING, "", "ResourceNotFound"),
+        ("get_blob", Public.NOTHING, "2019-07-07", "ResourceNotFound"),
+        ("get_blob", Public.NOTHING, "2019-12-12", "NoAuthenticationInformation"),
+        ("list_blobs", Public.BLOB, "2026-10-06", "NoAuthenticationInformation"),
+        ("list_blobs", Public.CONTAINER, "2026-10-06", ""),
+    ],
+)
+def test_public_containers(operation: str, allowed: Public, version: str, expected: str) -> None:
+    permit = authorize(Anonymous("a"), f"blob.{operation}", "c/b", version=version)
+    assert isinstance(permit, Permit)
+    assert code(check_public(permit, allowed, version=version)) == expected
+    refusal = check_public(permit, allowed, account_allows=False, version=version)
+    assert code(refusal) == "PublicAccessNotPermitted"
+
+
+def test_writes_need_a_name() -> None:
+    assert code(authorize(Anonymous("a"), "blob.put_blob", "c/b")) == "ResourceNotFound"
+    assert code(authorize(Anonymous("a"), "blob.put_blob", "c/b", version="2020-10-02")) == (
+        "NoAuthenticationInformation"
+    )
+
+
+def test_who_has_a_name_needs_no_public_container() -> None:
+    permit = authorize(KeyOwner("a"), "blob.get_blob", "c/b")
+    assert isinstance(permit, Permit)
+    assert check_public(permit, Public.NOTHING, account_allows=False) is None
