@@ -1,0 +1,61 @@
+"""python -m benchmarks [names ...] [--rounds 5] [--quick] [--strict] [--json FILE]"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import blocks, puts, reads, space, uploads
+from benchmarks.figures import Measured, Settings, as_json, measure, table
+
+GROUPS = {
+    group.name: group
+    for group in (puts.GROUP, reads.GETS, reads.GROWTH, blocks.GROUP, space.GROUP, uploads.GROUP)
+}
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--rounds", type=int, default=5, help="the median of these is told")
+    parser.add_argument("--quick", action="store_true", help="too little of all to mean anything")
+    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every round there")
+    parser.add_argument(
+        # Where temporary files lie in memory an fsync costs nothing, and ratios mean nothing.
+        "--directory",
+        type=Path,
+        default=Path("/var/tmp"),
+        help="on which disk to measure",
+    )
+    parsed = parser.parse_args(arguments)
+    if unknown := set(parsed.names) - set(GROUPS):
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
+    return parsed
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsed = _arguments(arguments)
+    settings = Settings(max(1, parsed.rounds), parsed.quick, parsed.directory)
+    measured: list[Measured] = []
+    for name, group in GROUPS.items():
+        if not parsed.names or name in parsed.names:
+            measured += asyncio.run(measure(group, settings, _progress))
+    _progress("")
+    print(table(measured))
+    if parsed.json is not None:
+        parsed.json.write_text(as_json(measured), encoding="utf-8")
+    missed = any(one.verdict == "MISSED" for one in measured)
+    return 1 if parsed.strict and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""What is measured, and how it is told."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+Round = dict[str, float]
+"""What one round measured, by the key of the figure."""
+
+
+class Settings(NamedTuple):
+    """How thoroughly to measure, and where."""
+
+    rounds: int
+    quick: bool
+    directory: Path
+
+    def scaled(self, usual: int, quick: int) -> int:
+        return quick if self.quick else usual
+
+
+Measure = Callable[[Settings], AsyncIterator[Round]]
+"""Yields one round after the other; figures need not be in every one of them."""
+
+
+class Figure(NamedTuple):
+    """One line of the table. The target is a bound; without one the figure is for information."""
+
+    key: str
+    text: str
+    unit: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def target(self) -> str:
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g}{self.unit}"
+        return "" if self.at_most is None else f"≤ {self.at_most:g}{self.unit}"
+
+    def verdict(self, value: float) -> str:
+        if self.at_least is None and self.at_most is None:
+            return ""
+        too_little = self.at_least is not None and value < self.at_least
+        too_much = self.at_most is not None and value > self.at_most
+        return "MISSED" if too_little or too_much else "ok"
+
+
+class Group(NamedTuple):
+    """Figures that are measured together."""
+
+    name: str
+    measure: Measure
+    figures: tuple[Figure, ...]
+
+
+class Measured(NamedTuple):
+    """A figure over all its rounds."""
+
+    figure: Figure
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def verdict(self) -> str:
+        return self.figure.verdict(self.median)
+
+
+async def measure(
+    group: Group, settings: Settings, progress: Callable[[str], None]
+) -> list[Measured]:
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    progress(f"{group.name}: preparing")
+    number = 0
+    async for round_ in group.measure(settings):
+        number += 1
+        progress(f"{group.name}: round {number} done")
+        for key, value in round_.items():
+            values[key].append(value)
+    return [Measured(figure, tuple(values[figure.key])) for figure in group.figures]
+
+
+def table(measured: Sequence[Measured]) -> str:
+    """The figures in columns, as wide as they have to be."""
+    rows = [("figure", "measured", "target", "")]
+    for one in measured:
+        value = f"{one.median:,.{_decimals(one.median)}f}{one.figure.unit}"
+        rows.append((one.figure.text, value, one.figure.target, one.verdict))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = [
+        f"{text:<{widths[0]}}  {value:>{widths[1]}}  {target:>{widths[2]}}  {verdict}".rstrip()
+        for text, value, target, verdict in rows
+    ]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def _decimals(value: float) -> int:
+    return 0 if value >= 1_000 else 1 if value >= 100 else 2
+
+
+def as_json(measured: Sequence[Measured]) -> str:
+    rows = [
+        {
+            "key": one.figure.key,
+            "text": one.figure.text,
+            "unit": one.figure.unit.strip(),
+            "median": one.median,
+            "values": one.values,
+            "at_least": one.figure.at_least,
+            "at_most": one.figure.at_most,
+            "verdict": one.verdict,
+        }
+        for one in measured
+    ]
+    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,202 @@
+"""Errors in the files of bodies: an upload happens or does not, and harms no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etagere.bodies.collector import Collector
+from etagere.bodies.files import DIRECTORY_NAME
+from etagere.config import KIB, MIB, Config
+from etagere.engine.interface import FaultReason, ReadTxn
+from etagere.model.bodies import Pieces
+from tests.bodies.objects import OBJECTS, download, upload
+from tests.simulation.faults import DiskCall, FaultyDisk
+from tests.simulation.servers import (
+    Ending,
+    FrontEnd,
+    Server,
+    ending_of,
+    front_end,
+    require_clean,
+    run,
+    served,
+)
+
+UPLOADS = 8
+CONFIG = Config(
+    inline_bytes_max=4 * KIB,
+    piece_bytes_max=1 * MIB,
+    segment_bytes_max=64 * MIB,
+    reserve_bytes=1 * MIB,
+)
+REASONS = {errno.ENOSPC: FaultReason.DISK_FULL, errno.EIO: FaultReason.FAILED}
+ERRORS = pytest.mark.parametrize("error", list(REASONS))
+
+
+@contextlib.contextmanager
+def clean_server(tmp_path: Path) -> Iterator[Server]:
+    with served(tmp_path / "data", CONFIG) as server:
+        yield server
+        assert server.stop() == 0
+    require_clean(server.directory)
+
+
+def data_of(name: str) -> bytes:
+    """What a name is uploaded with: never the same for two, and in segments."""
+    return (name.encode() * (100 * KIB))[: 100 * KIB]
+
+
+async def upload_all(front: FrontEnd, names: list[str]) -> dict[str, Ending]:
+    calls = [upload(front.engine, front.store, name, data_of(name)) for name in names]
+    return dict(zip(names, await asyncio.gather(*map(ending_of, calls)), strict=True))
+
+
+def segment_of(txn: ReadTxn, name: str) -> int:
+    found = txn.get(OBJECTS, (name,))
+    assert found is not None and isinstance(found.content, Pieces)
+    return found.content.pieces[0].segment
+
+
+def require_as_told(server: Server, told: dict[str, Ending]) -> None:
+    """Reads everything back, whole, before and after a crash of everything."""
+
+    async def look() -> None:
+        async with front_end(server) as front:
+            for name, ending in told.items():
+                expected = data_of(name) if ending.happened else None
+                assert await download(front.engine, front.store, name) == expected, (name, ending)
+
+    run(look())
+    server.crash_and_restart()
+    run(look())
+
+
+def names(prefix: str) -> list[str]:
+    return [f"{prefix}-{number}" for number in range(UPLOADS)]
+
+
+def faults_in(told: dict[str, Ending]) -> list[FaultReason]:
+    """The reasons of those that failed; nothing else but success is possible for an upload."""
+    assert {ending.kind for ending in told.values()} <= {"done", "fault"}, told
+    return [ending.reason for ending in told.values() if ending.reason is not None]
+
+
+@ERRORS
+@pytest.mark.parametrize("short", [False, True])
+def test_a_write_that_fails_costs_one_upload(tmp_path: Path, error: int, short: bool) -> None:
+    disk = FaultyDisk()
+    with clean_server(tmp_path) as server:
+
+        async def work() -> dict[str, Ending]:
+            async with front_end(server, disk) as front:
+                told = await upload_all(front, names("before"))
+                disk.strike(DiskCall.WRITE, error, nth=3, short=short)
+                told |= await upload_all(front, names("during"))
+                assert faults_in(told) == [REASONS[error]]
+                told |= (after := await upload_all(front, names("after")))
+                assert not faults_in(after)
+                return told
+
+        require_as_told(server, run(work()))
+
+
+@ERRORS
+def test_a_disk_that_cannot_be_written_fails_every_upload_until_it_can(
+    tmp_path: Path, error: int
+) -> None:
+    disk = FaultyDisk()
+    with clean_server(tmp_path) as server:
+
+        async def work() -> dict[str, Ending]:
+            async with front_end(server, disk) as front:
+                told = await upload_all(front, names("before"))
+                disk.strike(DiskCall.WRITE, error, lasting=True)
+                told |= (during := await upload_all(front, names("during")))
+                assert faults_in(during) == [REASONS[error]] * UPLOADS
+                small = await ending_of(upload(front.engine, front.store, "small", b"small"))
+                assert small.kind == "done"  # lies in the ledger
+                disk.stop()
+                told |= (after := await upload_all(front, names("after")))
+                assert not faults_in(after)
+                return told
+
+        require_as_told(server, run(work()))
+
+
+@ERRORS
+def test_a_failed_fsync_poisons_its_segment(tmp_path: Path, error: int) -> None:
+    disk = FaultyDisk()
+    with clean_server(tmp_path) as server:
+
+        async def work() -> dict[str, Ending]:
+            async with front_end(server, disk) as front:
+                told = await upload_all(front, names("before"))
+                poisoned = await front.engine.read(segment_of, "before-0")
+                disk.strike(DiskCall.SYNC, error)
+                told |= (during := await upload_all(front, names("during")))
+                # All were in that segment when its fsync failed; nobody may believe another.
+                assert faults_in(during) == [REASONS[error]] * UPLOADS
+                assert disk.injected == 1
+                assert disk.synced_after_failed_sync == 0
+                told |= (after := await upload_all(front, names("after")))
+                assert not faults_in(after)
+                assert disk.written_after_failed_sync == []
+                for name in after:
+                    assert await front.engine.read(segment_of, name) != poisoned
+                for name in names("before"):
+                    assert await download(front.engine, front.store, name) == data_of(name)
+                return told
+
+        require_as_told(server, run(work()))
+
+
+def test_an_upload_in_a_poisoned_segment_cannot_finish(tmp_path: Path) -> None:
+    """Also one that had been given room there before, and comes with its bytes later."""
+    disk = FaultyDisk()
+    with clean_server(tmp_path) as server:
+
+        async def work() -> dict[str, Ending]:
+            async with front_end(server, disk) as front:
+                async with front.store.writer(2 * MIB, inline=False) as slow:
+                    await slow.append(b"s" * MIB)  # has its room, and its first bytes written
+                    disk.strike(DiskCall.SYNC, errno.EIO)
+                    told = await upload_all(front, names("during"))
+                    assert faults_in(told) == [FaultReason.FAILED] * UPLOADS
+                    await slow.append(b"s" * MIB)
+                    assert (await ending_of(slow.seal())).reason is FaultReason.FAILED
+                return told | await upload_all(front, names("after"))
+
+        told = run(work())
+        assert not faults_in({name: told[name] for name in names("after")})
+        require_as_told(server, told)
+
+
+@ERRORS
+@pytest.mark.parametrize("made", [False, True])
+def test_a_segment_that_cannot_be_made(tmp_path: Path, error: int, made: bool) -> None:
+    """`made`: the file was there, but its name could not be made durable."""
+    disk = FaultyDisk()
+    with clean_server(tmp_path) as server:
+
+        async def work() -> dict[str, Ending]:
+            async with front_end(server, disk) as front:
+                disk.strike(DiskCall.CREATE, error, nth=1, short=made)
+                told = await upload_all(front, names("during"))
+                # Whoever came first finds no segment; the next one makes another.
+                assert faults_in(told) == [REASONS[error]]
+                disk.strike(DiskCall.CREATE, error, lasting=True, short=made)
+                told |= (after := await upload_all(front, names("after")))
+                assert not faults_in(after)  # the segment that there is will do
+                disk.stop()
+                await Collector(server.directory, front.engine, front.store, CONFIG).collect()
+                return told
+
+        require_as_told(server, run(work()))
+        # What the failure left behind has been collected.
+        assert len(list((server.directory / DIRECTORY_NAME).iterdir())) == 1

@@ -1,0 +1,413 @@
+"""Errors in the ledger's files: each caller is told one thing, and it is true."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etagere.config import KIB, MIB, Config
+from etagere.engine.interface import Engine, FaultReason, ReadTxn
+from etagere.engine.reserve import RESERVE_NAME
+from tests.bodies.objects import delete_object, download, upload
+from tests.engine.samples import (
+    ITEMS,
+    Item,
+    Key,
+    PutItem,
+    PutLarge,
+    count_up,
+    get_item,
+    get_large,
+    put_item,
+    put_large,
+)
+from tests.simulation.faults import (
+    FULL,
+    IOERR_FSYNC,
+    IOERR_WRITE,
+    VFS_NAME,
+    Call,
+    FaultyVFS,
+    LedgerFaults,
+    Where,
+)
+from tests.simulation.servers import (
+    Ending,
+    Server,
+    ending_of,
+    eventually,
+    front_end,
+    require_clean,
+    run,
+    served,
+    wait_until,
+)
+
+TASKS = 32
+# One group holds all that a test writes at once.
+CONFIG = Config(sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, group_seconds_max=5.0)
+# Eight pages: operations that write more than that reach the log before the commit does.
+SPILLING = Config(
+    sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, group_seconds_max=5.0, page_cache_bytes=64 * KIB
+)
+
+Told = dict[str, Ending]
+
+
+@pytest.fixture
+def faults() -> Iterator[LedgerFaults]:
+    """Faults that the processes of a test suffer from; made before any of them is forked."""
+    control = LedgerFaults()
+    vfs = FaultyVFS(control)
+    yield control
+    vfs.unregister()
+
+
+@contextlib.contextmanager
+def faulty_server(tmp_path: Path, config: Config, faults: LedgerFaults) -> Iterator[Server]:
+    """A server whose ledger must be clean when the test is through with it."""
+    faults.watch(tmp_path / "data" / RESERVE_NAME)
+    with served(tmp_path / "data", config) as server:
+        yield server
+        faults.stop()
+        assert server.stop() == 0
+    require_clean(server.directory)
+
+
+def item(number: int) -> str:
+    return f"item-{number}"
+
+
+async def put_all(engine: Engine, round_: str = "") -> Told:
+    """Many writes at once, of two KiB each."""
+    await eventually(lambda: engine.write(put_item, PutItem("first")))  # connects
+    return await put_more(engine, round_)
+
+
+async def put_more(engine: Engine, round_: str) -> Told:
+    names = [round_ + item(number) for number in range(TASKS)]
+    puts = [engine.write(put_item, PutItem(name, Item(name * 200))) for name in names]
+    return dict(zip(names, await asyncio.gather(*map(ending_of, puts)), strict=True))
+
+
+def seen_items(server: Server) -> dict[str, Item]:
+    """All items in the ledger."""
+
+    def scan(txn: ReadTxn, _: None) -> list[tuple[tuple[str], Item]]:
+        return txn.scan(ITEMS, ITEMS.all(), 10_000)
+
+    async def read() -> dict[str, Item]:
+        async with front_end(server) as front:
+            return {key: found for (key,), found in await front.engine.read(scan, None)}
+
+    return run(read())
+
+
+def require_as_told(told: Told, seen: dict[str, Item]) -> None:
+    """What was acknowledged is there, what failed is not, nothing is torn."""
+    for name, ending in told.items():
+        if ending.happened is not None:
+            assert (name in seen) == ending.happened, (name, ending)
+        assert name not in seen or seen[name] == Item(name * 200)
+
+
+def require_all_or_none(told: Told, seen: dict[str, Item]) -> None:
+    """Those of unknown outcome were one commit."""
+    there = {name in seen for name, ending in told.items() if ending.kind == "unknown"}
+    assert len(there) <= 1
+
+
+def require_works_again(server: Server) -> None:
+    async def write() -> None:
+        async with front_end(server) as front:
+            await eventually(lambda: front.engine.write(put_item, PutItem("again")))
+            told = await put_more(front.engine, "again-")
+            assert {ending.kind for ending in told.values()} == {"done"}
+
+    run(write())
+
+
+def put_under_faults(server: Server, round_: str = "") -> Told:
+    async def write() -> Told:
+        async with front_end(server) as front:
+            return await put_all(front.engine, round_)
+
+    return run(write())
+
+
+def require_settled(server: Server, faults: LedgerFaults, told: Told) -> None:
+    """Truth now, after the fault has passed, and after a crash of everything."""
+    seen = seen_items(server)
+    require_as_told(told, seen)
+    require_all_or_none(told, seen)
+    faults.stop()
+    require_works_again(server)
+    server.crash_and_restart()
+    after = seen_items(server)
+    assert {name: after.get(name) for name in told} == {name: seen.get(name) for name in told}
+
+
+# Commits
+
+
+def strike_after_connecting(
+    server: Server,
+    faults: LedgerFaults,
+    call: Call,
+    error: int,
+    *,
+    nth: int = 1,
+    lasting: bool = False,
+    short: bool = False,
+) -> Told:
+    """Many writes at once, with a fault that is there from the first of them on."""
+
+    async def write() -> Told:
+        async with front_end(server) as front:
+            await front.engine.write(put_item, PutItem("first"))
+            faults.strike(call, Where.LOG, error, nth=nth, lasting=lasting, short=short)
+            return await put_more(front.engine, "")
+
+    return run(write())
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("nth", [1, 2, 8])
+def test_a_log_that_is_full_once_costs_nobody_anything(
+    tmp_path: Path, faults: LedgerFaults, nth: int, short: bool
+) -> None:
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+        told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=nth, short=short)
+        assert faults.injected == 1
+        assert f"a group of {TASKS} was rolled back" in server.log()
+        assert {ending.kind for ending in told.values()} == {"done"}
+        require_settled(server, faults, told)
+
+
+def test_a_log_that_stays_full_fails_those_who_need_room(
+    tmp_path: Path, faults: LedgerFaults
+) -> None:
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+        told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=4, lasting=True)
+        assert {(ending.kind, ending.reason) for ending in told.values()} == {
+            ("fault", FaultReason.DISK_FULL)
+        }
+        require_settled(server, faults, told)
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("nth", [1, 7])
+def test_a_commit_that_cannot_be_written_is_unknown_to_all_of_its_group(
+    tmp_path: Path, faults: LedgerFaults, nth: int, short: bool
+) -> None:
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+        told = strike_after_connecting(
+            server, faults, Call.WRITE, IOERR_WRITE, nth=nth, short=short
+        )
+        assert {ending.kind for ending in told.values()} == {"unknown"}
+        assert f"a commit of {TASKS} operations failed" in server.log()
+        require_settled(server, faults, told)
+
+
+def test_a_commit_that_cannot_be_synced_is_unknown_to_all_of_its_group(
+    tmp_path: Path, faults: LedgerFaults
+) -> None:
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+        told = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC)
+        assert {ending.kind for ending in told.values()} == {"unknown"}
+        require_settled(server, faults, told)
+
+
+def test_a_sync_that_keeps_failing(tmp_path: Path, faults: LedgerFaults) -> None:
+    """No call hangs and none is answered wrongly, however long it lasts."""
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+        told = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC, lasting=True)
+
+        async def two_more() -> None:
+            async with front_end(server) as front:
+                told.update(await put_more(front.engine, "second-"))
+                told.update(await put_more(front.engine, "third-"))
+
+        run(two_more())
+        assert {ending.kind for ending in told.values()} == {"unknown"}
+        seen = seen_items(server)
+        faults.stop()
+        require_works_again(server)
+        server.crash_and_restart()
+        after = seen_items(server)
+        assert {name for name in told if name in seen} == {name for name in told if name in after}
+
+
+@pytest.mark.parametrize("call, error", [(Call.SYNC, IOERR_FSYNC), (Call.WRITE, IOERR_WRITE)])
+def test_what_was_read_after_an_unknown_outcome_survives_a_crash(
+    tmp_path: Path, faults: LedgerFaults, call: Call, error: int
+) -> None:
+    """Whoever looks after an unknown outcome learns which it is: it is not undone, and nothing
+    comes back from the log, when everything is started anew right after that."""
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+        told = strike_after_connecting(server, faults, call, error)
+        assert {ending.kind for ending in told.values()} == {"unknown"}
+        wait_until(lambda: not faults.armed, "the fault")
+        seen = seen_items(server)
+        server.crash_and_restart()
+        assert seen_items(server) == seen
+
+
+# Statements
+
+
+async def spill(engine: Engine) -> tuple[dict[bytes, Ending], list[Ending]]:
+    """Large writes among small ones that count: who is run twice counts twice."""
+    large = {b"large-%d" % number: bytes([number]) * 100 * KIB for number in range(TASKS // 2)}
+    calls: list[Awaitable[object]] = []
+    for key, data in large.items():
+        calls.append(engine.write(count_up, Key("counter")))
+        calls.append(engine.write(put_large, PutLarge(key, data)))
+    endings = await asyncio.gather(*map(ending_of, calls))
+    return dict(zip(large, endings[1::2], strict=True)), endings[::2]
+
+
+def spill_under_faults(
+    server: Server, faults: LedgerFaults, error: int, *, nth: int, lasting: bool
+) -> tuple[dict[bytes, Ending], list[Ending]]:
+    async def write() -> tuple[dict[bytes, Ending], list[Ending]]:
+        async with front_end(server) as front:
+            await front.engine.write(put_item, PutItem("first"))
+            faults.strike(Call.WRITE, Where.LOG, error, nth=nth, lasting=lasting)
+            return await spill(front.engine)
+
+    return run(write())
+
+
+def require_spilled_as_told(
+    server: Server, large: dict[bytes, Ending], counted: list[Ending]
+) -> None:
+    async def read() -> None:
+        async with front_end(server) as front:
+            counter = (await front.engine.read(get_item, "counter")) or Item()
+            acknowledged = [ending.value for ending in counted if ending.kind == "done"]
+            unknown = sum(ending.kind == "unknown" for ending in counted)
+            assert len(set(acknowledged)) == len(acknowledged)
+            assert len(acknowledged) <= counter.number <= len(acknowledged) + unknown
+            for key, ending in large.items():
+                found = await front.engine.read(get_large, key)
+                if ending.happened is not None:
+                    assert (found is not None) == ending.happened, (key, ending)
+                number = int(key.removeprefix(b"large-"))
+                assert found is None or found.data == bytes([number]) * 100 * KIB
+
+    run(read())
+
+
+@pytest.mark.parametrize("error", [FULL, IOERR_WRITE])
+@pytest.mark.parametrize("nth", [1, 40])
+def test_a_statement_that_fails_once_costs_nobody_anything(
+    tmp_path: Path, faults: LedgerFaults, error: int, nth: int
+) -> None:
+    """SQLite drops the transaction with all that the group had done in it."""
+    with faulty_server(tmp_path, SPILLING, faults) as server:
+        large, counted = spill_under_faults(server, faults, error, nth=nth, lasting=False)
+        assert faults.injected == 1
+        assert "was rolled back" in server.log()
+        assert {ending.kind for ending in (*large.values(), *counted)} == {"done"}
+        assert sorted(ending.value for ending in counted) == [*range(1, TASKS // 2 + 1)]
+        require_spilled_as_told(server, large, counted)
+        server.crash_and_restart()
+        require_spilled_as_told(server, large, counted)
+
+
+@pytest.mark.parametrize("error", [FULL, IOERR_WRITE])
+def test_statements_that_keep_failing(tmp_path: Path, faults: LedgerFaults, error: int) -> None:
+    """What fails before its commit has not happened; what fails in it may have."""
+    with faulty_server(tmp_path, SPILLING, faults) as server:
+        large, counted = spill_under_faults(server, faults, error, nth=30, lasting=True)
+        reason = FaultReason.DISK_FULL if error == FULL else FaultReason.FAILED
+        assert {(ending.kind, ending.reason) for ending in large.values()} == {("fault", reason)}
+        assert "done" not in {ending.kind for ending in counted}
+        require_spilled_as_told(server, large, counted)
+        faults.stop()
+        require_works_again(server)
+        server.crash_and_restart()
+        require_spilled_as_told(server, large, counted)
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize(
+    "call, error, short",
+    [
+        (Call.WRITE, IOERR_WRITE, False),
+        (Call.WRITE, IOERR_WRITE, True),
+        (Call.WRITE, FULL, False),
+        (Call.SYNC, IOERR_FSYNC, False),
+    ],
+)
+def test_a_checkpoint_that_fails_is_made_later(
+    tmp_path: Path, faults: LedgerFaults, call: Call, error: int, short: bool
+) -> None:
+    config = Config(sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8)
+    with faulty_server(tmp_path, config, faults) as server:
+        faults.strike(call, Where.DATABASE, error, lasting=True, short=short)
+        told: Told = {}
+        for round_ in ("one-", "two-", "three-"):
+            told.update(put_under_faults(server, round_))
+        assert faults.injected
+        assert "a checkpoint failed" in server.log()
+        assert {ending.kind for ending in told.values()} == {"done"}
+        require_as_told(told, seen_items(server))
+        # SQLite ignores errors in the checkpoint of a connection that it closes; apsw would not.
+        faults.stop()
+        server.crash_and_restart()  # with half of a checkpoint in the database
+        require_as_told(told, seen_items(server))
+        faults.count(Call.SYNC, Where.DATABASE)
+        require_works_again(server)
+        wait_until(lambda: faults.seen, "a checkpoint")
+        require_as_told(told, seen_items(server))
+
+
+# A full disk
+
+
+def test_while_the_disk_is_full_only_deletes_are_done(tmp_path: Path, faults: LedgerFaults) -> None:
+    """Full as a disk is: there is no room until the reserve is given up."""
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+
+        async def fill_and_delete() -> None:
+            async with front_end(server) as front:
+                for number in range(8):
+                    await upload(front.engine, front.store, f"old-{number}", bytes([number]) * 999)
+                faults.strike(Call.WRITE, Where.LOG, FULL, lasting=True, while_filled=True)
+                calls: list[Awaitable[object]] = []
+                for number in range(8):
+                    calls.append(upload(front.engine, front.store, f"new-{number}", b"new"))
+                    if number % 2:
+                        calls.append(front.engine.write(delete_object, f"old-{number}"))
+                endings = await asyncio.gather(*map(ending_of, calls))
+                deleted = [ending for ending in endings if ending.kind == "done"]
+                refused = [ending.reason for ending in endings if ending.kind == "fault"]
+                assert len(deleted) == 4, endings
+                assert refused == [FaultReason.DISK_FULL] * 8, endings
+                assert faults.injected
+                faults.stop()
+                # It is the writer that finds out that there is room.
+                await eventually(lambda: upload(front.engine, front.store, "late", b"late"))
+
+        async def look() -> None:
+            async with front_end(server) as front:
+                for number in range(8):
+                    old = await download(front.engine, front.store, f"old-{number}")
+                    assert old == (None if number % 2 else bytes([number]) * 999)
+                    assert await download(front.engine, front.store, f"new-{number}") is None
+                assert await download(front.engine, front.store, "late") == b"late"
+
+        run(fill_and_delete())
+        assert "the disk is full" in server.log()
+        assert "there is room on the disk again" in server.log()
+        run(look())
+        server.crash_and_restart()
+        run(look())

@@ -1,0 +1,264 @@
+"""File systems that are really full."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from etagere.bodies.collector import Collector
+from etagere.config import KIB, MIB, Config
+from etagere.engine.interface import FaultReason
+from tests.bodies.objects import delete_object, download, upload
+from tests.engine.samples import PutItem, PutLarge, get_large, put_item, put_large
+from tests.simulation.servers import (
+    FrontEnd,
+    Server,
+    ending_of,
+    eventually,
+    front_end,
+    require_clean,
+    run,
+    served,
+)
+
+SIZE_BYTES = 100 * MIB
+CONFIG = Config(
+    inline_bytes_max=4 * KIB,
+    piece_bytes_max=1 * MIB,
+    segment_bytes_max=8 * MIB,
+    reserve_bytes=4 * MIB,
+    checkpoint_pages=50,
+)
+OBJECT_BYTES = 1 * MIB
+
+
+@contextlib.contextmanager
+def mounted(kind: str, tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, as small as possible."""
+    place = tmp_path / "mount"
+    place.mkdir()
+    if kind == "tmpfs":
+        command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(place)]
+    else:
+        image = tmp_path / "image"
+        with image.open("wb") as file:
+            file.truncate(SIZE_BYTES)
+        _require_possible(["mkfs.ext4", "-q", "-m", "0", str(image)])
+        command = ["mount", "-o", "loop", str(image), str(place)]
+    _require_possible(command)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _require_possible(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        pytest.skip(f"no small file system can be made here: {error}")
+    if done.returncode:
+        pytest.skip(f"no small file system can be made here: {done.stderr.strip()}")
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """A server on a small file system; what it leaves there must be clean."""
+    with mounted(request.param, tmp_path) as place:
+        with served(place / "data", CONFIG, log_path=tmp_path / "server.log") as server:
+            yield server
+            if server.pid:
+                assert server.stop() == 0
+        (place / "junk").unlink(missing_ok=True)
+        require_clean(server.directory)
+
+
+def data_of(name: str) -> bytes:
+    return (name.encode() * OBJECT_BYTES)[:OBJECT_BYTES]
+
+
+async def repeat_until_full(call: Callable[[int], Awaitable[object]]) -> int:
+    """Repeats what takes up room until there is none; returns how often it was done."""
+    for number in range(10_000):
+        ending = await ending_of(call(number))
+        if ending.kind != "done":
+            assert ending.reason is FaultReason.DISK_FULL, ending
+            return number
+    raise AssertionError("the disk does not fill up")
+
+
+async def fill(front: FrontEnd) -> tuple[int, int]:
+    """Fills the disk with objects up to the reserve, and with records to the brim."""
+
+    async def put(number: int) -> None:
+        await upload(front.engine, front.store, f"object-{number}", data_of(f"object-{number}"))
+
+    async def record(number: int) -> None:
+        await front.engine.write(put_large, PutLarge(b"%d" % number, b"r" * 256 * KIB))
+
+    objects = await repeat_until_full(put)
+    records = await repeat_until_full(record)
+    return objects, records
+
+
+async def require_full(front: FrontEnd) -> None:
+    """Nothing that takes up room is done: neither uploads nor records."""
+    large = await ending_of(upload(front.engine, front.store, "large", data_of("large")))
+    small = await ending_of(upload(front.engine, front.store, "small", b"small"))
+    record = await ending_of(front.engine.write(put_item, PutItem("record")))
+    reasons = [ending.reason for ending in (large, small, record)]
+    assert reasons == [FaultReason.DISK_FULL] * 3
+
+
+async def require_room(server: Server, front: FrontEnd, seconds: float = 10.0) -> None:
+    """Collecting makes room, after which everything is done again."""
+    collector = Collector(server.directory, front.engine, front.store, CONFIG)
+
+    async def collect_and_upload() -> None:
+        await front.store.housekeep()
+        await collector.collect()
+        await front.engine.write(put_item, PutItem("record"))
+        await upload(front.engine, front.store, "large", data_of("large"))
+        await upload(front.engine, front.store, "small", b"small")
+
+    await eventually(collect_and_upload, seconds)
+
+
+async def require_intact(front: FrontEnd, kept: list[str], records: int) -> None:
+    for name in kept:
+        assert await download(front.engine, front.store, name) == data_of(name), name
+    for number in range(records):
+        found = await front.engine.read(get_large, b"%d" % number)
+        assert found is not None and found.data == b"r" * 256 * KIB
+
+
+def test_a_full_disk_is_emptied_by_deletes(server: Server) -> None:
+    async def work() -> tuple[list[str], int]:
+        async with front_end(server) as front:
+            objects, records = await fill(front)
+            await require_full(front)
+            for number in range(objects // 2):
+                await front.engine.write(delete_object, f"object-{number}")
+            await require_room(server, front)
+            kept = [f"object-{number}" for number in range(objects // 2, objects)]
+            await require_intact(front, kept, records)
+            return kept, records
+
+    async def look() -> None:
+        async with front_end(server) as front:
+            await require_intact(front, kept, records)
+
+    kept, records = run(work())
+    server.crash_and_restart()
+    run(look())
+
+
+def test_a_full_disk_whose_first_segment_is_in_use(server: Server) -> None:
+    """A segment that cannot be emptied for want of room does not keep dead ones from going."""
+
+    async def work() -> None:
+        async with front_end(server) as front:
+            objects, records = await fill(front)
+            await require_full(front)
+            for number in range(1, objects):
+                await front.engine.write(delete_object, f"object-{number}")
+            await require_room(server, front)
+            await require_intact(front, ["object-0"], records)
+
+    run(work())
+
+
+@pytest.mark.xfail(reason="collecting needs room of its own, and has none on a full disk")
+def test_a_full_disk_with_something_alive_in_every_segment(server: Server) -> None:
+    async def work() -> None:
+        async with front_end(server) as front:
+            objects, records = await fill(front)
+            await require_full(front)
+            kept = [f"object-{number}" for number in range(0, objects, 4)]
+            for number in range(objects):
+                if number % 4:
+                    await front.engine.write(delete_object, f"object-{number}")
+            await require_room(server, front, seconds=3.0)
+            await require_intact(front, kept, records)
+
+    run(work())
+
+
+def test_a_server_is_started_on_a_full_disk(server: Server) -> None:
+    """And front ends with it, which is when deletes are needed most."""
+
+    async def until_full() -> tuple[int, int]:
+        async with front_end(server) as front:
+            filled = await fill(front)
+            await require_full(front)
+            return filled
+
+    async def empty() -> None:
+        async with front_end(server) as front:
+            await download(front.engine, front.store, "object-0")
+            for number in range(objects):
+                await eventually(partial(front.engine.write, delete_object, f"object-{number}"))
+            await require_room(server, front)
+            await require_intact(front, [], records)
+
+    objects, records = run(until_full())
+    server.kill_all()
+    _fill_with_junk(server.directory.parent / "junk")
+    server.start()
+    status = _in_child(empty)
+    assert status == 0, f"the front end ended with {status}"
+
+
+@pytest.mark.xfail(reason="the reserve is not given back before the ledger is opened")
+def test_a_server_is_started_on_a_disk_that_others_have_filled(server: Server) -> None:
+    """There is the reserve to begin with, which is what it is for."""
+
+    async def put_some() -> None:
+        async with front_end(server) as front:
+            for number in range(20):
+                await upload(front.engine, front.store, f"object-{number}", data_of("object"))
+
+    async def empty() -> None:
+        async with front_end(server) as front:
+            for number in range(20):
+                await eventually(partial(front.engine.write, delete_object, f"object-{number}"))
+            await require_room(server, front)
+
+    run(put_some())
+    assert server.stop() == 0
+    _fill_with_junk(server.directory.parent / "junk")
+    server.start()
+    status = _in_child(empty)
+    assert status == 0, f"the front end ended with {status}"
+
+
+def _fill_with_junk(path: Path) -> None:
+    """Takes what the crash gave back."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(64 * KIB))
+    with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"j")
+
+
+def _in_child(work: Callable[[], Awaitable[None]]) -> int:
+    """Runs work in a process of its own, which may die of it; returns how that ended."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.alarm(60)
+            asyncio.run(asyncio.wait_for(work(), 50))
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
