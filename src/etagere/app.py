@@ -10,7 +10,7 @@ from pathlib import Path
 from etagere import directories
 from etagere.clock import Clock, SystemClock
 from etagere.config import Config
-from etagere.engine import ledger
+from etagere.engine import ledger, reserve
 from etagere.engine.writer import listen, writer_main
 from etagere.processes import ChildMain, Supervisor
 
@@ -45,6 +45,7 @@ def engine_children(
 ) -> dict[str, ChildMain]:
     """Prepares the ledger of a claimed directory; returns the processes that serve it."""
     clock = clock or SystemClock()
+    reserve.give_way(directory)
     ledger.create(directory, config, clock)
     return {"writer": writer_main(directory, listen(directory), config, clock)}
 

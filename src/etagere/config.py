@@ -19,7 +19,7 @@ class Config:
     page_bytes: int = 8 * KIB
     page_cache_bytes: int = 64 * MIB
     # The write-ahead log is moved into the database once it holds this many pages.
-    checkpoint_pages: int = 4_000
+    checkpoint_pages: int = 2_000
 
     # A group is what one commit makes durable. More per group is more throughput; the
     # time bound keeps one group from making the next one wait.
@@ -45,5 +45,5 @@ class Config:
     # A segment is rewritten when this share of it is dead.
     sparse_dead_share: float = 0.15
     # Deletes must work on a full disk: the ledger keeps this much allocated for them,
-    # and bodies leave this much free.
-    reserve_bytes: int = 32 * MIB
+    # and bodies leave this much free. Several times the write-ahead log, which needs it.
+    reserve_bytes: int = 64 * MIB

@@ -84,6 +84,7 @@ def watch(command: Sequence[str], trace: Path, environment: Mapping[str, str]) -
 class Call:
     """One system call."""
 
+    thread: str
     name: str
     arguments: str
     began: float
@@ -145,12 +146,13 @@ def parse(lines: Iterable[str]) -> Iterator[Step]:
             continue
         name, _, rest = rest.partition("(")
         if rest.endswith(_UNFINISHED):
-            call = unfinished[process] = Call(name, rest.removesuffix(_UNFINISHED), float(moment))
+            arguments = rest.removesuffix(_UNFINISHED)
+            call = unfinished[process] = Call(process, name, arguments, float(moment))
             yield call, True, False
             continue
         arguments, _, result = rest.rpartition(") = ")
         # strace aligns short lines with blanks before the result.
-        call = Call(name, arguments or rest.rpartition(")")[0], float(moment))
+        call = Call(process, name, arguments or rest.rpartition(")")[0], float(moment))
         _conclude(call, result or rest.rpartition("= ")[2])
         yield call, True, True
 
@@ -166,6 +168,7 @@ def _conclude(call: Call, result: str) -> None:
 
 @dataclass
 class _Write:
+    thread: str
     start: int
     stop: int
     finished: bool = False
@@ -209,6 +212,7 @@ class _Judge:
         self._written: dict[str, list[_Write]] = {}
         self._writes: dict[int, _Write] = {}
         self._covered: dict[int, tuple[list[_Write], list[str]]] = {}
+        self._log_synced_by: set[str] = set()
         self._streams: dict[str, wire.FrameReader] = {}
         self._asked: set[str] = set()
         self._retiring: dict[int, int] = {}
@@ -240,6 +244,10 @@ class _Judge:
                 unsynced = self._unsynced.get(call.path, [])
                 self._unsynced[call.path] = [w for w in unsynced if w not in done]
                 self._unsynced_names.difference_update(names)
+                if call.path == self._log:
+                    self._log_synced_by.add(call.thread)
+                elif call.path == self._database:
+                    self._log_synced_by.discard(call.thread)
         elif id(call) in self._writes:
             write = self._writes.pop(id(call))
             write.finished = True
@@ -279,14 +287,26 @@ class _Judge:
         path, offset = call.path, call.offset
         if path == self._database:
             self._saw("page")
-            for log in self._logs:
-                self._require_synced(log, f"{DATABASE_NAME} is written")
+            self._begin_page(call.thread)
         elif path == self._log and offset == 0:
             self._reset(path, "begun anew")
-        write = _Write(0, 1 << 62) if offset is None else _Write(offset, offset)
+        start, stop = (0, 1 << 62) if offset is None else (offset, offset)
+        write = _Write(call.thread, start, stop)
         self._writes[id(call)] = write
         self._unsynced.setdefault(path, []).append(write)
         self._written.setdefault(path, []).append(write)
+
+    def _begin_page(self, thread: str) -> None:
+        """What is moved into the database is synced in the log. A checkpoint may run beside the
+        next group: it syncs the log itself, and does not look at what comes after that."""
+        beside = thread in self._log_synced_by
+        for log in self._logs:
+            waiting = self._unsynced.get(log, ())
+            if beside:
+                waiting = [write for write in waiting if write.thread == thread]
+            if waiting:
+                count = f"{len(waiting)} unsynced writes"
+                self._complain(f"{self._short(log)} has {count} when {DATABASE_NAME} is written")
 
     def _begin_unlink(self, path: str) -> None:
         if path in self._logs:
@@ -380,8 +400,8 @@ class _Judge:
         return path.removeprefix(f"{self._directory}/")
 
     def _matters(self, call: Call) -> bool:
-        harmless = ("-shm", "/reserve")
-        return self._directory in call.arguments and not call.path.endswith(harmless)
+        harmless = call.path.endswith(("-shm", "/reserve")) or "/processes/" in call.path
+        return self._directory in call.arguments and not harmless
 
 
 def _references(command: object) -> Iterator[tuple[str, int, int, int]]:

@@ -176,7 +176,6 @@ def test_a_full_disk_whose_first_segment_is_in_use(server: Server) -> None:
     run(work())
 
 
-@pytest.mark.xfail(reason="collecting needs room of its own, and has none on a full disk")
 def test_a_full_disk_with_something_alive_in_every_segment(server: Server) -> None:
     async def work() -> None:
         async with front_end(server) as front:
@@ -217,7 +216,6 @@ def test_a_server_is_started_on_a_full_disk(server: Server) -> None:
     assert status == 0, f"the front end ended with {status}"
 
 
-@pytest.mark.xfail(reason="the reserve is not given back before the ledger is opened")
 def test_a_server_is_started_on_a_disk_that_others_have_filled(server: Server) -> None:
     """There is the reserve to begin with, which is what it is for."""
 

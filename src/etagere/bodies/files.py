@@ -66,7 +66,7 @@ class _OpenSegment:
         self.end = 0
         self.uploads = 0
         self.rolled = False
-        self._failed: Fault | None = None
+        self.failed: Fault | None = None
         self._next_sync: asyncio.Task[None] | None = None
         self._this_sync: asyncio.Task[None] | None = None
 
@@ -85,16 +85,16 @@ class _OpenSegment:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._this_sync, self._next_sync = self._next_sync, None
-        if self._failed is not None:
-            raise self._failed
+        if self.failed is not None:
+            raise self.failed
         try:
             await fdatasync(self.file.descriptor)
         except OSError as error:
             # Nobody knows what is on disk now, and another fsync would not tell: whatever was
             # not durable before is lost, and nothing is written here again.
             self.rolled = True
-            self._failed = fault_of(error)
-            raise self._failed from error
+            self.failed = fault_of(error)
+            raise self.failed from error
 
 
 class FileBodyStore:
@@ -126,14 +126,15 @@ class FileBodyStore:
         return FileBodyWriter(Flight(self), length, inline_bytes_max, self._config.piece_bytes_max)
 
     def flight(self) -> Flight:
-        """A set of reservations, protected until it lands."""
-        return Flight(self)
+        """Reservations for the collector. They may use up what is left of the disk, since they
+        make more room than they take."""
+        return Flight(self, reclaims=True)
 
-    async def reserve(self, length: int) -> tuple[_OpenSegment, int]:
+    async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[_OpenSegment, int]:
         """Room for this many bytes in a segment of ours, and where it is."""
         async with self._opening:
             free = self._disk.free_bytes(self._directory)
-            if free - length < self._config.reserve_bytes:
+            if free - length < (0 if reclaims else self._config.reserve_bytes):
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
             segment = self._segment
             if segment is None or segment.rolled or self._is_full(segment, length):
@@ -163,6 +164,8 @@ class FileBodyStore:
         return self._segment
 
     async def write(self, segment: _OpenSegment, offset: int, buffers: list[memoryview]) -> None:
+        if segment.failed is not None:
+            raise segment.failed
         try:
             await self.in_thread(self._write_to, segment.file, buffers, offset)
         except OSError as error:
@@ -280,12 +283,13 @@ def _dead_bytes(txn: ReadTxn, segment: int) -> int:
 class Flight:
     """Reservations that belong together: nothing of them is collected until they land."""
 
-    def __init__(self, store: FileBodyStore) -> None:
+    def __init__(self, store: FileBodyStore, *, reclaims: bool = False) -> None:
         self.store = store
+        self._reclaims = reclaims
         self._segments: list[_OpenSegment] = []
 
     async def reserve(self, length: int) -> tuple[_OpenSegment, int]:
-        segment, offset = await self.store.reserve(length)
+        segment, offset = await self.store.reserve(length, reclaims=self._reclaims)
         self._segments.append(segment)
         return segment, offset
 

@@ -35,7 +35,8 @@ class Presence:
             self._descriptor = os.open(
                 self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
             )
-            os.ftruncate(self._descriptor, _WORD_BYTES)
+            # Real blocks: to write through a map into a hole on a full disk would be fatal.
+            os.posix_fallocate(self._descriptor, 0, _WORD_BYTES)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             # A collector may have taken the file for a dead process's before it was locked.
             if self._path.exists():

@@ -26,7 +26,7 @@ class OpenSegment(Command, frozen=True):
     owner: bytes
 
 
-@operation
+@operation(reclaims=True)
 def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
     """The number of a new segment. Numbers are never given out twice, so that "retired" can be
     remembered for ever."""

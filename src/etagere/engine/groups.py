@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
+_HELD_MAX = 64
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
 
@@ -47,14 +49,19 @@ class Answer(NamedTuple):
 
 
 class WriteTransaction:
-    """One operation's view of the open group."""
+    """One operation's view of the open group.
 
-    __slots__ = ("_cursor", "_dirty", "_now", "_stamp", "_writer", "hooks")
+    Its first writes are held back until it ends well, so that most operations, and most that
+    are refused, need no savepoint: inside one SQLite keeps a copy of every page it changes.
+    """
+
+    __slots__ = ("_cursor", "_held", "_now", "_stamp", "_writer", "hooks")
 
     def __init__(self, writer: Writer, cursor: apsw.Cursor) -> None:
         self._writer = writer
         self._cursor = cursor
-        self._dirty = False
+        # Encoded records, None for a delete. No dictionary: everything is written through.
+        self._held: dict[tuple[Collection[Any, Any], bytes], bytes | None] | None = {}
         self._now: int | None = None
         self._stamp: int | None = None
         self.hooks: list[tuple[Callable[[Any], None], Any]] | None = None
@@ -73,7 +80,11 @@ class WriteTransaction:
 
     # There is one writer, so everything is guarded and nothing is held by others.
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
-        return ledger.get(self._cursor, collection, key)
+        packed = collection.pack(key)
+        if self._held and (collection, packed) in self._held:
+            value = self._held[collection, packed]
+            return None if value is None else collection.decode(value)
+        return ledger.get_packed(self._cursor, collection, packed)
 
     def scan(
         self,
@@ -84,38 +95,56 @@ class WriteTransaction:
         reverse: bool = False,
         claim: bool = False,
     ) -> list[tuple[K, R]]:
+        if self._held:
+            self._write_through()
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
     def put(self, collection: Collection[K, R], key: K, record: R) -> R:
-        packed = collection.pack(key)
-        if not self._dirty:
-            self._set_savepoint()
-        self._cursor.execute(ledger.statements(collection).put, (packed, ENCODE(record)))
+        self._change(collection, collection.pack(key), ENCODE(record))
         return record
 
     def delete(self, collection: Collection[K, R], key: K) -> None:
-        packed = collection.pack(key)
-        if not self._dirty:
-            self._set_savepoint()
-        self._cursor.execute(ledger.statements(collection).delete, (packed,))
+        self._change(collection, collection.pack(key), None)
 
     def on_commit(self, hook: Callable[[Any], None], argument: Any) -> None:
         if self.hooks is None:
             self.hooks = []
         self.hooks.append((hook, argument))
 
-    # Most refusals come before the first write: the savepoint waits for it.
-    def _set_savepoint(self) -> None:
+    def _change(self, collection: Collection[Any, Any], key: bytes, value: bytes | None) -> None:
+        if self._held is None:
+            self._store(collection, key, value)
+            return
+        self._held[collection, key] = value
+        if len(self._held) > _HELD_MAX:
+            self._write_through()
+
+    def _store(self, collection: Collection[Any, Any], key: bytes, value: bytes | None) -> None:
+        sql = ledger.statements(collection)
+        if value is None:
+            self._cursor.execute(sql.delete, (key,))
+        else:
+            self._cursor.execute(sql.put, (key, value))
+
+    def _write_through(self) -> None:
         self._cursor.execute("SAVEPOINT operation")
-        self._dirty = True
+        held, self._held = self._held, None
+        self._store_all(held or {})
+
+    def _store_all(self, held: dict[tuple[Collection[Any, Any], bytes], bytes | None]) -> None:
         self._writer.changed()
+        for (collection, key), value in held.items():
+            self._store(collection, key, value)
 
     def keep(self) -> None:
-        if self._dirty:
+        """If this fails, the whole group is in doubt."""
+        if self._held is None:
             self._cursor.execute("RELEASE operation")
+        elif self._held:
+            self._store_all(self._held)
 
     def undo(self) -> None:
-        if self._dirty:
+        if self._held is None:
             self._cursor.execute("ROLLBACK TO operation")
             self._cursor.execute("RELEASE operation")
 
@@ -140,6 +169,8 @@ class Writer:
         self._config = config
         self._clock = clock
         self._lock = _lock(directory)
+        self._threads = ThreadPoolExecutor(1, "checkpoint")
+        self._moving: Future[None] | None = None
         self._open()
         self._begin_timeline()
         self._reserve = Reserve(directory, config.reserve_bytes)
@@ -231,8 +262,6 @@ class Writer:
             operation = _operation(request.operation)
             result = operation.run(transaction, operation.decode_command(request.command))
             answer = Answer(Outcome.RESULT, ENCODE(result))
-            transaction.keep()
-            return answer
         except Refused as refused:
             answer = Answer(Outcome.REFUSED, ENCODE(refused.refusal))
         except Conflict:
@@ -245,8 +274,19 @@ class Writer:
         except Exception as error:
             logger.exception("the operation %s failed", bytes(request.operation).decode())
             answer = _fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
+        else:
+            self._keep(transaction)
+            return answer
         self._undo(transaction)
         return answer
+
+    def _keep(self, transaction: WriteTransaction) -> None:
+        try:
+            transaction.keep()
+        except apsw.Error as error:
+            # Half of it may be stored, and no savepoint says where it began.
+            self._abandon()
+            raise _TransactionLost(error) from error
 
     def _undo(self, transaction: WriteTransaction) -> None:
         try:
@@ -256,12 +296,13 @@ class Writer:
             raise _TransactionLost(error) from error
 
     def changed(self) -> None:
-        """The open group has something to make durable: until then it costs no fsync."""
+        """The open group has something to make durable: without that, or a stamp given out, it
+        costs no fsync."""
         self._changed = True
 
     def _commit(self) -> None:
         try:
-            if self._changed:
+            if self._changed or self._last_stamp != self._timeline.last_stamp:
                 self._timeline = timeline.advance(self._timeline, self._clock, self._last_stamp)
                 self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
@@ -308,29 +349,47 @@ class Writer:
             logger.error("the ledger still cannot be written: %s", error)
 
     def checkpoint_if_due(self) -> None:
-        """Moves a long write-ahead log into the database."""
-        if self._log_pages >= self._config.checkpoint_pages:
-            self._checkpoint()
+        """Moves a long write-ahead log into the database: most of it beside the next groups, in
+        a thread, then what they added, so that the log can begin anew."""
+        if self._moving is not None:
+            if self._moving.done():
+                self._moving = None
+                self._log_pages = self._checkpoint(self._connection)
+        elif self._log_pages >= self._config.checkpoint_pages:
+            self._moving = self._threads.submit(self._checkpoint_aside)
 
     def idle(self) -> None:
         """What there is to do when nobody asks for anything."""
-        if self._log_pages:
-            self._checkpoint()
+        if self._moving is not None:
+            self.checkpoint_if_due()
+        elif self._log_pages:
+            self._log_pages = self._checkpoint(self._connection)
         self.restore_reserve()
 
     def restore_reserve(self) -> None:
         if self._reserve.spent and self._reserve.restore():
             logger.warning("there is room on the disk again")
 
-    def _checkpoint(self) -> None:
+    def _checkpoint_aside(self) -> None:
         try:
-            in_log, moved = self._connection.wal_checkpoint()
+            connection = ledger.open_for_writing(self._directory, self._config)
         except apsw.Error as error:
             logger.warning("a checkpoint failed and will be tried again: %s", error)
             return
-        self._log_pages = in_log - moved
+        self._checkpoint(connection)
+        connection.close(True)
+
+    def _checkpoint(self, connection: apsw.Connection) -> int:
+        """Moves what can be moved; returns how many pages the log still has."""
+        try:
+            in_log, moved = connection.wal_checkpoint()
+        except apsw.Error as error:
+            logger.warning("a checkpoint failed and will be tried again: %s", error)
+            return self._log_pages
+        return in_log - moved
 
     def close(self) -> None:
+        self._threads.shutdown()
         self._connection.close(True)
         os.close(self._lock)
 

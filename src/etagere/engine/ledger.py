@@ -131,7 +131,11 @@ def fault_of(error: apsw.Error) -> Fault:
 
 
 def get(cursor: apsw.Cursor, collection: Collection[K, R], key: K) -> R | None:
-    row = cursor.execute(statements(collection).get, (collection.pack(key),)).fetchone()
+    return get_packed(cursor, collection, collection.pack(key))
+
+
+def get_packed(cursor: apsw.Cursor, collection: Collection[K, R], key: bytes) -> R | None:
+    row = cursor.execute(statements(collection).get, (key,)).fetchone()
     return None if row is None else collection.decode(row[0])
 
 

@@ -199,6 +199,21 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
             raise ValueError(f"a key of {len(packed)} bytes; {KEY_BYTES_MAX} is the limit")
         return packed
 
+    if kinds == (ID, TEXT):
+        # The shape of most lookups: no calls.
+        def pack_named(key: tuple[Any, ...]) -> bytes:
+            parent, name = key
+            if len(parent) != ID_BYTES or parent[0] == 0xFF:
+                raise ValueError("an id has 16 bytes, the first below FF")
+            text = name.encode()
+            if b"\x00" in text:
+                text = text.replace(b"\x00", b"\x00\xff")
+            packed: bytes = parent + text + b"\x00"
+            if len(packed) > KEY_BYTES_MAX:
+                raise ValueError(f"a key of {len(packed)} bytes; {KEY_BYTES_MAX} is the limit")
+            return packed
+
+        return pack_named
     if arity == 1:
         (only,) = packers
 

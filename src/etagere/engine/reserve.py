@@ -13,6 +13,17 @@ from pathlib import Path
 RESERVE_NAME = "reserve"
 # Room must be plentiful before the reserve is made again, or it would be spent at once.
 _ROOM_FACTOR = 2
+# What it takes to open the ledger and to note that a server has started.
+_OPENING_BYTES = 1 << 20
+
+
+def give_way(directory: Path) -> None:
+    """On a disk so full that the ledger cannot even be opened, gives the space back before that
+    is tried."""
+    path = directory / RESERVE_NAME
+    room = os.statvfs(directory)
+    if path.exists() and room.f_bavail * room.f_frsize < _OPENING_BYTES:
+        os.truncate(path, 0)
 
 
 class Reserve:

@@ -156,7 +156,7 @@ class SqliteEngine:
         try:
             return self._read(operation, command)
         except Conflict:
-            pass
+            self.retries.conflicts += 1
 
         async def again() -> T:
             return self._read(operation, command)
@@ -185,6 +185,10 @@ class SqliteEngine:
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)
         payload = ENCODE(command)
+        try:
+            return await self._ask(known, payload)
+        except Conflict:
+            self.retries.conflicts += 1
         return await until_settled(lambda: self._ask(known, payload), self._policy, self.retries)
 
     async def _ask(self, operation: Operation[C, T], payload: bytes) -> T:
@@ -250,6 +254,7 @@ class _Link(asyncio.Protocol):
         self._frames = wire.FrameReader(config.frame_bytes_max)
         self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
         self._unsent: list[bytes] = []
+        self._flush_due = False
         self._last_id = 0
         self._watched_id = 0
         self._watch_deadline = 0.0
@@ -262,14 +267,19 @@ class _Link(asyncio.Protocol):
     def ask(self, operation: bytes, command: bytes) -> asyncio.Future[tuple[int, memoryview]]:
         self._last_id = request_id = self._last_id % wire.REQUEST_ID_MAX + 1
         answer = self._pending[request_id] = self._loop.create_future()
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
+        if not self._flush_due:
+            self._flush_soon()
         self._unsent.append(wire.encode_request(request_id, operation, command))
         return answer
 
+    def _flush_soon(self) -> None:
+        self._flush_due = True
+        self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
+        self._flush_due = False
         frames, self._unsent = self._unsent, []
-        if not self.lost:
+        if frames and not self.lost:
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def data_received(self, data: bytes) -> None:
@@ -278,6 +288,10 @@ class _Link(asyncio.Protocol):
             answer = self._pending.pop(request_id, None)
             if answer is not None and not answer.done():
                 answer.set_result((outcome, payload))
+        # Those who were answered run next, and this right after them: what they ask is sent
+        # a turn of the loop earlier.
+        if not self._flush_due:
+            self._flush_soon()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True

@@ -21,6 +21,7 @@ _ANSWER = struct.Struct("<IIB")
 _REQUEST_HEAD = struct.Struct("<IH")
 _ANSWER_HEAD = struct.Struct("<IB")
 _LENGTH_BYTES = 4
+_LENGTH = struct.Struct("<I")
 REQUEST_ID_MAX = 2**32 - 1
 
 
@@ -101,7 +102,7 @@ class FrameReader:
         at, end = 0, len(data)
         self._need = _LENGTH_BYTES
         while end - at >= _LENGTH_BYTES:
-            length = int.from_bytes(view[at : at + _LENGTH_BYTES], "little")
+            (length,) = _LENGTH.unpack_from(data, at)
             if length > self._frame_bytes_max:
                 raise BadFrame(f"a frame of {length} bytes")
             if end - at - _LENGTH_BYTES < length:

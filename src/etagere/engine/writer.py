@@ -96,9 +96,11 @@ class Service:
         self._lifeline = lifeline
         self._config = config
         self._peers: dict[int, _Peer] = {}
+        self._received = memoryview(bytearray(_RECEIVE_BYTES))
         self._poll = select.epoll()
         self._poll.register(listener, select.EPOLLIN)
         self._poll.register(lifeline, select.EPOLLIN)
+        self._served_last: _Peer | None = None
         self._stopping = False
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.EPOLLIN)
@@ -165,10 +167,12 @@ class Service:
             self._forget(peer)
 
     def _take(self, peer: _Peer) -> None:
-        data = peer.socket.recv(_RECEIVE_BYTES)
-        if not data:
+        # Into room that is there: `recv` would ask the kernel for as much memory, every time.
+        count = peer.socket.recv_into(self._received)
+        if not count:
             self._forget(peer)
             return
+        data = bytes(self._received[:count])
         peer.requests.extend(map(wire.decode_request, peer.frames.feed(data)))
 
     def _forget(self, peer: _Peer) -> None:
@@ -179,22 +183,29 @@ class Service:
         peer.requests.clear()
 
     def _next_group(self) -> list[tuple[_Peer, wire.Request]]:
-        """As much as one commit should hold, every front end taking its turn."""
+        """As much as one commit should hold, one request of each front end in turn."""
         group: list[tuple[_Peer, wire.Request]] = []
-        peers = [peer for peer in self._peers.values() if peer.requests]
+        peers = self._in_turn()
         while peers and len(group) < self._config.group_operations_max:
-            share = max(1, (self._config.group_operations_max - len(group)) // len(peers))
-            for peer in peers:
-                for _ in range(min(share, len(peer.requests))):
-                    group.append((peer, peer.requests.popleft()))
+            group += [(peer, peer.requests.popleft()) for peer in peers]
             peers = [peer for peer in peers if peer.requests]
         return group
+
+    def _in_turn(self) -> list[_Peer]:
+        """Those with requests, beginning behind the one that was served last: a group may be
+        cut off before everybody in it had a turn."""
+        waiting = [peer for peer in self._peers.values() if peer.requests]
+        if self._served_last in waiting:
+            first = waiting.index(self._served_last) + 1
+            waiting = waiting[first:] + waiting[:first]
+        return waiting
 
     def _settle(self, group: list[tuple[_Peer, wire.Request]]) -> None:
         answers = self._writer.settle([request for _, request in group])
         outgoing: dict[_Peer, list[bytes]] = {}
         for peer, request in reversed(group[len(answers) :]):
             peer.requests.appendleft(request)
+        self._served_last = group[len(answers) - 1][0]
         for (peer, request), answer in zip(group, answers, strict=False):
             frame = wire.encode_answer(request.id, answer.outcome, answer.payload)
             outgoing.setdefault(peer, []).append(frame)
