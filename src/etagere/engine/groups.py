@@ -1,4 +1,4 @@
-"""Running operations in groups: each in a savepoint, all in one commit, then the answers.
+"""Running operations in groups: each to be undone by itself, all in one commit, then the answers.
 
 Refusals wait for the commit too, since they may rest on a neighbour's write that is not
 durable before it. docs/decisions/0006 tells what happens on which error.
