@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from etagere import directories
@@ -36,12 +38,12 @@ class Disk:
 
     def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
         """Writes all of the buffers, one behind the other."""
-        rest = [memoryview(buffer) for buffer in buffers]
+        rest = deque(memoryview(buffer) for buffer in buffers)
         while rest:
-            written = os.pwritev(descriptor, rest[:_VECTORS_MAX], offset)
+            written = os.pwritev(descriptor, list(islice(rest, _VECTORS_MAX)), offset)
             offset += written
             while rest and written >= len(rest[0]):
-                written -= len(rest.pop(0))
+                written -= len(rest.popleft())
             if written:
                 rest[0] = rest[0][written:]
 

@@ -116,7 +116,7 @@ class FileBodyStore:
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
         self._segment: _OpenSegment | None = None
         self._open: dict[int, _OpenSegment] = {}
-        self._opening = asyncio.Lock()
+        self._rolling: asyncio.Task[None] | None = None
         self._files: OrderedDict[int, _SegmentFile] = OrderedDict()
 
     # Writing
@@ -132,23 +132,37 @@ class FileBodyStore:
 
     async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[_OpenSegment, int]:
         """Room for this many bytes in a segment of ours, and where it is."""
-        async with self._opening:
+        while True:
             free = self._disk.free_bytes(self._directory)
             if free - length < (0 if reclaims else self._config.reserve_bytes):
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
             segment = self._segment
-            if segment is None or segment.rolled or self._is_full(segment, length):
-                segment = await self._roll()
-            offset = segment.end
-            segment.end += length
-            segment.uploads += 1
-            return segment, offset
+            if segment is not None and not segment.rolled and not self._is_full(segment, length):
+                offset = segment.end
+                segment.end += length
+                segment.uploads += 1
+                return segment, offset
+            # A task of its own, shared by all who wait: an upload that is cancelled meanwhile
+            # must not leave a segment half begun.
+            mine = self._rolling is None
+            if self._rolling is None:
+                self._rolling = asyncio.create_task(self._roll())
+            try:
+                await asyncio.shield(self._rolling)
+            except (Fault, Unknown):
+                if mine:
+                    raise
 
     def _is_full(self, segment: _OpenSegment, length: int) -> bool:
         return segment.end > 0 and segment.end + length > self._config.segment_bytes_max
 
-    async def _roll(self) -> _OpenSegment:
-        """Begins another segment."""
+    async def _roll(self) -> None:
+        try:
+            await self._begin_segment()
+        finally:
+            self._rolling = None
+
+    async def _begin_segment(self) -> None:
         if self._segment is not None:
             self._segment.rolled = True
             self._segment = None
@@ -159,9 +173,7 @@ class FileBodyStore:
         except OSError as error:
             await self._seal_in_ledger(number, 0)
             raise fault_of(error) from error
-        self._segment = _OpenSegment(number, _SegmentFile(descriptor))
-        self._open[number] = self._segment
-        return self._segment
+        self._segment = self._open[number] = _OpenSegment(number, _SegmentFile(descriptor))
 
     async def write(self, segment: _OpenSegment, offset: int, buffers: list[memoryview]) -> None:
         if segment.failed is not None:
@@ -264,6 +276,8 @@ class FileBodyStore:
 
     async def close(self) -> None:
         """Seals what can be sealed. Uploads still under way keep their segments from it."""
+        if self._rolling is not None:
+            await asyncio.wait([self._rolling])
         for segment in list(self._open.values()):
             segment.rolled = True
             if not segment.uploads:

@@ -84,7 +84,7 @@ class MoveExtents(Command, frozen=True):
 def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
     """Points the ledger at copies. An extent that died while it was copied stays dead."""
     moved = 0
-    for number in {step.to_segment for step in command.relocations}:
+    for number in sorted({step.to_segment for step in command.relocations}):
         require_open(txn, number)
     for step in command.relocations:
         old, new = (step.from_segment, step.from_offset), (step.to_segment, step.to_offset)

@@ -1,0 +1,320 @@
+"""Uploads into segment files: every size, every order, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies.contents import DEAD, EXTENTS
+from etagere.bodies.disk import Disk
+from etagere.bodies.files import FileBodyStore
+from etagere.config import KIB, MIB, Config
+from etagere.engine.interface import Fault, FaultReason, ReadTxn
+from etagere.model.bodies import Segment, SegmentState
+from tests.bodies import objects
+from tests.bodies.objects import PutObject
+from tests.model.accounts import rows
+from tests.model.disks import WatchedDisk
+from tests.model.fronts import SMALL, Shop, noise
+from tests.model.uploads import WIDE, require_stored, state_of, store_of, write
+
+INLINE, PIECE, SEGMENT = SMALL.inline_bytes_max, SMALL.piece_bytes_max, SMALL.segment_bytes_max
+FLUSH = 1 * MIB
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with Shop(tmp_path, others=0, disk=WatchedDisk()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Iterator[Shop]:
+    with Shop(tmp_path, WIDE, others=0, disk=WatchedDisk()) as opened:
+        yield opened
+
+
+# Sizes
+
+SMALL_SIZES = [
+    0, 1, INLINE - 1, INLINE, INLINE + 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE,
+    SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT + 5,
+]  # fmt: skip
+WIDE_SIZES = [
+    FLUSH - 1, FLUSH, FLUSH + 1, 2 * FLUSH + 1,
+    WIDE.piece_bytes_max - 1, WIDE.piece_bytes_max, WIDE.piece_bytes_max + 1,
+    WIDE.segment_bytes_max - 1, WIDE.segment_bytes_max + 1,
+]  # fmt: skip
+
+
+async def every_hint(store: FileBodyStore, size: int, piece_bytes_max: int) -> None:
+    data = noise(size, size)
+    for hint in (size, None, 0, size // 2, size + 1, 2 * size + 7, 1 << 40):
+        for step in (64 * KIB, 1000, size or 1):
+            body = await write(store, data, hint, step=step)
+            await require_stored(store, body, data)
+            assert bool(body.pieces) == (size > INLINE)
+            assert all(piece.length <= piece_bytes_max for piece in body.pieces)
+
+
+@pytest.mark.parametrize("size", SMALL_SIZES)
+def test_small_boundaries(shop: Shop, size: int) -> None:
+    shop.run(every_hint(store_of(shop), size, PIECE))
+
+
+@pytest.mark.parametrize("size", WIDE_SIZES)
+def test_wide_boundaries(wide: Shop, size: int) -> None:
+    data = noise(size, size)
+
+    async def both() -> None:
+        for hint in (size, None, size // 3):
+            body = await write(store_of(wide), data, hint)
+            await require_stored(store_of(wide), body, data)
+            assert all(piece.length <= WIDE.piece_bytes_max for piece in body.pieces)
+
+    wide.run(both())
+
+
+def test_blocks_lie_in_pieces_however_small(shop: Shop) -> None:
+    async def blocks() -> None:
+        for size in (1, INLINE, INLINE + 1):
+            body = await write(store_of(shop), noise(size, size), size, inline=False)
+            (piece,) = body.pieces
+            assert (piece.length, piece.crc) == (size, crc64nvme(noise(size, size)))
+        assert (await write(store_of(shop), b"", 0, inline=False)).pieces == ()
+
+    shop.run(blocks())
+
+
+def test_many_tiny_appends(wide: Shop) -> None:
+    data = noise(3, FLUSH // 16)
+
+    async def tiny() -> None:
+        body = await write(store_of(wide), data, step=1)
+        await require_stored(store_of(wide), body, data)
+
+    wide.run(tiny())
+
+
+def test_half_a_million_buffers_are_written_in_seconds(tmp_path: Path) -> None:
+    """A client may send a body byte by byte; the writes must not cost the square of that."""
+    buffers = [memoryview(b"x")] * 500_000
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    began = time.perf_counter()
+    Disk().write(descriptor, buffers, 0)
+    os.close(descriptor)
+    # A third of a second if all is well, fifteen if it is not.
+    assert time.perf_counter() - began < 5
+
+
+def test_appends_of_nothing(shop: Shop) -> None:
+    async def nothing() -> None:
+        async with store_of(shop).writer() as writer:
+            for part in (b"", b"a" * PIECE, b"", b"", b"b", b""):
+                await writer.append(part)
+            body = await writer.seal()
+        await require_stored(store_of(shop), body, b"a" * PIECE + b"b")
+
+    shop.run(nothing())
+
+
+def test_a_long_upload_of_unknown_length_lies_in_few_pieces(wide: Shop) -> None:
+    data = noise(4, 6 * FLUSH)
+    body = wide.run(write(store_of(wide), data))
+    assert len(body.pieces) <= 4
+
+
+def test_adjacent_room_makes_one_piece(wide: Shop) -> None:
+    """Room is asked for several times, and nobody comes between."""
+    data = noise(5, WIDE.piece_bytes_max)
+    body = wide.run(write(store_of(wide), data))
+    (piece,) = body.pieces
+    assert piece.crc == crc64nvme(data)
+
+
+def test_unused_room_is_given_back(shop: Shop) -> None:
+    async def two() -> None:
+        first = await write(store_of(shop), noise(1, 1000), 4000)
+        second = await write(store_of(shop), noise(2, 1000), 4000)
+        assert second.pieces[0].offset == first.pieces[0].offset + 1000
+
+    shop.run(two())
+
+
+def test_room_is_kept_when_somebody_came_behind(wide: Shop) -> None:
+    async def interleaved() -> None:
+        store = store_of(wide)
+        one, other = noise(1, FLUSH), noise(2, FLUSH)
+        async with store.writer(3 * MIB) as writer, store.writer(FLUSH) as second:
+            await writer.append(one)
+            await second.append(other)
+            bodies = [await writer.seal(), await second.seal()]
+        third = await write(store, noise(3, 1000))
+        await require_stored(store, bodies[0], one)
+        await require_stored(store, bodies[1], other)
+        await require_stored(store, third, noise(3, 1000))
+
+    wide.run(interleaved())
+
+
+def test_interleaved_uploads_keep_apart(wide: Shop) -> None:
+    async def upload(seed: int) -> None:
+        data = noise(seed, FLUSH // 2 + seed * 300_000)
+        async with store_of(wide).writer(None if seed % 2 else len(data)) as writer:
+            for at in range(0, len(data), 100_000):
+                await writer.append(data[at : at + 100_000])
+                await asyncio.sleep(0)
+            body = await writer.seal()
+        await require_stored(store_of(wide), body, data)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(upload(seed) for seed in range(12)))
+
+    wide.run(all_at_once())
+
+
+# Segments
+
+
+def test_full_segments_are_sealed_when_nothing_is_in_flight(shop: Shop) -> None:
+    async def roll() -> None:
+        store, engine = store_of(shop), shop.here.front.engine
+        async with store.writer() as writer:
+            await writer.append(noise(1, SEGMENT))
+            body = await writer.seal()
+            await engine.write(objects.put_object, PutObject("a", body))
+            await objects.upload(engine, store, "b", noise(2, SEGMENT))
+            await store.housekeep()
+            assert (await state_of(shop, 1)).state is SegmentState.OPEN
+        await store.housekeep()
+        assert await state_of(shop, 1) == Segment(store.presence.id, SegmentState.SEALED, SEGMENT)
+        assert (await state_of(shop, 2)).state is SegmentState.OPEN
+
+    shop.run(roll())
+    shop.require_balanced()
+
+
+def test_what_is_not_adopted_is_dead_once_sealed(shop: Shop) -> None:
+    shop.run(write(store_of(shop), noise(1, 2 * PIECE)))
+    shop.here.call("put", "a", noise(2, PIECE))
+    shop.run(write(store_of(shop), noise(3, 100), inline=False))
+    shop.reopen_here()
+    shop.require_balanced()
+
+    def look(txn: ReadTxn, _: None) -> tuple[list[Any], list[Any]]:
+        dead = [(key, row.length) for key, row in rows(txn, DEAD).items()]
+        return dead, list(rows(txn, EXTENTS))
+
+    dead, live = shop.run(shop.here.front.engine.read(look, None))
+    assert live == [(1, 2 * PIECE)]
+    assert dead == [((1, 0), 2 * PIECE), ((1, 3 * PIECE), 100)]
+
+
+def test_a_piece_larger_than_a_segment(tmp_path: Path) -> None:
+    config = Config(
+        durable=False, inline_bytes_max=10, piece_bytes_max=5000, segment_bytes_max=3000
+    )
+    with Shop(tmp_path, config, others=0) as shop:
+        data = noise(1, 12_000)
+        body = shop.run(write(store_of(shop), data))
+        assert [piece.length for piece in body.pieces] == [5000, 5000, 2000]
+        assert len({piece.segment for piece in body.pieces}) == 3
+        shop.run(require_stored(store_of(shop), body, data))
+
+
+# Durability
+
+
+def test_seals_at_one_time_share_their_syncs(shop: Shop) -> None:
+    class Slow(WatchedDisk):
+        def sync(self, descriptor: int) -> None:
+            super().sync(descriptor)
+            time.sleep(0.03)
+
+    shop.here.front.disk = Slow()
+    shop.reopen_here()
+
+    async def at_once() -> None:
+        bodies = await asyncio.gather(
+            *(write(store_of(shop), noise(n, 600), 600) for n in range(40))
+        )
+        for number, body in enumerate(bodies):
+            await require_stored(store_of(shop), body, noise(number, 600))
+
+    shop.run(at_once())
+    assert 1 <= shop.disk.calls["sync"] <= 5
+
+
+def test_a_sync_under_way_does_not_count_for_what_is_written_after(shop: Shop) -> None:
+    async def during() -> None:
+        disk, store = shop.disk, store_of(shop)
+        disk.hold("sync")
+        first = asyncio.create_task(write(store, noise(1, 600)))
+        assert await asyncio.to_thread(disk.reached, "sync")
+        late = [asyncio.create_task(write(store, noise(n, 600))) for n in range(2, 6)]
+        while disk.calls["write"] < 5:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert disk.calls["sync"] == 1 and not any(task.done() for task in late)
+        disk.let_go("sync")
+        await asyncio.gather(first, *late)
+        assert disk.calls["sync"] == 2
+
+    shop.run(during())
+
+
+def test_after_a_failed_sync_the_segment_is_not_used_again(shop: Shop) -> None:
+    class FailsOnce(WatchedDisk):
+        def sync(self, descriptor: int) -> None:
+            super().sync(descriptor)
+            if self.calls["sync"] == 1:
+                raise OSError(errno.EIO, "input/output error")
+
+    shop.here.front.disk = FailsOnce()
+    shop.reopen_here()
+
+    async def fail() -> None:
+        store = store_of(shop)
+        async with store.writer() as writer:
+            await writer.append(noise(1, 600))
+            with pytest.raises(Fault) as failed:
+                await writer.seal()
+            assert failed.value.reason is FaultReason.FAILED
+            # An upload that had bytes in that segment before cannot be made durable either.
+            with pytest.raises(Fault):
+                await writer.seal()
+        body = await write(store, noise(2, 600))
+        assert body.pieces[0].segment == 2
+        await require_stored(store, body, noise(2, 600))
+
+    shop.run(fail())
+
+
+def test_few_files_are_kept_open_for_readers(tmp_path: Path) -> None:
+    config = Config(
+        durable=False,
+        inline_bytes_max=10,
+        piece_bytes_max=1000,
+        segment_bytes_max=1000,
+        segment_files_max=3,
+    )
+    with Shop(tmp_path, config, others=0) as shop:
+        data = noise(1, 12_000)
+        shop.here.call("put", "a", data)
+        shop.reopen_here()
+        for _ in range(2):
+            handles = [shop.here.call("begin_read", "a") for _ in range(3)]
+            for handle in handles:
+                assert shop.here.call("step_read", handle) == data[:1000]
+            for handle in handles:
+                assert shop.here.call("finish_read", handle) == data[1000:]
+        assert len(shop.here.front.store._files) <= 3

@@ -1,0 +1,313 @@
+"""Front ends of a store, in the test's process and in others, driven step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+from etagere.bodies.audit.walk import check
+from etagere.bodies.collector import Collected, Collector
+from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan
+from etagere.bodies.disk import Disk
+from etagere.bodies.files import FileBodyStore, FileBodyWriter
+from etagere.bodies.presence import Pin
+from etagere.clock import Clock
+from etagere.config import KIB, MIB, Config
+from etagere.engine.interface import Refused
+from etagere.engine.records import Collection
+from etagere.engine.sqlite import SqliteEngine
+from etagere.model.bodies import Body, Extent, Segment
+from etagere.model.ids import new_id
+from tests.bodies import objects
+from tests.bodies.objects import CopyObject, ListBlocks, PutObject
+from tests.engine.sqlite_harness import SqliteHarness
+from tests.model.accounts import require_balanced, rows
+from tests.model.disks import QuickDisk, WatchedDisk
+from tests.model.processes import Helper
+
+T = TypeVar("T")
+
+SMALL = Config(
+    durable=False,
+    inline_bytes_max=512,
+    piece_bytes_max=4 * KIB,
+    segment_bytes_max=32 * KIB,
+    reserve_bytes=1 * MIB,
+    writer_answer_seconds_max=20.0,
+)
+"""Every boundary within reach of a few kilobytes."""
+
+
+def noise(seed: int, length: int) -> bytes:
+    """Bytes that are found nowhere else."""
+    return random.Random(seed).randbytes(length)
+
+
+class _Reading(NamedTuple):
+    pin: Pin
+    chunks: AsyncIterator[bytes]
+
+
+class _Upload(NamedTuple):
+    name: str
+    writer: FileBodyWriter
+    body: Body
+
+
+class Front:
+    """What one front-end process has: a handle on the ledger, a body store, a collector."""
+
+    def __init__(self, directory: Path, config: Config, clock: Clock, disk: Disk) -> None:
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self.disk = disk
+        self._readings: dict[int, _Reading] = {}
+        self._uploads: dict[int, _Upload] = {}
+        self._last_handle = 0
+
+    async def open(self) -> None:
+        self.engine = SqliteEngine(self._directory, self._config, self._clock)
+        self.store = FileBodyStore(self._directory, self.engine, self._config, self.disk)
+        self.collector = Collector(
+            self._directory, self.engine, self.store, self._config, self.disk
+        )
+
+    async def close(self) -> None:
+        for handle in list(self._readings):
+            await self.finish_read(handle)
+        for handle in list(self._uploads):
+            await self.abandon(handle)
+        await self.store.close()
+        await self.engine.close()
+
+    async def put(self, name: str, data: bytes, if_match: int | None = None) -> int:
+        """The new version, or 0 if it was refused."""
+        try:
+            return await objects.upload(self.engine, self.store, name, data, if_match)
+        except Refused:
+            return 0
+
+    async def get(self, name: str) -> bytes | None:
+        return await objects.download(self.engine, self.store, name)
+
+    async def copy(self, source: str, target: str) -> int:
+        try:
+            return await self.engine.write(objects.copy_object, CopyObject(source, target))
+        except Refused:
+            return 0
+
+    async def delete(self, name: str) -> bool:
+        try:
+            await self.engine.write(objects.delete_object, name)
+        except Refused:
+            return False
+        return True
+
+    async def stage(self, name: str, blocks: list[bytes]) -> None:
+        await objects.stage(self.engine, self.store, name, blocks)
+
+    async def list_blocks(self, name: str, keep: tuple[int, ...]) -> int:
+        return await self.engine.write(objects.list_blocks, ListBlocks(name, new_id(), keep))
+
+    # Reads in steps
+
+    async def begin_read(self, name: str) -> int:
+        """Pins, looks the object up and reads nothing yet; returns a handle, 0 if there is no
+        such object."""
+        pin = self.store.pinned()
+        pin.__enter__()
+        found = await self.engine.read(objects.find_object, name)
+        if found is None:
+            pin.__exit__(None, None, None)
+            return 0
+        return self._keep_reading(pin, found[1])
+
+    def _keep_reading(self, pin: Pin, plan: Plan) -> int:
+        self._last_handle += 1
+        self._readings[self._last_handle] = _Reading(pin, self.store.read(plan))
+        return self._last_handle
+
+    async def step_read(self, handle: int) -> bytes:
+        """The next chunk; empty at the end."""
+        return await anext(self._readings[handle].chunks, b"")
+
+    async def finish_read(self, handle: int) -> bytes:
+        """All the rest, and lets go."""
+        reading = self._readings.pop(handle)
+        try:
+            return b"".join([chunk async for chunk in reading.chunks])
+        finally:
+            reading.pin.__exit__(None, None, None)
+
+    # Uploads in steps
+
+    async def begin_upload(self, name: str, data: bytes) -> int:
+        """Uploads and seals, but does not adopt; returns a handle."""
+        writer = await self.store.writer().__aenter__()
+        await writer.append(data)
+        self._last_handle += 1
+        self._uploads[self._last_handle] = _Upload(name, writer, await writer.seal())
+        return self._last_handle
+
+    async def adopt(self, handle: int) -> int:
+        upload = self._uploads.pop(handle)
+        async with upload.writer:
+            return await self.engine.write(objects.put_object, PutObject(upload.name, upload.body))
+
+    async def body(self, handle: int) -> Body:
+        return self._uploads[handle].body
+
+    async def abandon(self, handle: int) -> None:
+        async with self._uploads.pop(handle).writer:
+            pass
+
+    # Upkeep
+
+    async def housekeep(self) -> None:
+        await self.store.housekeep()
+
+    async def collect(self) -> Collected:
+        return await self.collector.collect()
+
+    async def tidy(self) -> Collected:
+        """What the background task of a process does in one round."""
+        await self.store.housekeep()
+        return await self.collector.collect()
+
+    async def let_loop_run(self) -> None:
+        """Time to notice that a connection is gone."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+class Here:
+    """The front end in the test's own process, called as those in others are."""
+
+    def __init__(self, runner: asyncio.Runner, front: Front) -> None:
+        self._runner = runner
+        self.front = front
+
+    def call(self, method: str, *arguments: object) -> Any:
+        return self._runner.run(getattr(self.front, method)(*arguments))
+
+
+class Shop:
+    """A store with its writer, one front end here and others in processes of their own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: Config = SMALL,
+        *,
+        others: int = 1,
+        disk: Disk | None = None,
+    ) -> None:
+        self.directory = directory
+        self.harness = SqliteHarness(directory, config)
+        self._runner = asyncio.Runner()
+        self.here = Here(self._runner, self.new_front(disk or QuickDisk()))
+        self._others = others
+        self.helpers: list[Helper] = []
+
+    def new_front(self, disk: Disk) -> Front:
+        return Front(self.directory, self.harness.config, self.harness.clock, disk)
+
+    @property
+    def there(self) -> Helper:
+        return self.helpers[0]
+
+    def __enter__(self) -> Shop:
+        self.harness.start()
+        try:
+            # All forks come before the first thread and the first lock of this process.
+            self.helpers = [
+                Helper(lambda: self.new_front(QuickDisk())) for _ in range(self._others)
+            ]
+            for helper in self.helpers:
+                helper.call("open")
+            self.here.call("open")
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.here.call("close")
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        for helper in self.helpers:
+            helper.kill()
+        self._runner.close()
+        self.harness.stop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine on the loop of the front end here."""
+        return self._runner.run(asyncio.wait_for(work, 60))
+
+    def restart_writer(self) -> None:
+        """Kills the writer and waits until both sides have noticed."""
+        before = self.harness.writer_pid()
+        self.harness.kill_writer()
+        self.harness.wait_for_writer(other_than=before)
+        self.here.call("let_loop_run")
+        for helper in self.helpers:
+            helper.call("let_loop_run")
+
+    def reopen_here(self) -> None:
+        """A new process in place of this one, as far as the store can tell."""
+        self.here.call("close")
+        self.here = Here(self._runner, self.new_front(self.here.front.disk))
+        self.here.call("open")
+
+    def put_sparse(self, name: str, data: bytes) -> None:
+        """Puts an object whose neighbours in its segments are dead."""
+        self.here.call("put", "neighbour", noise(7, 2 * self.harness.config.piece_bytes_max))
+        self.here.call("put", name, data)
+        self.here.call("delete", "neighbour")
+        self.reopen_here()
+
+    @property
+    def disk(self) -> WatchedDisk:
+        disk = self.here.front.disk
+        assert isinstance(disk, WatchedDisk)
+        return disk
+
+    def require_balanced(self) -> None:
+        """The ledger's account of the bodies is right to the last reference."""
+        self.run(self.here.front.engine.read(require_balanced, self.directory))
+
+    def require_clean(self) -> None:
+        """So does `etagere check` say, which counts in its own way."""
+        report = check(self.directory, self.harness.config)
+        assert report.findings == []
+        assert report.judged
+
+    def segments(self) -> dict[int, Segment]:
+        found = self._rows(SEGMENTS)
+        return {number: segment for (number,), segment in found.items()}
+
+    def extents(self) -> dict[tuple[int, int], Extent]:
+        return self._rows(EXTENTS)
+
+    def _rows(self, collection: Collection[Any, Any]) -> dict[Any, Any]:
+        return self.run(self.here.front.engine.read(rows, collection))
+
+    def segment_files(self) -> set[int]:
+        return {int(path.stem, 16) for path in (self.directory / "segments").iterdir()}
+
+    def segment_bytes(self) -> int:
+        """What the segments take up on the disk."""
+        return sum(path.stat().st_blocks * 512 for path in (self.directory / "segments").iterdir())

@@ -1,0 +1,63 @@
+"""Uploads that nothing adopts, written and read back."""
+
+from __future__ import annotations
+
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies.contents import SEGMENTS, Stretch
+from etagere.bodies.files import FileBodyStore
+from etagere.config import KIB, MIB, Config
+from etagere.engine.interface import ReadTxn
+from etagere.model.bodies import Body, Segment
+from tests.model.fronts import SMALL, Shop
+
+WIDE = Config(
+    durable=False,
+    inline_bytes_max=SMALL.inline_bytes_max,
+    piece_bytes_max=3 * MIB,
+    segment_bytes_max=8 * MIB,
+    reserve_bytes=1 * MIB,
+)
+"""Pieces beyond what is flushed at once."""
+
+
+def store_of(shop: Shop) -> FileBodyStore:
+    return shop.here.front.store
+
+
+async def write(
+    store: FileBodyStore,
+    data: bytes,
+    length: int | None = None,
+    *,
+    step: int = 64 * KIB,
+    inline: bool = True,
+) -> Body:
+    async with store.writer(length, inline=inline) as writer:
+        for at in range(0, len(data), step):
+            await writer.append(data[at : at + step])
+        return await writer.seal()
+
+
+async def read(store: FileBodyStore, body: Body) -> bytes:
+    if not body.pieces:
+        return body.data
+    plan = tuple(Stretch(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
+    return b"".join([chunk async for chunk in store.read(plan)])
+
+
+async def require_stored(store: FileBodyStore, body: Body, data: bytes) -> None:
+    assert body.length == len(data)
+    assert body.crc == crc64nvme(data)
+    assert await read(store, body) == data
+    if body.pieces:
+        assert sum(piece.length for piece in body.pieces) == len(data)
+
+
+async def state_of(shop: Shop, number: int) -> Segment:
+    def look(txn: ReadTxn, _: None) -> Segment:
+        segment = txn.get(SEGMENTS, (number,))
+        assert segment is not None
+        return segment
+
+    return await shop.here.front.engine.read(look, None)
