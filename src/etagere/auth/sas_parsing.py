@@ -1,0 +1,290 @@
+"""Reads the token of a request: what it claims, in which form, and where it applies.
+
+A token says only in part what it is for. The rest (the path, a snapshot, the headers it requires)
+is taken from the request, so a signature that matches also shows that the token was made for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from etagere.auth.principal import Kind
+from etagere.auth.request import SignedRequest
+from etagere.auth.sas import (
+    ACCOUNT_LETTERS,
+    LETTERS,
+    RESOURCE_TYPES,
+    SERVICE_LETTERS,
+    DelegationKey,
+    Sas,
+    ipv4,
+    iso_time,
+)
+from etagere.auth.sas_signature import (
+    ANSWERS,
+    BOUNDS,
+    CONTROL,
+    KEY,
+    Lines,
+    signed_lines,
+    signed_names,
+)
+from etagere.auth.shared_key import failed
+from etagere.errors import Refusal
+
+_VERSION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EXTRAS: Final = BOUNDS | frozenset(ANSWERS)
+_PARAMETERS: Final = _EXTRAS | frozenset(
+    {"sv", "sp", "st", "se", "si", "sr", "sig", "ss", "srt", "tn", "sdd"}
+)
+
+
+def carries_sas(request: SignedRequest) -> bool:
+    return bool(request.query) and "sig" in request.parameters
+
+
+def parse(request: SignedRequest) -> Sas | Refusal:
+    """What the token of a request claims, or why it cannot be one."""
+    if "sig" not in request.parameters:
+        return Refusal("NoAuthenticationInformation")
+    given = _given(request.parameters)
+    if isinstance(given, Refusal):
+        return given
+    kind = _kind(given)
+    names = _names(kind, request.service, given)
+    if isinstance(names, Refusal):
+        return names
+    return _claimed(request, kind, names, given)
+
+
+def _given(parameters: Mapping[str, str]) -> dict[str, str] | Refusal:
+    """The parameters of the token. Absent and empty are signed alike, so they mean the same."""
+    given = {name: parameters[name] for name in _PARAMETERS & parameters.keys() if parameters[name]}
+    for name, value in given.items():
+        if not value.isprintable() and CONTROL.search(value):
+            return failed(f"The parameter {name} has control characters.")
+    return given
+
+
+def _kind(given: Mapping[str, str]) -> Kind:
+    if "ss" in given or "srt" in given:
+        return Kind.ACCOUNT
+    return Kind.DELEGATION if "skoid" in given else Kind.SERVICE
+
+
+def _names(kind: Kind, service: str, given: Mapping[str, str]) -> Lines | Refusal:
+    """The lines that the token's version signs, every bound among them."""
+    version = given.get("sv", "")
+    names = signed_names(kind, service, version) if _VERSION.fullmatch(version) else None
+    if names is None:
+        return failed("The parameter sv is missing or names a version without such a token.")
+    for name in BOUNDS & given.keys():
+        if name not in names:
+            return failed(f"The parameter {name} needs a newer sv or another kind of token.")
+    return names
+
+
+def _claimed(
+    request: SignedRequest, kind: Kind, names: Lines, given: Mapping[str, str]
+) -> Sas | Refusal:
+    place = _account_place(given) if kind is Kind.ACCOUNT else _place(request, given)
+    if isinstance(place, Refusal):
+        return place
+    limits = _limits(kind, place.letters, given)
+    if isinstance(limits, Refusal):
+        return limits
+    lines = signed_lines(request, names, given, place.scope, place.timestamp)
+    if isinstance(lines, Refusal):
+        return lines
+    return Sas(
+        kind=kind,
+        account=request.account,
+        service=request.service,
+        version=given["sv"],
+        signature=given.get("sig", ""),
+        lines=lines,
+        permissions=limits.permissions,
+        start=limits.start,
+        expiry=limits.expiry,
+        policy_id=given.get("si", ""),
+        addresses=limits.addresses,
+        https_only=given.get("spr") == "https",
+        services=place.services,
+        resource_types=place.resource_types,
+        resource=place.resource,
+        scope=place.scope,
+        timestamp=place.timestamp,
+        values={name: given[name] for name in _EXTRAS & given.keys() if name in names},
+        key=_delegation_key(given) if kind is Kind.DELEGATION else None,
+        key_start=limits.key_start,
+        key_expiry=limits.key_expiry,
+    )
+
+
+def _delegation_key(given: Mapping[str, str]) -> DelegationKey:
+    return DelegationKey(*[given.get(name, "") for name in (*KEY, "skdutid")])
+
+
+# Where a token applies
+
+_RESOURCE_SINCE: Final = {"bs": "2018-11-09", "bv": "2018-11-09", "d": "2020-02-10"}
+_TIMESTAMP_PARAMETERS: Final = {"bs": ("snapshot", "versionid"), "bv": ("versionid", "snapshot")}
+_DEPTH: Final = re.compile(r"[0-9]{1,4}")
+
+
+class _Place(NamedTuple):
+    """What a token reaches, and the letters that mean something there."""
+
+    letters: str
+    services: str = ""
+    resource_types: str = ""
+    resource: str = ""
+    scope: str = ""
+    timestamp: str = ""
+
+
+def _account_place(given: Mapping[str, str]) -> _Place | Refusal:
+    services, types = given.get("ss", ""), given.get("srt", "")
+    if not services or not set(services) <= set(SERVICE_LETTERS.values()):
+        return failed("The parameter ss needs some of the letters b, q, t and f.")
+    if not types or not set(types) <= set(RESOURCE_TYPES):
+        return failed("The parameter srt needs some of the letters s, c and o.")
+    if "si" in given:
+        return failed("An account token has no stored access policy.")
+    return _Place(ACCOUNT_LETTERS, services, types)
+
+
+def _place(request: SignedRequest, given: Mapping[str, str]) -> _Place | Refusal:
+    resource = given.get("sr", "")
+    letters = LETTERS.get((request.service, resource))
+    if letters is None or given["sv"] < _RESOURCE_SINCE.get(resource, ""):
+        return failed("The parameter sr names no resource of this service and version.")
+    scope = _scope(request, resource, given)
+    if isinstance(scope, Refusal):
+        return scope
+    timestamp = _timestamp(request, resource) if resource in _TIMESTAMP_PARAMETERS else ""
+    if isinstance(timestamp, Refusal):
+        return timestamp
+    return _Place(letters, resource=resource, scope=scope, timestamp=timestamp)
+
+
+def _scope(request: SignedRequest, resource: str, given: Mapping[str, str]) -> str | Refusal:
+    """The resource that the token must have been signed for, to be of use in this request."""
+    if request.service == "table":
+        return _table_scope(request, given)
+    container, below = request.resource
+    # A slash that came encoded would make the name of a container out of a blob's path.
+    if not container or "/" in container or CONTROL.search(container):
+        return failed("The token applies to a container, queue or share, and none is named.")
+    if resource in {"", "c", "s"}:
+        return container
+    if resource == "d":
+        return _directory_scope(request, container, below, given.get("sdd", ""))
+    if not below or CONTROL.search(below):
+        return failed("The token applies to a blob or file, and none is named.")
+    return f"{container}/{below}"
+
+
+def _table_scope(request: SignedRequest, given: Mapping[str, str]) -> str | Refusal:
+    table = given.get("tn", "").lower()
+    named = request.resource[0].partition("(")[0].lower()
+    # Requests to these carry the names of their tables elsewhere.
+    if not table or (named != table and named not in {"", "tables", "$batch"}):
+        return failed("The parameter tn does not name the table of the request.")
+    return table
+
+
+def _directory_scope(
+    request: SignedRequest, container: str, below: str, depth: str
+) -> str | Refusal:
+    """The first `sdd` parts of the path; where a container is listed, of the directory listed."""
+    if not _DEPTH.fullmatch(depth):
+        return failed("The parameter sdd is not a depth.")
+    if not below:
+        # Blobs are listed by prefix, also through dfs where the request says `restype`; paths by
+        # directory. A request that says both could be checked as one and listed as the other.
+        parameters = request.parameters
+        by_prefix = "restype" in parameters
+        if by_prefix and "resource" in parameters:
+            return failed("A listing names either restype or resource.")
+        if by_prefix:
+            # Up to the last slash: what follows is the beginning of a name, not a directory.
+            below = parameters.get("prefix", "").rpartition("/")[0]
+        else:
+            below = parameters.get("directory", "")
+    parts = below.rstrip("/").split("/") if below else []
+    # Whoever resolves a dot, or an empty part, would leave the directory that was checked.
+    if CONTROL.search(below) or not {"", ".", ".."}.isdisjoint(parts):
+        return failed("The token applies to a directory, and the path is not a plain one.")
+    count = int(depth)
+    if len(parts) < count:
+        return failed("The token applies to a directory that does not hold the path.")
+    return "/".join([container, *parts[:count]])
+
+
+def _timestamp(request: SignedRequest, resource: str) -> str | Refusal:
+    """Which snapshot or version is meant stands in the request, not in the token."""
+    wanted, other = _TIMESTAMP_PARAMETERS[resource]
+    moment = request.parameters.get(wanted, "")
+    if not moment or CONTROL.search(moment) or other in request.parameters:
+        return failed(f"The token applies to what the parameter {wanted} alone names.")
+    return moment
+
+
+# What it is limited to
+
+
+class _Limits(NamedTuple):
+    """What a token allows, when and from where; what is absent, its policy may say."""
+
+    permissions: str
+    start: int | None
+    expiry: int | None
+    addresses: tuple[int, int] | None
+    key_start: int | None
+    key_expiry: int | None
+
+
+def _limits(kind: Kind, letters: str, given: Mapping[str, str]) -> _Limits | Refusal:
+    permissions = given.get("sp", "")
+    if not set(permissions) <= set(letters):
+        return failed("The parameter sp has letters that this kind of token does not know.")
+    window = _times(given, "st", "se")
+    if isinstance(window, Refusal):
+        return window
+    key_window = _times(given, "skt", "ske")
+    if isinstance(key_window, Refusal):
+        return key_window
+    addresses = _addresses(given["sip"]) if "sip" in given else None
+    if isinstance(addresses, Refusal):
+        return addresses
+    if given.get("spr", "https") not in {"https", "https,http"}:
+        return failed("The parameter spr is neither https nor https,http.")
+    if kind is Kind.DELEGATION and ("si" in given or None in key_window):
+        return failed("A user delegation token names its key's times, and no policy.")
+    return _Limits(permissions, *window, addresses, *key_window)
+
+
+def _times(
+    given: Mapping[str, str], start: str, expiry: str
+) -> tuple[int | None, int | None] | Refusal:
+    times = []
+    for name in (start, expiry):
+        at = None
+        if name in given:
+            at = iso_time(given[name])
+            if at is None:
+                return failed(f"The parameter {name} is not a UTC time in ISO 8601 form.")
+        times.append(at)
+    return times[0], times[1]
+
+
+def _addresses(written: str) -> tuple[int, int] | Refusal:
+    """An IPv4 address, or two of them that a dash joins."""
+    first, dash, last = written.partition("-")
+    low, high = ipv4(first), ipv4(last if dash else first)
+    if low is None or high is None or low > high:
+        return failed("The parameter sip is neither an IPv4 address nor a range of them.")
+    return low, high

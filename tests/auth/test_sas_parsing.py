@@ -1,0 +1,285 @@
+"""Reading tokens: where they apply, in which form they come, and whatever else may come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etagere.auth.principal import KeyRange, covers
+from etagere.auth.request import SignedRequest, address, text
+from etagere.auth.sas import (
+    ACCOUNT_LETTERS,
+    LETTERS,
+    Effective,
+    Policy,
+    Sas,
+    check_origin,
+    check_time,
+    effective,
+    principal,
+)
+from etagere.auth.sas_parsing import carries_sas, parse
+from etagere.auth.sas_signature import verify
+from etagere.errors import Refusal
+from tests.auth.samples import ACCOUNT, KEY, query, request, sign
+from tests.auth.sas_samples import (
+    ADDED,
+    TOKENS,
+    accepted,
+    blob_token,
+    built,
+    delegated,
+    judged,
+    parameters_of,
+)
+
+# Where a token applies
+
+
+@pytest.mark.parametrize(
+    ("resource", "canon", "more", "target", "scope"),
+    [
+        ("c", "c", {}, "c?restype=container", "c"),
+        ("c", "c", {}, "c/any/blob", "c"),
+        ("c", "$root", {}, "blob", "$root"),
+        ("c", "c", {}, "c", None),
+        ("b", "c/b", {}, "c/b", "c/b"),
+        ("b", "c/b", {}, "c/b?snapshot=2024-01-01T00:00:00.0000000Z", "c/b"),
+        ("b", "c/a b/ü", {}, "c/a%20b/%C3%BC", "c/a b/ü"),
+        ("b", "$root/b", {}, "b", "$root/b"),
+        ("b", "$root/b", {}, "$root/b", "$root/b"),
+        ("b", "$root/c", {}, "c?restype=container", None),
+        ("b", "c", {}, "c?restype=container", None),
+        ("c", "c/d", {}, "c%2Fd/x", None),
+        ("c", "c/d", {}, "c%2Fd?restype=container", None),
+        ("b", "c/b\n", {}, "c/b%0A", None),
+        ("c", "", {}, "", None),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y", "c/x/y"),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y/", "c/x/y"),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y/deep/er", "c/x/y"),
+        ("d", "c", {"sdd": "0"}, "c/x/y", "c"),
+        ("d", "c", {"sdd": "0"}, "c?restype=container&comp=list", "c"),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x", None),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/yz", None),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y/../../secret", None),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y/./b", None),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y/%2E%2E/b", None),
+        ("d", "c/x/y", {"sdd": "2"}, "c/x/y//b", None),
+        ("d", "c/x/y", {}, "c/x/y", None),
+        ("d", "c/x/y", {"sdd": "-2"}, "c/x/y", None),
+        ("d", "c/x/y", {"sdd": "99999"}, "c/x/y", None),
+        ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&prefix=x%2F", "c/x"),
+        ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&prefix=x%2Fy", "c/x"),
+        # Also lists xy/…
+        ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&prefix=x", None),
+        ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list", None),
+        ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&directory=x", None),
+        ("q", "c", {}, "c/b", None),
+        ("", "c", {}, "c/b", None),
+    ],
+)
+def test_scope(
+    resource: str, canon: str, more: dict[str, str], target: str, scope: str | None
+) -> None:
+    token = blob_token(resource, canon, **more)
+    mark = "&" if "?" in target else "?"
+    made = request(target=f"/{ACCOUNT}/{target}{mark}{token}")
+    if scope is None:
+        assert judged(made) is not None
+    else:
+        assert accepted(made).scope == scope
+
+
+@pytest.mark.parametrize(
+    ("target", "scope"),
+    [
+        ("c?resource=filesystem&directory=x", "c/x"),
+        ("c?resource=filesystem&directory=x%2Fy", "c/x"),
+        ("c?resource=filesystem&directory=y", None),
+        ("c?resource=filesystem", None),
+        ("c?resource=filesystem&prefix=x%2F", None),
+        ("c?restype=container&comp=list&directory=x", None),
+        ("c?restype=container&comp=list&prefix=x%2F", "c/x"),
+        ("c?restype=container&comp=list&resource=filesystem&directory=x&prefix=x%2F", None),
+    ],
+)
+def test_scope_of_directory_listings(target: str, scope: str | None) -> None:
+    token = blob_token("d", "c/x", sdd="1")
+    made = request(target=f"/{ACCOUNT}/{target}&{token}", service="dfs")
+    if scope is None:
+        assert judged(made) is not None
+    else:
+        assert accepted(made).scope == scope
+
+
+def test_old_tokens_do_not_sign_what_they_are_for_yet_keep_to_it() -> None:
+    """Before 2018-11-09 `sr` is not signed, so it must not turn one resource into another."""
+    container = blob_token("c", "c", "2015-04-05")
+    blob = blob_token("b", "c/b", "2015-04-05")
+    accepted(request(target=f"/{ACCOUNT}/c/b?{container}"))
+    accepted(request(target=f"/{ACCOUNT}/c/b?{blob}"))
+    for token, old, new in ((container, "c", "b"), (blob, "b", "c"), (blob, "b", "bs")):
+        changed = token.replace(f"sr={old}", f"sr={new}")
+        for target in ("c", "c/b", "b", "c%2Fb", "c%2Fb/x", "c?restype=container"):
+            mark = "&" if "?" in target else "?"
+            made = request(target=f"/{ACCOUNT}/{target}{mark}{changed}")
+            assert judged(made) is not None, (target, changed)
+
+
+@pytest.mark.parametrize("resource", ["bs", "bv"])
+def test_snapshot_and_version_at_once(resource: str) -> None:
+    vector = next(each for each in TOKENS if f"sr={resource}" in each["token"])
+    made = built(vector)
+    made.query += "&snapshot=1" if resource == "bv" else "&versionid=1"
+    assert judged(made) is not None
+
+
+@pytest.mark.parametrize(
+    ("resource", "version"), [("bs", "2018-03-28"), ("bv", "2018-03-28"), ("d", "2019-12-12")]
+)
+def test_resources_that_came_later(resource: str, version: str) -> None:
+    token = blob_token(resource, "c/b", version, sdd="1")
+    made = request(target=f"/{ACCOUNT}/c/b?{token}&snapshot=1")
+    assert judged(made) is not None
+
+
+# Tables
+
+
+def table_vector() -> dict[str, Any]:
+    return next(each for each in TOKENS if each["service"] == "table")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["MyTable", "mytable()", "MYTABLE(PartitionKey='a',RowKey='b')", "$batch", "Tables", ""],
+)
+def test_table_names(path: str) -> None:
+    token = table_vector()["token"]
+    made = request(target=f"/{ACCOUNT}/{path}?{token}", service="table", client="1.2.3.4")
+    sas = accepted(made)
+    granted = effective(sas, None)
+    assert isinstance(granted, Effective)
+    holder = principal(sas, granted)
+    assert holder.keys == KeyRange("a", "b", "c", "d")
+    assert covers(holder, "MyTable")
+    assert not covers(holder, "OtherTable")
+
+
+@pytest.mark.parametrize("path", ["other", "mytable2()", "my"])
+def test_other_tables(path: str) -> None:
+    token = table_vector()["token"]
+    assert judged(request(target=f"/{ACCOUNT}/{path}?{token}", service="table")) is not None
+
+
+def test_a_token_without_a_range_has_none() -> None:
+    given = {"sp": "r", "se": "2030-01-01", "sv": "2019-02-02", "tn": "T"}
+    canon = f"/table/{ACCOUNT}/t"
+    string = "\n".join(["r", "", "2030-01-01", canon, "", "", "", "2019-02-02", "", "", "", ""])
+    target = f"/{ACCOUNT}/T?{query({**given, 'sig': sign(string)})}"
+    sas = accepted(request(target=target, service="table"))
+    assert principal(sas, Effective("r", None, 0)).keys is None
+
+
+# The form of a token
+
+
+def test_no_token() -> None:
+    made = request(target=f"/{ACCOUNT}/c/b?comp=list&sv=2020-12-06")
+    assert not carries_sas(made)
+    assert not carries_sas(request())
+    refusal = parse(made)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "NoAuthenticationInformation"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"ss": "x"}, {"srt": "x"}, {"ss": ""}, {"srt": ""}, {"sp": "rz"}, {"si": "policy"}),
+        *({"sv": ""}, {"sv": "2014-02-14"}),
+    ],
+)
+def test_malformed_account_tokens(changed: dict[str, str]) -> None:
+    given = {"sp": "r", "ss": "b", "srt": "o", "se": "2030-01-01", "sv": "2020-12-06", "sig": "x"}
+    assert isinstance(parse(request(target=f"/{ACCOUNT}/c/b?{query(given)}")), Sas)
+    made = request(target=f"/{ACCOUNT}/c/b?{query({**given, **changed})}")
+    refusal = parse(made)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "AuthenticationFailed"
+
+
+@pytest.mark.parametrize("changed", [{"skt": ""}, {"ske": ""}, {"skt": "x"}, {"si": "policy"}])
+def test_malformed_delegation_tokens(changed: dict[str, str]) -> None:
+    vector = next(each for each in TOKENS if each["userDelegation"])
+    assert isinstance(parse(built(vector, {**parameters_of(vector), **changed})), Refusal)
+
+
+@pytest.mark.parametrize(("service", "resource"), LETTERS)
+def test_letters(service: str, resource: str) -> None:
+    known = LETTERS[service, resource]
+    given = {"se": "2030-01-01", "sv": "2026-10-06", "sig": "x", "sr": resource, "tn": "c"}
+    given |= {"sdd": "1", "snapshot" if resource == "bs" else "versionid": "1"}
+    for letter in "abcdefghijklmnopqrstuvwxyzR, -é":
+        below = "" if service == "table" else "/b"
+        target = f"/{ACCOUNT}/c{below}?{query({**given, 'sp': letter})}"
+        sas = parse(request(target=target, service=service))
+        assert isinstance(sas, Sas) is (letter in known), letter
+
+
+def test_letters_of_account_tokens() -> None:
+    given = {"ss": "b", "srt": "o", "se": "2030-01-01", "sv": "2020-12-06", "sig": "x"}
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        sas = parse(request(target=f"/{ACCOUNT}/c/b?{query({**given, 'sp': letter})}"))
+        assert isinstance(sas, Sas) is (letter in ACCOUNT_LETTERS), letter
+
+
+# Anything at all
+
+ANY_TEXT = st.binary(max_size=30).map(text)
+PARAMETERS = sorted({name for vector in TOKENS for name in parameters_of(vector)} | set(ADDED))
+PLAUSIBLE = st.sampled_from(
+    [
+        *sorted({value for vector in TOKENS for value in parameters_of(vector).values()}),
+        *("", "0", "-", ",", "%", "%0A", "%00", "%FF", "2020-02-30", "1.1.1.1-", "9" * 400),
+    ]
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.sampled_from(["blob", "queue", "table", "file", "dfs", "unknown"]),
+    st.one_of(st.sampled_from(["/a/c/b", "/a/c", "/a", "/", "", "/a/fs/d1/d2"]), ANY_TEXT),
+    st.dictionaries(st.sampled_from(PARAMETERS), st.one_of(PLAUSIBLE, ANY_TEXT)),
+    st.one_of(st.none(), st.sampled_from(TOKENS)),
+    ANY_TEXT,
+    ANY_TEXT,
+)
+def test_whatever_comes_is_refused(
+    service: str,
+    path: str,
+    given: dict[str, str],
+    vector: dict[str, Any] | None,
+    header: str,
+    client: str,
+) -> None:
+    base = {} if vector is None else {**parameters_of(vector), "sig": "x"}
+    joined = "&".join(f"{name}={value}" for name, value in {**base, **given}.items())
+    made = SignedRequest(
+        service, "GET", address("h", path), path, joined, [("x-ms-a", header)], client=client
+    )
+    sas = parse(made)
+    if isinstance(sas, Refusal):
+        assert sas.code in {"AuthenticationFailed", "NoAuthenticationInformation"}
+        return
+    assert verify(sas, [KEY], delegated) is not None
+    check_origin(sas, made)
+    for policy in (None, Policy(), Policy(1, 2, "r")):
+        granted = effective(sas, policy)
+        if isinstance(granted, Effective):
+            check_time(granted, 0)
+            holder = principal(sas, granted)
+            covers(holder, path)
