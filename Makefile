@@ -1,5 +1,6 @@
 PYTHON ?= python3
 PYTEST_FLAGS ?=
+SERVE_FLAGS ?=
 # `make lock LOCK_FLAGS=--upgrade` moves every pin to its newest release.
 LOCK_FLAGS ?=
 
@@ -11,10 +12,13 @@ PIP_TOOLS := pip-tools==7.6.2
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help test check format torture bench lock clean environment packages python
+.PHONY: help serve test check format torture bench lock clean environment packages python
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: packages environment ## run the server in the foreground, data in ./etagere-data
+	$(BIN)/etagere serve $(SERVE_FLAGS)
 
 test: packages environment check ## install what is missing, check, and run the tests
 	$(BIN)/pytest $(PYTEST_FLAGS)

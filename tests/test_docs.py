@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from etagere.config import Config
+from etagere.settings import SETTINGS, load, shown
 
 ROOT = Path(__file__).parents[1]
 _EXAMPLE = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
@@ -31,6 +32,30 @@ def _run(*command: str, directory: Path, **environment: str) -> None:
 
 def _tool(name: str) -> str:
     return str(Path(sys.executable).parent / name)
+
+
+def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
+    """Against a server as a user starts it, on the ports that everybody knows."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    command = [sys.executable, "-m", "etagere", "serve", "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("READY")
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        finally:
+            server.terminate()
+    assert done.returncode == 0, done.stderr
+    shown = ["Once upon a time", "412 Precondition Failed", "['books/first.txt']"]
+    assert done.stdout.splitlines() == shown
+    _run(sys.executable, "-m", "etagere", "check", "--data", "data", directory=tmp_path)
 
 
 def test_the_worked_example_of_contributing_works(tmp_path: Path) -> None:
@@ -59,6 +84,25 @@ def test_the_worked_example_of_contributing_works(tmp_path: Path) -> None:
 
 def test_the_page_on_configuration_names_every_setting() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| `.*?\|", page, re.MULTILINE))))
+    server, inside = page.split("\n## Inside\n")
+    rows = [_cells(row) for row in re.findall(r"^\| `.*\|$", server, re.MULTILINE)]
+    assert [row[:4] for row in rows] == [
+        [f"`{setting.name}`", f"`{setting.flag}`", f"`{setting.variable}`", shown(setting.default)]
+        for setting in SETTINGS
+    ]
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| `.*?\|", inside, re.MULTILINE))))
     settings = {field.name for field in dataclasses.fields(Config)}
     assert named == settings - {"sqlite_vfs"}  # only for tests
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_the_file_of_settings_that_is_shown_can_be_used(tmp_path: Path) -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "etagere.toml"
+    path.write_text(example, encoding="utf-8")
+    settings = load({"config": str(path)}, {})
+    assert [account.name for account in settings.accounts] == ["mine", "yours"]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
-from etagere.cli import UNUSABLE, Unusable, check, version
+from etagere.cli import UNUSABLE, Unusable, account, check, connection_string, serve, version
 
 _DESCRIPTION = "Étagère: Azure Storage on your own shelf."
 _EPILOG = """\
@@ -44,7 +44,7 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: tuple[Command, ...] = (check, version)
+COMMANDS: tuple[Command, ...] = (serve, account, check, connection_string, version)
 
 
 class _Parser(argparse.ArgumentParser):

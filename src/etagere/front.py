@@ -1,0 +1,93 @@
+"""A front end: one process that serves requests on sockets it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from etagere.bodies.collector import Collector
+from etagere.bodies.files import FileBodyStore
+from etagere.config import Config
+from etagere.engine.sqlite import SqliteEngine
+from etagere.jobs.purging import keep_purging
+from etagere.processes import ChildMain
+from etagere.protocol.blob.service import BlobService
+from etagere.protocol.http.server import HttpServer
+from etagere.settings import Settings
+
+_DRAIN_SECONDS = 8.0
+_JOB_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """What every front end of a server is made from."""
+
+    directory: Path
+    config: Config
+    settings: Settings
+    blob_socket: socket.socket
+    tls: ssl.SSLContext | None
+    announce: Callable[[], None]
+    """Called when requests are answered."""
+
+    def main(self) -> ChildMain:
+        return lambda lifeline: uvloop.run(self._run(lifeline))
+
+    async def _run(self, lifeline: int) -> None:
+        stopped = _stop_signal(lifeline)
+        engine = SqliteEngine(self.directory, self.config)
+        store = FileBodyStore(self.directory, engine, self.config)
+        collector = Collector(self.directory, engine, store, self.config)
+        service = BlobService(engine, store, self.settings)
+        server = HttpServer(service, [self.blob_socket], tls=self.tls)
+        await server.start()
+        jobs = [
+            asyncio.create_task(collector.run(_JOB_SECONDS)),
+            asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
+        ]
+        self.announce()
+        await stopped.wait()
+        await server.drain(_DRAIN_SECONDS)
+        for job in jobs:
+            job.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await job
+        await store.close()
+        await engine.close()
+
+
+def _stop_signal(lifeline: int) -> asyncio.Event:
+    """Set when the supervisor says so, or is gone."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    loop.add_reader(lifeline, stopped.set)
+    return stopped
+
+
+class Once:
+    """Lets the first of several processes do something, whichever it is."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do = do
+        self._taken, given = os.pipe2(os.O_NONBLOCK)
+        os.write(given, b"1")
+        os.close(given)
+
+    def __call__(self) -> None:
+        try:
+            token = os.read(self._taken, 1)
+        except BlockingIOError:
+            return
+        if token:
+            self._do()

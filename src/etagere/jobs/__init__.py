@@ -1,0 +1,1 @@
+"""What goes on beside requests: bounded steps, again and again."""

@@ -1,0 +1,229 @@
+"""Containers and blobs: what is stored of them, and what can be asked of them.
+
+A container has an identity besides its name, and its blobs are kept under that: a container
+that was deleted and made again does not show the blobs of its namesake.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from etagere.model.base import Command, Part, Record, Result
+from etagere.model.bodies import Body, Content
+from etagere.model.conditions import NO_CONDITIONS, Conditions
+from etagere.model.leases import NO_LEASE, Lease, LeaseAction
+from etagere.model.service import SignedIdentifier
+
+Metadata = tuple[tuple[str, str], ...]
+"""Names with their case, and values, in the order in which they were sent."""
+
+
+class PublicAccess(enum.Enum):
+    """What somebody without a name may read of a container."""
+
+    NOTHING = ""
+    BLOBS = "blob"
+    EVERYTHING = "container"
+
+
+class Container(Record, frozen=True):
+    """A container under (account, name)."""
+
+    id: bytes
+    stamp: int
+    metadata: Metadata = ()
+    public_access: PublicAccess = PublicAccess.NOTHING
+    policies: tuple[SignedIdentifier, ...] = ()
+    lease: Lease = NO_LEASE
+
+
+class DeletedContainer(Record, frozen=True):
+    """A container whose name is free again and whose blobs are still to be removed."""
+
+
+class BlobKind(enum.Enum):
+    """How the bytes of a blob can be changed."""
+
+    BLOCK = "BlockBlob"
+    PAGE = "PageBlob"
+    APPEND = "AppendBlob"
+
+
+class BlobHeaders(Part, frozen=True):
+    """What a download is described with, as the client set it."""
+
+    content_type: str = "application/octet-stream"
+    content_encoding: str = ""
+    content_language: str = ""
+    content_disposition: str = ""
+    cache_control: str = ""
+    content_md5: bytes | None = None
+
+
+class Blob(Record, frozen=True):
+    """The current state of a blob under (container id, name)."""
+
+    kind: BlobKind
+    created: int
+    stamp: int
+    content: Content
+    headers: BlobHeaders = BlobHeaders()
+    metadata: Metadata = ()
+    lease: Lease = NO_LEASE
+
+
+# What is asked of containers
+
+
+class ContainerName(Part, frozen=True):
+    """Which container."""
+
+    account: str
+    name: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.account, self.name
+
+
+class CreateContainer(Command, frozen=True):
+    container: ContainerName
+    id: bytes
+    metadata: Metadata = ()
+    public_access: PublicAccess = PublicAccess.NOTHING
+
+
+class GetContainer(Command, frozen=True):
+    container: ContainerName
+    lease_id: bytes | None = None
+
+
+class SetContainerMetadata(Command, frozen=True):
+    container: ContainerName
+    metadata: Metadata
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class SetContainerAccess(Command, frozen=True):
+    """Public access and stored policies, both at once."""
+
+    container: ContainerName
+    public_access: PublicAccess
+    policies: tuple[SignedIdentifier, ...]
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class DeleteContainer(Command, frozen=True):
+    container: ContainerName
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class LeaseContainer(Command, frozen=True):
+    container: ContainerName
+    action: LeaseAction
+    conditions: Conditions = NO_CONDITIONS
+
+
+class Shown(Result, frozen=True):
+    """A moment, which decides what a lease looks like."""
+
+    now: int
+
+
+class ShownContainer(Shown, frozen=True):
+    name: str
+    container: Container
+
+
+class ListContainers(Command, frozen=True):
+    account: str
+    limit: int
+    prefix: str = ""
+    marker: str = ""
+    """The first name to show."""
+
+
+class ContainerPage(Shown, frozen=True):
+    containers: tuple[tuple[str, Container], ...]
+    next_marker: str = ""
+
+
+# What is asked of blobs
+
+
+class BlobName(Part, frozen=True):
+    """Which blob."""
+
+    container: ContainerName
+    name: str
+
+
+class PutBlob(Command, frozen=True):
+    """Create a block blob, or replace all of one."""
+
+    blob: BlobName
+    body: Body
+    headers: BlobHeaders = BlobHeaders()
+    metadata: Metadata = ()
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+    only_if_absent: bool = False
+    """The caller may create blobs but not replace them."""
+
+
+class GetBlob(Command, frozen=True):
+    blob: BlobName
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class OpenBlob(Command, frozen=True):
+    """Show a blob together with where a range of its bytes is."""
+
+    ask: GetBlob
+    start: int = 0
+    length: int | None = None
+
+
+class SetBlobHeaders(Command, frozen=True):
+    blob: BlobName
+    headers: BlobHeaders
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class SetBlobMetadata(Command, frozen=True):
+    blob: BlobName
+    metadata: Metadata
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class DeleteBlob(Command, frozen=True):
+    blob: BlobName
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class ShownBlob(Shown, frozen=True):
+    blob: Blob
+
+
+class ListBlobs(Command, frozen=True):
+    container: ContainerName
+    limit: int
+    prefix: str = ""
+    delimiter: str = ""
+    marker: str = ""
+    """The first name, or prefix, to show."""
+
+
+class BlobPage(Shown, frozen=True):
+    """Blobs and prefixes in the order of their names."""
+
+    entries: tuple[tuple[str, Blob | None], ...]
+    """A prefix, which stands for all blobs whose names begin with it, has no blob."""
+    next_marker: str = ""

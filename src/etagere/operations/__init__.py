@@ -1,0 +1,1 @@
+"""What can be done: one verb is one function is one transaction."""

@@ -1,0 +1,90 @@
+"""Keeping accounts: those in the store, and among them the ones that are built in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from etagere.engine.interface import (
+    EXCLUSIVE,
+    ReadTxn,
+    Refused,
+    WriteTxn,
+    abort_if,
+    operation,
+)
+from etagere.engine.records import TEXT, Collection
+from etagere.errors import Refusal
+from etagere.model.accounts import (
+    BUILT_IN,
+    Account,
+    AddAccount,
+    ListAccounts,
+    NamedAccount,
+    RemoveAccount,
+    RotateKey,
+)
+from etagere.rules.accounts import (
+    check_absent,
+    check_account_name,
+    check_changeable,
+    check_key,
+    check_key_number,
+)
+
+ACCOUNTS: Collection[tuple[str], Account] = Collection("accounts", Account, (TEXT,))
+
+
+@operation
+def add_account(txn: WriteTxn, command: AddAccount) -> Account:
+    abort_if(check_account_name(command.name))
+    abort_if(check_key(command.key1) or check_key(command.key2))
+    key = (command.name,)
+    abort_if(check_absent(command.name, txn.get(ACCOUNTS, key, EXCLUSIVE)))
+    stamp = txn.stamp
+    account = Account(
+        command.key1, command.key2, created=stamp, key1_created=stamp, key2_created=stamp
+    )
+    return txn.put(ACCOUNTS, key, account)
+
+
+@operation
+def rotate_key(txn: WriteTxn, command: RotateKey) -> Account:
+    """Puts another key in the place of one; returns the account as it is now."""
+    abort_if(check_key_number(command.number) or check_key(command.key))
+    account = _load(txn, command.name)
+    if command.number == 1:
+        changed = msgspec.structs.replace(account, key1=command.key, key1_created=txn.stamp)
+    else:
+        changed = msgspec.structs.replace(account, key2=command.key, key2_created=txn.stamp)
+    return txn.put(ACCOUNTS, (command.name,), changed)
+
+
+@operation(reclaims=True)
+def remove_account(txn: WriteTxn, command: RemoveAccount) -> None:
+    _load(txn, command.name)
+    txn.delete(ACCOUNTS, (command.name,))
+
+
+def get_account(txn: ReadTxn, name: str) -> Account | None:
+    """The account of that name. Anything may be asked for, even what could not be a key."""
+    if check_account_name(name) is not None:
+        return None
+    return BUILT_IN.get(name) or txn.get(ACCOUNTS, (name,))
+
+
+def list_accounts(txn: ReadTxn, command: ListAccounts) -> list[NamedAccount]:
+    """A page of all accounts. What does not fit beside a built-in one begins the next page."""
+    behind = ACCOUNTS.after(ACCOUNTS.all(), (command.after,))
+    stored = txn.scan(ACCOUNTS, behind, command.limit)
+    found = [NamedAccount(name, account) for (name,), account in stored]
+    found += [NamedAccount(*item) for item in BUILT_IN.items() if item[0] > command.after]
+    return sorted(found, key=lambda entry: entry.name)[: command.limit]
+
+
+def _load(txn: WriteTxn, name: str) -> Account:
+    """An account that is about to be changed."""
+    abort_if(check_account_name(name) or check_changeable(name))
+    account = txn.get(ACCOUNTS, (name,), EXCLUSIVE)
+    if account is None:
+        raise Refused(Refusal("ResourceNotFound", {"Account": name}))
+    return account

@@ -1,0 +1,1 @@
+"""The blob service: containers and what is in them."""

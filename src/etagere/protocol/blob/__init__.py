@@ -1,0 +1,1 @@
+"""The blob service over REST: routes, and what turns requests into commands and back."""

@@ -1,0 +1,68 @@
+"""Which operation a request to the blob service asks for.
+
+One row per form of request: the method, what the address names, `restype` and `comp`. Operations
+are named as in the table of permissions.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+
+class Level(enum.Enum):
+    """What the address of a request names."""
+
+    SERVICE = enum.auto()
+    CONTAINER = enum.auto()
+    BLOB = enum.auto()
+
+
+class Route(NamedTuple):
+    """A form of request."""
+
+    method: str
+    level: Level
+    restype: str = ""
+    comp: str = ""
+
+
+SERVICE, CONTAINER, BLOB = Level.SERVICE, Level.CONTAINER, Level.BLOB
+
+ROUTES: Final[dict[Route, str]] = {
+    Route("GET", SERVICE, "", "list"): "list_containers",
+    Route("GET", SERVICE, "service", "properties"): "get_blob_service_properties",
+    Route("PUT", SERVICE, "service", "properties"): "set_blob_service_properties",
+    Route("GET", SERVICE, "service", "stats"): "get_blob_service_stats",
+    Route("PUT", CONTAINER, "container"): "create_container",
+    Route("GET", CONTAINER, "container"): "get_container_properties",
+    Route("DELETE", CONTAINER, "container"): "delete_container",
+    Route("GET", CONTAINER, "container", "metadata"): "get_container_metadata",
+    Route("PUT", CONTAINER, "container", "metadata"): "set_container_metadata",
+    Route("GET", CONTAINER, "container", "acl"): "get_container_acl",
+    Route("PUT", CONTAINER, "container", "acl"): "set_container_acl",
+    Route("PUT", CONTAINER, "container", "lease"): "lease_container",
+    Route("GET", CONTAINER, "container", "list"): "list_blobs",
+    Route("PUT", BLOB): "put_blob",
+    Route("GET", BLOB): "get_blob",
+    Route("DELETE", BLOB): "delete_blob",
+    Route("GET", BLOB, "", "metadata"): "get_blob_metadata",
+    Route("PUT", BLOB, "", "metadata"): "set_blob_metadata",
+    Route("PUT", BLOB, "", "properties"): "set_blob_properties",
+}
+
+
+def find_route(
+    method: str, container: str, blob: str, restype: str, comp: str
+) -> tuple[Level, str | None]:
+    """What is asked for, and of what; None if there is no such operation."""
+    level = BLOB if blob else CONTAINER if container else SERVICE
+    if method == "OPTIONS":
+        return level, "preflight_blob_request"
+    if restype.lower() == "account" and comp.lower() == "properties":
+        return level, "get_account_information" if method in ("GET", "HEAD") else None
+    # A HEAD is a GET whose answer has no body, but for blobs, where it is an operation.
+    if method == "HEAD" and level is BLOB and not comp:
+        return level, "get_blob_properties"
+    method = "GET" if method == "HEAD" else method
+    return level, ROUTES.get(Route(method, level, restype.lower(), comp.lower()))

@@ -1,0 +1,153 @@
+"""The blob service: each request to its operation, each outcome to its answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from etagere.auth.permissions import Permit, authorize
+from etagere.bodies.files import FileBodyStore
+from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
+from etagere.errors import Refusal, http_status
+from etagere.protocol.blob.encode import Headers
+from etagere.protocol.blob.handlers import Handlers
+from etagere.protocol.blob.routes import Level, find_route
+from etagere.protocol.codecs.errors import Occasion, encode_xml
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.gate import Gate
+from etagere.protocol.http.messages import BodyTooLarge, Request, Response
+from etagere.rules.conditions import NotModified
+from etagere.settings import Settings
+
+logger = logging.getLogger(__name__)
+access_logger = logging.getLogger("etagere.access")
+
+# What a status means where there was no request to refuse.
+_MALFORMED: Final = {
+    413: "RequestBodyTooLarge",
+    414: "RequestUrlFailedToParse",
+    431: "InvalidHeaderValue",
+    501: "UnsupportedHeader",
+    505: "UnsupportedHttpVerb",
+}
+
+
+class BlobService:
+    """Answers the requests of one front end."""
+
+    def __init__(self, engine: Engine, store: FileBodyStore, settings: Settings) -> None:
+        self._gate = Gate(engine, settings)
+        self._handlers = Handlers(engine, store)
+
+    async def handle(self, request: Request) -> Response:
+        exchange = Exchange("blob", request)
+        try:
+            response = await self._carry_out(exchange)
+        except Refused as refused:
+            response = self._refused(exchange, refused.refusal)
+        except BodyTooLarge:
+            response = self._refused(exchange, Refusal("RequestBodyTooLarge"))
+        except Fault as fault:
+            logger.error("request %s: %s", exchange.request_id, fault)
+            code = "ServerBusy" if fault.reason is not FaultReason.FAILED else "InternalError"
+            response = self._refused(exchange, Refusal(code))
+        except Unknown as unknown:
+            logger.error("request %s: unknown: %s", exchange.request_id, unknown)
+            response = self._refused(exchange, Refusal("InternalError"))
+        allowed = await self._cors_headers(exchange, response)
+        response.headers = [*exchange.common_headers(), *response.headers, *allowed]
+        response.notes["request"] = exchange.request_id
+        return response
+
+    async def _cors_headers(self, exchange: Exchange, response: Response) -> Headers:
+        try:
+            return await self._handlers.cors_headers(exchange, response)
+        except (Fault, Unknown):
+            return []
+
+    async def _carry_out(self, exchange: Exchange) -> Response:
+        signed = exchange.signed
+        container, blob = signed.resource
+        restype, comp = exchange.parameter("restype") or "", exchange.parameter("comp") or ""
+        level, name = find_route(signed.method, container, blob, restype, comp)
+        if name is None:
+            raise Refused(_no_route(signed.method, comp))
+        if name == "preflight_blob_request":
+            # A browser asks before it has anything to show for itself.
+            return await self._handlers.preflight_blob_request(exchange)
+        exchange.principal = await self._gate.admit(exchange)
+        target = "" if level is Level.SERVICE else container + (f"/{blob}" if blob else "")
+        needed = self._handlers.permission(exchange, name)
+        permit = authorize(exchange.principal, f"blob.{needed}", target, version=exchange.version)
+        if isinstance(permit, Refusal):
+            raise Refused(permit)
+        exchange.permit = permit
+        response: Response = await getattr(self._handlers, name)(exchange)
+        return response
+
+    def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
+        if isinstance(refusal, NotModified):
+            return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
+        status = http_status(refusal.code, "blob")
+        occasion = Occasion(exchange.request_id, _now(), shows_details=_trusted(exchange))
+        body = encode_xml(refusal, occasion)
+        headers = [
+            (b"x-ms-error-code", refusal.code.encode()),
+            (b"Content-Type", b"application/xml"),
+        ]
+        if status == 401:
+            headers.append((b"WWW-Authenticate", _challenge(exchange)))
+        return Response(status, headers, body)
+
+    # What the connection asks for
+
+    def malformed(self, status: int, detail: str) -> Response:
+        refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
+        body = encode_xml(refusal, Occasion("", _now(), shows_details=True))
+        return Response(status, [(b"Content-Type", b"application/xml")], body)
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        logger.error("a request failed: %s", request.method, exc_info=error)
+        body = encode_xml(Refusal("InternalError"), Occasion("", _now()))
+        headers = [(b"x-ms-error-code", b"InternalError"), (b"Content-Type", b"application/xml")]
+        return Response(500, headers, body)
+
+    def sent(self, request: Request, response: Response, seconds: float) -> None:
+        if access_logger.isEnabledFor(logging.INFO):
+            path = request.target.partition(b"?")[0].decode("utf-8", "backslashreplace")
+            access_logger.info(
+                "%s %s %s %d %.1f ms %s",
+                request.client,
+                request.method,
+                path,
+                response.status,
+                1000 * seconds,
+                response.notes.get("request", ""),
+            )
+
+
+def _now() -> int:
+    return time.time_ns() // 100
+
+
+def _no_route(method: str, comp: str) -> Refusal:
+    if comp:
+        facts: dict[str, str | int] = {"QueryParameterName": "comp", "QueryParameterValue": comp}
+        return Refusal("InvalidQueryParameterValue", facts)
+    return Refusal("UnsupportedHttpVerb", {"Method": method})
+
+
+def _trusted(exchange: Exchange) -> bool:
+    """Facts are for those who were let in, and may therefore read what they are about."""
+    permit = getattr(exchange, "permit", None)
+    return isinstance(permit, Permit) or not hasattr(exchange, "principal")
+
+
+def _challenge(exchange: Exchange) -> bytes:
+    scheme = exchange.signed.scheme
+    host = exchange.header("host") or "localhost"
+    return (
+        f"Bearer authorization_uri={scheme}://{host}/common/oauth2/authorize "
+        "resource_id=https://storage.azure.com"
+    ).encode()

@@ -1,0 +1,112 @@
+"""The stored access policies of a container, queue, table or share, in both directions.
+
+They are kept in the words in which they were set, because clients compare what they get with what
+they sent. That the words mean something is checked here, once, so that it need not be doubted
+when a token names the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from etagere.auth.sas import LETTERS, iso_time
+from etagere.errors import Refusal
+from etagere.model.service import NO_LIMITS, AccessPolicy, SignedIdentifier
+from etagere.protocol.codecs import xml
+from etagere.protocol.codecs.xml import Element
+
+ROOT: Final = "SignedIdentifiers"
+POLICIES_MAX = 5
+ID_CHARACTERS_MAX = 64
+
+_LETTERS: Final[dict[str, frozenset[str]]] = {
+    "blob": frozenset(LETTERS["blob", "c"]),
+    "queue": frozenset(LETTERS["queue", ""]),
+    "table": frozenset(LETTERS["table", ""]),
+    "file": frozenset(LETTERS["file", "s"]),
+}
+
+
+# Reading
+
+
+def decode(body: bytes, service: str) -> tuple[SignedIdentifier, ...] | Refusal:
+    """The policies that a document sets; no body sets none, as an empty document does."""
+    if not body:
+        return ()
+    root = xml.read(body, ROOT)
+    if isinstance(root, Refusal):
+        return root
+    if len(root.children) > POLICIES_MAX:
+        return xml.invalid_document(f"There are more than {POLICIES_MAX} signed identifiers.")
+    try:
+        identifiers = tuple(_identifier(child, service) for child in root.children)
+    except xml.Unreadable as unreadable:
+        return unreadable.refusal
+    if len({identifier.id for identifier in identifiers}) < len(identifiers):
+        return xml.invalid_document("Two signed identifiers have the same Id.")
+    return identifiers
+
+
+def _identifier(element: Element, service: str) -> SignedIdentifier:
+    if element.name != "SignedIdentifier":
+        raise xml.Unreadable(Refusal("UnsupportedXmlNode", {"XmlNodeName": element.name}))
+    found = xml.children(element, ("Id", "AccessPolicy"))
+    id_element = xml.required(found, "Id")
+    id_text = xml.text(id_element)
+    if not 1 <= len(id_text) <= ID_CHARACTERS_MAX:
+        raise xml.bad_value(id_element)
+    policy = found.get("AccessPolicy")
+    return SignedIdentifier(id_text, NO_LIMITS if policy is None else _policy(policy, service))
+
+
+def _policy(element: Element, service: str) -> AccessPolicy:
+    found = xml.children(element, ("Start", "Expiry", "Permission"))
+    return AccessPolicy(
+        start=_time(found.get("Start")),
+        expiry=_time(found.get("Expiry")),
+        permission=_permission(found.get("Permission"), service),
+    )
+
+
+def _time(element: Element | None) -> str | None:
+    """As it is written. An empty element says no more than none."""
+    text = "" if element is None else xml.value(element)
+    if element is None or not text:
+        return None
+    if iso_time(text) is None:
+        raise xml.bad_value(element)
+    return text
+
+
+def _permission(element: Element | None, service: str) -> str | None:
+    text = "" if element is None else xml.value(element)
+    if element is None or not text:
+        return None
+    if not _LETTERS[service].issuperset(text) or len(set(text)) < len(text):
+        raise xml.bad_value(element)
+    return text
+
+
+# Writing
+
+
+def encode(identifiers: Iterable[SignedIdentifier]) -> bytes:
+    content = "".join(map(_write_identifier, identifiers))
+    return xml.document(f"<{ROOT}>{content}</{ROOT}>" if content else f"<{ROOT} />")
+
+
+def _write_identifier(identifier: SignedIdentifier) -> str:
+    policy = identifier.policy
+    parts = "".join(
+        xml.element(name, text)
+        for name, text in (
+            ("Start", policy.start),
+            ("Expiry", policy.expiry),
+            ("Permission", policy.permission),
+        )
+        if text is not None
+    )
+    written = f"<AccessPolicy>{parts}</AccessPolicy>" if parts else "<AccessPolicy />"
+    return f"<SignedIdentifier>{xml.element('Id', identifier.id)}{written}</SignedIdentifier>"

@@ -1,0 +1,215 @@
+"""The document of a service's properties, in both directions.
+
+Reading asks for the nodes that are always needed and for values of the right kind; what may be
+set, `rules/service_properties.py` says. Writing has every element that a service has, and of
+each of them only what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from etagere.errors import Refusal
+from etagere.model.service import (
+    CorsRule,
+    Logging,
+    Metrics,
+    RetentionPolicy,
+    ServiceProperties,
+    ServicePropertiesChange,
+    StaticWebsite,
+)
+from etagere.protocol.codecs import xml
+from etagere.protocol.codecs.xml import Element
+from etagere.rules.service_properties import CORS_RULES_MAX, ELEMENTS, elements
+
+ROOT: Final = "StorageServiceProperties"
+
+_T = TypeVar("_T")
+
+
+# Reading
+
+
+def decode(body: bytes) -> ServicePropertiesChange | Refusal:
+    """What a document sets. Its elements may come in any order."""
+    root = xml.read(body, ROOT)
+    if isinstance(root, Refusal):
+        return root
+    try:
+        found = xml.children(root, ELEMENTS)
+        return ServicePropertiesChange(
+            logging=_if_there(found, "Logging", _logging),
+            hour_metrics=_if_there(found, "HourMetrics", _metrics),
+            minute_metrics=_if_there(found, "MinuteMetrics", _metrics),
+            cors=_if_there(found, "Cors", _cors),
+            default_service_version=_if_there(found, "DefaultServiceVersion", xml.value),
+            delete_retention=_if_there(found, "DeleteRetentionPolicy", _delete_retention),
+            static_website=_if_there(found, "StaticWebsite", _static_website),
+        )
+    except xml.Unreadable as unreadable:
+        return unreadable.refusal
+
+
+def _if_there(found: dict[str, Element], name: str, read: Callable[[Element], _T]) -> _T | None:
+    element = found.get(name)
+    return None if element is None else read(element)
+
+
+def _logging(element: Element) -> Logging:
+    found = xml.children(element, ("Version", "Delete", "Read", "Write", "RetentionPolicy"))
+    return Logging(
+        version=xml.value(xml.required(found, "Version")),
+        delete=xml.boolean(xml.required(found, "Delete")),
+        read=xml.boolean(xml.required(found, "Read")),
+        write=xml.boolean(xml.required(found, "Write")),
+        retention=_retention(xml.required(found, "RetentionPolicy")),
+    )
+
+
+def _metrics(element: Element) -> Metrics:
+    found = xml.children(element, ("Version", "Enabled", "IncludeAPIs", "RetentionPolicy"))
+    return Metrics(
+        version=xml.value(xml.required(found, "Version")),
+        enabled=xml.boolean(xml.required(found, "Enabled")),
+        include_apis=_if_there(found, "IncludeAPIs", xml.boolean),
+        retention=_retention(xml.required(found, "RetentionPolicy")),
+    )
+
+
+def _retention(element: Element) -> RetentionPolicy:
+    found = xml.children(element, ("Enabled", "Days"))
+    return RetentionPolicy(
+        enabled=xml.boolean(xml.required(found, "Enabled")),
+        days=_if_there(found, "Days", xml.integer),
+    )
+
+
+def _delete_retention(element: Element) -> RetentionPolicy:
+    found = xml.children(element, ("Enabled", "Days", "AllowPermanentDelete"))
+    return RetentionPolicy(
+        enabled=xml.boolean(xml.required(found, "Enabled")),
+        days=_if_there(found, "Days", xml.integer),
+        allow_permanent_delete=_if_there(found, "AllowPermanentDelete", xml.boolean) or False,
+    )
+
+
+def _cors(element: Element) -> tuple[CorsRule, ...]:
+    for child in element.children:
+        if child.name != "CorsRule":
+            raise xml.Unreadable(Refusal("UnsupportedXmlNode", {"XmlNodeName": child.name}))
+    # One more than allowed is read, so that the rules can refuse it.
+    return tuple(map(_cors_rule, element.children[: CORS_RULES_MAX + 1]))
+
+
+def _cors_rule(element: Element) -> CorsRule:
+    lists = ("AllowedOrigins", "AllowedMethods", "AllowedHeaders", "ExposedHeaders")
+    found = xml.children(element, (*lists, "MaxAgeInSeconds"))
+    origins, methods, allowed, exposed = (_items(xml.required(found, name)) for name in lists)
+    max_age = xml.integer(xml.required(found, "MaxAgeInSeconds"))
+    return CorsRule(origins, methods, allowed, exposed, max_age)
+
+
+def _items(element: Element) -> tuple[str, ...]:
+    return tuple(item for part in xml.value(element).split(",") if (item := part.strip()))
+
+
+def _static_website(element: Element) -> StaticWebsite:
+    paths = ("IndexDocument", "DefaultIndexDocumentPath", "ErrorDocument404Path")
+    found = xml.children(element, ("Enabled", *paths))
+    index, default_index, error = (_if_there(found, name, xml.value) or None for name in paths)
+    return StaticWebsite(xml.boolean(xml.required(found, "Enabled")), index, default_index, error)
+
+
+# Writing
+
+
+def encode(properties: ServiceProperties, service: str, version: str) -> bytes:
+    """The document as a request of this version to this service gets it."""
+    content = "".join(_WRITERS[name](properties) for name in elements(service, version))
+    return xml.document(f"<{ROOT}>{content}</{ROOT}>")
+
+
+def _write_logging(properties: ServiceProperties) -> str:
+    logging = properties.logging
+    return (
+        f"<Logging>{xml.element('Version', logging.version)}"
+        f"<Delete>{_word(logging.delete)}</Delete><Read>{_word(logging.read)}</Read>"
+        f"<Write>{_word(logging.write)}</Write>"
+        f"{_write_retention('RetentionPolicy', logging.retention)}</Logging>"
+    )
+
+
+def _write_metrics(name: str, metrics: Metrics) -> str:
+    include_apis = ""
+    if metrics.enabled:
+        include_apis = f"<IncludeAPIs>{_word(metrics.include_apis or False)}</IncludeAPIs>"
+    return (
+        f"<{name}>{xml.element('Version', metrics.version)}"
+        f"<Enabled>{_word(metrics.enabled)}</Enabled>{include_apis}"
+        f"{_write_retention('RetentionPolicy', metrics.retention)}</{name}>"
+    )
+
+
+def _write_retention(name: str, policy: RetentionPolicy) -> str:
+    details = ""
+    if policy.enabled:
+        details = f"<Days>{policy.days}</Days>"
+        if policy.allow_permanent_delete:
+            details += "<AllowPermanentDelete>true</AllowPermanentDelete>"
+    return f"<{name}><Enabled>{_word(policy.enabled)}</Enabled>{details}</{name}>"
+
+
+def _write_cors(properties: ServiceProperties) -> str:
+    if not properties.cors:
+        return "<Cors />"
+    return f"<Cors>{''.join(map(_write_cors_rule, properties.cors))}</Cors>"
+
+
+def _write_cors_rule(rule: CorsRule) -> str:
+    return (
+        f"<CorsRule>{xml.element('AllowedOrigins', ','.join(rule.allowed_origins))}"
+        f"{xml.element('AllowedMethods', ','.join(rule.allowed_methods))}"
+        f"{xml.element('AllowedHeaders', ','.join(rule.allowed_headers))}"
+        f"{xml.element('ExposedHeaders', ','.join(rule.exposed_headers))}"
+        f"<MaxAgeInSeconds>{rule.max_age_seconds}</MaxAgeInSeconds></CorsRule>"
+    )
+
+
+def _write_default_version(properties: ServiceProperties) -> str:
+    version = properties.default_service_version
+    return "" if version is None else xml.element("DefaultServiceVersion", version)
+
+
+def _write_website(properties: ServiceProperties) -> str:
+    website = properties.static_website
+    paths = ""
+    if website.enabled:
+        paths = "".join(
+            xml.element(name, path)
+            for name, path in (
+                ("IndexDocument", website.index_document),
+                ("DefaultIndexDocumentPath", website.default_index_document_path),
+                ("ErrorDocument404Path", website.error_document_404_path),
+            )
+            if path is not None
+        )
+    return f"<StaticWebsite><Enabled>{_word(website.enabled)}</Enabled>{paths}</StaticWebsite>"
+
+
+_WRITERS: Final[dict[str, Callable[[ServiceProperties], str]]] = {
+    "Logging": _write_logging,
+    "HourMetrics": lambda properties: _write_metrics("HourMetrics", properties.hour_metrics),
+    "MinuteMetrics": lambda properties: _write_metrics("MinuteMetrics", properties.minute_metrics),
+    "Cors": _write_cors,
+    "DefaultServiceVersion": _write_default_version,
+    "DeleteRetentionPolicy": lambda properties: _write_retention(
+        "DeleteRetentionPolicy", properties.delete_retention
+    ),
+    "StaticWebsite": _write_website,
+}
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"

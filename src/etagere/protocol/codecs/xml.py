@@ -1,0 +1,251 @@
+"""XML, as much of it as the protocols need: small trees in, text out.
+
+Reading is safe because of what it leaves out. A document type declaration ends it, so there are
+no entities but the five and nothing outside the document; size, depth and number of elements
+have limits, so no document costs more than its bytes. Whatever cannot be read is refused as
+`InvalidXmlDocument`, with the place.
+
+Namespaces are understood and forgotten: clients declare some, and no two elements of ours differ
+by them. Attributes are not read, since no request has one that says anything.
+
+Writing is putting strings together. What is sent is escaped by a regular expression that finds
+nothing in almost every text, and then costs nothing more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import quote
+from xml.parsers import expat
+
+from etagere.errors import Refusal
+
+# Reading
+
+
+@dataclass(slots=True)
+class Element:
+    """An element: its name without a namespace, its own text, its children in their order."""
+
+    name: str
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+
+class Limits(NamedTuple):
+    """How much a document may be. The root is at depth 1."""
+
+    bytes_max: int
+    elements_max: int
+    depth_max: int
+
+
+SMALL: Final = Limits(bytes_max=256 * 1024, elements_max=1000, depth_max=16)
+"""For documents of settings; lists of blocks need their own."""
+
+_ENCODINGS: Final = frozenset({"utf-8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "iso-8859-1"})
+"""Those that expat knows itself. For others Python would go and look for a codec of that name."""
+
+
+class _Unacceptable(Exception):
+    """Raised inside of the parser to end it."""
+
+
+class _Builder:
+    """Makes a tree of what the parser finds."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.root: Element | None = None
+        self._limits = limits
+        self._count = 0
+        self._open: list[tuple[Element, list[str]]] = []
+
+    def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        if encoding is not None and encoding.lower() not in _ENCODINGS:
+            raise _Unacceptable("The encoding is not supported.")
+
+    def doctype(self, *_: object) -> None:
+        raise _Unacceptable("A document type declaration is not supported.")
+
+    def start(self, name: str, _attributes: object) -> None:
+        self._count += 1
+        if self._count > self._limits.elements_max:
+            raise _Unacceptable("There are too many elements.")
+        if len(self._open) >= self._limits.depth_max:
+            raise _Unacceptable("The elements are nested too deeply.")
+        element = Element(name.rpartition(_NAMESPACE_END)[2])
+        if self._open:
+            self._open[-1][0].children.append(element)
+        else:
+            self.root = element
+        self._open.append((element, []))
+
+    def end(self, _name: str) -> None:
+        element, pieces = self._open.pop()
+        element.text = "".join(pieces)
+
+    def data(self, text: str) -> None:
+        # Joined at the end: comments can cut a text into very many pieces.
+        self._open[-1][1].append(text)
+
+
+_NAMESPACE_END: Final = " "
+
+
+def read(body: bytes, root_name: str, limits: Limits = SMALL) -> Element | Refusal:
+    """The root of a document, if it has this name."""
+    if len(body) > limits.bytes_max:
+        return invalid_document("The document is too large.")
+    builder = _Builder(limits)
+    parser = expat.ParserCreate(namespace_separator=_NAMESPACE_END)
+    parser.buffer_text = True
+    parser.XmlDeclHandler = builder.declaration
+    parser.StartDoctypeDeclHandler = builder.doctype
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    try:
+        parser.Parse(body, True)
+    except _Unacceptable as error:
+        return invalid_document(
+            str(error), parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
+        )
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code) or "unknown"
+        return invalid_document(f"Not well-formed: {reason}.", error.lineno, error.offset + 1)
+    root = builder.root
+    if root is None or root.name != root_name:
+        return invalid_document(f"The root element is not {root_name}.")
+    return root
+
+
+def invalid_document(reason: str, line: int | None = None, position: int | None = None) -> Refusal:
+    facts: dict[str, str | int] = {}
+    if line is not None and position is not None:
+        facts = {"LineNumber": line, "LinePosition": position}
+    return Refusal("InvalidXmlDocument", {**facts, "Reason": reason})
+
+
+# What a tree says
+
+
+class Unreadable(Exception):
+    """A tree that does not say what it should. Caught by each codec, which returns the refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+def children(element: Element, names: Iterable[str]) -> dict[str, Element]:
+    """The children by name, each there at most once and of a name that is known."""
+    known = frozenset(names)
+    found: dict[str, Element] = {}
+    for child in element.children:
+        if child.name not in known:
+            raise Unreadable(Refusal("UnsupportedXmlNode", {"XmlNodeName": child.name}))
+        if child.name in found:
+            raise Unreadable(invalid_document(f"The element {child.name} is there twice."))
+        found[child.name] = child
+    return found
+
+
+def required(found: dict[str, Element], name: str) -> Element:
+    element = found.get(name)
+    if element is None:
+        raise Unreadable(Refusal("MissingRequiredXmlNode", {"XmlNodeName": name}))
+    return element
+
+
+def text(element: Element) -> str:
+    """The text of an element that has nothing else, exactly as it is."""
+    if element.children:
+        raise Unreadable(invalid_document(f"The element {element.name} has elements inside."))
+    return element.text
+
+
+def value(element: Element) -> str:
+    """The same without the space around it, where space says nothing."""
+    return text(element).strip(_SPACE)
+
+
+def boolean(element: Element) -> bool:
+    word = value(element).lower()
+    if word not in {"true", "false"}:
+        raise bad_value(element)
+    return word == "true"
+
+
+def integer(element: Element) -> int:
+    """A number of ten digits at most; which of them will do, the rules say."""
+    digits = value(element)
+    if _INTEGER.fullmatch(digits) is None:
+        raise bad_value(element)
+    return int(digits)
+
+
+def bad_value(element: Element) -> Unreadable:
+    return Unreadable(
+        Refusal(
+            "InvalidXmlNodeValue",
+            {"XmlNodeName": element.name, "XmlNodeValue": element.text.strip(_SPACE)},
+        )
+    )
+
+
+_SPACE: Final = " \t\r\n"
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+
+
+# Writing
+
+DECLARATION: Final = '<?xml version="1.0" encoding="utf-8"?>'
+
+_UNCARRIABLE_CLASS = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
+_UNCARRIABLE = re.compile(f"[{_UNCARRIABLE_CLASS}]")
+_NOT_TEXT = re.compile(f"[&<>\r{_UNCARRIABLE_CLASS}]")
+_NOT_ATTRIBUTE = re.compile(f'[&<>"\t\n\r{_UNCARRIABLE_CLASS}]')
+_REFERENCES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
+
+
+def _reference(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in "\t\n\r":
+        # Readers make other white space of these, unless they come as numbers.
+        return f"&#{ord(character)};"
+    return _REFERENCES.get(character, "\ufffd")
+
+
+def escape(text: str) -> str:
+    """Text between tags. What XML cannot carry becomes the character that says so."""
+    return _NOT_TEXT.sub(_reference, text)
+
+
+def escape_attribute(text: str) -> str:
+    """Text between double quotes."""
+    return _NOT_ATTRIBUTE.sub(_reference, text)
+
+
+def element(name: str, text: str) -> str:
+    return f"<{name}>{escape(text)}</{name}>" if text else f"<{name} />"
+
+
+def must_be_encoded(name: str) -> bool:
+    """Whether a blob's name has characters that XML cannot carry, not even as references."""
+    return _UNCARRIABLE.search(name) is not None
+
+
+def name_element(tag: str, name: str) -> str:
+    """A blob's name or the beginning of one, percent-encoded and marked so if need be."""
+    if _NOT_TEXT.search(name) is None:
+        return f"<{tag}>{name}</{tag}>"
+    if must_be_encoded(name):
+        return f'<{tag} Encoded="true">{quote(name, safe="", errors="replace")}</{tag}>'
+    return f"<{tag}>{escape(name)}</{tag}>"
+
+
+def document(content: str) -> bytes:
+    return (DECLARATION + content).encode()

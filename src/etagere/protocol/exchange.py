@@ -1,0 +1,65 @@
+"""One request on its way through a service: what was asked, by whom, and how it is answered.
+
+The same for every REST service: versions, request ids, authentication, and the one place where
+refusals, faults and unknown outcomes become answers.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from etagere.auth.permissions import Permit
+from etagere.auth.principal import Principal
+from etagere.auth.request import SignedRequest, address, text
+from etagere.protocol.http.messages import Request
+
+VERSION_NEWEST: Final = "2026-10-06"
+"""The newest version of the protocol that is spoken; newer requests are served as this."""
+
+_CLIENT_REQUEST_ID_MAX = 1024
+
+
+class Exchange:
+    """A request, taken apart as far as every service needs it."""
+
+    __slots__ = ("http", "permit", "principal", "request_id", "signed", "version")
+
+    principal: Principal
+    permit: Permit
+
+    def __init__(self, service: str, http: Request) -> None:
+        self.http = http
+        self.request_id = str(uuid.uuid4())
+        target, _, query = text(http.target).partition("?")
+        headers = [(text(name), text(value)) for name, value in http.headers]
+        host = text(http.header(b"host") or b"")
+        self.signed = SignedRequest(
+            service,
+            http.method,
+            address(host, target),
+            target,
+            query,
+            headers,
+            scheme="https" if http.secure else "http",
+            client=http.client,
+        )
+        asked = self.signed.fields.get("x-ms-version") or self.signed.parameters.get("sv", "")
+        self.version = min(asked, VERSION_NEWEST) if asked else VERSION_NEWEST
+
+    def header(self, name: str) -> str | None:
+        return self.signed.fields.get(name)
+
+    def parameter(self, name: str) -> str | None:
+        return self.signed.parameters.get(name)
+
+    def common_headers(self) -> list[tuple[bytes, bytes]]:
+        """What every answer has."""
+        headers = [
+            (b"x-ms-request-id", self.request_id.encode()),
+            (b"x-ms-version", self.version.encode()),
+        ]
+        client_id = self.http.header(b"x-ms-client-request-id")
+        if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
+            headers.append((b"x-ms-client-request-id", client_id))
+        return headers

@@ -1,0 +1,94 @@
+"""Who sent a request, and whether they may: the schemes in turn, then the table of permissions."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from etagere.auth import sas, sas_parsing, sas_signature, shared_key
+from etagere.auth.principal import Anonymous, KeyOwner, Principal
+from etagere.auth.shared_key import AccountKey, failed
+from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if
+from etagere.errors import Refusal
+from etagere.model.blobs import ContainerName
+from etagere.operations.accounts import get_account
+from etagere.operations.blob.containers import CONTAINERS
+from etagere.protocol.exchange import Exchange
+from etagere.rules.accounts import check_source
+from etagere.settings import Settings
+
+_NANOSECONDS_PER_TICK = 100
+
+
+@lru_cache(maxsize=256)
+def _prepared(key: bytes) -> AccountKey:
+    """Keys are few and always in use: what HMAC makes of one is kept."""
+    return AccountKey(key)
+
+
+class Gate:
+    """Lets requests in, or says why not. Signatures and tokens are judged by the wall clock."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._configured = {account.name: account.keys for account in settings.accounts}
+
+    async def admit(self, exchange: Exchange) -> Principal:
+        """The one who sent a request; raises `Refused`."""
+        request = exchange.signed
+        abort_if(check_source(request.account, request.client, self._settings))
+        keys = await self._keys(request.account)
+        if keys is None:
+            raise Refused(failed("There is no such account."))
+        now = time.time_ns() // _NANOSECONDS_PER_TICK
+        if "authorization" in request.fields:
+            abort_if(shared_key.verify(request, keys, now))
+            return KeyOwner(request.account)
+        if sas_parsing.carries_sas(request):
+            return await self._token_holder(exchange, keys, now)
+        return Anonymous(request.account)
+
+    async def _keys(self, account: str) -> list[AccountKey] | None:
+        configured = self._configured.get(account)
+        if configured is None:
+            stored = await self._engine.read(get_account, account)
+            if stored is None:
+                return None
+            configured = stored.keys
+        return [_prepared(key) for key in configured]
+
+    async def _token_holder(
+        self, exchange: Exchange, keys: list[AccountKey], now: int
+    ) -> Principal:
+        token = sas_parsing.parse(exchange.signed)
+        if isinstance(token, Refusal):
+            raise Refused(token)
+        abort_if(sas_signature.verify(token, keys))
+        abort_if(sas.check_origin(token, exchange.signed))
+        policy = await self._policy(token) if token.policy_id else None
+        granted = sas.effective(token, policy)
+        if isinstance(granted, Refusal):
+            raise Refused(granted)
+        abort_if(sas.check_time(granted, now))
+        return sas.principal(token, granted)
+
+    async def _policy(self, token: sas.Sas) -> sas.Policy | None:
+        """The stored policy that a token names, as it is now."""
+        container = token.scope.partition("/")[0]
+        ask = ContainerName(token.account, container), token.policy_id
+        return await self._engine.read(_stored_policy, ask)
+
+
+def _stored_policy(txn: ReadTxn, ask: tuple[ContainerName, str]) -> sas.Policy | None:
+    name, policy_id = ask
+    container = txn.get(CONTAINERS, name.key)
+    for stored in container.policies if container is not None else ():
+        if stored.id == policy_id:
+            policy = stored.policy
+            return sas.Policy(
+                sas.iso_time(policy.start) if policy.start else None,
+                sas.iso_time(policy.expiry) if policy.expiry else None,
+                policy.permission or "",
+            )
+    return None

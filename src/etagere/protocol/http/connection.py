@@ -1,0 +1,490 @@
+"""HTTP/1.1 on one connection.
+
+The parser is llhttp in its strict mode, which refuses what smuggling is made of: conflicting
+lengths, bare line feeds, folded headers. Requests of a connection are served one at a time, in
+order; what a client sends ahead waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import httptools
+
+from etagere.protocol.http.heads import head
+from etagere.protocol.http.messages import (
+    ClientGone,
+    Request,
+    RequestBody,
+    Response,
+)
+from etagere.protocol.http.output import Output, read_files
+
+logger = logging.getLogger(__name__)
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NO_BODY = frozenset({204, 304})
+# A client with so many requests ahead is read no further. One buffer of the transport may still
+# hold thousands of them: those are too many.
+_AHEAD = 16
+_AHEAD_MAX = 512
+_NEVER = float("inf")
+# Files up to this length go out in one piece with their head, which costs half of what it takes
+# to hand them to the kernel.
+_READ_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a connection may take of us."""
+
+    target_bytes_max: int = 32 * 1024
+    head_bytes_max: int = 64 * 1024
+    headers_max: int = 256
+    connections_max: int = 10_000
+    idle_seconds: float = 120.0
+    head_seconds: float = 30.0
+    stall_seconds: float = 60.0
+    """Without a byte of a body from the client, or a byte taken by it."""
+    linger_seconds: float = 5.0
+    """For a client that still sends to read the answer that its connection ends with."""
+    discard_bytes_max: int = 256 << 20
+    """Of a body that nobody wants, before the connection is closed on it."""
+
+
+class Application(Protocol):
+    """What answers requests."""
+
+    async def handle(self, request: Request) -> Response: ...
+
+    def malformed(self, status: int, detail: str) -> Response:
+        """The answer to what is no request. Its body is bytes."""
+        ...
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """The answer to a request whose handling failed unexpectedly."""
+        ...
+
+    def sent(self, request: Request, response: Response, seconds: float) -> None:
+        """An answer is out; for the access log."""
+        ...
+
+
+class _Refused(Exception):
+    """The head of a request breaks a limit or a rule."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Connection(asyncio.Protocol):
+    """Parses requests, runs the application on them, writes its answers."""
+
+    def __init__(
+        self, application: Application, limits: Limits, connections: set[Connection]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._application = application
+        self._limits = limits
+        self._connections = connections
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[Request] = deque()
+        self._task: asyncio.Task[None] | None = None
+        # What arrives: a message, in its body if there is one, and bytes of neither body nor
+        # finished head.
+        self._in_message = False
+        self._incoming: RequestBody | None = None
+        self._unframed_bytes = 0
+        self._unframed_bytes_max = limits.target_bytes_max + limits.head_bytes_max
+        # Reasons not to read on, of which the number of waiting requests may be one.
+        self._holds = 0
+        self._crowded = False
+        # Nothing that still arrives is looked at, for the reason given if there is one.
+        self._deaf = False
+        self._heard_all = False
+        self._refusal: _Refused | None = None
+        self._ignored_bytes = 0
+        # The answer at hand is the last; the last answer is out.
+        self._closing = False
+        self._ending = False
+        # When the client must have sent the next thing that it owes us.
+        self._deadline = self._loop.time() + limits.head_seconds
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._client = peer[0] if isinstance(peer, tuple) else ""
+        self._secure = transport.get_extra_info("sslcontext") is not None
+        self._output = Output(self._transport, secure=self._secure)
+        if len(self._connections) >= self._limits.connections_max:
+            self._transport.abort()
+            return
+        self._connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._deaf = True
+        self._waiting.clear()
+        if self._incoming is not None:
+            self._incoming.fail()
+        self._output.lose()
+        del self._parser  # which refers to us
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Connections count until their requests have ended too."""
+        if self._output.lost and self._task is None:
+            self._connections.discard(self)
+            if not self.closed.done():
+                self.closed.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            self._ignore(len(data))
+            return
+        self._unframed_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Upgrades are not offered; what follows on this connection is not ours to read.
+            self._deaf = True
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, _Refused):
+                logger.error("a request could not be taken in", exc_info=cause)
+                cause = _Refused(400, "The request is malformed.")
+            self._refuse(cause)
+        except httptools.HttpParserError as error:
+            self._refuse(_Refused(400, f"{error}."))
+        else:
+            if self._unframed_bytes > self._unframed_bytes_max:
+                self._refuse(_Refused(431, "The headers are too large."))
+
+    def _ignore(self, count: int) -> None:
+        self._ignored_bytes += count
+        if self._ignored_bytes > self._limits.discard_bytes_max:
+            self._transport.abort()
+
+    def eof_received(self) -> bool:
+        if self._incoming is not None:
+            self._incoming.fail()
+        self._deaf = self._heard_all = True
+        # Half-closed clients still read their answers; TLS knows no such thing.
+        return self._task is not None and not self._secure
+
+    def pause_writing(self) -> None:
+        self._output.pause()
+
+    def resume_writing(self) -> None:
+        self._output.resume()
+
+    # The parser's side
+
+    def on_message_begin(self) -> None:
+        self._in_message = True
+        self._target = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        if self._task is None:
+            self._expect_within(self._limits.head_seconds)
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+        if len(self._target) > self._limits.target_bytes_max:
+            raise _Refused(414, "The address is too long.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._incoming is not None:
+            return  # a trailer: nothing here has a use for one
+        self._headers.append((name, value.rstrip(b" \t")))
+        if len(self._headers) > self._limits.headers_max:
+            raise _Refused(431, "There are too many headers.")
+
+    def on_headers_complete(self) -> None:
+        self._unframed_bytes = 0
+        self._deadline = _NEVER
+        if len(self._waiting) >= _AHEAD_MAX:
+            raise _Refused(400, "Too many requests were sent ahead.")
+        request = self._request()
+        self._incoming = request.body
+        self._waiting.append(request)
+        if self._task is None:
+            self._serve_next()
+        elif len(self._waiting) >= _AHEAD and not self._crowded:
+            self._crowded = True
+            self.pause()
+
+    def _by_name(self) -> dict[bytes, bytes]:
+        """The headers by their names in lower case."""
+        lookup: dict[bytes, bytes] = {}
+        size = 0
+        for name, value in self._headers:
+            size += len(name) + len(value) + 4
+            lower = name.lower()
+            if lower not in lookup:
+                lookup[lower] = value
+            elif lower == b"host":
+                raise _Refused(400, "There is more than one Host header.")
+            else:
+                lookup[lower] += b"," + value
+        if size > self._limits.head_bytes_max:
+            raise _Refused(431, "The headers are too large.")
+        return lookup
+
+    def _request(self) -> Request:
+        lookup = self._by_name()
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise _Refused(505, "The version of HTTP is not supported.")
+        if b"host" not in lookup and version == "1.1":
+            raise _Refused(400, "There is no Host header.")
+        encoding = lookup.get(b"transfer-encoding")
+        if encoding is not None and (encoding.lower() != b"chunked" or version == "1.0"):
+            raise _Refused(501, "The transfer encoding is not supported.")
+        length = None if encoding is not None else int(lookup.get(b"content-length", b"0"))
+        method = self._parser.get_method().decode()
+        if method == "CONNECT" or (length != 0 and self._parser.should_upgrade()):
+            # The parser would take the body for another protocol.
+            raise _Refused(501, "Tunnels, and upgrades of requests with a body, are not offered.")
+        expects_continue = (
+            length != 0
+            and version == "1.1"
+            and lookup.get(b"expect", b"").lower() == b"100-continue"
+        )
+        body = RequestBody(self, length, expects_continue=expects_continue)
+        request = Request(method, self._target, self._headers, lookup, body)
+        request.client = self._client
+        request.secure = self._secure
+        request.keep_alive = self._parser.should_keep_alive()
+        request.minor_version = 1 if version == "1.1" else 0
+        return request
+
+    def on_body(self, data: bytes) -> None:
+        body = self._incoming
+        assert body is not None
+        self._unframed_bytes = 0
+        self._expect_within(self._limits.stall_seconds)
+        body.expects_continue = False
+        body.feed(data)
+        if body.discarded > self._limits.discard_bytes_max:
+            raise _Refused(413, "Too much of the body was left unread.")
+
+    def on_message_complete(self) -> None:
+        assert self._incoming is not None
+        self._incoming.feed_end()
+        self._incoming = None
+        self._in_message = False
+        self._unframed_bytes = 0
+        self._deadline = _NEVER
+        if self._task is None:
+            self._serve_next()
+
+    def _expect_within(self, seconds: float) -> None:
+        # While we do not read, it is we who are slow.
+        self._deadline = _NEVER if self._holds else self._loop.time() + seconds
+
+    # A body's side
+
+    def wanted(self, body: RequestBody) -> None:
+        if body.expects_continue:
+            body.expects_continue = False
+            self._transport.write(_CONTINUE)
+        self._expect_within(self._limits.stall_seconds)
+
+    def pause(self) -> None:
+        self._holds += 1
+        self._deadline = _NEVER
+        if not self._output.lost:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._ending:
+            return
+        self._holds -= 1
+        if self._holds == 0 and not self._output.lost:
+            self._transport.resume_reading()
+            if self._incoming is not None:
+                self._expect_within(self._limits.stall_seconds)
+
+    # Serving
+
+    def _serve_next(self) -> None:
+        if self._waiting:
+            self._task = self._loop.create_task(self._serve(self._waiting.popleft()))
+            if self._crowded and len(self._waiting) < _AHEAD // 2:
+                self._crowded = False
+                self.resume()
+        elif self._refusal is not None:
+            self._answer_malformed(self._refusal)
+        elif self._deaf:
+            self._close()
+        else:
+            limits = self._limits
+            self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
+
+    async def _serve(self, request: Request) -> None:
+        try:
+            await self._respond(request)
+        except ClientGone:
+            self._transport.abort()
+        except Exception:
+            # The head may be out: all that can be said now is that the answer is not whole.
+            logger.exception("an answer was cut short")
+            self._transport.abort()
+        finally:
+            self._task = None
+            self._let_go()
+        if not self._transport.is_closing():
+            self._settle(request)
+
+    async def _respond(self, request: Request) -> None:
+        began = time.monotonic()
+        try:
+            response = await self._application.handle(request)
+        except ClientGone:
+            # Not gone at all, if it sent what is no body.
+            if self._refusal is None or self._output.lost:
+                raise
+            response = self._application.malformed(self._refusal.status, self._refusal.detail)
+        except Exception as error:
+            response = self._application.failed(request, error)
+        try:
+            await self._answer(request, response)
+        finally:
+            if response.finished is not None:
+                response.finished()
+            self._application.sent(request, response, time.monotonic() - began)
+
+    def _settle(self, request: Request) -> None:
+        """After an answer: on to the next request, if the connection is still good for one."""
+        body = request.body
+        if body.length != 0:
+            body.discard()
+        if self._closing or not request.keep_alive or (self._deaf and not body.complete):
+            self._close()
+        elif body.complete:
+            self._serve_next()
+        else:
+            self._expect_within(self._limits.stall_seconds)
+
+    async def _answer(self, request: Request, response: Response) -> None:
+        body = response.body
+        if isinstance(body, bytes):
+            length: int | None = len(body)
+        elif isinstance(body, AsyncIterator):
+            length = response.length
+        else:
+            length = sum([part.length for part in body])
+        if request.method == "HEAD" or response.status in _NO_BODY:
+            if request.method == "HEAD" and response.length is not None:
+                length = response.length
+            if response.status in _NO_BODY:
+                length = None
+            self._output.write(head(response, self._framing(request, length, chunked=False)))
+            return await self._output.drained()
+        chunked = length is None and request.minor_version > 0
+        if length is None and not chunked:
+            self._closing = True  # which is how the client knows where the body ends
+        start = head(response, self._framing(request, length, chunked=chunked))
+        if not isinstance(body, bytes | AsyncIterator) and cast("int", length) <= _READ_BYTES_MAX:
+            body = read_files(body)
+        if isinstance(body, bytes):
+            self._output.write(start + body)
+            return await self._output.drained()
+        self._output.write(start)
+        if not isinstance(body, AsyncIterator):
+            return await self._output.send_files(body)
+        if chunked:
+            return await self._output.send_chunked(body)
+        return await self._output.send_stream(body, length)
+
+    def _framing(self, request: Request, length: int | None, *, chunked: bool) -> bytes:
+        """The lines of a head that say where the body ends, and whether the connection does."""
+        lines = b""
+        if chunked:
+            lines = b"Transfer-Encoding: chunked\r\n"
+        elif length is not None:
+            lines = b"Content-Length: %d\r\n" % length
+        if not request.body.complete and self._gives_up(request.body):
+            self._closing = True
+        last = self._deaf and not self._waiting and self._refusal is None
+        if self._closing or last or not request.keep_alive:
+            return lines + b"Connection: close\r\n"
+        if request.minor_version == 0:
+            return lines + b"Connection: keep-alive\r\n"
+        return lines
+
+    def _gives_up(self, body: RequestBody) -> bool:
+        """Whether a new connection is better than the rest of a body that was not read."""
+        if body.expects_continue or self._deaf:
+            return True  # whether it comes after all is the client's choice
+        return (body.length or 0) - body.received > self._limits.discard_bytes_max
+
+    def _refuse(self, refused: _Refused) -> None:
+        """What came is no request: it is answered in its turn, and nothing after it is read."""
+        self._deaf = True
+        self._refusal = refused
+        if self._incoming is not None:
+            self._incoming.fail()
+        if self._task is None and self._incoming is not None:
+            self._close()  # its request has been answered
+        elif self._task is None:
+            self._serve_next()
+
+    def _answer_malformed(self, refused: _Refused) -> None:
+        response = self._application.malformed(refused.status, refused.detail)
+        body = cast("bytes", response.body)
+        framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(body)
+        self._output.write(head(response, framing) + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Closes. A client that still sends is heard out for a while: otherwise its side would
+        be reset, and it would never read what it was told."""
+        unheard = self._in_message or bool(self._waiting) or self._deaf
+        self._deaf = self._ending = True
+        self._waiting.clear()
+        if self._holds and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._deadline = self._loop.time() + self._limits.linger_seconds
+        if unheard and not self._heard_all and self._transport.can_write_eof():
+            try:
+                self._transport.write_eof()
+            except OSError:  # reset, and we have not heard of it yet
+                self._transport.abort()
+        else:
+            self._transport.close()
+
+    # The server's side
+
+    def expire(self, now: float) -> None:
+        """Ends the connection if its client has been too slow."""
+        output = self._output
+        if output.lost:
+            return
+        late = now >= self._deadline and not output.pending()
+        if late or output.stalled(now, self._limits.stall_seconds):
+            if self._incoming is not None:
+                self._incoming.fail()
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Finishes the request at hand and closes."""
+        self._closing = True
+        if self._task is None and not self._output.lost and not self._ending:
+            self._close()
+
+    def abort(self) -> None:
+        """Ends the connection and what is done for it."""
+        self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()

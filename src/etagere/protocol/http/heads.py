@@ -1,0 +1,47 @@
+"""Heads of answers."""
+
+from __future__ import annotations
+
+import http
+import time
+from email.utils import formatdate
+
+from etagere.protocol.http.messages import Response
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    for status in http.HTTPStatus
+}
+
+
+class _DateLine:
+    """The Date and Server headers, made once a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._line = b""
+
+    def line(self) -> bytes:
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            date = formatdate(now, usegmt=True).encode()
+            self._line = b"Server: Etagere/1.0\r\nDate: " + date + b"\r\n"
+        return self._line
+
+
+_DATE = _DateLine()
+
+
+def head(response: Response, framing: bytes) -> bytes:
+    """Status line and headers; `framing` are the lines that concern body and connection."""
+    headers = response.headers
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
+        lines = b"".join([b"%b: %b\r\n" % _one_line(*header) for header in headers])
+    return b"%b%b%b%b\r\n" % (_STATUS_LINES[response.status], _DATE.line(), lines, framing)
+
+
+def _one_line(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """A header without line ends, which would make more headers, or a body, of it."""
+    return name.translate(None, b"\r\n"), value.translate(None, b"\r\n")

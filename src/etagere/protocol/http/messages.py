@@ -1,0 +1,190 @@
+"""Requests and responses as the services see them.
+
+A request keeps its target and headers exactly as they arrived, because signatures cover them
+and metadata names keep their case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class ClientGone(Exception):
+    """The client closed the connection, or stopped sending, before its request was whole."""
+
+
+class BodyTooLarge(Exception):
+    """A request's body is longer than its reader takes."""
+
+
+class Flow(Protocol):
+    """What a body asks of its connection."""
+
+    def wanted(self, body: RequestBody) -> None:
+        """Somebody waits for the body: a client that expects to be told so is told to go on."""
+        ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+_BUFFER_BYTES_MAX = 512 * 1024
+# What a chunk costs beside its bytes; without it, chunks of one byte would weigh nothing.
+_CHUNK_BYTES = 64
+
+
+class RequestBody:
+    """The body of a request, while it arrives. The client waits when nobody reads."""
+
+    def __init__(self, flow: Flow, length: int | None, *, expects_continue: bool = False) -> None:
+        self.length = length
+        """As announced; None if it comes in chunks."""
+        self.expects_continue = expects_continue
+        """The client sends nothing before it is told to."""
+        self.complete = False
+        self.received = 0
+        self.discarded = 0
+        self.buffered = 0
+        self._flow = flow
+        self._chunks: deque[bytes] = deque()
+        self._paused = False
+        self._discarding = False
+        self._failed = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    # The connection's side
+
+    def feed(self, data: bytes) -> None:
+        self.received += len(data)
+        if self._discarding:
+            self.discarded += len(data)
+            return
+        self._chunks.append(data)
+        self.buffered += len(data) + _CHUNK_BYTES
+        if self.buffered > _BUFFER_BYTES_MAX and not self._paused:
+            self._paused = True
+            self._flow.pause()
+        self._wake()
+
+    def feed_end(self) -> None:
+        self.complete = True
+        self._wake()
+
+    def fail(self) -> None:
+        """The rest will not come."""
+        if not self.complete:
+            self._failed = True
+            self._wake()
+
+    def discard(self) -> None:
+        """Nobody will read the rest."""
+        self._discarding = True
+        self._chunks.clear()
+        self._taken(self.buffered)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The reader's side
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._chunks:
+            if self._failed or self._discarding:
+                raise ClientGone
+            if self.complete:
+                raise StopAsyncIteration
+            self._flow.wanted(self)
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        chunk = self._chunks.popleft()
+        self._taken(len(chunk) + _CHUNK_BYTES)
+        return chunk
+
+    async def read(self, bytes_max: int) -> bytes:
+        """All of it, if it is not more than this."""
+        if self.length is not None and self.length > bytes_max:
+            raise BodyTooLarge
+        chunks, size = [], 0
+        async for chunk in self:
+            size += len(chunk)
+            if size > bytes_max:
+                raise BodyTooLarge
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _taken(self, count: int) -> None:
+        self.buffered -= count
+        if self._paused and self.buffered < _BUFFER_BYTES_MAX // 2:
+            self._paused = False
+            self._flow.resume()
+
+
+class Request:
+    """One request. Header names in `headers` are as sent; `header` finds them in any case."""
+
+    __slots__ = (
+        "_lookup",
+        "body",
+        "client",
+        "headers",
+        "keep_alive",
+        "method",
+        "minor_version",
+        "secure",
+        "target",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]],
+        lookup: dict[bytes, bytes],
+        body: RequestBody,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self._lookup = lookup
+        self.body = body
+        self.client = ""
+        self.secure = False
+        self.keep_alive = True
+        self.minor_version = 1
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of a header, by its name in lower case; repeated ones joined by commas."""
+        return self._lookup.get(name)
+
+
+class FilePart(NamedTuple):
+    """Bytes of an open file. While somebody refers to `keeper`, its descriptor stays open."""
+
+    descriptor: int
+    offset: int
+    length: int
+    keeper: object
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer. The connection adds what concerns the connection, and Date and Server."""
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    body: bytes | AsyncIterator[bytes] | Sequence[FilePart] = b""
+    length: int | None = None
+    """Of a streamed body, if known, and of the body that a HEAD leaves out."""
+    finished: Callable[[], None] | None = None
+    """Called once the body is out or given up."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """For the access log."""

@@ -1,0 +1,196 @@
+"""What goes out on a connection: not faster than its client takes it, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+from etagere.protocol.http.messages import ClientGone, FilePart
+
+_BUFFER_BYTES = 256 * 1024
+_SENDFILE_BYTES = 4 << 20
+_SHORT = "a file ends before its part does"
+
+
+def read_files(parts: Sequence[FilePart]) -> bytes:
+    """All of them at once."""
+    chunks = [os.pread(part.descriptor, part.length, part.offset) for part in parts]
+    if any(len(chunk) < part.length for chunk, part in zip(chunks, parts, strict=True)):
+        raise OSError(_SHORT)
+    return b"".join(chunks)
+
+
+class Output:
+    """The writing half of a connection."""
+
+    def __init__(self, transport: asyncio.Transport, *, secure: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = transport
+        self._secure = secure
+        self._writable: asyncio.Future[None] | None = None
+        self._written = 0
+        self._taken = 0
+        self._taken_at = self._loop.time()
+        self._held_loop_bytes = 0
+        self.lost = False
+        transport.set_write_buffer_limits(_BUFFER_BYTES)
+
+    # The transport's side
+
+    def pause(self) -> None:
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+
+    def resume(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+
+    def lose(self) -> None:
+        self.lost = True
+        self.resume()
+
+    # The sweeper's side
+
+    def pending(self) -> bool:
+        """Whether anything waits for the client to take it."""
+        return self._writable is not None or self._transport.get_write_buffer_size() > 0
+
+    def stalled(self, now: float, seconds: float) -> bool:
+        """Whether there is something to take and the client has not taken a byte for so long."""
+        taken = self._written - self._untaken() if self.pending() else self._written
+        if taken != self._taken or taken == self._written:
+            self._taken = taken
+            self._taken_at = now
+        return now - self._taken_at >= seconds
+
+    def _untaken(self) -> int:
+        """Bytes that were written and not acknowledged, here and in the kernel."""
+        queued = 0
+        with contextlib.suppress(OSError):
+            socket = self._transport.get_extra_info("socket").fileno()
+            (queued,) = struct.unpack("i", fcntl.ioctl(socket, termios.TIOCOUTQ, bytes(4)))
+        return self._transport.get_write_buffer_size() + queued
+
+    # The answer's side
+
+    def write(self, data: bytes) -> None:
+        if self.lost:
+            raise ClientGone
+        self._written += len(data)
+        self._transport.write(data)
+
+    async def drained(self) -> None:
+        if self._writable is not None:
+            await self._writable
+        if self.lost:
+            raise ClientGone
+
+    async def send_stream(self, chunks: AsyncIterator[bytes], length: int | None) -> None:
+        """All chunks, which have to come to this length."""
+        sent = 0
+        async with _closing(chunks):
+            async for chunk in chunks:
+                sent += len(chunk)
+                if length is not None and sent > length:
+                    raise OSError("a body is longer than announced")
+                self.write(chunk)
+                await self.drained()
+        if length is not None and sent < length:
+            raise OSError("a body ends before its announced length")
+
+    async def send_chunked(self, chunks: AsyncIterator[bytes]) -> None:
+        async with _closing(chunks):
+            async for chunk in chunks:
+                if chunk:  # an empty one would be the end
+                    self.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                    await self.drained()
+        self.write(b"0\r\n\r\n")
+
+    async def send_files(self, parts: Sequence[FilePart]) -> None:
+        if self._secure:
+            for part in parts:
+                await self._copy(part)
+            return
+        await self._emptied()
+        # A descriptor of our own: the transport would not let us watch its socket.
+        socket = os.dup(self._transport.get_extra_info("socket").fileno())
+        try:
+            for part in parts:
+                await self._sendfile(socket, part)
+        finally:
+            os.close(socket)
+
+    async def _copy(self, part: FilePart) -> None:
+        at, end = part.offset, part.offset + part.length
+        while at < end:
+            count = min(_BUFFER_BYTES, end - at)
+            chunk = await self._loop.run_in_executor(None, os.pread, part.descriptor, count, at)
+            if not chunk:
+                raise OSError(_SHORT)
+            self.write(chunk)
+            at += len(chunk)
+            await self.drained()
+
+    async def _emptied(self) -> None:
+        """Waits until the transport holds nothing back, which must not be overtaken."""
+        self._transport.set_write_buffer_limits(0)
+        while self._transport.get_write_buffer_size():
+            self.pause()
+            await self.drained()
+        if self._transport.is_closing():
+            raise ClientGone
+        self._transport.set_write_buffer_limits(_BUFFER_BYTES)
+
+    async def _sendfile(self, socket: int, part: FilePart) -> None:
+        """Straight from the page cache to the socket."""
+        at, end = part.offset, part.offset + part.length
+        while at < end:
+            if self.lost:
+                raise ClientGone
+            # Asked for ahead, or the loop would wait for the disk.
+            os.posix_fadvise(part.descriptor, at, 2 * _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED)
+            try:
+                sent = os.sendfile(socket, part.descriptor, at, min(_SENDFILE_BYTES, end - at))
+            except BlockingIOError:
+                await self._ready(socket)
+                continue
+            except (ConnectionError, TimeoutError):
+                raise ClientGone from None
+            if not sent:
+                raise OSError(_SHORT)
+            at += sent
+            self._written += sent
+            await self._let_others_run(sent)
+
+    async def _let_others_run(self, sent: int) -> None:
+        """A fast client must not keep the loop from everybody else."""
+        self._held_loop_bytes += sent
+        if self._held_loop_bytes >= _SENDFILE_BYTES:
+            self._held_loop_bytes = 0
+            await asyncio.sleep(0)
+
+    async def _ready(self, socket: int) -> None:
+        self._held_loop_bytes = 0
+        self._writable = ready = self._loop.create_future()
+        self._loop.add_writer(socket, self.resume)
+        try:
+            await ready
+        finally:
+            self._writable = None
+            self._loop.remove_writer(socket)
+
+
+@contextlib.asynccontextmanager
+async def _closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[None]:
+    """Ends a generator here and now, not whenever somebody collects it."""
+    try:
+        yield
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()

@@ -1,0 +1,75 @@
+"""What an account may be called, what its keys may be, and from where the built-in one is used."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from etagere.errors import Refusal
+from etagere.model.accounts import BUILT_IN, Account
+from etagere.settings import (
+    ACCOUNT_NAME,
+    ACCOUNT_NAME_LENGTH_MAX,
+    ACCOUNT_NAME_LENGTH_MIN,
+    KEY_BYTES_MAX,
+    Settings,
+)
+
+KEY_NUMBERS = (1, 2)
+
+
+def check_account_name(name: str) -> Refusal | None:
+    if not ACCOUNT_NAME_LENGTH_MIN <= len(name) <= ACCOUNT_NAME_LENGTH_MAX:
+        return _out_of_range("AccountName", ACCOUNT_NAME_LENGTH_MIN, ACCOUNT_NAME_LENGTH_MAX)
+    if ACCOUNT_NAME.fullmatch(name) is None:
+        return Refusal("InvalidResourceName")
+    return None
+
+
+def check_key(key: bytes) -> Refusal | None:
+    """An empty key would let everybody in; one beyond the limit is not one of the service."""
+    if not 1 <= len(key) <= KEY_BYTES_MAX:
+        return _out_of_range("AccountKeyBytes", 1, KEY_BYTES_MAX)
+    return None
+
+
+def check_key_number(number: int) -> Refusal | None:
+    if number not in KEY_NUMBERS:
+        return _out_of_range("AccountKeyNumber", *KEY_NUMBERS)
+    return None
+
+
+def check_absent(name: str, stored: Account | None) -> Refusal | None:
+    if stored is not None or name in BUILT_IN:
+        return Refusal("AccountAlreadyExists", {"Account": name})
+    return None
+
+
+def check_changeable(name: str) -> Refusal | None:
+    """The keys of a built-in account are known to every client: there is nothing to change."""
+    if name in BUILT_IN:
+        return Refusal("InsufficientAccountPermissions", {"Account": name})
+    return None
+
+
+def check_source(name: str, client: str, settings: Settings) -> Refusal | None:
+    """Refuses a built-in account to other machines: everybody knows its key. `client` is the
+    address that the connection comes from, not what a header says."""
+    if name not in BUILT_IN or settings.development_account_anywhere or is_loopback(client):
+        return None
+    return Refusal("AuthorizationSourceIPMismatch", {"SourceIP": client})
+
+
+def is_loopback(client: str) -> bool:
+    """Whether an address is one of this machine alone; what is no address is not."""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        # How a socket for both families shows its IPv4 clients.
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def _out_of_range(what: str, minimum: int, maximum: int) -> Refusal:
+    return Refusal("OutOfRangeInput", {"Input": what, "Minimum": minimum, "Maximum": maximum})

@@ -1,0 +1,156 @@
+"""Cross-origin requests: what a browser is told about pages of other origins.
+
+Rules are tried in their order. The first one that allows the origin and the method decides, and
+no other is looked at, even if its headers would have been more generous:
+
+    AllowedOrigins      as sent, or `*` for all, or `https://*.example.com` for those below it
+    AllowedMethods      one of these
+    AllowedHeaders      each header that the request is going to have, in any case; a `*` at the
+                        end stands for the rest of a name
+
+This authorises nothing. A preflight that fails is refused, since it asks for nothing else; an
+actual request is answered as any other, only without the headers that let a page see it.
+
+Responses to GET and HEAD are cached, so they say `Vary: Origin` whenever another origin might
+get other headers: unless there are no rules, or one for all origins was met.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from etagere.errors import Refusal
+from etagere.model.service import CorsRule
+
+ANY = "*"
+_CACHED_METHODS = frozenset({"GET", "HEAD"})
+_BEFORE_HOST = "://"
+_SUBDOMAINS = "://*."
+_HOST = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+Headers = list[tuple[str, str]]
+"""In the order in which they are sent."""
+
+
+def preflight(
+    rules: Iterable[CorsRule], origin: str | None, method: str | None, headers: str | None
+) -> Headers | Refusal:
+    """The answer to OPTIONS: Origin, Access-Control-Request-Method and -Headers as sent.
+
+    What was asked is what is answered, so that a page learns nothing about the rest of the rule.
+    """
+    if not origin:
+        return Refusal("InvalidHeaderValue", {"HeaderName": "Origin"})
+    if not method:
+        return Refusal("InvalidHeaderValue", {"HeaderName": "Access-Control-Request-Method"})
+    rule = _first_match(rules, origin, method)
+    if rule is None:
+        return _failure("No CORS rule allows this origin and method.")
+    for name in _split(headers or ""):
+        if not _covers(rule.allowed_headers, name):
+            return _failure(
+                f"The first CORS rule that allows this origin and method does not allow the "
+                f"header {name}."
+            )
+    answer = [
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Allow-Methods", method),
+    ]
+    if headers:
+        answer.append(("Access-Control-Allow-Headers", headers))
+    answer.append(("Access-Control-Max-Age", str(rule.max_age_seconds)))
+    answer.append(("Access-Control-Allow-Credentials", "true"))
+    return answer
+
+
+def actual(
+    rules: Sequence[CorsRule], origin: str | None, method: str, response_headers: Iterable[str]
+) -> Headers:
+    """What is added to the response of any other request.
+
+    Without an Origin only GET and HEAD are of interest: a cache may give their responses to a
+    page later on.
+    """
+    if not rules:
+        return []
+    cached = method in _CACHED_METHODS
+    if not origin and not cached:
+        return []
+    rule = _first_match(rules, origin or None, method)
+    if rule is None:
+        return [("Vary", "Origin")] if cached else []
+    added: Headers = []
+    exposed = _exposed(rule.exposed_headers, response_headers)
+    if exposed:
+        added.append(("Access-Control-Expose-Headers", exposed))
+    if ANY in rule.allowed_origins:
+        added.append(("Access-Control-Allow-Origin", ANY))
+        return added
+    added.append(("Access-Control-Allow-Origin", origin or ""))
+    # Browsers take this only together with an origin by name.
+    added.append(("Access-Control-Allow-Credentials", "true"))
+    if cached:
+        added.append(("Vary", "Origin"))
+    return added
+
+
+def _failure(detail: str) -> Refusal:
+    return Refusal("CorsPreflightFailure", {"MessageDetails": detail})
+
+
+def _first_match(rules: Iterable[CorsRule], origin: str | None, method: str) -> CorsRule | None:
+    """None as origin: only a rule for all of them will do."""
+    for rule in rules:
+        if _allows_origin(rule, origin) and _allows_method(rule, method):
+            return rule
+    return None
+
+
+def _allows_origin(rule: CorsRule, origin: str | None) -> bool:
+    if ANY in rule.allowed_origins:
+        return True
+    if origin is None:
+        return False
+    return any(
+        _is_subdomain(origin, allowed) if _SUBDOMAINS in allowed else origin == allowed
+        for allowed in rule.allowed_origins
+    )
+
+
+def _is_subdomain(origin: str, allowed: str) -> bool:
+    """Whether an origin has the scheme and the end of the host, and names of hosts in between."""
+    scheme, _, domain = allowed.partition(_SUBDOMAINS)
+    start, end = scheme + _BEFORE_HOST, "." + domain
+    if not origin.startswith(start) or not origin.endswith(end):
+        return False
+    return _HOST.fullmatch(origin, len(start), len(origin) - len(end)) is not None
+
+
+def _allows_method(rule: CorsRule, method: str) -> bool:
+    wanted = method.upper()
+    return any(allowed.upper() == wanted for allowed in rule.allowed_methods)
+
+
+def _covers(patterns: Iterable[str], name: str) -> bool:
+    """Whether one of the patterns is the name of a header, or the beginning of it."""
+    name = name.lower()
+    for pattern in map(str.lower, patterns):
+        if name == pattern or (pattern.endswith(ANY) and name.startswith(pattern[:-1])):
+            return True
+    return False
+
+
+def _exposed(patterns: Sequence[str], response_headers: Iterable[str]) -> str:
+    """Those headers of the response that a rule exposes, and those that it names in full:
+    the edge may still add them."""
+    if not patterns:
+        return ""
+    names = [name for name in response_headers if _covers(patterns, name)]
+    seen = {name.lower() for name in names}
+    names += [name for name in patterns if not name.endswith(ANY) and name.lower() not in seen]
+    return ",".join(names)
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in map(str.strip, text.split(",")) if part]

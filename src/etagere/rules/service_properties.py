@@ -1,0 +1,293 @@
+"""What may be set as the properties of a service, and how a change is merged.
+
+A document that can be read has every node that is always needed. Here is the rest: what a service
+has at all and since when, what is needed only beside something else, and how much is too much.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+import msgspec
+
+from etagere.errors import Refusal
+from etagere.model.service import (
+    CorsRule,
+    Logging,
+    Metrics,
+    RetentionPolicy,
+    ServiceProperties,
+    ServicePropertiesChange,
+    StaticWebsite,
+)
+
+# What there is
+
+ELEMENTS: Final[dict[str, str]] = {
+    "Logging": "logging",
+    "HourMetrics": "hour_metrics",
+    "MinuteMetrics": "minute_metrics",
+    "Cors": "cors",
+    "DefaultServiceVersion": "default_service_version",
+    "DeleteRetentionPolicy": "delete_retention",
+    "StaticWebsite": "static_website",
+}
+"""The elements of the document in their order, and the fields that hold them."""
+
+_ANALYTICS: Final = frozenset({"Logging", "HourMetrics", "MinuteMetrics", "Cors"})
+_BY_SERVICE: Final[dict[str, frozenset[str]]] = {
+    "blob": frozenset(ELEMENTS),
+    "queue": _ANALYTICS,
+    "table": _ANALYTICS,
+    "file": _ANALYTICS - {"Logging"},
+}
+_SINCE: Final[dict[str, str]] = {
+    "HourMetrics": "2013-08-15",
+    "MinuteMetrics": "2013-08-15",
+    "Cors": "2013-08-15",
+    "DefaultServiceVersion": "2011-08-18",
+    "DeleteRetentionPolicy": "2017-07-29",
+    "StaticWebsite": "2018-03-28",
+}
+
+
+def elements(service: str, version: str) -> Iterator[str]:
+    """The elements that the properties of a service have for requests of this version."""
+    for name in ELEMENTS:
+        if name in _BY_SERVICE[service] and version >= _SINCE.get(name, ""):
+            yield name
+
+
+# How much of it
+
+CORS_RULES_MAX = 5
+CORS_CHARACTERS_MAX = 2 * 1024
+"""Of all rules together, without tags."""
+CORS_ITEM_CHARACTERS_MAX = 256
+CORS_ORIGINS_MAX = 64
+CORS_LITERAL_HEADERS_MAX = 64
+CORS_PREFIXED_HEADERS_MAX = 2
+CORS_METHODS: Final = frozenset(
+    {"DELETE", "GET", "HEAD", "MERGE", "OPTIONS", "PATCH", "POST", "PUT"}
+)
+MAX_AGE_SECONDS_MAX = 2**31 - 1
+RETENTION_DAYS_MIN = 1
+RETENTION_DAYS_MAX = 365
+DOCUMENT_PATH_CHARACTERS_MAX = 1024
+OLDEST_VERSION: Final = "2008-10-27"
+
+_LOGGING_VERSIONS: Final = frozenset({"1.0", "2.0"})
+_METRICS_VERSIONS: Final = frozenset({"1.0"})
+_VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ORIGIN = re.compile(r"[\x21-\x29\x2b\x2d-\x7e]+")  # no star, no comma
+_SUBDOMAINS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\*\.[\x21-\x29\x2b\x2d-\x7e]+")
+_HEADER = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]+")  # a token without a star
+
+
+def check(change: ServicePropertiesChange, service: str, version: str) -> Refusal | None:
+    """Whether a request of this version may set this."""
+    known = set(elements(service, version))
+    for name, field in ELEMENTS.items():
+        if getattr(change, field) is not None and name not in known:
+            return Refusal("UnsupportedXmlNode", {"XmlNodeName": name})
+    return (
+        _check_logging(change.logging)
+        or _check_metrics(change.hour_metrics)
+        or _check_metrics(change.minute_metrics)
+        or _check_cors(change.cors)
+        or _check_default_version(change.default_service_version)
+        or _check_retention(change.delete_retention)
+        or _check_website(change.static_website)
+    )
+
+
+def merge(current: ServiceProperties, change: ServicePropertiesChange) -> ServiceProperties:
+    """What the properties are after a change: an element is replaced whole or not at all.
+
+    What counts only beside something that is off is forgotten, so that it does not come back
+    to life when that is turned on again.
+    """
+    given = {
+        field: value for field in ELEMENTS.values() if (value := getattr(change, field)) is not None
+    }
+    merged = msgspec.structs.replace(current, **given)
+    return msgspec.structs.replace(
+        merged,
+        logging=msgspec.structs.replace(
+            merged.logging, retention=_settled_retention(merged.logging.retention)
+        ),
+        hour_metrics=_settled_metrics(merged.hour_metrics),
+        minute_metrics=_settled_metrics(merged.minute_metrics),
+        delete_retention=_settled_retention(merged.delete_retention),
+        static_website=merged.static_website if merged.static_website.enabled else StaticWebsite(),
+    )
+
+
+def _settled_retention(policy: RetentionPolicy) -> RetentionPolicy:
+    return policy if policy.enabled else RetentionPolicy()
+
+
+def _settled_metrics(metrics: Metrics) -> Metrics:
+    return msgspec.structs.replace(
+        metrics,
+        include_apis=metrics.include_apis if metrics.enabled else None,
+        retention=_settled_retention(metrics.retention),
+    )
+
+
+# Each element
+
+
+def _check_logging(logging: Logging | None) -> Refusal | None:
+    if logging is None:
+        return None
+    if logging.version not in _LOGGING_VERSIONS:
+        return _bad("Version", logging.version)
+    return _check_retention(logging.retention)
+
+
+def _check_metrics(metrics: Metrics | None) -> Refusal | None:
+    if metrics is None:
+        return None
+    if metrics.version not in _METRICS_VERSIONS:
+        return _bad("Version", metrics.version)
+    if metrics.enabled and metrics.include_apis is None:
+        return _missing("IncludeAPIs")
+    return _check_retention(metrics.retention)
+
+
+def _check_retention(policy: RetentionPolicy | None) -> Refusal | None:
+    if policy is None or not policy.enabled:
+        return None
+    if policy.days is None:
+        return _missing("Days")
+    if not RETENTION_DAYS_MIN <= policy.days <= RETENTION_DAYS_MAX:
+        return _outside("Days", policy.days, RETENTION_DAYS_MIN, RETENTION_DAYS_MAX)
+    return None
+
+
+def _check_default_version(version: str | None) -> Refusal | None:
+    if version is None or (_is_date(version) and version >= OLDEST_VERSION):
+        return None
+    return _bad("DefaultServiceVersion", version)
+
+
+def _is_date(text: str) -> bool:
+    if _VERSION.fullmatch(text) is None:
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_website(website: StaticWebsite | None) -> Refusal | None:
+    if website is None or not website.enabled:
+        return None
+    for node, path in (
+        ("IndexDocument", website.index_document),
+        ("DefaultIndexDocumentPath", website.default_index_document_path),
+        ("ErrorDocument404Path", website.error_document_404_path),
+    ):
+        if path is not None and len(path) > DOCUMENT_PATH_CHARACTERS_MAX:
+            return _bad(node, path)
+    # It is looked up in every directory, so it is a name and no path.
+    if website.index_document is not None and "/" in website.index_document:
+        return _bad("IndexDocument", website.index_document)
+    return None
+
+
+# CORS
+
+
+def _check_cors(rules: tuple[CorsRule, ...] | None) -> Refusal | None:
+    if rules is None:
+        return None
+    if len(rules) > CORS_RULES_MAX:
+        return _outside("Cors", len(rules), 0, CORS_RULES_MAX)
+    characters = sum(map(_characters, rules))
+    if characters > CORS_CHARACTERS_MAX:
+        return _outside("Cors", characters, 0, CORS_CHARACTERS_MAX)
+    for rule in rules:
+        refusal = _check_rule(rule)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _characters(rule: CorsRule) -> int:
+    lists = (rule.allowed_origins, rule.allowed_methods, rule.allowed_headers, rule.exposed_headers)
+    return sum(len(",".join(items)) for items in lists) + len(str(rule.max_age_seconds))
+
+
+def _check_rule(rule: CorsRule) -> Refusal | None:
+    if not 0 <= rule.max_age_seconds <= MAX_AGE_SECONDS_MAX:
+        return _outside("MaxAgeInSeconds", rule.max_age_seconds, 0, MAX_AGE_SECONDS_MAX)
+    return (
+        _check_origins(rule.allowed_origins)
+        or _check_methods(rule.allowed_methods)
+        or _check_headers("AllowedHeaders", rule.allowed_headers)
+        or _check_headers("ExposedHeaders", rule.exposed_headers)
+    )
+
+
+def _check_origins(origins: tuple[str, ...]) -> Refusal | None:
+    node = "AllowedOrigins"
+    if not origins:
+        return _bad(node, "")
+    if len(origins) > CORS_ORIGINS_MAX:
+        return _outside(node, len(origins), 1, CORS_ORIGINS_MAX)
+    for origin in origins:
+        good = origin == "*" or _ORIGIN.fullmatch(origin) or _SUBDOMAINS.fullmatch(origin)
+        if not good or len(origin) > CORS_ITEM_CHARACTERS_MAX:
+            return _bad(node, origin)
+    return None
+
+
+def _check_methods(methods: tuple[str, ...]) -> Refusal | None:
+    if not methods:
+        return _bad("AllowedMethods", "")
+    for method in methods:
+        if method.upper() not in CORS_METHODS:
+            return _bad("AllowedMethods", method)
+    return None
+
+
+def _check_headers(node: str, headers: tuple[str, ...]) -> Refusal | None:
+    for header in headers:
+        # A star alone is the prefix that every name has.
+        good = header == "*" or _HEADER.fullmatch(header.removesuffix("*")) is not None
+        if not good or len(header) > CORS_ITEM_CHARACTERS_MAX:
+            return _bad(node, header)
+    prefixed = sum(header.endswith("*") for header in headers)
+    literal = len(headers) - prefixed
+    if literal > CORS_LITERAL_HEADERS_MAX:
+        return _outside(node, literal, 0, CORS_LITERAL_HEADERS_MAX)
+    if prefixed > CORS_PREFIXED_HEADERS_MAX:
+        return _outside(node, prefixed, 0, CORS_PREFIXED_HEADERS_MAX)
+    return None
+
+
+def _missing(node: str) -> Refusal:
+    return Refusal("MissingRequiredXmlNode", {"XmlNodeName": node})
+
+
+def _bad(node: str, value: str) -> Refusal:
+    return Refusal("InvalidXmlNodeValue", {"XmlNodeName": node, "XmlNodeValue": value})
+
+
+def _outside(node: str, value: int, minimum: int, maximum: int) -> Refusal:
+    """Of a number, or of how many there are or how long they are."""
+    return Refusal(
+        "InvalidXmlNodeValue",
+        {
+            "XmlNodeName": node,
+            "XmlNodeValue": value,
+            "MinimumAllowed": minimum,
+            "MaximumAllowed": maximum,
+        },
+    )

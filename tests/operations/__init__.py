@@ -1,0 +1,1 @@
+"""Tests of the operations, over every engine."""

@@ -1,0 +1,123 @@
+"""Pages of blobs over every engine, against a listing done by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+from etagere.engine.interface import ReadTxn
+from etagere.engine.records import Collection, K, R, Span
+from etagere.model.blobs import BlobPage, ContainerName, ListBlobs
+from etagere.operations.blob.listing import list_blobs
+from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
+
+NAMES = sorted(
+    [
+        "a",
+        "a/",
+        "a/b",
+        "a/b/c",
+        "a/b/d",
+        "a0",
+        "b",
+        "c//x",
+        "c/x",
+        "d.e.f",
+        "nul\x00name",
+        "photos/2024/1.jpg",
+        "photos/2024/2.jpg",
+        "photos/2025/1.jpg",
+        "z",
+        "é",
+        "日本/1",
+        "日本/2",
+        "\U0001f4da",
+    ],
+    key=str.encode,
+)
+
+
+def by_hand(prefix: str, delimiter: str) -> list[str]:
+    shown: list[str] = []
+    for name in NAMES:
+        if not name.startswith(prefix):
+            continue
+        end = name.find(delimiter, len(prefix)) if delimiter else -1
+        entry = name[: end + len(delimiter)] if end >= 0 else name
+        if entry not in shown[-1:]:
+            shown.append(entry)
+    return shown
+
+
+@on_a_shelf
+async def test_every_prefix_delimiter_and_page_size(shelf: Shelf) -> None:
+    await shelf.create()
+    neighbour = ContainerName(ACCOUNT, "neighbour")
+    await shelf.create(neighbour)
+    await shelf.put("a/other", container=neighbour)
+    for name in NAMES:
+        await shelf.put(name, name.encode())
+    prefixes = ["", "a", "a/", "a/b/", "photos/", "photos/2024/1", "日本", "nothing"]
+    for prefix, delimiter, limit in itertools.product(prefixes, ["", "/", "//", "."], [1, 2, 5000]):
+        found: list[str] = []
+        marker = ""
+        while True:
+            ask = ListBlobs(BOX, limit, prefix, delimiter, marker)
+            page = await shelf.read(list_blobs, ask)
+            assert len(page.entries) <= limit
+            found += [name for name, _ in page.entries]
+            if not page.next_marker:
+                break
+            assert page.entries
+            marker = page.next_marker
+        assert found == by_hand(prefix, delimiter), (prefix, delimiter, limit)
+
+
+@on_a_shelf
+async def test_prefixes_have_no_blob(shelf: Shelf) -> None:
+    await shelf.create()
+    put = await shelf.put("a", b"x")
+    await shelf.put("b/1")
+    page = await shelf.read(list_blobs, ListBlobs(BOX, 10, delimiter="/"))
+    assert page.entries == (("a", put), ("b/", None))
+    missing = ListBlobs(ContainerName(ACCOUNT, "missing"), 10)
+    assert await code_of(shelf.read(list_blobs, missing)) == "ContainerNotFound"
+
+
+class _Counting:
+    """A snapshot that counts the rows it gives."""
+
+    def __init__(self, beneath: ReadTxn) -> None:
+        self._beneath = beneath
+        self.rows = 0
+
+    @property
+    def now(self) -> int:
+        return self._beneath.now
+
+    def get(self, collection: Collection[K, R], key: K) -> R | None:
+        return self._beneath.get(collection, key)
+
+    def scan(
+        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
+    ) -> list[tuple[K, R]]:
+        found = self._beneath.scan(collection, span, limit, reverse=reverse)
+        self.rows += len(found)
+        return found
+
+
+def _counted(txn: ReadTxn, command: ListBlobs) -> tuple[BlobPage, int]:
+    counting = _Counting(txn)
+    return list_blobs(counting, command), counting.rows
+
+
+@on_a_shelf
+async def test_a_listing_by_delimiter_costs_its_prefixes(shelf: Shelf) -> None:
+    await shelf.create()
+    for folder, number in itertools.product(range(5), range(120)):
+        await shelf.put(f"{folder}/{number:03}")
+    page, rows = await shelf.read(_counted, ListBlobs(BOX, 100, delimiter="/"))
+    assert [name for name, _ in page.entries] == [f"{folder}/" for folder in range(5)]
+    assert rows <= 5 * 16
+    page, rows = await shelf.read(_counted, ListBlobs(BOX, 5000, prefix="3/", delimiter="/"))
+    assert len(page.entries) == 120
+    assert rows == 120

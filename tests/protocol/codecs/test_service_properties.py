@@ -1,0 +1,267 @@
+"""Service properties: literal documents, and what is set is what comes back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etagere.errors import ERRORS, Refusal
+from etagere.model.service import (
+    CorsRule,
+    Logging,
+    Metrics,
+    RetentionPolicy,
+    ServiceProperties,
+    ServicePropertiesChange,
+    StaticWebsite,
+)
+from etagere.protocol.codecs.service_properties import decode, encode
+from etagere.rules.service_properties import check, merge
+
+NEWEST = "2026-02-06"
+WEEK = RetentionPolicy(True, 7)
+
+PROPERTIES = ServiceProperties(
+    logging=Logging("1.0", delete=True, read=True, write=True, retention=WEEK),
+    hour_metrics=Metrics("1.0", True, True, WEEK),
+    cors=(
+        CorsRule(("*",), ("GET", "PUT"), ("x-ms-meta-*", "a"), ("*",), 60),
+        CorsRule(("https://a.example", "https://*.b.example"), ("HEAD",)),
+    ),
+    default_service_version="2021-12-02",
+    delete_retention=WEEK,
+    static_website=StaticWebsite(True, "index.html", None, "errors/<404>.html"),
+)
+HEAD = b'<?xml version="1.0" encoding="utf-8"?><StorageServiceProperties>'
+LOGGING = (
+    b"<Logging>"
+    b"<Version>1.0</Version><Delete>true</Delete><Read>true</Read><Write>true</Write>"
+    b"<RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy>"
+    b"</Logging>"
+)
+METRICS = (
+    b"<HourMetrics>"
+    b"<Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>"
+    b"<RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy>"
+    b"</HourMetrics>"
+    b"<MinuteMetrics>"
+    b"<Version>1.0</Version><Enabled>false</Enabled>"
+    b"<RetentionPolicy><Enabled>false</Enabled></RetentionPolicy>"
+    b"</MinuteMetrics>"
+)
+CORS = (
+    b"<Cors>"
+    b"<CorsRule>"
+    b"<AllowedOrigins>*</AllowedOrigins>"
+    b"<AllowedMethods>GET,PUT</AllowedMethods>"
+    b"<AllowedHeaders>x-ms-meta-*,a</AllowedHeaders>"
+    b"<ExposedHeaders>*</ExposedHeaders>"
+    b"<MaxAgeInSeconds>60</MaxAgeInSeconds>"
+    b"</CorsRule>"
+    b"<CorsRule>"
+    b"<AllowedOrigins>https://a.example,https://*.b.example</AllowedOrigins>"
+    b"<AllowedMethods>HEAD</AllowedMethods>"
+    b"<AllowedHeaders />"
+    b"<ExposedHeaders />"
+    b"<MaxAgeInSeconds>0</MaxAgeInSeconds>"
+    b"</CorsRule>"
+    b"</Cors>"
+)
+BLOB_ONLY = (
+    b"<DefaultServiceVersion>2021-12-02</DefaultServiceVersion>"
+    b"<DeleteRetentionPolicy><Enabled>true</Enabled><Days>7</Days></DeleteRetentionPolicy>"
+    b"<StaticWebsite>"
+    b"<Enabled>true</Enabled>"
+    b"<IndexDocument>index.html</IndexDocument>"
+    b"<ErrorDocument404Path>errors/&lt;404&gt;.html</ErrorDocument404Path>"
+    b"</StaticWebsite>"
+)
+END = b"</StorageServiceProperties>"
+
+
+@pytest.mark.parametrize(
+    ("service", "version", "expected"),
+    [
+        ("blob", NEWEST, LOGGING + METRICS + CORS + BLOB_ONLY),
+        ("queue", NEWEST, LOGGING + METRICS + CORS),
+        ("table", NEWEST, LOGGING + METRICS + CORS),
+        ("file", NEWEST, METRICS + CORS),
+        ("blob", "2013-08-15", LOGGING + METRICS + CORS + BLOB_ONLY[: BLOB_ONLY.index(b"<Del")]),
+        ("queue", "2012-02-12", LOGGING),
+    ],
+)
+def test_golden(service: str, version: str, expected: bytes) -> None:
+    assert encode(PROPERTIES, service, version) == HEAD + expected + END
+
+
+def test_defaults() -> None:
+    off = b"<RetentionPolicy><Enabled>false</Enabled></RetentionPolicy>"
+    metrics = b"<Version>1.0</Version><Enabled>false</Enabled>" + off
+    assert encode(ServiceProperties(), "blob", NEWEST) == (
+        HEAD
+        + b"<Logging><Version>1.0</Version><Delete>false</Delete><Read>false</Read>"
+        + (b"<Write>false</Write>" + off + b"</Logging>")
+        + (b"<HourMetrics>" + metrics + b"</HourMetrics>")
+        + (b"<MinuteMetrics>" + metrics + b"</MinuteMetrics>")
+        + b"<Cors />"
+        + b"<DeleteRetentionPolicy><Enabled>false</Enabled></DeleteRetentionPolicy>"
+        + b"<StaticWebsite><Enabled>false</Enabled></StaticWebsite>"
+        + END
+    )
+
+
+def test_reading_the_golden_document() -> None:
+    change = decode(encode(PROPERTIES, "blob", NEWEST))
+    assert isinstance(change, ServicePropertiesChange)
+    assert check(change, "blob", NEWEST) is None
+    assert merge(ServiceProperties(), change) == PROPERTIES
+
+
+def test_what_is_absent_stays() -> None:
+    assert decode(b"<StorageServiceProperties />") == ServicePropertiesChange()
+    change = decode(b"<StorageServiceProperties><Cors/></StorageServiceProperties>")
+    assert change == ServicePropertiesChange(cors=())
+
+
+def test_a_document_as_a_client_may_write_it() -> None:
+    change = decode(
+        b"\xef\xbb\xbf<StorageServiceProperties xmlns='urn:x'>\r\n"
+        b"  <DeleteRetentionPolicy>\n    <Days> 7 </Days>\n    <Enabled>True</Enabled>\n"
+        b"    <AllowPermanentDelete>true</AllowPermanentDelete>\n  </DeleteRetentionPolicy>\n"
+        b"  <Cors><CorsRule><MaxAgeInSeconds>5</MaxAgeInSeconds><AllowedHeaders/><ExposedHeaders/>"
+        b"<AllowedMethods> GET, PUT ,</AllowedMethods><AllowedOrigins>\n a, b\n</AllowedOrigins>"
+        b"</CorsRule></Cors><StaticWebsite><Enabled>true</Enabled><IndexDocument /></StaticWebsite>"
+        b"</StorageServiceProperties>"
+    )
+    assert change == ServicePropertiesChange(
+        cors=(CorsRule(("a", "b"), ("GET", "PUT"), max_age_seconds=5),),
+        delete_retention=RetentionPolicy(True, 7, True),
+        static_website=StaticWebsite(True),
+    )
+
+
+ON = "<Enabled>true</Enabled>"
+RETENTION = "<RetentionPolicy><Enabled>false</Enabled></RetentionPolicy>"
+RULE = (
+    "<AllowedOrigins>*</AllowedOrigins><AllowedMethods>GET</AllowedMethods><AllowedHeaders/>"
+    "<ExposedHeaders/><MaxAgeInSeconds>0</MaxAgeInSeconds>"
+)
+INVALID, MISSING = "InvalidXmlNodeValue", "MissingRequiredXmlNode"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "node"),
+    [
+        ("<Other/>", "UnsupportedXmlNode", "Other"),
+        ("<Metrics/>", "UnsupportedXmlNode", "Metrics"),
+        ("<Cors/><Cors/>", "InvalidXmlDocument", None),
+        ("<Logging/>", MISSING, "Version"),
+        ("<Logging><Version>1.0</Version></Logging>", MISSING, "Delete"),
+        ("<HourMetrics/>", MISSING, "Version"),
+        ("<HourMetrics><Version>1.0</Version></HourMetrics>", MISSING, "Enabled"),
+        (f"<MinuteMetrics><Version/>{ON}</MinuteMetrics>", MISSING, "RetentionPolicy"),
+        ("<DeleteRetentionPolicy/>", MISSING, "Enabled"),
+        (f"<DeleteRetentionPolicy>{ON}<Days>x</Days></DeleteRetentionPolicy>", INVALID, "Days"),
+        (f"<DeleteRetentionPolicy>{ON}<Days/></DeleteRetentionPolicy>", INVALID, "Days"),
+        ("<StaticWebsite/>", MISSING, "Enabled"),
+        ("<StaticWebsite><Enabled>on</Enabled></StaticWebsite>", INVALID, "Enabled"),
+        ("<Cors><Other/></Cors>", "UnsupportedXmlNode", "Other"),
+        ("<Cors><CorsRule/></Cors>", MISSING, "AllowedOrigins"),
+        (f"<Cors><CorsRule>{RULE}{ON}</CorsRule></Cors>", "UnsupportedXmlNode", "Enabled"),
+        ("<DefaultServiceVersion><a/></DefaultServiceVersion>", "InvalidXmlDocument", None),
+    ]
+    + [
+        (f"<Cors><CorsRule>{RULE.replace(part, '')}</CorsRule></Cors>", MISSING, name)
+        for name, part in (
+            ("AllowedMethods", "<AllowedMethods>GET</AllowedMethods>"),
+            ("AllowedHeaders", "<AllowedHeaders/>"),
+            ("ExposedHeaders", "<ExposedHeaders/>"),
+            ("MaxAgeInSeconds", "<MaxAgeInSeconds>0</MaxAgeInSeconds>"),
+        )
+    ],
+)
+def test_refusals(content: str, code: str, node: str | None) -> None:
+    refusal = decode(f"<StorageServiceProperties>{content}</StorageServiceProperties>".encode())
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.facts.get("XmlNodeName")) == (code, node)
+
+
+def test_too_many_rules_are_read_far_enough_to_be_refused() -> None:
+    body = "<Cors>" + f"<CorsRule>{RULE}</CorsRule>" * 50 + "</Cors>"
+    change = decode(f"<StorageServiceProperties>{body}</StorageServiceProperties>".encode())
+    assert isinstance(change, ServicePropertiesChange)
+    refusal = check(change, "blob", NEWEST)
+    assert refusal is not None
+    assert refusal.code == INVALID
+
+
+# Round trips
+
+RETENTIONS = st.builds(RetentionPolicy, st.booleans(), st.none() | st.integers(-1, 400))
+METRICS_VALUES = st.builds(
+    Metrics, st.just("1.0"), st.booleans(), st.none() | st.booleans(), RETENTIONS
+)
+ITEMS = st.lists(st.sampled_from(["a", "b-c", "x-ms-*"]), max_size=3).map(tuple)
+RULES = st.builds(
+    CorsRule,
+    st.lists(st.sampled_from(["*", "https://a.example", "https://*.b"]), max_size=2).map(tuple),
+    st.lists(st.sampled_from(["GET", "PUT", "MERGE"]), max_size=3).map(tuple),
+    ITEMS,
+    ITEMS,
+    st.integers(-1, 100),
+)
+PATHS = st.none() | st.sampled_from(["index.html", "a/<b>&.html", "é.html"])
+CHANGES = st.builds(
+    ServicePropertiesChange,
+    logging=st.none()
+    | st.builds(Logging, st.just("1.0"), st.booleans(), st.booleans(), st.booleans(), RETENTIONS),
+    hour_metrics=st.none() | METRICS_VALUES,
+    minute_metrics=st.none() | METRICS_VALUES,
+    cors=st.none() | st.lists(RULES, max_size=6).map(tuple),
+    default_service_version=st.none() | st.sampled_from(["2021-12-02", "2021-13-02", "x"]),
+    delete_retention=st.none() | RETENTIONS,
+    static_website=st.none() | st.builds(StaticWebsite, st.booleans(), PATHS, PATHS, PATHS),
+)
+
+
+@given(CHANGES)
+def test_what_may_be_set_comes_back(change: ServicePropertiesChange) -> None:
+    refusal = check(change, "blob", NEWEST)
+    if refusal is not None:
+        assert refusal.code in {INVALID, MISSING}
+        return
+    properties = merge(ServiceProperties(), change)
+    read = decode(encode(properties, "blob", NEWEST))
+    assert isinstance(read, ServicePropertiesChange)
+    assert check(read, "blob", NEWEST) is None
+    assert merge(ServiceProperties(), read) == properties
+
+
+NAMES = [
+    *("Logging", "HourMetrics", "Version", "Enabled", "RetentionPolicy", "Days"),
+    *("Cors", "CorsRule", "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds"),
+    *("StaticWebsite", "DeleteRetentionPolicy"),
+]
+TREES = st.recursive(
+    st.sampled_from(["", "true", "false", "1", "1.0", "*", "&amp;", "&x;", "<!-- -->"]),
+    lambda inner: st.tuples(st.sampled_from(NAMES), st.lists(inner, max_size=4)).map(
+        lambda pair: f"<{pair[0]}>{''.join(pair[1])}</{pair[0]}>"
+    ),
+    max_leaves=12,
+)
+
+
+@given(TREES, st.sampled_from(["blob", "queue", "table", "file"]))
+def test_any_tree(content: str, service: str) -> None:
+    body = f"<StorageServiceProperties>{content}</StorageServiceProperties>".encode()
+    change = decode(body)
+    refusal = change if isinstance(change, Refusal) else check(change, service, NEWEST)
+    if refusal is not None:
+        assert ERRORS[refusal.code].status == 400
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes(body: bytes) -> None:
+    result = decode(body)
+    assert isinstance(result, ServicePropertiesChange) or result.code == "InvalidXmlDocument"

@@ -1,0 +1,320 @@
+"""Accounts from the command line: over a stopped store, beside a server, and their connection
+strings."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from etagere import app
+from etagere.clock import SystemClock
+from etagere.config import Config
+from etagere.engine import ledger
+from etagere.engine.sqlite import SqliteEngine
+from etagere.model.accounts import Account
+from etagere.operations.accounts import get_account
+from tests.engine.sqlite_harness import SqliteHarness
+from tests.test_cli import is_one_line, start
+
+KEY = base64.b64encode(b"a secret of the account").decode()
+KEY2 = base64.b64encode(b"another of its secrets!").decode()
+PUBLIC_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+DEVELOPMENT = "devstoreaccount1"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def serving(data: Path) -> Iterator[SqliteHarness]:
+    harness = SqliteHarness(data, Config(durable=False))
+    harness.start()
+    yield harness
+    harness.stop()
+
+
+@pytest.fixture(params=["stopped", "running"])
+def store(request: pytest.FixtureRequest, data: Path) -> Path:
+    """A store with nothing in it, once without a server and once with one."""
+    if request.param == "running":
+        request.getfixturevalue("serving")
+    else:
+        ledger.create(data, Config(durable=False), SystemClock())
+    return data
+
+
+def account(data: Path, *arguments: str) -> str:
+    """Runs a verb that must succeed; returns what it prints."""
+    shown = start("account", *arguments, "--data", data)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr == ""
+    return shown.stdout
+
+
+def refused(*arguments: str | Path, variables: dict[str, str] | None = None) -> str:
+    """Runs a command that must fail; returns its one line."""
+    shown = start(*arguments, variables=variables)
+    assert shown.returncode == 2, shown.stdout
+    assert is_one_line(shown.stderr), shown.stderr
+    assert shown.stdout == ""
+    return shown.stderr
+
+
+def keys(data: Path) -> dict[str, list[str]]:
+    lines = account(data, "list", "--show-keys").splitlines()
+    return {name: shown for name, _, *shown in map(str.split, lines)}
+
+
+async def stored(harness: SqliteHarness, name: str) -> Account | None:
+    """What a front end of the server sees."""
+    engine = SqliteEngine(harness.directory, harness.config, harness.clock)
+    try:
+        return await engine.read(get_account, name)
+    finally:
+        await engine.close()
+
+
+# Accounts
+
+
+def test_the_life_of_an_account(store: Path) -> None:
+    assert account(store, "add", "mine") == "account mine added\n"
+    first = keys(store)
+    assert first[DEVELOPMENT] == [PUBLIC_KEY, PUBLIC_KEY]
+    assert [len(base64.b64decode(key)) for key in first["mine"]] == [64, 64]
+    assert account(store, "rotate", "mine") == "key 1 of mine replaced\n"
+    second = keys(store)
+    assert account(store, "rotate", "mine", "2") == "key 2 of mine replaced\n"
+    third = keys(store)
+    assert second["mine"] == [third["mine"][0], first["mine"][1]]
+    assert len({*first["mine"], *third["mine"]}) == 4
+    assert account(store, "remove", "mine") == "account mine removed\n"
+    assert list(keys(store)) == [DEVELOPMENT]
+    assert start("check", "--data", store).returncode == 0
+
+
+def test_given_keys_are_kept_and_not_shown(store: Path) -> None:
+    account(store, "add", "mine", "--key", KEY, "--key2", KEY2)
+    account(store, "add", "yours", "--key2", KEY2)
+    shown = account(store, "list")
+    assert KEY not in shown
+    assert KEY2 not in shown
+    assert PUBLIC_KEY not in shown
+    development, mine, yours = shown.splitlines()
+    assert development.split() == [DEVELOPMENT, "built-in"]
+    assert (mine.split()[0], yours.split()[0]) == ("mine", "yours")
+    assert mine.split()[1].startswith("20")
+    known = keys(store)
+    assert known["mine"] == [KEY, KEY2]
+    assert known["yours"][0] != KEY
+    assert known["yours"][1] == KEY2
+
+
+def test_what_cannot_be_done_is_one_line(store: Path) -> None:
+    account(store, "add", "mine", "--key", KEY, "--key2", KEY2)
+    for arguments, words in (
+        (("add", "mine"), "there is already an account mine"),
+        (("add", DEVELOPMENT), f"there is already an account {DEVELOPMENT}"),
+        (("rotate", "yours"), "there is no account yours"),
+        (("remove", "yours"), "there is no account yours"),
+        (("rotate", DEVELOPMENT), "is built in"),
+        (("remove", DEVELOPMENT), "is built in"),
+    ):
+        assert words in refused("account", *arguments, "--data", store)
+    assert keys(store)["mine"] == [KEY, KEY2]
+
+
+def test_a_server_sees_what_was_done_beside_it(serving: SqliteHarness) -> None:
+    account(serving.directory, "add", "mine", "--key", KEY, "--key2", KEY2)
+    found = asyncio.run(stored(serving, "mine"))
+    assert found is not None
+    assert found.keys == (base64.b64decode(KEY), base64.b64decode(KEY2))
+
+
+def test_a_server_started_later_sees_it(data: Path) -> None:
+    account(data, "add", "mine", "--key", KEY)
+    harness = SqliteHarness(data, Config(durable=False))
+    harness.start()
+    try:
+        assert asyncio.run(stored(harness, "mine")) is not None
+        assert keys(data)["mine"][0] == KEY
+    finally:
+        harness.stop()
+    # Its socket is left behind, and nobody listens there.
+    assert (data / "writer.sock").exists()
+    assert keys(data)["mine"][0] == KEY
+    account(data, "remove", "mine")
+
+
+def test_only_add_makes_a_data_directory(data: Path) -> None:
+    for arguments in (("list",), ("rotate", "mine"), ("remove", "mine")):
+        assert "there is no directory" in refused("account", *arguments, "--data", data)
+        assert not data.exists()
+    account(data, "add", "mine")
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert (data / ledger.DATABASE_NAME).exists()
+
+
+def test_a_ledger_from_before_there_were_accounts(data: Path) -> None:
+    ledger.create(data, Config(durable=False), SystemClock())
+    connection = ledger.open_for_writing(data, Config())
+    connection.execute("DROP TABLE accounts")
+    connection.close()
+    assert list(keys(data)) == [DEVELOPMENT]
+
+
+def test_several_at_once_wait_for_each_other(data: Path) -> None:
+    names = ["one", "two", "three", "four"]
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(lambda name: account(data, "add", name), names))
+    assert sorted(keys(data)) == sorted([DEVELOPMENT, *names])
+
+
+def test_a_directory_that_somebody_else_works_on(data: Path) -> None:
+    """A repair, say, has no writer to be asked."""
+    ledger.create(data, Config(durable=False), SystemClock())
+    held = app.claim(data)
+    try:
+        assert "is in use" in refused("account", "list", "--data", data)
+    finally:
+        os.close(held)
+
+
+def test_a_command_waits_for_one_that_is_almost_done(data: Path) -> None:
+    held = app.claim(data)
+    timer = threading.Timer(0.5, os.close, (held,))
+    timer.start()
+    account(data, "add", "mine")
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("add", "Mine"), "lowercase letters and digits"),
+        (("add", "my"), "3 to 24 characters"),
+        (("add", "x" * 25), "3 to 24 characters"),
+        (("remove", "\udcff\udcfe\udcfd"), "lowercase letters and digits"),
+        (("add", "mine", "--key", "not base64"), "--key: the key is not base64"),
+        (("add", "mine", "--key2", ""), "--key2: the key must have 1 to 64 bytes, and has 0"),
+        (("add", "mine", "--key", KEY[:-1]), "--key: the key is not base64"),
+        (("rotate", "mine", KEY), "say which to rotate"),
+        (("rotate", "mine", "3"), "say which to rotate"),
+        ((), "VERB"),
+        (("rotate",), "NAME"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_shows_no_key(
+    data: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    options = ("--data", data) if arguments else ()
+    told = refused("account", *arguments, *options)
+    assert words in told
+    assert KEY[:-1] not in told
+    assert not data.exists()
+
+
+def test_what_is_no_store_is_one_line(data: Path) -> None:
+    data.mkdir()
+    (data / ledger.DATABASE_NAME).write_text("notes" * 10_000, encoding="utf-8")
+    for arguments in (("add", "mine"), ("list",), ("remove", "mine")):
+        told = refused("account", *arguments, "--data", data)
+        assert "is not an Étagère ledger" in told
+
+
+def test_wrong_settings_are_one_line(data: Path) -> None:
+    told = refused("account", "list", variables={"ETAGERE_BLOB_PORT": "many"})
+    assert "ETAGERE_BLOB_PORT: 'many'" in told
+    told = refused("connection-string", variables={"ETAGERE_ACCOUNTS": f"{KEY}:mine"})
+    assert "ETAGERE_ACCOUNTS: account 1" in told
+    assert KEY not in told
+    assert "cannot be read" in refused("account", "list", "--config", data / "missing.toml")
+
+
+def test_the_data_directory_of_a_file(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "etagere.toml"
+    file.write_text('data = "data"', encoding="utf-8")
+    shown = start("account", "add", "mine", "--config", file)
+    assert shown.returncode == 0, shown.stderr
+    assert "mine" in keys(data)
+    by_variable = start("account", "list", variables={"ETAGERE_DATA": str(data)})
+    assert "mine" in by_variable.stdout
+
+
+# Connection strings
+
+
+def fields(text: str) -> dict[str, str]:
+    parts = [part.partition("=") for part in text.strip().rstrip(";").split(";")]
+    return {name: value for name, _, value in parts}
+
+
+def test_connection_string_of_the_development_account(tmp_path: Path) -> None:
+    shown = start("connection-string", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "UseDevelopmentStorage=true" in shown.stderr
+    assert fields(shown.stdout) == {
+        "DefaultEndpointsProtocol": "http",
+        "AccountName": DEVELOPMENT,
+        "AccountKey": PUBLIC_KEY,
+        "BlobEndpoint": f"http://127.0.0.1:10000/{DEVELOPMENT}",
+        "QueueEndpoint": f"http://127.0.0.1:10001/{DEVELOPMENT}",
+        "TableEndpoint": f"http://127.0.0.1:10002/{DEVELOPMENT}",
+        "FileEndpoint": f"http://127.0.0.1:10003/{DEVELOPMENT}",
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "endpoint"),
+    [
+        (("--host", "storage.example"), "http://storage.example:10000"),
+        (("--host", "0.0.0.0"), "http://127.0.0.1:10000"),
+        (("--host", "::"), "http://[::1]:10000"),
+        (("--host", "fd00::1"), "http://[fd00::1]:10000"),
+        (("--blob-port", "80"), "http://127.0.0.1:80"),
+        (("--tls-cert", "c", "--tls-key", "k"), "https://127.0.0.1:10000"),
+    ],
+)
+def test_connection_string_follows_the_settings(arguments: tuple[str, ...], endpoint: str) -> None:
+    shown = start("connection-string", *arguments)
+    assert fields(shown.stdout)["BlobEndpoint"] == f"{endpoint}/{DEVELOPMENT}"
+    assert fields(shown.stdout)["DefaultEndpointsProtocol"] == endpoint.partition(":")[0]
+    same = endpoint == "http://127.0.0.1:10000"
+    assert ("UseDevelopmentStorage" in shown.stderr) is same
+
+
+def test_connection_string_of_a_stored_account(store: Path) -> None:
+    account(store, "add", "mine", "--key", KEY)
+    shown = start("connection-string", "--account", "mine", "--data", store)
+    assert shown.stderr == ""
+    assert fields(shown.stdout)["AccountKey"] == KEY
+    assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:10001/mine"
+    told = refused("connection-string", "--account", "yours", "--data", store)
+    assert "there is no account yours" in told
+
+
+def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
+    variables = {"ETAGERE_ACCOUNTS": f"mine:{KEY};yours:{KEY2}", "ETAGERE_QUEUE_PORT": "81"}
+    options = ("--account", "yours", "--data", data)
+    shown = start("connection-string", *options, variables=variables)
+    assert fields(shown.stdout)["AccountKey"] == KEY2
+    assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:81/yours"
+    told = refused("connection-string", "--account", "theirs", "--data", data)
+    assert "there is no account theirs" in told
+    assert not data.exists()
+
+
+def test_port_that_is_not_known_yet() -> None:
+    assert "port of Queue is 0" in refused("connection-string", "--queue-port", "0")

@@ -1,0 +1,389 @@
+"""Settings: which source counts, what is wrong and where, and that keys stay secret."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import dataclasses
+import traceback
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from etagere.settings import (
+    DEVELOPMENT_ACCOUNT,
+    SETTINGS,
+    BadSetting,
+    ConfiguredAccount,
+    Setting,
+    Settings,
+    add_arguments,
+    decode_key,
+    load,
+    parse_account,
+)
+
+KEY = base64.b64encode(b"a secret of the account").decode()
+KEY2 = base64.b64encode(b"another of its secrets!").decode()
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+FLAG, VARIABLE, FILE = "flag", "variable", "file"
+SOURCES = (FLAG, VARIABLE, FILE)
+"""In the order in which they count."""
+
+
+class Sample(NamedTuple):
+    """A value, and how it is written in each source."""
+
+    flag: tuple[str, ...]
+    variable: str
+    toml: str
+    value: Any
+
+
+def text(flag: str, written: str, value: Any = None) -> Sample:
+    return Sample((flag, written), written, f'"{written}"', value or written)
+
+
+def port(name: str, number: int) -> Sample:
+    return Sample((f"--{name}-port", str(number)), str(number), str(number), number)
+
+
+def switch(flag: str) -> tuple[Sample, Sample]:
+    return Sample((f"--{flag}",), "yes", "true", True), Sample(
+        (f"--no-{flag}",), "off", "false", False
+    )
+
+
+def file(flag: str, path: str) -> Sample:
+    return text(flag, path, Path(path))
+
+
+ONE = ConfiguredAccount("one", (decode_key(KEY),))
+TWO = ConfiguredAccount("two", (decode_key(KEY), decode_key(KEY2)))
+SAMPLES: dict[str, tuple[Sample, Sample]] = {
+    "host": (text("--host", "0.0.0.0"), text("--host", "::1")),
+    "blob_port": (port("blob", 0), port("blob", 65_535)),
+    "queue_port": (port("queue", 0), port("queue", 65_535)),
+    "table_port": (port("table", 0), port("table", 65_535)),
+    "file_port": (port("file", 0), port("file", 65_535)),
+    "smb_port": (port("smb", 0), port("smb", 65_535)),
+    "data": (file("--data", "/srv/one"), file("--data", "/srv/two")),
+    "memory": switch("memory"),
+    "workers": (
+        Sample(("--workers", "1"), "1", "1", 1),
+        Sample(("--workers", "256"), "256", "256", 256),
+    ),
+    "accounts": (
+        Sample(
+            ("--account", f"one:{KEY}", "--account", f"two:{KEY}:{KEY2}"),
+            f"one:{KEY}; two:{KEY}:{KEY2};",
+            f'["one:{KEY}", "two:{KEY}:{KEY2}"]',
+            (ONE, TWO),
+        ),
+        Sample(("--account", f"one:{KEY}"), f"one:{KEY}", f'["one:{KEY}"]', (ONE,)),
+    ),
+    "tls_cert": (file("--tls-cert", "/tls/one"), file("--tls-cert", "/tls/two")),
+    "tls_key": (file("--tls-key", "/tls/one"), file("--tls-key", "/tls/two")),
+    "oauth": (text("--oauth", "development"), text("--oauth", "off")),
+    "development_account_anywhere": switch("development-account-anywhere"),
+}
+PARTNERS = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
+"""What has to be set too."""
+
+
+def parse(*arguments: str) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_arguments(parser)
+    return vars(parser.parse_args(arguments))
+
+
+def load_from(
+    folder: Path, flags: tuple[str, ...] = (), toml: str | None = None, **environment: str
+) -> Settings:
+    if toml is None:
+        return load(parse(*flags), environment)
+    path = folder / "etagere.toml"
+    path.write_text(toml, encoding="utf-8")
+    return load(parse("--config", str(path), *flags), environment)
+
+
+# The table
+
+
+def test_every_setting_has_samples() -> None:
+    assert SAMPLES.keys() == BY_NAME.keys() == {each.name for each in dataclasses.fields(Settings)}
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    settings = load(parse(), {})
+    assert settings == Settings() == load({}, {})
+    assert (settings.host, settings.data) == ("127.0.0.1", Path("etagere-data"))
+    ports = [settings.blob_port, settings.queue_port, settings.table_port, settings.file_port]
+    assert [*ports, settings.smb_port] == [10_000, 10_001, 10_002, 10_003, 10_445]
+    assert (settings.memory, settings.workers, settings.accounts) == (False, 1, ())
+    assert (settings.tls_cert, settings.tls_key, settings.oauth) == (None, None, "off")
+    assert not settings.development_account_anywhere
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(Settings(), "host", "::")  # noqa: B010
+
+
+@pytest.mark.parametrize("given", list(product([False, True], repeat=3)))
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_which_source_counts(tmp_path: Path, setting: Setting, given: tuple[bool, ...]) -> None:
+    """Every subset of the sources, with one value in the one that counts and another in those
+    that do not, and the other way round."""
+    sources = [source for source, there in zip(SOURCES, given, strict=True) if there]
+    for counting, other in (SAMPLES[setting.name], SAMPLES[setting.name][::-1]):
+        assert counting.value != other.value
+        written = {source: counting if source == sources[0] else other for source in sources}
+        flags = written[FLAG].flag if FLAG in written else ()
+        environment = {setting.variable: written[VARIABLE].variable} if VARIABLE in written else {}
+        if setting.name in PARTNERS and sources:
+            environment[BY_NAME[PARTNERS[setting.name]].variable] = "/tls/partner"
+        toml = f"{setting.name} = {written[FILE].toml}" if FILE in written else None
+        settings = load_from(tmp_path, flags, toml, **environment)
+        expected = counting.value if sources else setting.default
+        assert getattr(settings, setting.name) == expected
+        others = {setting.name, PARTNERS.get(setting.name)}
+        for untouched in SETTINGS:
+            if untouched.name not in others:
+                assert getattr(settings, untouched.name) == untouched.default
+
+
+def test_sources_mix(tmp_path: Path) -> None:
+    settings = load_from(
+        tmp_path,
+        ("--blob-port", "1"),
+        "blob_port = 3\nqueue_port = 3\ntable_port = 3",
+        ETAGERE_BLOB_PORT="2",
+        ETAGERE_QUEUE_PORT="2",
+    )
+    ports = (settings.blob_port, settings.queue_port, settings.table_port, settings.file_port)
+    assert ports == (1, 2, 3, 10_003)
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    environment = {setting.variable: "" for setting in SETTINGS}
+    assert load({}, {**environment, "ETAGERE_CONFIG": ""}) == Settings()
+
+
+def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
+    named, other = tmp_path / "named.toml", tmp_path / "other.toml"
+    named.write_text("workers = 2", encoding="utf-8")
+    other.write_text("workers = 3", encoding="utf-8")
+    environment = {"ETAGERE_CONFIG": str(named)}
+    assert load(parse(), environment).workers == 2
+    assert load(parse("--config", str(other)), environment).workers == 3
+
+
+def test_paths_in_a_file_begin_where_the_file_is(tmp_path: Path) -> None:
+    settings = load_from(tmp_path, toml='data = "shelf"\ntls_cert = "c"\ntls_key = "/k"')
+    assert settings.data == tmp_path / "shelf"
+    assert (settings.tls_cert, settings.tls_key) == (tmp_path / "c", Path("/k"))
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        *((word, True) for word in ("1", "true", "TRUE", "yes", "On")),
+        *((word, False) for word in ("0", "false", "False", "no", "OFF")),
+    ],
+)
+def test_words_for_yes_and_no(word: str, expected: bool) -> None:
+    assert load({}, {"ETAGERE_MEMORY": word}).memory is expected
+
+
+def test_a_parser_may_have_some_of_the_flags() -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_arguments(parser, "data")
+    assert vars(parser.parse_args(["--data", "x"])) == {"config": None, "data": "x"}
+
+
+def test_help_names_every_variable_and_default() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    shown = " ".join(parser.format_help().split())
+    for setting in SETTINGS:
+        assert setting.flag in shown
+        assert f"{setting.variable})" in shown
+    assert "(default: 127.0.0.1; ETAGERE_HOST)" in shown
+
+
+# What is wrong
+
+WRONG_NUMBERS = ("", "x", "-1", "65536", "1.5", " 1", "1_0", "٣", "9" * 5_000)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("_port")])
+@pytest.mark.parametrize("written", WRONG_NUMBERS, ids=range(len(WRONG_NUMBERS)))
+def test_wrong_ports(name: str, written: str) -> None:
+    setting = BY_NAME[name]
+    with pytest.raises(BadSetting) as caught:
+        load({name: written}, {})
+    assert str(caught.value).startswith(f"{setting.flag}: ")
+    assert written in str(caught.value)
+    assert str(caught.value).endswith(" is no whole number from 0 to 65535")
+    if written:
+        with pytest.raises(BadSetting, match=f"^{setting.variable}: "):
+            load({}, {setting.variable: written})
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "message"),
+    [
+        (("--host", ""), {}, "--host: must not be empty"),
+        (("--data", ""), {}, "--data: is no path"),
+        (("--workers", "0"), {}, "--workers: 0 is no whole number from 1 to 256"),
+        (("--workers", "257"), {}, "--workers: 257 is no whole number from 1 to 256"),
+        (("--oauth", "entra"), {}, "--oauth: 'entra' is none of off, development"),
+        (("--tls-cert", "c"), {}, "--tls-cert: tls_key must be set too"),
+        (("--tls-key", "k"), {}, "--tls-key: tls_cert must be set too"),
+        ((), {"ETAGERE_TLS_KEY": "k"}, "ETAGERE_TLS_KEY: tls_cert must be set too"),
+        (
+            (),
+            {"ETAGERE_MEMORY": "maybe"},
+            "ETAGERE_MEMORY: 'maybe' is none of 1, true, yes, on, 0, false, no, off",
+        ),
+    ],
+)
+def test_wrong_values(flags: tuple[str, ...], environment: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        load(parse(*flags), environment)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("host = 1", "host: must be a string"),
+        ("host = ''", "host: must not be empty"),
+        ("blob_port = '1'", "blob_port: '1' is no whole number from 0 to 65535"),
+        ("blob_port = true", "blob_port: True is no whole number from 0 to 65535"),
+        ("blob_port = 1.0", "blob_port: 1.0 is no whole number from 0 to 65535"),
+        ("blob_port = 65536", "blob_port: 65536 is no whole number from 0 to 65535"),
+        ("memory = 'yes'", "memory: must be true or false"),
+        ("memory = 1", "memory: must be true or false"),
+        ("data = ['x']", "data: must be a string"),
+        ('data = "a\\u0000b"', "data: is no path"),
+        ("oauth = false", "oauth: must be a string"),
+        ("tls_cert = 'c'", "tls_cert: tls_key must be set too"),
+        ("accounts = 'x'", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
+        ("accounts = [1]", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
+        ("bolb_port = 1", "'bolb_port' is no setting; did you mean blob_port?"),
+        ("blob-port = 1", "'blob-port' is no setting; did you mean blob_port?"),
+        ("config = 'x'", "'config' is no setting"),
+        ("[server]\nhost = 'x'", "'server' is no setting"),
+        ("[host]\nname = 'x'", "host: must be a string"),
+    ],
+)
+def test_wrong_keys_of_a_file(tmp_path: Path, toml: str, message: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        load_from(tmp_path, toml=toml)
+    assert str(caught.value) == f"{tmp_path / 'etagere.toml'}: {message}"
+
+
+def test_unknown_keys_are_wrong_whatever_counts(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="'prot' is no setting"):
+        load_from(tmp_path, ("--blob-port", "1"), "prot = 1")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    missing, broken, binary = tmp_path / "missing", tmp_path / "broken", tmp_path / "binary"
+    broken.write_text("host = ", encoding="utf-8")
+    binary.write_bytes(b"host = '\xff'")
+    for path, message in (
+        (missing, f"{missing} cannot be read: No such file or directory"),
+        (tmp_path, f"{tmp_path} cannot be read: Is a directory"),
+        (broken, f"{broken} is not TOML: Invalid value"),
+        (binary, f"{binary} is not TOML: it is not UTF-8"),
+    ):
+        with pytest.raises(BadSetting) as caught:
+            load({"config": str(path)}, {})
+        assert str(caught.value).startswith(message)
+
+
+# Accounts and their keys
+
+
+def test_accounts_have_one_key_or_two() -> None:
+    assert parse_account(f"one:{KEY}").keys == (b"a secret of the account",)
+    assert parse_account(f" two:{KEY}:{KEY2} ") == TWO
+
+
+WRONG_ACCOUNTS = [
+    (KEY, "must be NAME:KEY or NAME:KEY:KEY2"),
+    (f"one:{KEY}:{KEY2}:{KEY}", "must be NAME:KEY or NAME:KEY:KEY2"),
+    (f"{KEY}:one", "its name must be 3 to 24 lowercase letters and digits"),
+    (f"no:{KEY}", "its name must be 3 to 24 lowercase letters and digits"),
+    (f"One:{KEY}", "its name must be 3 to 24 lowercase letters and digits"),
+    (f"{DEVELOPMENT_ACCOUNT.name}:{KEY}", "is built in and cannot be given other keys"),
+    (f"one:{KEY[:-1]}", "its key 1 is not base64"),
+    (f"one:*{KEY}", "its key 1 is not base64"),
+    (f"one:ä{KEY}", "its key 1 is not base64"),
+    (f"one:{KEY}:{KEY2[:-1]}", "its key 2 is not base64"),
+    ("one:", "its key 1 must have 1 to 64 bytes, and has 0"),
+    (f"one:{KEY}:", "its key 2 must have 1 to 64 bytes, and has 0"),
+    (f"one:{KEY * 3}", "its key 1 is not base64"),
+    (f"one:{'QUJD' * 22}", "its key 1 must have 1 to 64 bytes, and has 66"),
+]
+
+
+def assert_secret(error: BaseException) -> None:
+    told = "".join(traceback.format_exception(error)) + repr(error)
+    for key in (KEY, KEY2, "QUJD"):
+        for at in range(0, len(key) - 3, 4):
+            assert key[at : at + 4] not in told
+
+
+@pytest.mark.parametrize(("written", "message"), WRONG_ACCOUNTS)
+def test_wrong_accounts_are_told_without_their_keys(
+    tmp_path: Path, written: str, message: str
+) -> None:
+    good = f"good:{KEY}"
+    for flags, toml, environment, where in (
+        (("--account", good, "--account", written), None, {}, "--account"),
+        ((), None, {"ETAGERE_ACCOUNTS": f"{good};{written}"}, "ETAGERE_ACCOUNTS"),
+        ((), f'accounts = ["{good}", "{written}"]', {}, f"{tmp_path}/etagere.toml: accounts"),
+    ):
+        with pytest.raises(BadSetting) as caught:
+            load_from(tmp_path, flags, toml, **environment)
+        assert str(caught.value).startswith(f"{where}: account 2: ")
+        assert str(caught.value).endswith(message)
+        assert_secret(caught.value)
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(BadSetting) as caught:
+        load(parse("--account", f"one:{KEY}", "--account", f"one:{KEY2}"), {})
+    assert str(caught.value) == "--account: account 2: its name was given to an earlier one"
+    assert_secret(caught.value)
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        f"accounts = '{KEY}'",
+        f"accounts = [['{KEY}']]",
+        f"[accounts]\none = '{KEY}'",
+        f"accounts = ['one:{KEY}'",
+        f"accounts = 'one:{KEY}",
+        f"accounts = one:{KEY}",
+    ],
+)
+def test_no_key_of_a_file_is_shown(tmp_path: Path, toml: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        load_from(tmp_path, toml=toml)
+    assert_secret(caught.value)
+
+
+def test_no_repr_shows_a_key() -> None:
+    settings = load(parse("--account", f"one:{KEY}:{KEY2}"), {})
+    shown = repr(settings)
+    assert "name='one'" in shown
+    for secret in (KEY, KEY2, "a secret", "another of"):
+        assert secret not in shown
