@@ -12,7 +12,6 @@ from etagere.engine.interface import (
     abort_if,
     operation,
 )
-from etagere.engine.records import TEXT, Collection
 from etagere.errors import Refusal
 from etagere.model.accounts import (
     BUILT_IN,
@@ -23,6 +22,8 @@ from etagere.model.accounts import (
     RemoveAccount,
     RotateKey,
 )
+from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.blob.containers import CONTAINERS
 from etagere.rules.accounts import (
     check_absent,
     check_account_name,
@@ -30,8 +31,6 @@ from etagere.rules.accounts import (
     check_key,
     check_key_number,
 )
-
-ACCOUNTS: Collection[tuple[str], Account] = Collection("accounts", Account, (TEXT,))
 
 
 @operation
@@ -61,7 +60,10 @@ def rotate_key(txn: WriteTxn, command: RotateKey) -> Account:
 
 @operation(reclaims=True)
 def remove_account(txn: WriteTxn, command: RemoveAccount) -> None:
+    """Only what holds nothing: a new account of that name must not find what was in the old."""
     _load(txn, command.name)
+    if txn.scan(CONTAINERS, CONTAINERS.under((command.name,)), 1):
+        raise Refused(Refusal("AccountProtectedFromDeletion", {"Account": command.name}))
     txn.delete(ACCOUNTS, (command.name,))
 
 

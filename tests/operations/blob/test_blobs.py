@@ -14,12 +14,15 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     GetBlob,
+    PutBlob,
     SetBlobHeaders,
     SetBlobMetadata,
 )
+from etagere.model.bodies import Body
 from etagere.model.conditions import ANY, Conditions
 from etagere.operations.blob.blobs import (
     delete_blob,
+    foresee_put,
     get_blob,
     set_blob_headers,
     set_blob_metadata,
@@ -142,3 +145,15 @@ async def test_stamps_are_never_shared(shelf: Shelf) -> None:
     shelf.clock.wall_offset -= 3600 * TICKS_PER_SECOND
     puts += await asyncio.gather(*(shelf.put("blob 0", b"x") for _ in range(5)))
     assert len({blob.stamp for blob in puts}) == 35
+
+
+@on_a_shelf
+async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
+    """Before an upload nothing is changed, and nothing is refused that would succeed."""
+    await shelf.create()
+    put = await shelf.put("blob", b"x")
+    stale, current = '"0x1"', format_etag(put.stamp)
+    for etag, code in ((stale, "ConditionNotMet"), (current, "")):
+        ask = PutBlob(NAME, Body(b"", 0, 0), conditions=Conditions(if_match=(etag,)))
+        assert await code_of(shelf.read(foresee_put, ask)) == code
+    assert await shelf.get("blob") == b"x"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from etagere.clock import TICKS_PER_SECOND
+from etagere.model.accounts import AddAccount, RemoveAccount
 from etagere.model.blobs import (
     ContainerName,
     CreateContainer,
@@ -19,6 +20,7 @@ from etagere.model.blobs import (
 from etagere.model.conditions import Conditions
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, Break, Release, new_lease_id
+from etagere.operations.accounts import add_account, remove_account
 from etagere.operations.blob.blobs import PurgeContainers, purge_containers
 from etagere.operations.blob.containers import (
     create_container,
@@ -135,3 +137,14 @@ async def test_pages_of_containers(shelf: Shelf) -> None:
     assert found == names
     page = await shelf.read(list_containers, ListContainers(ACCOUNT, 100, prefix="box-0"))
     assert [name for name, _ in page.containers] == names[:-1]
+
+
+@on_a_shelf
+async def test_an_account_that_holds_something_stays(shelf: Shelf) -> None:
+    await shelf.write(add_account, AddAccount(ACCOUNT, b"key one", b"key two"))
+    await shelf.create()
+    remove = RemoveAccount(ACCOUNT)
+    held = await code_of(shelf.write(remove_account, remove))
+    assert held == "AccountProtectedFromDeletion"
+    await shelf.write(delete_container, DeleteContainer(BOX))
+    await shelf.write(remove_account, remove)

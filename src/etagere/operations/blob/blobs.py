@@ -33,17 +33,28 @@ holds(BLOBS, contents=lambda blob: (blob.content,))
 _Key = tuple[bytes, str]
 
 
-@operation
-def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
-    """The decision that counts: whatever was checked before the upload may be otherwise now."""
-    key, old = _guarded(txn, command.blob)
+def foresee_put(txn: ReadTxn, command: PutBlob) -> None:
+    """A courtesy before a long upload: refuses what would be refused if it ended now."""
+    container = find(txn, command.blob.container)
+    _check_put(txn.get(BLOBS, (container.id, command.blob.name)), command, txn.now)
+
+
+def _check_put(old: Blob | None, command: PutBlob, now: int) -> None:
     lease = old.lease if old is not None else NO_LEASE
-    abort_if(lease_rules.check_write(lease, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_create(command.conditions, old.stamp if old else None))
     if old is not None and command.only_if_absent:
         raise Refused(Refusal("AuthorizationPermissionMismatch"))
     if old is not None and old.kind is not BlobKind.BLOCK:
         raise Refused(Refusal("InvalidBlobType"))
+
+
+@operation
+def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
+    """The decision that counts: whatever was foreseen before the upload may be otherwise now."""
+    key, old = _guarded(txn, command.blob)
+    _check_put(old, command, txn.now)
+    lease = old.lease if old is not None else NO_LEASE
     blob = Blob(
         BlobKind.BLOCK,
         old.created if old is not None else txn.stamp,

@@ -30,6 +30,7 @@ from etagere.model.blobs import (
     ShownContainer,
 )
 from etagere.model.conditions import Conditions
+from etagere.operations.account_records import ACCOUNTS
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 
@@ -44,6 +45,8 @@ DELETED_CONTAINERS: Collection[tuple[bytes], DeletedContainer] = Collection(
 @operation
 def create_container(txn: WriteTxn, command: CreateContainer) -> Container:
     key = command.container.key
+    # Nobody removes the account meanwhile, be it stored or not.
+    txn.get(ACCOUNTS, (command.container.account,), SHARED)
     if txn.get(CONTAINERS, key, EXCLUSIVE) is not None:
         raise Refused(Refusal("ContainerAlreadyExists"))
     made = Container(command.id, txn.stamp, command.metadata, command.public_access)

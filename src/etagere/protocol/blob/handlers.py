@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from etagere.auth.permissions import Public, check_public
 from etagere.auth.request import octets
 from etagere.bodies.contents import Plan
@@ -13,7 +15,6 @@ from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, abort_if
 from etagere.errors import Refusal
 from etagere.model.base import Command
 from etagere.model.blobs import (
-    BlobHeaders,
     ContainerName,
     CreateContainer,
     DeleteBlob,
@@ -61,6 +62,7 @@ _PUBLIC = {
 _XML = (b"Content-Type", b"application/xml")
 _BODY_BYTES_MAX = 5_000 << 20
 _XML_BYTES_MAX = 1 << 20
+_FORESEEN_BYTES_MIN = 256 << 10
 _LEASE_STATUS = {LeaseVerb.ACQUIRE: 201, LeaseVerb.BREAK: 202}
 
 
@@ -269,9 +271,17 @@ class Handlers:
             raise Refused(Refusal("MissingContentLengthHeader"))
         if length > _BODY_BYTES_MAX:
             raise Refused(Refusal("RequestBodyTooLarge", {"MaxLimit": _BODY_BYTES_MAX}))
-        name, metadata = decode.blob_name(exchange), decode.metadata(exchange)
-        conditions, lease_id = decode.write_conditions(exchange), decode.lease_id(exchange)
-        headers = decode.blob_headers(exchange, standard=True)
+        command = PutBlob(
+            decode.blob_name(exchange),
+            Body(b"", 0, 0),
+            decode.blob_headers(exchange, standard=True),
+            decode.metadata(exchange),
+            decode.write_conditions(exchange),
+            decode.lease_id(exchange),
+            exchange.permit.only_if_absent,
+        )
+        if length > _FORESEEN_BYTES_MIN:
+            await self._engine.read(blobs.foresee_put, command)
         async with self._store.writer(length) as writer:
             md5 = hashlib.md5(usedforsecurity=False)
             async for chunk in exchange.http.body:
@@ -279,18 +289,11 @@ class Handlers:
                 await writer.append(chunk)
             body = await writer.seal()
             _require_intact(exchange, md5.digest(), body)
+            headers = command.headers
             if headers.content_md5 is None:
-                headers = _with_md5(headers, md5.digest())
-            command = PutBlob(
-                name,
-                body,
-                headers,
-                metadata,
-                conditions,
-                lease_id,
-                exchange.permit.only_if_absent,
-            )
-            blob = await self._engine.write(blobs.put_blob, command)
+                headers = replace(headers, content_md5=md5.digest())
+            whole = replace(command, body=body, headers=headers)
+            blob = await self._engine.write(blobs.put_blob, whole)
         crc = body.crc.to_bytes(8, "little")
         return Response(
             201,
@@ -425,14 +428,3 @@ def _require_intact(exchange: Exchange, md5: bytes, body: Body) -> None:
         raise Refused(Refusal("Md5Mismatch", dict(facts)))
     if sent_crc is not None and sent_crc != body.crc:
         raise Refused(Refusal("Crc64Mismatch"))
-
-
-def _with_md5(headers: BlobHeaders, md5: bytes) -> BlobHeaders:
-    return BlobHeaders(
-        headers.content_type,
-        headers.content_encoding,
-        headers.content_language,
-        headers.content_disposition,
-        headers.cache_control,
-        md5,
-    )
