@@ -286,4 +286,4 @@ def test_bodies_follow_the_reference(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_bodies_follow_the_reference_for_long(tmp_path: Path) -> None:
-    run_machine(BodiesMachine, tmp_path, 600, 100, derandomize=False)
+    run_machine(BodiesMachine, tmp_path, 250, 100, derandomize=False)

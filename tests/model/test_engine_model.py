@@ -388,4 +388,4 @@ def test_the_sqlite_engine_follows_the_model(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("machine", [MemoryMachine, SqliteMachine])
 def test_engines_follow_the_model_for_long(machine: type[EngineMachine], tmp_path: Path) -> None:
-    run_machine(machine, tmp_path, 1000, 100, derandomize=False)
+    run_machine(machine, tmp_path, 300, 100, derandomize=False)

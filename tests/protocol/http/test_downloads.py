@@ -1,0 +1,305 @@
+"""Bodies of answers: held back by slow clients, straight from files, and cut when not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from etagere.protocol.http.messages import FilePart, Request, Response
+from tests.protocol.http.harness import Client, Handler, get, hello, on_loops, serving, until
+
+MIB = 1 << 20
+CUT = ("an answer was cut short",)
+
+
+@pytest.fixture(scope="module")
+def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A file of 24 MiB in which every place looks different."""
+    path = tmp_path_factory.mktemp("files") / "file"
+    path.write_bytes(content(0, 24 * MIB))
+    opened = os.open(path, os.O_RDONLY)
+    yield opened
+    os.close(opened)
+
+
+def content(offset: int, length: int) -> bytes:
+    first, last = offset // 8, (offset + length) // 8 + 1
+    numbers = b"".join([b"%08x" % number for number in range(first, last)])
+    return numbers[offset % 8 : offset % 8 + length]
+
+
+def files(descriptor: int, *parts: tuple[int, int], length: int | None = None) -> Handler:
+    async def handle(request: Request) -> Response:
+        found = [FilePart(descriptor, offset, size, None) for offset, size in parts]
+        return Response(200, ((b"X-Before", b"x" * 1000),), found, length=length)
+
+    return handle
+
+
+@on_loops
+async def test_parts_of_files_follow_their_head(descriptor: int) -> None:
+    parts = ((5, 1), (3, 0), (1000, 12 * MIB + 7), (0, 3))
+    expected = b"".join(content(*part) for part in parts)
+    async with serving(files(descriptor, *parts)) as stage:
+        client = await stage.connect()
+        # Sent ahead, so that the next head has to wait for the file before it.
+        await client.send(get() * 3)
+        for _ in range(3):
+            answer = await client.answer(seconds=10)
+            assert answer.header("Content-Length") == str(len(expected))
+            assert answer.header("X-Before") == "x" * 1000
+            assert answer.body == expected
+        assert (await client.ask(b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n", "HEAD")).body == b""
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@on_loops
+async def test_small_parts_of_files(
+    secure: bool, descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    parts = ((5, 1), (3, 0), (MIB, 60_000), (0, 3))
+    expected = b"".join(content(*part) for part in parts)
+    for handler, body in ((files(descriptor, *parts), expected), (files(descriptor), b"")):
+        async with serving(handler, tls=tls[0] if secure else None) as stage:
+            client = await stage.connect(tls=tls[1] if secure else None)
+            await client.send(get() * 3)
+            for _ in range(3):
+                answer = await client.answer()
+                assert answer.header("Content-Length") == str(len(body))
+                assert answer.body == body
+
+
+@on_loops
+async def test_an_answer_held_back_is_not_overtaken_by_a_file(descriptor: int) -> None:
+    """The transport still holds megabytes of one answer when the next comes from a file."""
+
+    async def bytes_then_file(request: Request) -> Response:
+        if request.target == b"/bytes":
+            return Response(200, (), b"b" * 200_000)
+        return await files(descriptor, (0, 3 * MIB))(request)
+
+    async with serving(bytes_then_file) as stage:
+        client = await stage.connect(receive_bytes=4096)
+        await client.send((get("/bytes") * 12 + get("/file")) * 2)
+        for _ in range(2):
+            for _ in range(12):
+                assert (await client.answer(seconds=10)).body == b"b" * 200_000
+            assert (await client.answer(seconds=10)).body == content(0, 3 * MIB)
+
+
+@on_loops
+async def test_a_slow_client_gets_all_of_a_file_and_keeps_nobody_waiting(descriptor: int) -> None:
+    async def big_or_small(request: Request) -> Response:
+        if request.target == b"/small":
+            return await hello(request)
+        return await files(descriptor, (0, 16 * MIB))(request)
+
+    async with serving(big_or_small) as stage:
+        slow = await stage.connect(receive_bytes=16_384)
+        await slow.send(get())
+        await until(lambda: len(stage.stub.requests) == 1)
+        for _ in range(20):
+            assert (await stage.connect_and_ask(get("/small"))).body == b"hello"
+        assert stage.stub.logged[-1][0].target == b"/small"
+        assert (await slow.answer(seconds=20)).body == content(0, 16 * MIB)
+
+
+@on_loops
+async def test_a_slow_client_holds_a_stream_back() -> None:
+    made = 0
+
+    async def numbers() -> AsyncIterator[bytes]:
+        nonlocal made
+        for number in range(1024):
+            made += 1
+            yield b"%08d" % number * 8192
+
+    async def stream(request: Request) -> Response:
+        return Response(200, (), numbers(), length=64 * MIB)
+
+    async with serving(stream) as stage:
+        client = await stage.connect(receive_bytes=16_384)
+        await client.send(get())
+        connection = await stage.connection()
+        await until(lambda: connection._output._writable is not None)
+        assert connection._transport.get_write_buffer_size() < MIB
+        # The kernel holds a few MiB, we a fraction of one.
+        assert made < 256
+        body = (await client.answer(seconds=20)).body
+        assert len(body) == 64 * MIB
+        assert body[:8] == b"00000000"
+        assert body[-8:] == b"00001023"
+
+
+@pytest.mark.parametrize("missing", [100, 100_000])
+@pytest.mark.parametrize("secure", [False, True])
+@on_loops
+async def test_a_file_shorter_than_promised_cuts_the_connection(
+    secure: bool, missing: int, descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    handler = files(descriptor, (24 * MIB - missing, 2 * missing))
+    async with serving(handler, logs=CUT, tls=tls[0] if secure else None) as stage:
+        client = await stage.connect(tls=tls[1] if secure else None)
+        await client.send(get() + get("/marker"))
+        received = await client.rest()
+        assert (b"Content-Length: 200000\r\n" in received) == (missing == 100_000)
+        assert len(received.partition(b"\r\n\r\n")[2]) <= missing
+        assert stage.stub.targets == [b"/"]
+
+
+def lengths_of(*chunks: bytes, length: int) -> Handler:
+    async def body() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    async def handle(request: Request) -> Response:
+        return Response(200, (), body(), length=length)
+
+    return handle
+
+
+@pytest.mark.parametrize("length", [5, 7])
+@on_loops
+async def test_a_stream_that_is_not_as_long_as_promised_cuts_the_connection(length: int) -> None:
+    async with serving(lengths_of(b"one", b"two", length=length), logs=CUT) as stage:
+        client = await stage.connect()
+        await client.send(get() + get("/marker"))
+        assert len((await client.rest()).partition(b"\r\n\r\n")[2]) < length
+        assert stage.stub.targets == [b"/"]
+
+
+@on_loops
+async def test_a_stream_that_fails_cuts_the_connection() -> None:
+    ended = []
+
+    async def failing() -> AsyncIterator[bytes]:
+        try:
+            yield b"some"
+            raise ValueError("in the middle")
+        finally:
+            ended.append(1)
+
+    async def handle(request: Request) -> Response:
+        return Response(200, (), failing(), finished=lambda: ended.append(2))
+
+    async with serving(handle, logs=CUT) as stage:
+        client = await stage.connect()
+        await client.send(get())
+        assert (await client.rest()).endswith(b"4\r\nsome\r\n")
+        await until(lambda: ended == [1, 2])
+
+
+async def leave(client: Client, *, reset: bool) -> None:
+    if reset:
+        client.cut()
+    else:
+        await client.close()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@on_loops
+async def test_a_client_gone_in_the_middle_of_a_file(reset: bool, descriptor: int) -> None:
+    ended: list[bool] = []
+
+    async def handle(request: Request) -> Response:
+        response = await files(descriptor, (0, 24 * MIB))(request)
+        response.finished = lambda: ended.append(True)
+        return response
+
+    async with serving(handle) as stage:
+        client = await stage.connect(receive_bytes=16_384)
+        await client.send(get())
+        await client.reader.readexactly(5000)
+        await leave(client, reset=reset)
+        await until(lambda: ended == [True])
+        await until(lambda: stage.connections == 0)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@on_loops
+async def test_a_client_gone_in_the_middle_of_a_stream(reset: bool) -> None:
+    ended: list[str] = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield bytes(65536)
+        finally:
+            ended.append("generator")
+
+    async def handle(request: Request) -> Response:
+        return Response(200, (), endless(), finished=lambda: ended.append("finished"))
+
+    async with serving(handle) as stage:
+        client = await stage.connect()
+        await client.send(get())
+        await client.reader.readexactly(5000)
+        await leave(client, reset=reset)
+        await until(lambda: ended == ["generator", "finished"])
+        assert len(stage.stub.logged) == 1
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A context for the server and one for its clients."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    directory = tmp_path_factory.mktemp("tls")
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    _make_certificate(key, certificate)
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(certificate, key)
+    return server, ssl.create_default_context(cafile=str(certificate))
+
+
+def _make_certificate(key: Path, certificate: Path) -> None:
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *subject, *files], check=True, capture_output=True)
+
+
+@on_loops
+async def test_tls(descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    async with serving(files(descriptor, (7, 9 * MIB)), tls=tls[0]) as stage:
+        client = await stage.connect(tls=tls[1])
+        for _ in range(2):
+            assert (await client.ask(get())).body == content(7, 9 * MIB)
+        assert stage.stub.requests[0].secure
+        assert (await client.ask(get("/", "Connection: close"))).header("Connection") == "close"
+        await client.closed()
+
+
+@on_loops
+async def test_tls_malformed_and_plain(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    async with serving(tls=tls[0]) as stage:
+        client = await stage.connect(tls=tls[1])
+        assert (await client.ask(b"NO HTTP\r\n\r\n")).status == 400
+        await client.closed()
+        plain = await stage.connect()
+        await plain.send(get())
+        await plain.rest()
+        assert stage.stub.requests == []
+
+
+@on_loops
+async def test_tls_client_gone_in_the_middle(
+    descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    async with serving(files(descriptor, (0, 24 * MIB)), tls=tls[0]) as stage:
+        for reset in (False, True):
+            client = await stage.connect(tls=tls[1])
+            await client.send(get())
+            await client.reader.readexactly(5000)
+            if reset:
+                client.cut()
+            else:
+                await asyncio.wait_for(client.close(), 5)
+        await until(lambda: stage.connections == 0)

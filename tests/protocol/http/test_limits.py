@@ -1,0 +1,304 @@
+"""What a connection may not take of us: space, time, places."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.messages import FilePart, Request, Response
+from tests.protocol.http.harness import (
+    Client,
+    Stage,
+    echo,
+    get,
+    head,
+    hello,
+    on_loops,
+    put,
+    put_chunks,
+    serving,
+    until,
+)
+from tests.protocol.http.test_downloads import descriptor, files, tls
+
+__all__ = ["descriptor", "tls"]  # fixtures
+
+MIB = 1 << 20
+SMALL = Limits(target_bytes_max=1000, head_bytes_max=2000, headers_max=20)
+
+
+@on_loops
+async def test_what_just_fits_is_served() -> None:
+    async with serving(limits=SMALL) as stage:
+        client = await stage.connect()
+        assert (await client.ask(get("/" + "a" * 999))).status == 200
+        assert (await client.ask(get("/", "X: " + "a" * 1900))).status == 200
+        assert (await client.ask(get("/", *["X: y"] * 19))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "request_bytes"),
+    [
+        (414, get("/" + "a" * 1000)),
+        (414, b"GET /" + b"a" * MIB),
+        (431, get("/", "X: " + "a" * 2000)),
+        (431, get("/", *["X-Some: " + "a" * 400] * 5)),
+        (431, get("/", *["X: y"] * 20)),
+        (431, get("/", "N" * 2000 + ": x")),
+        # Never finished: the parser would collect them for as long as they come.
+        (431, get("/")[:-2] + b"X: " + b"a" * MIB),
+        (431, get("/")[:-2] + b"N" * MIB),
+        (431, b"\r\n" * MIB),
+        (431, put_chunks()[:-2] + b"X-Trailer: " + b"a" * MIB),
+        (431, put_chunks()[:-5] + b"5;" + b"e" * MIB),
+    ],
+)
+@on_loops
+async def test_what_does_not_fit_is_refused(status: int, request_bytes: bytes) -> None:
+    async with serving(echo, limits=SMALL) as stage:
+        client = await stage.connect()
+        sending = asyncio.create_task(client.send_all(request_bytes + get("/marker") * 10))
+        answer = await client.answer()
+        assert (answer.status, answer.header("Connection")) == (status, "close")
+        await client.closed()
+        await sending
+        assert b"/marker" not in stage.stub.targets
+
+
+async def trickle(client: Client, data: bytes, seconds: float) -> None:
+    """A byte at a time, for as long as the server listens."""
+    for byte in data:
+        await client.send_all(bytes([byte]))
+        await asyncio.sleep(seconds)
+
+
+async def seconds_until_cut(client: Client) -> float:
+    began = time.monotonic()
+    await client.closed(seconds=5)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"G", get()[:-1]])
+@on_loops
+async def test_a_head_has_its_time(sent: bytes) -> None:
+    async with serving(limits=Limits(head_seconds=0.3)) as stage:
+        client = await stage.connect()
+        await client.send(sent)
+        assert 0.2 < await seconds_until_cut(client) < 1.5
+
+
+@on_loops
+async def test_a_head_in_drops_has_no_more_time() -> None:
+    async with serving(limits=Limits(head_seconds=0.3)) as stage:
+        client = await stage.connect()
+        assert (await client.ask(get())).status == 200
+        dripping = asyncio.create_task(trickle(client, get("/" + "a" * 1000), 0.02))
+        assert 0.2 < await seconds_until_cut(client) < 1.5
+        dripping.cancel()
+
+
+@on_loops
+async def test_a_head_sent_ahead_in_drops_has_no_more_time() -> None:
+    async with serving(limits=Limits(head_seconds=0.3)) as stage:
+        client = await stage.connect()
+        assert (await client.ask(get() + b"GET /")).status == 200
+        dripping = asyncio.create_task(trickle(client, b"a" * 1000, 0.02))
+        assert 0.2 < await seconds_until_cut(client) < 1.5
+        dripping.cancel()
+
+
+@on_loops
+async def test_idle_connections_are_closed() -> None:
+    async with serving(limits=Limits(idle_seconds=0.3)) as stage:
+        client = await stage.connect()
+        for _ in range(3):
+            await asyncio.sleep(0.15)
+            assert (await client.ask(get())).status == 200
+        assert 0.2 < await seconds_until_cut(client) < 1.5
+
+
+@on_loops
+async def test_a_body_that_stalls_is_given_up() -> None:
+    gone: list[int] = []
+
+    async def count(request: Request) -> Response:
+        read = 0
+        try:
+            async for chunk in request.body:
+                read += len(chunk)
+        finally:
+            gone.append(read)
+        return Response(200)
+
+    async with serving(count, limits=Limits(stall_seconds=0.3)) as stage:
+        for request in (put(b"12345678")[:-8], put(b"12345678")[:-3], put_chunks(b"12345")[:-3]):
+            client = await stage.connect()
+            await client.send(request)
+            assert 0.2 < await seconds_until_cut(client) < 1.5
+        assert gone == [0, 5, 5]
+        # A slow one is none that stalls.
+        client = await stage.connect()
+        await client.send(put(b"12345678")[:-8])
+        await trickle(client, b"12345678", 0.05)
+        assert (await client.answer()).status == 200
+
+
+@on_loops
+async def test_a_body_that_nobody_wants_may_not_stall_either() -> None:
+    async with serving(hello, limits=Limits(stall_seconds=0.3)) as stage:
+        client = await stage.connect()
+        assert (await client.ask(put(b"12345678")[:-3])).status == 200
+        assert 0.2 < await seconds_until_cut(client) < 1.5
+
+
+async def zeros() -> AsyncIterator[bytes]:
+    for _ in range(1024):
+        yield bytes(65536)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "stream", "file", "tls file"])
+@pytest.mark.parametrize("last", [False, True])
+@on_loops
+async def test_a_client_that_takes_nothing_is_cut_off(
+    kind: str, last: bool, descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    ended: list[bool] = []
+
+    async def handle(request: Request) -> Response:
+        body: bytes | AsyncIterator[bytes] | list[FilePart] = [
+            FilePart(descriptor, 0, 24 * MIB, None)
+        ]
+        if kind == "bytes":
+            body = bytes(24 * MIB)
+        if kind == "stream":
+            body = zeros()
+        return Response(200, (), body, finished=lambda: ended.append(True))
+
+    secure = kind.startswith("tls")
+    limits = Limits(stall_seconds=0.4, linger_seconds=0.1)
+    async with serving(handle, limits=limits, tls=tls[0] if secure else None) as stage:
+        client = await stage.connect(tls=tls[1] if secure else None, receive_bytes=4096)
+        began = time.monotonic()
+        await client.send(get("/", *["Connection: close"] * last))
+        # What it sends meanwhile does not count.
+        await client.send_all(b"" if last else get("/ahead") * 3)
+        await until(lambda: len(stage.stub.requests) == 1)
+        await until(lambda: stage.connections == 0)
+        assert 0.3 < time.monotonic() - began < 2.5
+        assert ended == [True]
+
+
+@on_loops
+async def test_the_end_of_the_last_answer_has_to_be_taken_too() -> None:
+    """It fits into the transport's buffer, so that nobody waits for the client any more."""
+
+    async def handle(request: Request) -> Response:
+        return Response(200, (), bytes(200_000))
+
+    limits = Limits(stall_seconds=0.4, linger_seconds=0.1)
+    async with serving(handle, limits=limits) as stage:
+        client = await stage.connect(receive_bytes=4096)
+        await small_kernel_buffer(stage)
+        await client.send(get("/", "Connection: close"))
+        await until(lambda: len(stage.stub.logged) == 1)
+        assert stage.connections == 1
+        await until(lambda: stage.connections == 0)
+
+
+@on_loops
+async def test_idleness_begins_when_the_last_answer_is_taken() -> None:
+    async def handle(request: Request) -> Response:
+        return Response(200, (), bytes(200_000))
+
+    async with serving(handle, limits=Limits(idle_seconds=0.2)) as stage:
+        client = await stage.connect(receive_bytes=4096)
+        await small_kernel_buffer(stage)
+        await client.send(get())
+        began = time.monotonic()
+        early = bytearray()
+        while time.monotonic() - began < 0.6:
+            early += await client.reader.readexactly(1000)
+            await asyncio.sleep(0.01)
+        rest = await client.rest(5)
+        assert (early + rest).endswith(b"\r\n\r\n" + bytes(200_000))
+
+
+async def small_kernel_buffer(stage: Stage) -> None:
+    """So that an answer stays in the transport's."""
+    connection = (await stage.connection())._transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "file"])
+@on_loops
+async def test_a_client_that_takes_little_is_not_cut_off(kind: str, descriptor: int) -> None:
+    """As long as it takes something, although no buffer ever runs empty in between."""
+
+    async def handle(request: Request) -> Response:
+        if kind == "file":
+            return await files(descriptor, (0, 8 * MIB))(request)
+        return Response(200, (), bytes(8 * MIB))
+
+    async with serving(handle, limits=Limits(stall_seconds=0.3, idle_seconds=0.3)) as stage:
+        client = await stage.connect(receive_bytes=8192)
+        await client.send(get())
+        began = time.monotonic()
+        while time.monotonic() - began < 0.9:
+            await client.reader.readexactly(16_000)
+            await asyncio.sleep(0.02)
+        assert stage.connections == 1
+        client.cut()
+
+
+@on_loops
+async def test_connections_are_counted() -> None:
+    async with serving(limits=Limits(connections_max=3)) as stage:
+        clients = [await stage.connect() for _ in range(3)]
+        for client in clients:
+            assert (await client.ask(get())).status == 200
+        surplus = await stage.connect()
+        await surplus.send_all(get())
+        await surplus.closed()
+        assert stage.connections == 3
+        await clients[0].close()
+        await until(lambda: stage.connections == 2)
+        assert (await stage.connect_and_ask(get())).status == 200
+
+
+@on_loops
+async def test_a_request_counts_until_it_ends_though_its_client_is_gone() -> None:
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return Response(200)
+
+    async with serving(wait, limits=Limits(connections_max=1)) as stage:
+        client = await stage.connect()
+        await client.send(get())
+        await until(lambda: len(stage.stub.requests) == 1)
+        client.cut()
+        connection = await stage.connection()
+        await until(lambda: connection._output.lost)
+        assert stage.connections == 1
+        gate.set()
+        await until(lambda: stage.connections == 0)
+
+
+@on_loops
+async def test_a_refused_client_does_not_stay_for_ever() -> None:
+    limits = Limits(linger_seconds=0.3, discard_bytes_max=MIB)
+    async with serving(limits=limits) as stage:
+        quiet, noisy = await stage.connect(), await stage.connect()
+        for client in (quiet, noisy):
+            assert (await client.ask(head("NONSENSE / HTTP/1.1"))).status == 400
+            await client.closed()
+        noise = asyncio.create_task(noisy.send_all(bytes(64 * MIB)))
+        await until(lambda: stage.connections == 0, 1.5)
+        await noise

@@ -1,0 +1,266 @@
+"""Requests as they arrive, answers as they leave, and how long a connection lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from etagere.protocol.http.messages import Request, Response
+from tests.protocol.http.harness import echo, get, hello, on_loops, put, put_chunks, serving, until
+
+
+@on_loops
+async def test_target_and_headers_are_kept_as_sent() -> None:
+    headers = [
+        "X-Ms-Meta-CamelCase: Value",
+        "x-ms-meta-lower:no space",
+        "X-MS-META-CAMELCASE: again  \t",
+        "Empty:",
+        "Latin: caf\xe9",
+    ]
+    async with serving() as stage:
+        client = await stage.connect()
+        await client.ask(get("/a%2Fb/%C3%A9//../x?b=2&a=1+%20&&", *headers))
+        (request,) = stage.stub.requests
+        assert request.target == b"/a%2Fb/%C3%A9//../x?b=2&a=1+%20&&"
+        assert request.headers == [
+            (b"Host", b"localhost"),
+            (b"X-Ms-Meta-CamelCase", b"Value"),
+            (b"x-ms-meta-lower", b"no space"),
+            (b"X-MS-META-CAMELCASE", b"again"),
+            (b"Empty", b""),
+            (b"Latin", b"caf\xe9"),
+        ]
+        assert request.header(b"x-ms-meta-camelcase") == b"Value,again"
+        assert request.header(b"missing") is None
+        assert (request.client, request.secure, request.minor_version) == ("127.0.0.1", False, 1)
+
+
+@on_loops
+async def test_a_request_in_single_bytes_is_the_same_request() -> None:
+    async with serving(echo) as stage:
+        client = await stage.connect()
+        for byte in put_chunks(b"one", b"two", target="/slow?query"):
+            await client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert (await client.answer()).body == b"onetwo"
+        assert stage.stub.targets == [b"/slow?query"]
+
+
+@on_loops
+async def test_answers_have_date_server_and_length() -> None:
+    async with serving() as stage:
+        answer = await stage.connect_and_ask(get())
+        assert answer.status == 200
+        assert answer.body == b"hello"
+        assert answer.header("Content-Length") == "5"
+        assert answer.header("Server") == "Etagere/1.0"
+        assert (answer.header("Date") or "").endswith(" GMT")
+        assert answer.header("Connection") is None
+
+
+@on_loops
+async def test_header_values_and_names_cannot_inject() -> None:
+    async def inject(request: Request) -> Response:
+        headers = (
+            (b"X-First", b"a\r\nSet-Cookie: stolen=1\r\n\r\n<body>"),
+            (b"X-Bad\r\nSet-Cookie", b"x"),
+            (b"X-Bare", b"1\nSet-Cookie: y"),
+            (b"X-Return", b"1\rSet-Cookie: z"),
+        )
+        return Response(200, headers, b"whole")
+
+    async with serving(inject) as stage:
+        answer = await stage.connect_and_ask(get())
+        assert answer.body == b"whole"
+        assert "Set-Cookie" not in [name for name, _ in answer.headers]
+        assert answer.header("X-First") == "aSet-Cookie: stolen=1<body>"
+        assert answer.header("X-Bare") == "1Set-Cookie: y"
+
+
+@on_loops
+async def test_connections_are_kept_and_ended_as_asked() -> None:
+    async with serving() as stage:
+        client = await stage.connect()
+        for _ in range(3):
+            assert (await client.ask(get())).header("Connection") is None
+        answer = await client.ask(get("/", "Connection: close"))
+        assert answer.header("Connection") == "close"
+        await client.closed()
+
+
+@on_loops
+async def test_http_1_0_ends_unless_asked_to_stay() -> None:
+    async with serving() as stage:
+        client = await stage.connect()
+        staying = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+        for _ in range(2):
+            assert (await client.ask(staying)).header("Connection") == "keep-alive"
+        answer = await client.ask(b"GET / HTTP/1.0\r\n\r\n")
+        assert (answer.status, answer.header("Connection")) == (200, "close")
+        await client.closed()
+
+
+async def numbers() -> AsyncIterator[bytes]:
+    for number in (b"one", b"", b"two"):
+        yield number
+
+
+@on_loops
+async def test_streams_are_chunked_for_1_1_and_end_with_the_connection_for_1_0() -> None:
+    async def stream(request: Request) -> Response:
+        return Response(200, (), numbers())
+
+    async with serving(stream) as stage:
+        client = await stage.connect()
+        for _ in range(2):
+            answer = await client.ask(get())
+            assert answer.header("Transfer-Encoding") == "chunked"
+            assert answer.header("Content-Length") is None
+            assert answer.body == b"onetwo"
+        older = await stage.connect()
+        answer = await older.ask(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        assert answer.header("Transfer-Encoding") is None
+        assert (answer.header("Connection"), answer.body) == ("close", b"onetwo")
+
+
+@on_loops
+async def test_streams_of_known_length_have_one() -> None:
+    async def stream(request: Request) -> Response:
+        return Response(200, (), numbers(), length=6)
+
+    async with serving(stream) as stage:
+        client = await stage.connect()
+        answer = await client.ask(get())
+        assert (answer.header("Content-Length"), answer.body) == ("6", b"onetwo")
+        assert (await client.ask(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")).body
+
+
+@on_loops
+async def test_head_says_the_length_that_get_would_have() -> None:
+    bodies = {
+        b"/bytes": lambda: Response(200, (), b"hello"),
+        b"/announced": lambda: Response(200, (), b"", length=7 << 40),
+        b"/stream": lambda: Response(200, (), numbers(), length=6),
+        b"/unknown": lambda: Response(200, (), numbers()),
+        b"/none": lambda: Response(200),
+    }
+
+    async def by_target(request: Request) -> Response:
+        return bodies[request.target]()
+
+    async with serving(by_target) as stage:
+        client = await stage.connect()
+        lengths = []
+        for target in bodies:
+            await client.send(b"HEAD %b HTTP/1.1\r\nHost: h\r\n\r\n" % target)
+            answer = await client.answer("HEAD")
+            assert answer.header("Transfer-Encoding") is None
+            lengths.append(answer.header("Content-Length"))
+        assert lengths == ["5", str(7 << 40), "6", None, "0"]
+
+
+@on_loops
+async def test_answers_that_have_no_body_send_none() -> None:
+    async def empty(request: Request) -> Response:
+        return Response(int(request.target[1:]), ((b"ETag", b'"x"'),), b"never seen")
+
+    async with serving(empty) as stage:
+        client = await stage.connect()
+        for status in (204, 304):
+            answer = await client.ask(get(f"/{status}"))
+            assert answer.status == status
+            assert answer.header("Content-Length") is None
+            assert answer.header("ETag") == '"x"'
+        # Were a body out, it would be read as this answer.
+        assert (await client.ask(get("/200"))).status == 200
+
+
+@on_loops
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async def slower_first(request: Request) -> Response:
+        if request.target == b"/0":
+            await asyncio.sleep(0.05)
+        return Response(200, (), request.target + await request.body.read(100))
+
+    async with serving(slower_first) as stage:
+        client = await stage.connect()
+        requests = [
+            put(b"body", target=f"/{number}") if number % 2 else get(f"/{number}")
+            for number in range(10)
+        ]
+        await client.send(b"".join(requests))
+        bodies = [(await client.answer()).body for _ in range(10)]
+        assert bodies == [b"/%d%b" % (n, b"body" if n % 2 else b"") for n in range(10)]
+
+
+@on_loops
+async def test_a_client_far_ahead_is_read_no_further() -> None:
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        if request.target != b"/other":
+            await gate.wait()
+        return Response(200, (), request.target)
+
+    async with serving(wait) as stage:
+        client = await stage.connect()
+        await client.send(b"".join(get(f"/{number}") for number in range(100)))
+        connection = await stage.connection()
+        await until(lambda: connection._crowded)
+        waiting = len(connection._waiting)
+        await client.send(b"".join(get(f"/{number}") for number in range(100, 400)))
+        # Another connection's exchange gives the loop every chance to read on this one.
+        assert (await stage.connect_and_ask(get("/other"))).status == 200
+        assert len(connection._waiting) == waiting < 100
+        gate.set()
+        for number in range(400):
+            assert (await client.answer()).body == b"/%d" % number
+
+
+@on_loops
+async def test_thousands_of_requests_at_once_are_too_many() -> None:
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return await hello(request)
+
+    async with serving(wait) as stage:
+        client = await stage.connect()
+        await client.send_all(get() + b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * 5000)
+        connection = await stage.connection()
+        await until(lambda: connection._refusal is not None)
+        assert len(connection._waiting) <= 512
+        gate.set()
+        answers = (await client.rest()).split(b"HTTP/1.1 ")[1:]
+        assert {answer[:3] for answer in answers[:-1]} == {b"200"}
+        assert answers[-1].startswith(b"400")
+        assert len(answers) <= 514
+
+
+@on_loops
+async def test_a_client_that_only_closed_its_sending_half_gets_every_answer() -> None:
+    async def slowly(request: Request) -> Response:
+        await asyncio.sleep(0.02)
+        return Response(200, (), request.target)
+
+    async with serving(slowly) as stage:
+        client = await stage.connect()
+        await client.send(get("/1") + get("/2") + get("/3"))
+        client.writer.write_eof()
+        answers = [await client.answer() for _ in range(3)]
+        assert [answer.body for answer in answers] == [b"/1", b"/2", b"/3"]
+        await client.closed()
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
+@on_loops
+async def test_upgrades_are_ignored_where_they_can_be(upgrade: str) -> None:
+    async with serving() as stage:
+        client = await stage.connect()
+        answer = await client.ask(get("/", f"Upgrade: {upgrade}", "Connection: Upgrade"))
+        assert (answer.status, answer.header("Connection")) == (200, "close")
+        await client.closed()
