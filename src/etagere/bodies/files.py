@@ -213,6 +213,9 @@ class FileBodyStore:
     async def _seal(self, segment: _OpenSegment) -> None:
         if await self._seal_in_ledger(segment.number, segment.end):
             self._open.pop(segment.number, None)
+            # Whoever refers to it keeps its file open, and the space of a removed file taken.
+            if self._segment is segment:
+                self._segment = None
 
     async def _seal_in_ledger(self, number: int, length: int) -> bool:
         try:

@@ -6,18 +6,21 @@ refusals, faults and unknown outcomes become answers.
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Final
 
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import Principal
-from etagere.auth.request import SignedRequest, address, text
+from etagere.auth.request import SignedRequest, address, octets, text
+from etagere.errors import Refusal
 from etagere.protocol.http.messages import Request
 
 VERSION_NEWEST: Final = "2026-10-06"
 """The newest version of the protocol that is spoken; newer requests are served as this."""
 
 _CLIENT_REQUEST_ID_MAX = 1024
+_VERSION = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 class Exchange:
@@ -47,6 +50,11 @@ class Exchange:
         asked = self.signed.fields.get("x-ms-version") or self.signed.parameters.get("sv", "")
         self.version = min(asked, VERSION_NEWEST) if asked else VERSION_NEWEST
 
+    def check_version(self) -> Refusal | None:
+        if _VERSION.fullmatch(self.version) is not None:
+            return None
+        return Refusal("InvalidHeaderValue", {"HeaderName": "x-ms-version"})
+
     def header(self, name: str) -> str | None:
         return self.signed.fields.get(name)
 
@@ -57,7 +65,7 @@ class Exchange:
         """What every answer has."""
         headers = [
             (b"x-ms-request-id", self.request_id.encode()),
-            (b"x-ms-version", self.version.encode()),
+            (b"x-ms-version", octets(self.version)),
         ]
         client_id = self.http.header(b"x-ms-client-request-id")
         if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:

@@ -119,12 +119,16 @@ def lease_id(exchange: Exchange, name: str = "x-ms-lease-id") -> bytes | None:
     return parsed
 
 
-def lease_action(exchange: Exchange) -> LeaseAction:
+def lease_verb(exchange: Exchange) -> LeaseVerb:
     written = required_header(exchange, "x-ms-lease-action")
     try:
-        verb = LeaseVerb(written.lower())
+        return LeaseVerb(written.lower())
     except ValueError:
         raise invalid_header("x-ms-lease-action", written) from None
+
+
+def lease_action(exchange: Exchange) -> LeaseAction:
+    verb = lease_verb(exchange)
     if verb is LeaseVerb.ACQUIRE:
         proposed = lease_id(exchange, "x-ms-proposed-lease-id")
         return Acquire(proposed or new_lease_id(), _lease_duration(exchange))
@@ -253,7 +257,7 @@ def marker(exchange: Exchange) -> str:
     if not written:
         return ""
     try:
-        return base64.urlsafe_b64decode(written).decode()
+        return base64.b64decode(written, b"-_", validate=True).decode()
     except ValueError:
         facts: dict[str, str | int] = {
             "QueryParameterName": "marker",

@@ -77,8 +77,7 @@ class Handlers:
         """The row of the table of permissions; of a lease, that of its action."""
         if operation != "lease_container":
             return operation
-        verb = decode.lease_action(exchange).verb.value
-        return f"{verb}_container_lease"
+        return f"{decode.lease_verb(exchange).value}_container_lease"
 
     async def _read(
         self,
@@ -382,6 +381,9 @@ class Handlers:
         return Response(200, encode.stamp_headers(blob.stamp))
 
     async def delete_blob(self, exchange: Exchange) -> Response:
+        if (exchange.header("x-ms-delete-snapshots") or "").lower() == "only":
+            # There are none yet, and the blob itself is to stay.
+            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "x-ms-delete-snapshots"}))
         command = DeleteBlob(
             decode.blob_name(exchange),
             decode.write_conditions(exchange),
@@ -420,6 +422,8 @@ def _range(exchange: Exchange) -> Range | None:
 def _require_intact(exchange: Exchange, md5: bytes, body: Body) -> None:
     """What arrived must be what was sent, as far as the sender said what that was."""
     sent_md5, sent_crc = decode.sent_md5(exchange), decode.sent_crc64(exchange)
+    if sent_md5 is not None and sent_crc is not None:
+        raise Refused(Refusal("BothCrc64AndMd5HeaderPresent"))
     if sent_md5 is not None and sent_md5 != md5:
         facts = {
             "UserSpecifiedMd5": encode.digest_text(sent_md5).decode(),

@@ -6,9 +6,10 @@ import logging
 import time
 from typing import Final
 
-from etagere.auth.permissions import Permit, authorize
+from etagere.auth.permissions import authorize
+from etagere.auth.principal import KeyOwner, TokenHolder
 from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
+from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
 from etagere.protocol.blob.encode import Headers
 from etagere.protocol.blob.handlers import Handlers
@@ -31,6 +32,18 @@ _MALFORMED: Final = {
     501: "UnsupportedHeader",
     505: "UnsupportedHttpVerb",
 }
+
+
+# What would change the meaning of a request, and is not carried out yet: better refused than
+# done to something else.
+_NOT_YET_PARAMETERS: Final = ("snapshot", "versionid", "deletetype")
+_NOT_YET_HEADERS: Final = (
+    "x-ms-copy-source",
+    "x-ms-encryption-key",
+    "x-ms-encryption-scope",
+    "x-ms-if-tags",
+    "x-ms-tags",
+)
 
 
 class BlobService:
@@ -67,6 +80,7 @@ class BlobService:
             return []
 
     async def _carry_out(self, exchange: Exchange) -> Response:
+        abort_if(exchange.check_version())
         signed = exchange.signed
         container, blob = signed.resource
         restype, comp = exchange.parameter("restype") or "", exchange.parameter("comp") or ""
@@ -83,6 +97,7 @@ class BlobService:
         if isinstance(permit, Refusal):
             raise Refused(permit)
         exchange.permit = permit
+        _refuse_what_is_not_there_yet(exchange)
         response: Response = await getattr(self._handlers, name)(exchange)
         return response
 
@@ -131,6 +146,15 @@ def _now() -> int:
     return time.time_ns() // 100
 
 
+def _refuse_what_is_not_there_yet(exchange: Exchange) -> None:
+    for name in _NOT_YET_PARAMETERS:
+        if exchange.parameter(name) is not None:
+            raise Refused(Refusal("UnsupportedQueryParameter", {"QueryParameterName": name}))
+    for name in _NOT_YET_HEADERS:
+        if exchange.header(name) is not None:
+            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
+
+
 def _no_route(method: str, comp: str) -> Refusal:
     if comp:
         facts: dict[str, str | int] = {"QueryParameterName": "comp", "QueryParameterValue": comp}
@@ -139,9 +163,12 @@ def _no_route(method: str, comp: str) -> Refusal:
 
 
 def _trusted(exchange: Exchange) -> bool:
-    """Facts are for those who were let in, and may therefore read what they are about."""
-    permit = getattr(exchange, "permit", None)
-    return isinstance(permit, Permit) or not hasattr(exchange, "principal")
+    """Facts are for those who may read what they are about. Before anybody was let in, they are
+    about the request alone."""
+    principal = getattr(exchange, "principal", None)
+    if principal is None or isinstance(principal, KeyOwner):
+        return True
+    return isinstance(principal, TokenHolder) and "r" in principal.permissions
 
 
 def _challenge(exchange: Exchange) -> bytes:

@@ -1,0 +1,1 @@
+"""The blob service as users of the public SDK see it."""

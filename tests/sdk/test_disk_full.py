@@ -1,0 +1,64 @@
+"""A disk that is full: uploads are refused, everything else goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import ContainerClient
+
+from tests.sdk.server import check, eventually, served
+
+MIB = 1024 * 1024
+DISK_BYTES = 220 * MIB
+BLOB_BYTES = 8 * MIB
+
+
+@contextlib.contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    place.mkdir()
+    options = f"size={DISK_BYTES}"
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be made here: {mounted.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def uploaded(container: ContainerClient, name: str) -> bool:
+    try:
+        container.upload_blob(name, name.encode()[:1] * BLOB_BYTES)
+    except HttpResponseError as error:
+        assert error.status_code in (500, 503), error
+        return False
+    return True
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        with served(disk / "data") as server:
+            with server.service() as service:
+                container = service.create_container("container")
+                fill_and_empty(container)
+                eventually(lambda: uploaded(container, "again"), "space that was freed is used")
+            assert server.stop() == 0
+        assert check(disk / "data").returncode == 0
+
+
+def fill_and_empty(container: ContainerClient) -> None:
+    names = [f"{number:02}" for number in range(DISK_BYTES // BLOB_BYTES)]
+    kept = [name for name in names if uploaded(container, name)]
+    assert 0 < len(kept) < len(names)
+    assert list(container.list_blob_names()) == kept
+    for name in kept[:3]:
+        assert container.download_blob(name).readall() == name.encode()[:1] * BLOB_BYTES
+    for name in kept:
+        container.delete_blob(name)
+    assert list(container.list_blob_names()) == []

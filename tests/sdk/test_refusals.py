@@ -1,0 +1,48 @@
+"""What is not carried out yet is refused, never done to something else."""
+
+from __future__ import annotations
+
+import pytest
+from azure.storage.blob import ContainerClient
+
+from tests.sdk.server import refused, with_headers
+
+SNAPSHOT = "2020-01-01T00:00:00.0000000Z"
+
+
+def test_snapshots_and_versions(container: ContainerClient) -> None:
+    blob = container.upload_blob("blob", b"content")
+    snapshot = container.get_blob_client("blob", snapshot=SNAPSHOT)
+    with refused(400, "UnsupportedQueryParameter"):
+        snapshot.download_blob()
+    with refused(400, "UnsupportedQueryParameter"):
+        snapshot.delete_blob()
+    with refused(400, "UnsupportedQueryParameter"):
+        blob.delete_blob(version_id=SNAPSHOT)
+    with refused(400, "UnsupportedHeader"):
+        blob.delete_blob(delete_snapshots="only")
+    assert blob.download_blob().readall() == b"content"
+    blob.delete_blob(delete_snapshots="include")
+    assert not blob.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["x_ms_tags", "x_ms_if_tags", "x_ms_copy_source", "x_ms_encryption_key"]
+)
+def test_headers(container: ContainerClient, name: str) -> None:
+    with refused(400, "UnsupportedHeader") as told:
+        container.upload_blob("blob", b"", raw_request_hook=with_headers(**{name: "a=b"}))
+    assert told.details["headername"] == name.replace("_", "-")
+    assert list(container.list_blob_names()) == []
+
+
+def test_markers_that_are_none(container: ContainerClient) -> None:
+    with refused(400, "OutOfRangeInput"):
+        [list(page) for page in container.list_blobs().by_page("%%%")]
+
+
+def test_lease_durations_are_explained(container: ContainerClient) -> None:
+    with refused(400, "InvalidHeaderValue") as told:
+        container.acquire_lease(14)
+    assert told.details["headername"] == "x-ms-lease-duration"
+    assert told.details["headervalue"] == "14"
