@@ -8,12 +8,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import blocks, puts, reads, space, uploads
+from benchmarks import blocks, http_large, http_requests, puts, reads, space, uploads
 from benchmarks.figures import Measured, Settings, as_json, measure, table
 
 GROUPS = {
     group.name: group
-    for group in (puts.GROUP, reads.GETS, reads.GROWTH, blocks.GROUP, space.GROUP, uploads.GROUP)
+    for group in (
+        puts.GROUP,
+        reads.GETS,
+        reads.GROWTH,
+        blocks.GROUP,
+        space.GROUP,
+        uploads.GROUP,
+        http_requests.GROUP,
+        http_large.GROUP,
+    )
 }
 
 

@@ -85,7 +85,12 @@ async def measure(
         progress(f"{group.name}: round {number} done")
         for key, value in round_.items():
             values[key].append(value)
-    return [Measured(figure, tuple(values[figure.key])) for figure in group.figures]
+    # What there was nothing to measure with is left out.
+    return [
+        Measured(figure, tuple(values[figure.key]))
+        for figure in group.figures
+        if figure.key in values
+    ]
 
 
 def table(measured: Sequence[Measured]) -> str:

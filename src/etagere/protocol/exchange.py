@@ -6,8 +6,8 @@ refusals, faults and unknown outcomes become answers.
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 from typing import Final
 
 from etagere.auth.permissions import Permit
@@ -33,7 +33,8 @@ class Exchange:
 
     def __init__(self, service: str, http: Request) -> None:
         self.http = http
-        self.request_id = str(uuid.uuid4())
+        drawn = os.urandom(16).hex()
+        self.request_id = f"{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
         target, _, query = text(http.target).partition("?")
         headers = [(text(name), text(value)) for name, value in http.headers]
         host = text(http.header(b"host") or b"")

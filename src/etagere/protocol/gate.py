@@ -10,6 +10,7 @@ from etagere.auth.principal import Anonymous, KeyOwner, Principal
 from etagere.auth.shared_key import AccountKey, failed
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if
 from etagere.errors import Refusal
+from etagere.model.accounts import BUILT_IN
 from etagere.model.blobs import ContainerName
 from etagere.operations.accounts import get_account
 from etagere.operations.blob.containers import CONTAINERS
@@ -32,7 +33,11 @@ class Gate:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
-        self._configured = {account.name: account.keys for account in settings.accounts}
+        # What needs no look into the ledger.
+        self._configured: dict[str, tuple[bytes, ...]] = {
+            name: account.keys for name, account in BUILT_IN.items()
+        }
+        self._configured |= {account.name: account.keys for account in settings.accounts}
 
     async def admit(self, exchange: Exchange) -> Principal:
         """The one who sent a request; raises `Refused`."""

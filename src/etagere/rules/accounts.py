@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from etagere.errors import Refusal
 from etagere.model.accounts import BUILT_IN, Account
@@ -59,6 +60,7 @@ def check_source(name: str, client: str, settings: Settings) -> Refusal | None:
     return Refusal("AuthorizationSourceIPMismatch", {"SourceIP": client})
 
 
+@lru_cache(maxsize=1_024)
 def is_loopback(client: str) -> bool:
     """Whether an address is one of this machine alone; what is no address is not."""
     try:

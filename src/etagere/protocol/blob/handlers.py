@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from etagere.auth.permissions import Public, check_public
 from etagere.auth.request import octets
-from etagere.bodies.contents import Plan
+from etagere.bodies.contents import Plan, locate
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, abort_if
 from etagere.errors import Refusal
@@ -24,7 +24,6 @@ from etagere.model.blobs import (
     LeaseContainer,
     ListBlobs,
     ListContainers,
-    OpenBlob,
     PublicAccess,
     PutBlob,
     SetBlobHeaders,
@@ -410,8 +409,7 @@ def open_range(txn: ReadTxn, command: OpenRange) -> tuple[ShownBlob, int, int, P
         if within is None:
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start, length = within
-    _, plan = blobs.open_blob(txn, OpenBlob(command.ask, start, length))
-    return shown, start, length, plan
+    return shown, start, length, locate(txn, shown.blob.content, start, length)
 
 
 def _range(exchange: Exchange) -> Range | None:

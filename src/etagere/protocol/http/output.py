@@ -150,11 +150,14 @@ class Output:
     async def _sendfile(self, socket: int, part: FilePart) -> None:
         """Straight from the page cache to the socket."""
         at, end = part.offset, part.offset + part.length
+        asked_for = at
         while at < end:
             if self.lost:
                 raise ClientGone
-            # Asked for ahead, or the loop would wait for the disk.
-            os.posix_fadvise(part.descriptor, at, 2 * _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED)
+            if at >= asked_for:
+                # Asked for ahead, or the loop would wait for the disk.
+                os.posix_fadvise(part.descriptor, at, 2 * _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED)
+                asked_for = at + _SENDFILE_BYTES
             try:
                 sent = os.sendfile(socket, part.descriptor, at, min(_SENDFILE_BYTES, end - at))
             except BlockingIOError:

@@ -1,0 +1,146 @@
+"""A large blob over HTTP: up and down, beside Azurite, and down beside nginx with a file."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import statistics
+import time
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from benchmarks.figures import Figure, Group, Round, Settings
+from benchmarks.load import ACCOUNT, development_sas
+from benchmarks.services import AZURITE, NGINX, OURS, Service, ask, started
+from etagere.config import MIB
+
+_BLOB_BYTES = 256 * MIB
+_BUFFER_BYTES = 1 * MIB
+_SECONDS_MAX = 120.0
+_DOWNLOADS = 4
+"""In a round, one after the other: one alone is over too soon to be measured well."""
+
+
+async def measure(settings: Settings) -> AsyncIterator[Round]:
+    size = settings.scaled(_BLOB_BYTES, 2 * MIB)
+    data = os.urandom(MIB) * (size // MIB)
+    sas = development_sas()
+    with started(settings, {"blob": data}) as services:
+        compared = [services[name] for name in (OURS, AZURITE) if name in services]
+        for service in compared:
+            connection = http.client.HTTPConnection("127.0.0.1", service.port)
+            ask(connection, "PUT", f"/{ACCOUNT}/large?restype=container&{sas}")
+            connection.close()
+        for number in range(settings.rounds):
+            told: Round = {}
+            for service in compared[:: -1 if number % 2 else 1]:
+                told |= _round(service, data, sas)
+            if NGINX in services:
+                told |= _beside_nginx(services[NGINX], size, told)
+            yield told | _ratios(told)
+        yield {f"http_large.memory{_suffix(one)}": one.peak_mebibytes() for one in compared}
+
+
+def _suffix(service: Service) -> str:
+    return "" if service.name == OURS else f"_{service.name}"
+
+
+def _round(service: Service, data: bytes, sas: str) -> Round:
+    """The same blob every time: what was there is replaced."""
+    target, suffix = f"/{ACCOUNT}/large/blob?{sas}", _suffix(service)
+    up = _exchange(service, f"PUT {target}", data, (201,))
+    down = _downloaded(service, target, len(data))
+    mebibytes = len(data) / MIB
+    return {
+        f"http_large.upload{suffix}": mebibytes / up.seconds,
+        f"http_large.upload_cpu{suffix}": 1000 * up.cpu_seconds * 1024 / mebibytes,
+        f"http_large.download{suffix}": mebibytes / down.seconds,
+        f"http_large.download_cpu{suffix}": 1000 * down.cpu_seconds * 1024 / mebibytes,
+    }
+
+
+def _downloaded(service: Service, target: str, size: int) -> _Exchange:
+    """The mean of a few downloads."""
+    downs = [_exchange(service, f"GET {target}", b"", (200,)) for _ in range(_DOWNLOADS)]
+    if any(one.received != size for one in downs):
+        raise RuntimeError(f"{service.name} did not send all {size} bytes")
+    seconds = statistics.mean(one.seconds for one in downs)
+    return _Exchange(seconds, statistics.mean(one.cpu_seconds for one in downs), size)
+
+
+def _beside_nginx(service: Service, size: int, told: Round) -> Round:
+    down = _downloaded(service, "/blob", size)
+    speed = size / MIB / down.seconds
+    return {
+        "http_large.download_nginx": speed,
+        "http_large.download_cpu_nginx": 1000 * down.cpu_seconds * 1024 * MIB / size,
+        "http_large.download_to_nginx": told["http_large.download"] / speed,
+    }
+
+
+def _ratios(told: Round) -> Round:
+    return {
+        f"http_large.{what}_ratio": told[f"http_large.{what}"] / told[f"http_large.{what}_azurite"]
+        for what in ("upload", "download")
+        if f"http_large.{what}_azurite" in told
+    }
+
+
+class _Exchange(NamedTuple):
+    seconds: float
+    cpu_seconds: float
+    received: int
+    """Bytes of the answer's body."""
+
+
+def _exchange(service: Service, line: str, body: bytes, statuses: tuple[int, ...]) -> _Exchange:
+    """One request on a connection of its own. What is received is not looked at, so all that
+    the client does is done by the kernel."""
+    headers = f"Host: {service.address}\r\nConnection: close\r\n"
+    if body:
+        headers += f"Content-Length: {len(body)}\r\nx-ms-blob-type: BlockBlob\r\n"
+    buffer = bytearray(_BUFFER_BYTES)
+    cpu_before = service.cpu_seconds()
+    began = time.perf_counter()
+    with socket.create_connection(("127.0.0.1", service.port), _SECONDS_MAX) as connection:
+        connection.sendall(f"{line} HTTP/1.1\r\n{headers}\r\n".encode())
+        if body:
+            connection.sendall(body)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            count = connection.recv_into(buffer)
+            if not count:
+                raise RuntimeError(f"{service.name} hung up: {answer!r}")
+            answer += buffer[:count]
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        received = len(rest)
+        while count := connection.recv_into(buffer):
+            received += count
+    elapsed = time.perf_counter() - began
+    if int(head.split(b" ", 2)[1]) not in statuses:
+        raise RuntimeError(f"{service.name} answers {line}: {answer[:1000]!r}")
+    return _Exchange(elapsed, service.cpu_seconds() - cpu_before, received)
+
+
+GROUP = Group(
+    "http_large",
+    measure,
+    (
+        Figure("http_large.download_ratio", "download of 256 MiB, to Azurite's", " x", at_least=4),
+        Figure("http_large.download", "download of 256 MiB", " MiB/s"),
+        Figure("http_large.download_azurite", "  Azurite's", " MiB/s"),
+        Figure("http_large.download_nginx", "  nginx's, of a file", " MiB/s"),
+        Figure("http_large.download_to_nginx", "  ours to nginx's", " x"),
+        Figure("http_large.download_cpu", "  CPU of a GiB", " ms"),
+        Figure("http_large.download_cpu_azurite", "  Azurite's", " ms"),
+        Figure("http_large.download_cpu_nginx", "  nginx's", " ms"),
+        Figure("http_large.upload_ratio", "upload of 256 MiB, to Azurite's", " x"),
+        Figure("http_large.upload", "upload of 256 MiB", " MiB/s"),
+        Figure("http_large.upload_azurite", "  Azurite's", " MiB/s"),
+        Figure("http_large.upload_cpu", "  CPU of a GiB", " ms"),
+        Figure("http_large.upload_cpu_azurite", "  Azurite's", " ms"),
+        Figure("http_large.memory", "peak memory of all processes, large blobs", " MiB"),
+        Figure("http_large.memory_azurite", "  Azurite's", " MiB"),
+    ),
+)

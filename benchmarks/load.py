@@ -1,0 +1,243 @@
+"""Requests as fast as a server takes them, by a client that is not slower: wrk, mostly."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import hashlib
+import hmac
+import itertools
+import json
+import random
+import re
+import select
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from benchmarks.services import Service
+from etagere.settings import DEVELOPMENT_ACCOUNT
+
+ACCOUNT = DEVELOPMENT_ACCOUNT.name
+_SAS_VERSION = "2021-12-02"
+_THREADS = 2
+_ANSWER_SECONDS_MAX = 60
+_RECEIVE_BYTES = 1 << 20
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
+def account_sas(key: bytes, account: str, expiry: str) -> str:
+    """A query that allows everything in the blob service."""
+    signed = {"sp": "rwdlac", "ss": "b", "srt": "sco", "st": "", "se": expiry, "sip": ""}
+    signed |= {"spr": "https,http", "sv": _SAS_VERSION, "ses": ""}
+    text = "".join(f"{line}\n" for line in (account, *signed.values()))
+    digest = hmac.digest(key, text.encode(), hashlib.sha256)
+    said = {name: value for name, value in signed.items() if value}
+    return urlencode(said | {"sig": base64.b64encode(digest).decode()}, quote_via=quote)
+
+
+def development_sas() -> str:
+    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    key = DEVELOPMENT_ACCOUNT.keys[0]
+    return account_sas(key, ACCOUNT, tomorrow.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+class Load(NamedTuple):
+    """The requests of one kind. Where the target says {}, each has another number below `names`."""
+
+    method: str
+    target: str
+    names: int = 1
+    headers: tuple[str, ...] = ()
+    body_bytes: int = 0
+    connections: int = 16
+
+
+class Run(NamedTuple):
+    """What a server did under a load."""
+
+    requests: int
+    seconds: float
+    cpu_seconds: float
+    p50: float
+    """In seconds, as the one below."""
+    p99: float
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.seconds
+
+    @property
+    def cpu_microseconds(self) -> float:
+        """Of all the server's processes, for one request."""
+        return 1e6 * self.cpu_seconds / self.requests
+
+
+# The whole request is put together here: wrk's own formatting would cost more than sending it.
+_SCRIPT = """\
+local thread_count = 0
+function setup(thread)
+    thread_count = thread_count + 1
+    thread:set("seed", {seed} + thread_count)
+end
+function init(args)
+    math.randomseed(seed)
+end
+local before, after = {before}, {after}
+local body = string.rep("x", {body_bytes})
+function request()
+    return before .. {number} .. after .. body
+end
+function done(summary, latency, requests)
+    local errors = summary.errors
+    io.write(string.format(
+        '\\n{{"requests": %d, "microseconds": %d, "p50": %d, "p99": %d, "failed": %d}}\\n',
+        summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+        errors.connect + errors.read + errors.write + errors.status + errors.timeout
+    ))
+end
+"""
+
+
+def script(load: Load, address: str, seed: int) -> str:
+    """The Lua that makes wrk send these requests."""
+    before, varies, after = load.target.partition("{}")
+    return _SCRIPT.format(
+        seed=seed,
+        # JSON's strings, being ASCII without slashes escaped, are Lua's too.
+        before=json.dumps(f"{load.method} {before}"),
+        after=json.dumps(_head(load, address, after)),
+        number=f"math.random(0, {load.names - 1})" if varies else '""',
+        body_bytes=load.body_bytes,
+    )
+
+
+def _head(load: Load, address: str, target: str) -> str:
+    headers = [f"Host: {address}", *load.headers]
+    if load.body_bytes:
+        headers.append(f"Content-Length: {load.body_bytes}")
+    return "".join(f"{line}\r\n" for line in (f"{target} HTTP/1.1", *headers, ""))
+
+
+def run(wrk: str, service: Service, load: Load, seconds: float, where: Path, seed: int) -> Run:
+    """Some seconds of this load. Raises if a request failed: errors are quickly given."""
+    lua = where / "load.lua"
+    lua.write_text(script(load, service.address, seed), encoding="ascii")
+    command = [
+        wrk,
+        f"-t{min(_THREADS, load.connections)}",
+        f"-c{load.connections}",
+        f"-d{max(1, round(seconds))}s",  # whole ones are all that it takes
+        f"--timeout={_ANSWER_SECONDS_MAX}s",
+        "--latency",
+        f"-s{lua}",
+        f"http://{service.address}/",
+    ]
+    before = service.cpu_seconds()
+    told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    cpu_seconds = service.cpu_seconds() - before
+    lua.unlink()
+    done = json.loads(told.rstrip().rpartition("\n")[2])
+    if done["failed"] or not done["requests"]:
+        raise RuntimeError(f"{service.name}, {load.method} {load.target}: {told}")
+    return Run(
+        done["requests"],
+        done["microseconds"] / 1e6,
+        cpu_seconds,
+        done["p50"] / 1e6,
+        done["p99"] / 1e6,
+    )
+
+
+def run_to_the_end(service: Service, load: Load, seconds: float, seed: int) -> Run:
+    """The same by a client of our own, for what wrk cannot do: it waits for a body after a HEAD,
+    and does not count what it has begun when the time is over, which of a few slow requests is
+    many. Having nothing to parse, it costs little more than wrk."""
+    before, _, after = load.target.partition("{}")
+    head = _head(load, service.address, after)
+    choose = random.Random(seed)
+    names = [str(choose.randrange(load.names)) if load.names > 1 else "" for _ in range(997)]
+    requests = [f"{load.method} {before}{name}{head}".encode() for name in names]
+    cpu_before = service.cpu_seconds()
+    began = time.perf_counter()
+    latencies = _Client(service, load, requests).latencies(began + seconds)
+    elapsed = time.perf_counter() - began
+    cpu_seconds = service.cpu_seconds() - cpu_before
+    p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
+    return Run(len(latencies), elapsed, cpu_seconds, p50, p99)
+
+
+class _Client:
+    """Keeps one request on each of its connections."""
+
+    def __init__(self, service: Service, load: Load, requests: list[bytes]) -> None:
+        self._requests = itertools.cycle(requests)
+        self._bodies = load.method != "HEAD"
+        here = "127.0.0.1", service.port
+        connections = [socket.create_connection(here) for _ in range(load.connections)]
+        self._connections = {one.fileno(): one for one in connections}
+
+    def latencies(self, deadline: float) -> list[float]:
+        """How long each request took that was sent before, in order of length."""
+        found: list[float] = []
+        answers: dict[int, _Answer] = {}
+        with select.epoll() as poll, contextlib.ExitStack() as ends:
+            for number, connection in self._connections.items():
+                ends.enter_context(connection)
+                poll.register(number, select.EPOLLIN)
+                answers[number] = self._sent(connection)
+            while answers:
+                for number, _ in poll.poll():
+                    connection = self._connections[number]
+                    if not answers[number].whole(connection.recv(_RECEIVE_BYTES)):
+                        continue
+                    now = time.perf_counter()
+                    found.append(now - answers.pop(number).began)
+                    if now < deadline:
+                        answers[number] = self._sent(connection)
+        return sorted(found)
+
+    def _sent(self, connection: socket.socket) -> _Answer:
+        connection.sendall(next(self._requests))
+        return _Answer(self._bodies)
+
+
+class _Answer:
+    """What has come of an answer."""
+
+    __slots__ = ("_chunked", "_has_body", "_head", "_missing", "_tail", "began")
+
+    def __init__(self, has_body: bool) -> None:
+        self.began = time.perf_counter()
+        self._has_body = has_body
+        self._head = b""
+        self._missing: int | None = None
+        self._chunked = False
+        self._tail = b""
+
+    def whole(self, received: bytes) -> bool:
+        """Takes in more; returns whether that was the end."""
+        if not received:
+            raise RuntimeError("the server hung up")
+        if self._missing is None:
+            self._head += received
+            head, end, received = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return False
+            if not head.startswith(b"HTTP/1.1 200 "):
+                raise RuntimeError(f"a request was answered with {self._head[:1000]!r}")
+            if not self._has_body:
+                return True
+            length = _CONTENT_LENGTH.search(head)
+            self._chunked = length is None
+            self._missing = 0 if length is None else int(length[1])
+        if self._chunked:
+            self._tail = (self._tail + received)[-len(_LAST_CHUNK) :]
+            return self._tail == _LAST_CHUNK
+        self._missing -= len(received)
+        return self._missing <= 0

@@ -1,0 +1,211 @@
+"""Servers to send requests to, each a tree of processes over a directory of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks import tools
+from benchmarks.figures import Settings
+from benchmarks.server import peak_mebibytes
+
+_START_SECONDS_MAX = 30.0
+_STOP_SECONDS_MAX = 20.0
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+OURS, AZURITE, NGINX = "ours", "azurite", "nginx"
+
+
+class Service:
+    """A server on a port of this machine."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], port: int) -> None:
+        self.name = name
+        self.port = port
+        self._process = process
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def processes(self) -> list[int]:
+        """It and its children, and theirs."""
+        found = [self._process.pid]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    found += map(int, (task / "children").read_text(encoding="ascii").split())
+        return found
+
+    def cpu_seconds(self) -> float:
+        """What its processes have used so far, by themselves and in the kernel."""
+        return sum(_cpu_ticks(pid) for pid in self.processes()) / _TICKS_PER_SECOND
+
+    def peak_mebibytes(self) -> float:
+        """Of all its processes; what they share is counted for each."""
+        return sum(peak_mebibytes(pid) for pid in self.processes())
+
+    def wait(self) -> None:
+        """Returns when it takes connections."""
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} did not start")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def _cpu_ticks(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    # The name before may hold anything, even blanks and parentheses.
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
+
+
+# Which there are
+
+
+@contextlib.contextmanager
+def started(settings: Settings, files: Mapping[str, bytes]) -> Iterator[dict[str, Service]]:
+    """Ours and, unless it has to be quick, those it is compared with, as far as they are to be
+    had. nginx serves these files; the others are empty."""
+    below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
+    with contextlib.ExitStack() as ends:
+        directory = Path(ends.enter_context(below))
+        services = {OURS: _etagere(directory, ends)}
+        if not settings.quick:
+            command, nginx = tools.azurite(), tools.nginx(install=True)
+            if command is not None:
+                services[AZURITE] = _azurite(command, directory, ends)
+            if nginx is not None:
+                services[NGINX] = _nginx(nginx, directory, files, ends)
+        for service in services.values():
+            service.wait()
+        yield services
+
+
+def _etagere(directory: Path, ends: contextlib.ExitStack) -> Service:
+    log = ends.enter_context((directory / "ours.log").open("wb"))
+    serve = [sys.executable, "-m", "etagere", "serve", "--blob-port", "0"]
+    process = subprocess.Popen(
+        [*serve, "--data", str(directory / "ours")],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    service = Service(OURS, process, 0)
+    ends.callback(service.stop)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("READY "):
+            service.port = int(line.split("blob=")[1].split()[0].rpartition(":")[2])
+            return service
+    raise RuntimeError(f"ours did not start: {Path(log.name).read_text(encoding='utf-8')[-500:]}")
+
+
+def _azurite(command: list[str], directory: Path, ends: contextlib.ExitStack) -> Service:
+    port = _free_port()
+    flags = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    process = subprocess.Popen(
+        [*command, *flags, "--blobPort", str(port), "--location", str(directory / "azurite")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    service = Service(AZURITE, process, port)
+    ends.callback(service.stop)
+    return service
+
+
+_NGINX = """\
+{user}
+daemon off;
+worker_processes 1;
+pid {directory}/pid;
+error_log {directory}/error.log;
+events {{ worker_connections 256; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 100000000;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        root {directory}/files;
+    }}
+}}
+"""
+
+
+def _nginx(
+    nginx: str, directory: Path, files: Mapping[str, bytes], ends: contextlib.ExitStack
+) -> Service:
+    """One worker that serves files, and logs nothing."""
+    port, directory = _free_port(), directory / "nginx"
+    (directory / "files").mkdir(parents=True)
+    for name, data in files.items():
+        (directory / "files" / name).write_bytes(data)
+    user = "user root;" if os.geteuid() == 0 else ""
+    written = directory / "nginx.conf"
+    config = _NGINX.format(user=user, directory=directory, port=port)
+    written.write_text(config, encoding="utf-8")
+    process = subprocess.Popen(
+        [nginx, "-c", str(written), "-e", str(directory / "error.log")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    service = Service(NGINX, process, port)
+    ends.callback(service.stop)
+    return service
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+# Requests that prepare or check something; nobody's speed depends on them
+
+
+def ask(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    connection.request(method, target, body, dict(headers or {}))
+    response = connection.getresponse()
+    answer = response.read()
+    if response.status not in (200, 201):
+        raise RuntimeError(f"{method} {target}: {response.status} {answer[:500]!r}")
+    return answer
