@@ -10,6 +10,8 @@ command -v "$python" >/dev/null || wanted+=(python3)
 "$python" -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3-venv)
 # The torture tests watch and break system calls.
 command -v strace >/dev/null || wanted+=(strace)
+# The tests of TLS make a certificate.
+command -v openssl >/dev/null || wanted+=(openssl)
 
 ((${#wanted[@]})) || exit 0
 

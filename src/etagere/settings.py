@@ -15,6 +15,7 @@ import dataclasses
 import difflib
 import re
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,14 +109,14 @@ def _nth_key(number: int, text: str) -> bytes:
 # Kinds of value
 
 
-class Kind(Generic[T]):
+class Kind(ABC, Generic[T]):
     """How a value is written in each of the three places."""
 
     metavar = "TEXT"
 
+    @abstractmethod
     def from_text(self, text: str) -> T:
         """The value of an environment variable."""
-        raise NotImplementedError
 
     def from_flag(self, given: Any) -> T:
         """The value of what the parser has made of the flag."""
