@@ -181,11 +181,13 @@ class GetBlob(Command, frozen=True):
 
 
 class OpenBlob(Command, frozen=True):
-    """Show a blob together with where a range of its bytes is."""
+    """Show a blob together with where its bytes are, all or those of a range."""
 
     ask: GetBlob
-    start: int = 0
-    length: int | None = None
+    first: int | None = None
+    """None: all bytes."""
+    last: int | None = None
+    """The end of the range, which belongs to it; None: the end of the blob."""
 
 
 class SetBlobHeaders(Command, frozen=True):

@@ -71,10 +71,10 @@ class Shelf:
             )
             return await self.write(put_blob, command)
 
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+    async def get(self, name: str, first: int | None = None, last: int | None = None) -> bytes:
         with self.store.pinned():
-            ask = OpenBlob(GetBlob(BlobName(BOX, name)), start, length)
-            _, plan = await self.read(open_blob, ask)
+            ask = OpenBlob(GetBlob(BlobName(BOX, name)), first, last)
+            _, _, _, plan = await self.read(open_blob, ask)
             return b"".join([chunk async for chunk in self.store.read(plan)])
 
 

@@ -79,10 +79,18 @@ def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
     return ShownBlob(txn.now, blob)
 
 
-def open_blob(txn: ReadTxn, command: OpenBlob) -> tuple[ShownBlob, Plan]:
-    """One snapshot: the bytes are those of the version that is shown. Pin before."""
+def open_blob(txn: ReadTxn, command: OpenBlob) -> tuple[ShownBlob, int, int, Plan]:
+    """In one snapshot: the blob, where the range begins, how long it is, and where its bytes lie.
+    Pin before."""
     shown = get_blob(txn, command.ask)
-    return shown, locate(txn, shown.blob.content, command.start, command.length)
+    total = shown.blob.content.length
+    start, end = 0, total
+    if command.first is not None:
+        if command.first >= total:
+            raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
+        start = command.first
+        end = total if command.last is None else min(command.last + 1, total)
+    return shown, start, end - start, locate(txn, shown.blob.content, start, end - start)
 
 
 @operation

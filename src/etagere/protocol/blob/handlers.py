@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from etagere.auth.permissions import Public, check_public
 from etagere.auth.request import octets
-from etagere.bodies.contents import Plan, locate
+from etagere.bodies.contents import Plan
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, abort_if
 from etagere.errors import Refusal
-from etagere.model.base import Command
 from etagere.model.blobs import (
     ContainerName,
     CreateContainer,
@@ -24,13 +23,13 @@ from etagere.model.blobs import (
     LeaseContainer,
     ListBlobs,
     ListContainers,
+    OpenBlob,
     PublicAccess,
     PutBlob,
     SetBlobHeaders,
     SetBlobMetadata,
     SetContainerAccess,
     SetContainerMetadata,
-    ShownBlob,
     ShownContainer,
 )
 from etagere.model.bodies import Body
@@ -327,8 +326,9 @@ class Handlers:
         name = decode.blob_name(exchange)
         asked = _range(exchange)
         ask = GetBlob(name, decode.read_conditions(exchange), decode.lease_id(exchange))
-        command = OpenRange(ask, asked)
-        shown, start, length, plan = await self._read(exchange, open_range, command, name.container)
+        command = OpenBlob(ask) if asked is None else OpenBlob(ask, asked.start, asked.end)
+        opened = await self._read(exchange, blobs.open_blob, command, name.container)
+        shown, start, length, plan = opened
         total = shown.blob.content.length
         headers = encode.blob_headers(shown, decode.overrides(exchange))
         if asked is None:
@@ -390,26 +390,6 @@ class Handlers:
         )
         await self._engine.write(blobs.delete_blob, command)
         return Response(202, [(b"x-ms-delete-type-permanent", b"true")])
-
-
-class OpenRange(Command, frozen=True):
-    """A blob with the bytes of it that were asked for."""
-
-    ask: GetBlob
-    range: Range | None
-
-
-def open_range(txn: ReadTxn, command: OpenRange) -> tuple[ShownBlob, int, int, Plan]:
-    """In one snapshot: the blob, where the range begins, how long it is, and where it lies."""
-    shown = blobs.get_blob(txn, command.ask)
-    total = shown.blob.content.length
-    start, length = 0, total
-    if command.range is not None:
-        within = command.range.within(total)
-        if within is None:
-            raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
-        start, length = within
-    return shown, start, length, locate(txn, shown.blob.content, start, length)
 
 
 def _range(exchange: Exchange) -> Range | None:

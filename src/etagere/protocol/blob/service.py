@@ -9,7 +9,7 @@ from typing import Final
 from etagere.auth.permissions import authorize
 from etagere.auth.principal import KeyOwner, TokenHolder
 from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown, abort_if
+from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
 from etagere.protocol.blob.encode import Headers
 from etagere.protocol.blob.handlers import Handlers
@@ -62,9 +62,9 @@ class BlobService:
         except BodyTooLarge:
             response = self._refused(exchange, Refusal("RequestBodyTooLarge"))
         except Fault as fault:
+            # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
             logger.error("request %s: %s", exchange.request_id, fault)
-            code = "ServerBusy" if fault.reason is not FaultReason.FAILED else "InternalError"
-            response = self._refused(exchange, Refusal(code))
+            response = self._refused(exchange, Refusal("ServerBusy"))
         except Unknown as unknown:
             logger.error("request %s: unknown: %s", exchange.request_id, unknown)
             response = self._refused(exchange, Refusal("InternalError"))

@@ -14,13 +14,6 @@ class Range(NamedTuple):
     start: int
     end: int | None
 
-    def within(self, length: int) -> tuple[int, int] | None:
-        """Start and count of what there is of it; None if there is nothing."""
-        if self.start >= length:
-            return None
-        end = length - 1 if self.end is None else min(self.end, length - 1)
-        return self.start, end - self.start + 1
-
 
 def parse_range(text: str) -> Range | None:
     """None for what is no range; the service then sends everything."""
