@@ -83,7 +83,7 @@ def test_the_table_is_aligned() -> None:
 
 def test_a_token_for_the_whole_account_is_let_in() -> None:
     query = account_sas(b"key", "account", "2099-01-01T00:00:00Z")
-    signed = SignedRequest("blob", "GET", Address("account", False, True), "/account/c", query, [])
+    signed = SignedRequest("blob", "GET", Address("account", False, True), "/account/c", query, {})
     token = sas_parsing.parse(signed)
     assert not isinstance(token, Refusal)
     assert sas_signature.verify(token, [AccountKey(b"key")]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -26,6 +27,8 @@ from etagere.settings import Settings
 
 _DRAIN_SECONDS = 8.0
 _JOB_SECONDS = 5.0
+# New objects that are still there.
+_COLLECTED_AFTER = 20_000
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,24 @@ class FrontEnd:
             asyncio.create_task(collector.run(_JOB_SECONDS)),
             asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
         ]
+        _spare_the_collector()
         self.announce()
         await stopped.wait()
         await server.drain(_DRAIN_SECONDS)
+        service.close()
         for job in jobs:
             job.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await job
         await store.close()
         await engine.close()
+
+
+def _spare_the_collector() -> None:
+    """What is there now stays, and requests make few cycles but, in listings, many objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECTED_AFTER)
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

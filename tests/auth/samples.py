@@ -54,7 +54,7 @@ def request(
         address(host, path),
         path,
         query,
-        list((headers or {}).items()),
+        {name.lower(): value for name, value in (headers or {}).items()},
         scheme=scheme,
         client=client,
     )

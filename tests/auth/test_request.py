@@ -28,12 +28,6 @@ def test_account_from_host_or_path(host: str, path: str, expected: Address) -> N
     assert address(host, path) == expected
 
 
-def test_fields_join_what_is_repeated() -> None:
-    sent = request()
-    sent.headers = [("X-Ms-Meta-A", "1"), ("Host", "h"), ("x-ms-meta-a", "2")]
-    assert sent.fields == {"x-ms-meta-a": "1,2", "host": "h"}
-
-
 def test_parameters() -> None:
     sent = request(target="/acct/c?Comp=list&prefix=p%20x&a=2&a=1&&flag&p+q=%2B%zz&A=0")
     assert sent.parameters == {

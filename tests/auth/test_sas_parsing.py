@@ -269,7 +269,7 @@ def test_whatever_comes_is_refused(
     base = {} if vector is None else {**parameters_of(vector), "sig": "x"}
     joined = "&".join(f"{name}={value}" for name, value in {**base, **given}.items())
     made = SignedRequest(
-        service, "GET", address("h", path), path, joined, [("x-ms-a", header)], client=client
+        service, "GET", address("h", path), path, joined, {"x-ms-a": header}, client=client
     )
     sas = parse(made)
     if isinstance(sas, Refusal):

@@ -1,8 +1,8 @@
 """What authentication needs to know of a request.
 
 A parser fills a `SignedRequest` with what it has at hand, exactly as it came over the wire.
-All that takes work (lower-cased names, decoded parameters) is made when it is first asked
-for, so a request pays only for the scheme it uses.
+All that takes work (decoded parameters and names) is made when it is first asked for, so a
+request pays only for the scheme it uses.
 
 Text stands for bytes: it is decoded by `text`, which loses nothing, and `octets` gives the same
 bytes back to be signed, whatever the client's idea of an encoding was.
@@ -10,7 +10,9 @@ bytes back to be signed, whatever the client's idea of an encoding was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -63,11 +65,11 @@ class SignedRequest:
     """A request as its signer saw it."""
 
     __slots__ = (
-        "_fields",
         "_parameters",
+        "_resource",
         "account",
         "client",
-        "headers",
+        "fields",
         "method",
         "path",
         "path_style",
@@ -84,41 +86,29 @@ class SignedRequest:
         address: Address,
         path: str,
         query: str,
-        headers: Sequence[tuple[str, str]],
+        fields: Mapping[str, str],
         *,
         scheme: str = "http",
         client: str = "",
-        fields: dict[str, str] | None = None,
     ) -> None:
         """`path` and `query` are still percent-encoded, and part where the first `?` stood.
 
-        `headers` keep their order and case; a parser that has made the lower-cased lookup
-        already passes it as `fields`. `client` is the address the connection comes from.
+        `fields` are the headers by lower-cased name; the values of a repeated one are joined by
+        commas. `client` is the address the connection comes from.
         """
         self.service = service
         self.method = method
         self.account, self.secondary, self.path_style = address
         self.path = path
         self.query = query
-        self.headers = headers
+        self.fields = fields
         self.scheme = scheme
         self.client = client
-        self._fields = fields
-        self._parameters: dict[str, str] | None = None
+        self._parameters: Mapping[str, str] | None = None
+        self._resource: tuple[str, str] | None = None
 
     @property
-    def fields(self) -> dict[str, str]:
-        """Headers by lower-cased name; the values of a repeated one are joined by commas."""
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = {}
-            for written, value in self.headers:
-                name = written.lower()
-                fields[name] = f"{fields[name]},{value}" if name in fields else value
-        return fields
-
-    @property
-    def parameters(self) -> dict[str, str]:
+    def parameters(self) -> Mapping[str, str]:
         """Query parameters, decoded, by lower-cased name.
 
         Several values of one name are sorted and joined by commas. Everyone who looks at a
@@ -127,7 +117,8 @@ class SignedRequest:
         """
         parameters = self._parameters
         if parameters is None:
-            parameters = self._parameters = _parameters(self.query) if self.query else {}
+            short = len(self.query) <= _REMEMBERED_CHARACTERS_MAX
+            parameters = self._parameters = (_remembered if short else _parse)(self.query)
         return parameters
 
     @property
@@ -144,6 +135,12 @@ class SignedRequest:
         A blob named without a container lies in the root container: what tells it from a
         container is that requests to those say `restype`.
         """
+        resource = self._resource
+        if resource is None:
+            resource = self._resource = self._decoded_resource()
+        return resource
+
+    def _decoded_resource(self) -> tuple[str, str]:
         container, _, below = self.resource_path.partition("/")
         container, below = percent_decoded(container), percent_decoded(below)
         if self.service == "blob" and container and not below and "restype" not in self.parameters:
@@ -151,7 +148,11 @@ class SignedRequest:
         return container, below
 
 
-def _parameters(query: str) -> dict[str, str]:
+# A client sends the same token, and little else, with every request.
+_REMEMBERED_CHARACTERS_MAX = 2_048
+
+
+def _parse(query: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     repeated: dict[str, list[str]] = {}
     for pair in query.split("&"):
@@ -166,4 +167,7 @@ def _parameters(query: str) -> dict[str, str]:
             found[name] = value
     for name, values in repeated.items():
         found[name] = ",".join(sorted(values))
-    return found
+    return MappingProxyType(found)
+
+
+_remembered = lru_cache(maxsize=512)(_parse)

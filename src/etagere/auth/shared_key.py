@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from itertools import product
@@ -235,7 +235,7 @@ _FOLD: Final = re.compile(r"[ \t]*\r?\n[ \t]*")
 
 
 def _canonical_headers(
-    fields: dict[str, str], order: Callable[[list[str]], list[str]] = header_order
+    fields: Mapping[str, str], order: Callable[[list[str]], list[str]] = header_order
 ) -> str:
     names = order([name for name in fields if name.startswith("x-ms-")])
     return "".join([f"{name}:{_canonical_value(fields[name])}\n" for name in names])
@@ -326,7 +326,7 @@ def _table_strings(request: SignedRequest, lite: bool) -> Iterator[str]:
         yield f"{head}{dated}\n{path}{comp}"
 
 
-def _header_blocks(fields: dict[str, str], usual: str) -> list[str]:
+def _header_blocks(fields: Mapping[str, str], usual: str) -> list[str]:
     """Not every client knows the service's order of names; some keep that of their bytes."""
     plain = _canonical_headers(fields, sorted)
     return [usual] if plain == usual else [usual, plain]

@@ -10,6 +10,7 @@ import ssl
 from etagere import app, settings
 from etagere.cli import Unusable
 from etagere.engine.ledger import NotALedger, SchemaTooNew
+from etagere.protocol import access_log
 
 NAME = "serve"
 SUMMARY = "run the server"
@@ -24,10 +25,20 @@ etagere serve --data /srv/shelf --workers 2"""
 add_arguments = settings.add_arguments
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _log() -> None:
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
     )
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter(access_log.LINE))
+    access_log.logger.addHandler(lines)
+    access_log.logger.propagate = False
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _log()
     try:
         return app.serve(settings.load(vars(arguments), os.environ))
     except (

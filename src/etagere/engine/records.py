@@ -68,9 +68,8 @@ class Collection(Generic[K, R]):
     """
 
     __slots__ = (
-        "_decoder",
-        "_older",
         "_pack_prefix",
+        "decode",
         "kinds",
         "layout",
         "name",
@@ -99,8 +98,8 @@ class Collection(Generic[K, R]):
         self.pack: Callable[[K], bytes] = _packer(self.kinds)
         self.unpack: Callable[[bytes], K] = cast("Callable[[bytes], K]", _unpacker(self.kinds))
         self._pack_prefix = [_packer(self.kinds[:count]) for count in range(len(key) + 1)]
-        self._older = older
-        self._decoder = msgspec.msgpack.Decoder(Union[(record, *older)])
+        decode = msgspec.msgpack.Decoder(Union[(record, *older)]).decode
+        self.decode: Callable[[bytes], R] = self._upgrading(decode) if older else decode
         COLLECTIONS[name] = self
 
     def __repr__(self) -> str:
@@ -109,12 +108,14 @@ class Collection(Generic[K, R]):
     def encode(self, record: R) -> bytes:
         return ENCODE(record)
 
-    def decode(self, value: bytes) -> R:
-        record = self._decoder.decode(value)
-        if self._older:
+    def _upgrading(self, decode: Callable[[bytes], Any]) -> Callable[[bytes], R]:
+        def decode_any(value: bytes) -> R:
+            record = decode(value)
             while type(record) is not self.record:
                 record = record.upgrade()
-        return cast("R", record)
+            return record
+
+        return decode_any
 
     def all(self) -> Span:
         """Every key there can be."""

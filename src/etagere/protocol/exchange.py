@@ -36,15 +36,14 @@ class Exchange:
         drawn = os.urandom(16).hex()
         self.request_id = f"{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
         target, _, query = text(http.target).partition("?")
-        headers = [(text(name), text(value)) for name, value in http.headers]
-        host = text(http.header(b"host") or b"")
+        fields = {text(name): text(value) for name, value in http.fields.items()}
         self.signed = SignedRequest(
             service,
             http.method,
-            address(host, target),
+            address(fields.get("host", ""), target),
             target,
             query,
-            headers,
+            fields,
             scheme="https" if http.secure else "http",
             client=http.client,
         )
@@ -68,7 +67,7 @@ class Exchange:
             (b"x-ms-request-id", self.request_id.encode()),
             (b"x-ms-version", octets(self.version)),
         ]
-        client_id = self.http.header(b"x-ms-client-request-id")
+        client_id = self.http.fields.get(b"x-ms-client-request-id")
         if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
             headers.append((b"x-ms-client-request-id", client_id))
         return headers

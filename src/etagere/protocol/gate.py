@@ -6,7 +6,9 @@ import time
 from functools import lru_cache
 
 from etagere.auth import sas, sas_parsing, sas_signature, shared_key
+from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.principal import Anonymous, KeyOwner, Principal
+from etagere.auth.request import SignedRequest
 from etagere.auth.shared_key import AccountKey, failed
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if
 from etagere.errors import Refusal
@@ -33,6 +35,7 @@ class Gate:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
+        self._tokens = KnownTokens()
         # What needs no look into the ledger.
         self._configured: dict[str, tuple[bytes, ...]] = {
             name: account.keys for name, account in BUILT_IN.items()
@@ -66,17 +69,25 @@ class Gate:
     async def _token_holder(
         self, exchange: Exchange, keys: list[AccountKey], now: int
     ) -> Principal:
-        token = sas_parsing.parse(exchange.signed)
+        signed = exchange.signed
+        token = self._tokens.find(signed, keys)
+        if token is None:
+            token = await self._verified(signed, keys)
+            self._tokens.keep(signed, keys, token)
+        abort_if(sas.check_origin(token.sas, signed))
+        abort_if(sas.check_time(token.granted, now))
+        return token.holder
+
+    async def _verified(self, signed: SignedRequest, keys: list[AccountKey]) -> KnownToken:
+        token = sas_parsing.parse(signed)
         if isinstance(token, Refusal):
             raise Refused(token)
         abort_if(sas_signature.verify(token, keys))
-        abort_if(sas.check_origin(token, exchange.signed))
         policy = await self._policy(token) if token.policy_id else None
         granted = sas.effective(token, policy)
         if isinstance(granted, Refusal):
             raise Refused(granted)
-        abort_if(sas.check_time(granted, now))
-        return sas.principal(token, granted)
+        return KnownToken(token, granted, sas.principal(token, granted))
 
     async def _policy(self, token: sas.Sas) -> sas.Policy | None:
         """The stored policy that a token names, as it is now."""

@@ -42,6 +42,11 @@ def format_etag(stamp: int) -> str:
     return f'"0x{stamp + _TICKS_FROM_YEAR_1_TO_1970:X}"'
 
 
+def format_bare_etag(stamp: int) -> str:
+    """Without quotes, as listings of blobs have it."""
+    return f"0x{stamp + _TICKS_FROM_YEAR_1_TO_1970:X}"
+
+
 def parse_etags(text: str) -> ETags | None:
     """The value of If-Match or If-None-Match; None if it is not a list of ETags.
 

@@ -7,6 +7,7 @@ and the scan goes on behind the last of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Span
@@ -27,16 +28,11 @@ def list_blobs(txn: ReadTxn, command: ListBlobs) -> BlobPage:
         span = BLOBS.starting(span, (container_id, command.marker))
     if command.delimiter:
         found = _by_delimiter(txn, container_id, span, command)
+        entries = list(islice(found, command.limit + 1))
     else:
         rows = txn.scan(BLOBS, span, command.limit + 1)
-        found = iter([(name, blob) for (_, name), blob in rows])
-    entries: list[_Entry] = []
-    following = ""
-    for name, blob in found:
-        if len(entries) == command.limit:
-            following = name
-            break
-        entries.append((name, blob))
+        entries = [(name, blob) for (_, name), blob in rows]
+    following = entries.pop()[0] if len(entries) > command.limit else ""
     return BlobPage(txn.now, tuple(entries), following)
 
 

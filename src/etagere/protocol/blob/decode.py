@@ -7,6 +7,7 @@ import binascii
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
+from etagere.auth.request import text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.blobs import (
@@ -32,7 +33,7 @@ from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import names
 
-META: Final = "x-ms-meta-"
+_META: Final = b"x-ms-meta-"
 _PAGE_MAX = 5_000
 _MD5_BYTES = 16
 _CRC64_BYTES = 8
@@ -55,9 +56,9 @@ def blob_name(exchange: Exchange) -> BlobName:
 def metadata(exchange: Exchange) -> Metadata:
     """Names keep the case in which they were sent."""
     pairs = tuple(
-        (name[len(META) :], value)
-        for name, value in exchange.signed.headers
-        if name[: len(META)].lower() == META
+        (text(name[len(_META) :]), text(value))
+        for name, value in exchange.http.headers
+        if name[: len(_META)].lower() == _META
     )
     abort_if(names.check_metadata(pairs))
     return pairs

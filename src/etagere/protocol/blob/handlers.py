@@ -43,7 +43,7 @@ from etagere.operations.service import (
     get_service_properties,
     set_service_properties,
 )
-from etagere.protocol.blob import decode, encode
+from etagere.protocol.blob import decode, encode, pages
 from etagere.protocol.codecs import access_policies, service_properties
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
@@ -107,7 +107,7 @@ class Handlers:
         )
         page = await self._engine.read(containers.list_containers, command)
         include = decode.included(exchange)
-        body = encode.containers_page(page, command, decode.endpoint(exchange), include=include)
+        body = pages.containers_page(page, command, decode.endpoint(exchange), include=include)
         return Response(200, [_XML], body)
 
     async def get_blob_service_properties(self, exchange: Exchange) -> Response:
@@ -254,7 +254,7 @@ class Handlers:
         )
         page = await self._read(exchange, list_blobs, command, name)
         include = decode.included(exchange)
-        body = encode.blobs_page(page, command, decode.endpoint(exchange), include=include)
+        body = pages.blobs_page(page, command, decode.endpoint(exchange), include=include)
         return Response(200, [_XML], body)
 
     # Blobs

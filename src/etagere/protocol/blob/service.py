@@ -11,6 +11,7 @@ from etagere.auth.principal import KeyOwner, TokenHolder
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
+from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.encode import Headers
 from etagere.protocol.blob.handlers import Handlers
 from etagere.protocol.blob.routes import Level, find_route
@@ -22,7 +23,6 @@ from etagere.rules.conditions import NotModified
 from etagere.settings import Settings
 
 logger = logging.getLogger(__name__)
-access_logger = logging.getLogger("etagere.access")
 
 # What a status means where there was no request to refuse.
 _MALFORMED: Final = {
@@ -52,6 +52,7 @@ class BlobService:
     def __init__(self, engine: Engine, store: FileBodyStore, settings: Settings) -> None:
         self._gate = Gate(engine, settings)
         self._handlers = Handlers(engine, store)
+        self._access_log = AccessLog()
 
     async def handle(self, request: Request) -> Response:
         exchange = Exchange("blob", request)
@@ -129,17 +130,10 @@ class BlobService:
         return Response(500, headers, body)
 
     def sent(self, request: Request, response: Response, seconds: float) -> None:
-        if access_logger.isEnabledFor(logging.INFO):
-            path = request.target.partition(b"?")[0].decode("utf-8", "backslashreplace")
-            access_logger.info(
-                "%s %s %s %d %.1f ms %s",
-                request.client,
-                request.method,
-                path,
-                response.status,
-                1000 * seconds,
-                response.notes.get("request", ""),
-            )
+        self._access_log.add(request, response, seconds)
+
+    def close(self) -> None:
+        self._access_log.flush()
 
 
 def _now() -> int:

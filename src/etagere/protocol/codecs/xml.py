@@ -233,6 +233,11 @@ def element(name: str, text: str) -> str:
     return f"<{name}>{escape(text)}</{name}>" if text else f"<{name} />"
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text, or each of several that were joined, can stand between tags as it is."""
+    return _NOT_TEXT.search(text) is None
+
+
 def must_be_encoded(name: str) -> bool:
     """Whether a blob's name has characters that XML cannot carry, not even as references."""
     return _UNCARRIABLE.search(name) is not None
@@ -240,7 +245,7 @@ def must_be_encoded(name: str) -> bool:
 
 def name_element(tag: str, name: str) -> str:
     """A blob's name or the beginning of one, percent-encoded and marked so if need be."""
-    if _NOT_TEXT.search(name) is None:
+    if is_plain(name):
         return f"<{tag}>{name}</{tag}>"
     if must_be_encoded(name):
         return f'<{tag} Encoded="true">{quote(name, safe="", errors="replace")}</{tag}>'

@@ -129,12 +129,13 @@ class RequestBody:
 
 
 class Request:
-    """One request. Header names in `headers` are as sent; `header` finds them in any case."""
+    """One request. Header names in `headers` are as sent, those of `fields` in lower case; the
+    values of a repeated one are joined by commas."""
 
     __slots__ = (
-        "_lookup",
         "body",
         "client",
+        "fields",
         "headers",
         "keep_alive",
         "method",
@@ -148,22 +149,18 @@ class Request:
         method: str,
         target: bytes,
         headers: list[tuple[bytes, bytes]],
-        lookup: dict[bytes, bytes],
+        fields: dict[bytes, bytes],
         body: RequestBody,
     ) -> None:
         self.method = method
         self.target = target
         self.headers = headers
-        self._lookup = lookup
+        self.fields = fields
         self.body = body
         self.client = ""
         self.secure = False
         self.keep_alive = True
         self.minor_version = 1
-
-    def header(self, name: bytes) -> bytes | None:
-        """The value of a header, by its name in lower case; repeated ones joined by commas."""
-        return self._lookup.get(name)
 
 
 class FilePart(NamedTuple):

@@ -108,7 +108,9 @@ class Output:
         async with _closing(chunks):
             async for chunk in chunks:
                 if chunk:  # an empty one would be the end
-                    self.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                    self.write(b"%x\r\n" % len(chunk))
+                    self.write(chunk)
+                    self.write(b"\r\n")
                     await self.drained()
         self.write(b"0\r\n\r\n")
 

@@ -1,0 +1,174 @@
+"""Listings of containers and blobs, as XML.
+
+A page has up to 5,000 rows, so what rows have in common is put together once, what is looked for
+in each name is looked for in many of them at once, and no page is ever in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from binascii import b2a_base64
+from collections.abc import AsyncIterator, Sequence
+from functools import lru_cache
+
+from etagere.auth.request import octets
+from etagere.clock import TICKS_PER_SECOND
+from etagere.model.blobs import (
+    Blob,
+    BlobPage,
+    Container,
+    ContainerPage,
+    ListBlobs,
+    ListContainers,
+    Metadata,
+)
+from etagere.model.leases import Lease, NoLease
+from etagere.protocol.blob.encode import http_date
+from etagere.protocol.codecs import xml
+from etagere.protocol.codecs.xml import escape
+from etagere.rules.conditions import format_bare_etag, format_etag
+from etagere.rules.dates import format_http_date
+from etagere.rules.leases import report
+
+# Containers
+
+
+def containers_page(
+    page: ContainerPage, command: ListContainers, endpoint: str, *, include: set[str]
+) -> bytes:
+    with_metadata = "metadata" in include
+    rows = [
+        f"<Container><Name>{name}</Name>"
+        f"<Properties>{_container_properties(container, page.now)}</Properties>"
+        f"{_metadata(container.metadata) if with_metadata else ''}</Container>"
+        for name, container in page.containers
+    ]
+    return xml.document(
+        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
+        f"{_asked(command.prefix, command.marker, command.limit)}"
+        f"<Containers>{''.join(rows)}</Containers>{_next(page.next_marker)}</EnumerationResults>"
+    )
+
+
+def _container_properties(container: Container, now: int) -> str:
+    access = container.public_access.value
+    return (
+        f"<Last-Modified>{http_date(container.stamp)}</Last-Modified>"
+        f"<Etag>{escape(format_etag(container.stamp))}</Etag>{_lease(container.lease, now)}"
+        f"{f'<PublicAccess>{access}</PublicAccess>' if access else ''}"
+        "<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold>"
+        "<ImmutableStorageWithVersioningEnabled>false</ImmutableStorageWithVersioningEnabled>"
+        "<DefaultEncryptionScope>$account-encryption-key</DefaultEncryptionScope>"
+        "<DenyEncryptionScopeOverride>false</DenyEncryptionScopeOverride>"
+    )
+
+
+# Blobs
+
+
+async def blobs_page(
+    page: BlobPage, command: ListBlobs, endpoint: str, *, include: set[str]
+) -> AsyncIterator[bytes]:
+    """In pieces, between which others have their turn."""
+    delimiter = xml.element("Delimiter", command.delimiter) if command.delimiter else ""
+    yield xml.document(
+        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}" '
+        f'ContainerName="{xml.escape_attribute(command.container.name)}">'
+        f"{_asked(command.prefix, command.marker, command.limit)}{delimiter}<Blobs>"
+    )
+    with_metadata = "metadata" in include
+    for at in range(0, len(page.entries), _ROWS_IN_PIECE):
+        rows = _blob_rows(page.entries[at : at + _ROWS_IN_PIECE], page.now, with_metadata)
+        yield "".join(rows).encode()
+        await asyncio.sleep(0)
+    yield f"</Blobs>{_next(page.next_marker)}</EnumerationResults>".encode()
+
+
+_ROWS_IN_PIECE = 500
+
+
+def _blob_rows(
+    entries: Sequence[tuple[str, Blob | None]], now: int, with_metadata: bool
+) -> list[str]:
+    """In one loop, because calls would cost more than what they do."""
+    plain = xml.is_plain("".join([name for name, _ in entries]))
+    rows = []
+    for name, blob in entries:
+        shown = f"<Name>{name}</Name>" if plain else xml.name_element("Name", name)
+        if blob is None:
+            rows.append(f"<BlobPrefix>{shown}</BlobPrefix>")
+            continue
+        headers, stamp = blob.headers, blob.stamp
+        changed = format_http_date(stamp // TICKS_PER_SECOND)
+        created = changed if blob.created == stamp else http_date(blob.created)
+        md5 = headers.content_md5
+        before_md5, after_md5 = _described(
+            headers.content_type,
+            headers.content_encoding,
+            headers.content_language,
+            headers.content_disposition,
+            headers.cache_control,
+        )
+        rows.append(
+            f"<Blob>{shown}<Properties>"
+            f"<Creation-Time>{created}</Creation-Time><Last-Modified>{changed}</Last-Modified>"
+            f"<Etag>{format_bare_etag(stamp)}</Etag>"
+            f"<Content-Length>{blob.content.length}</Content-Length>"
+            f"{before_md5}{b2a_base64(md5, newline=False).decode() if md5 else ''}{after_md5}"
+            f"<BlobType>{blob.kind._value_}</BlobType>"
+            f"{_NOT_LEASED if isinstance(blob.lease, NoLease) else _lease(blob.lease, now)}"
+            "<ServerEncrypted>true</ServerEncrypted></Properties>"
+            f"{_metadata(blob.metadata) if with_metadata else ''}</Blob>"
+        )
+    return rows
+
+
+@lru_cache(maxsize=1_024)
+def _described(
+    content_type: str, encoding: str, language: str, disposition: str, cache_control: str
+) -> tuple[str, str]:
+    """What the client said of a blob, before and after the checksum. Most blobs of a container
+    have the same."""
+    return (
+        f"<Content-Type>{escape(content_type)}</Content-Type>"
+        f"<Content-Encoding>{escape(encoding)}</Content-Encoding>"
+        f"<Content-Language>{escape(language)}</Content-Language>"
+        "<Content-CRC64 /><Content-MD5>",
+        f"</Content-MD5><Cache-Control>{escape(cache_control)}</Cache-Control>"
+        f"<Content-Disposition>{escape(disposition)}</Content-Disposition>",
+    )
+
+
+# What both have
+
+
+def _lease(lease: Lease, now: int) -> str:
+    shown = report(lease, now)
+    duration = f"<LeaseDuration>{shown.duration}</LeaseDuration>" if shown.duration else ""
+    return (
+        f"<LeaseStatus>{shown.status}</LeaseStatus><LeaseState>{shown.state}</LeaseState>{duration}"
+    )
+
+
+_NOT_LEASED = _lease(NoLease(), 0)
+
+
+def _metadata(metadata: Metadata) -> str:
+    return f"<Metadata>{''.join(f'<{n}>{escape(v)}</{n}>' for n, v in metadata)}</Metadata>"
+
+
+def _asked(prefix: str, marker: str, limit: int) -> str:
+    shown = xml.element("Prefix", prefix) if prefix else ""
+    if marker:
+        shown += f"<Marker>{format_marker(marker)}</Marker>"
+    return f"{shown}<MaxResults>{limit}</MaxResults>"
+
+
+def _next(marker: str) -> str:
+    return f"<NextMarker>{format_marker(marker)}</NextMarker>" if marker else "<NextMarker />"
+
+
+def format_marker(name: str) -> str:
+    """Names may hold what XML cannot; a marker is opaque to clients anyway."""
+    return base64.urlsafe_b64encode(octets(name)).decode()
