@@ -143,9 +143,10 @@ def scan(
     cursor: apsw.Cursor, collection: Collection[K, R], span: Span, limit: int, reverse: bool
 ) -> list[tuple[K, R]]:
     sql = statements(collection)
-    rows = cursor.execute(sql.scan_reverse if reverse else sql.scan, (*span, limit))
-    unpack, decode = collection.unpack, collection.decode
-    return [(unpack(key), decode(value)) for key, value in rows]
+    rows = list(cursor.execute(sql.scan_reverse if reverse else sql.scan, (*span, limit)))
+    decode = collection.decode
+    keys = collection.unpack_all([key for key, _ in rows])
+    return list(zip(keys, [decode(value) for _, value in rows], strict=True))
 
 
 def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:

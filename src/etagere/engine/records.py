@@ -117,6 +117,13 @@ class Collection(Generic[K, R]):
 
         return decode_any
 
+    def unpack_all(self, keys: list[bytes]) -> list[K]:
+        unpack = self.unpack
+        if self.kinds != (ID, TEXT) or _ESCAPED_NUL in b"".join(keys):
+            return [unpack(key) for key in keys]
+        # The shape of the long listings: no calls, and nothing looked for in each.
+        return cast("list[K]", [(key[:ID_BYTES], key[ID_BYTES:-1].decode()) for key in keys])
+
     def all(self) -> Span:
         """Every key there can be."""
         return self.under(())
@@ -152,8 +159,11 @@ def _successor(prefix: bytes) -> bytes:
     return trimmed[:-1] + bytes([trimmed[-1] + 1])
 
 
+_ESCAPED_NUL = b"\x00\xff"
+
+
 def _escape(data: bytes) -> bytes:
-    return data.replace(b"\x00", b"\x00\xff") if b"\x00" in data else data
+    return data.replace(b"\x00", _ESCAPED_NUL) if b"\x00" in data else data
 
 
 def _pack_id(value: bytes) -> bytes:
@@ -243,16 +253,6 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
 def _unpacker(kinds: tuple[Kind, ...]) -> Callable[[bytes], tuple[Any, ...]]:
     if kinds == (ID,):
         return lambda packed: (packed,)
-    if kinds == (ID, TEXT):
-        # The shape of the long listings: no loop, and a decode only.
-        def unpack_named(packed: bytes) -> tuple[Any, ...]:
-            text = packed[ID_BYTES:-1]
-            if b"\x00" in text:
-                text = text.replace(b"\x00\xff", b"\x00")
-            return packed[:ID_BYTES], text.decode()
-
-        return unpack_named
-
     def unpack(packed: bytes) -> tuple[Any, ...]:
         parts: list[Any] = []
         at = 0

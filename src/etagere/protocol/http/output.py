@@ -156,10 +156,12 @@ class Output:
         while at < end:
             if self.lost:
                 raise ClientGone
-            if at >= asked_for:
+            while asked_for < min(end, at + 2 * _SENDFILE_BYTES):
                 # Asked for ahead, or the loop would wait for the disk.
-                os.posix_fadvise(part.descriptor, at, 2 * _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED)
-                asked_for = at + _SENDFILE_BYTES
+                os.posix_fadvise(
+                    part.descriptor, asked_for, _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED
+                )
+                asked_for += _SENDFILE_BYTES
             try:
                 sent = os.sendfile(socket, part.descriptor, at, min(_SENDFILE_BYTES, end - at))
             except BlockingIOError:

@@ -1,0 +1,75 @@
+"""One line for each answer, soon, and none lost when a front end ends as it should."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from etagere.protocol import access_log
+from etagere.protocol.access_log import AccessLog
+from etagere.protocol.http.messages import Request, RequestBody, Response
+
+
+def answered(log: AccessLog, target: bytes, status: int = 200) -> None:
+    body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
+    request = Request("GET", target, [], {}, body)
+    request.client = "127.0.0.1"
+    log.add(request, Response(status, notes={"request": "id"}), 0.0015)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for record in caplog.records for line in record.getMessage().split("\n")]
+
+
+def test_a_line_says_what_happened_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        log = AccessLog()
+        answered(log, b"/account/c/\xff\xc3\xa9?sig=secret", 404)
+        log.flush()
+        log.flush()
+
+    with caplog.at_level(logging.INFO, access_log.logger.name):
+        asyncio.run(scenario())
+    (line,) = lines(caplog)
+    assert line.endswith("INFO etagere.access: 127.0.0.1 GET /account/c/\\xffé 404 1.5 ms id")
+
+
+def test_lines_are_written_without_being_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        log = AccessLog()
+        for number in range(3):
+            answered(log, b"/%d" % number)
+        assert not caplog.records
+        async with asyncio.timeout(5):
+            while len(lines(caplog)) < 3:
+                await asyncio.sleep(0.01)
+        answered(log, b"/3")
+        async with asyncio.timeout(5):
+            while len(lines(caplog)) < 4:
+                await asyncio.sleep(0.01)
+
+    with caplog.at_level(logging.INFO, access_log.logger.name):
+        asyncio.run(scenario())
+    assert len(caplog.records) == 2
+
+
+def test_a_burst_is_not_held_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        log = AccessLog()
+        for number in range(2_500):
+            answered(log, b"/%d" % number)
+        assert len(lines(caplog)) == 2_000
+        log.flush()
+
+    with caplog.at_level(logging.INFO, access_log.logger.name):
+        asyncio.run(scenario())
+    assert [line.split()[5] for line in lines(caplog)] == [f"/{number}" for number in range(2_500)]
+
+
+def test_a_log_that_is_off_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, access_log.logger.name):
+        # Without a loop: nothing may be set up.
+        answered(AccessLog(), b"/")
+    assert not caplog.records

@@ -1,0 +1,205 @@
+"""Tokens that were let in once are let in again only while all that let them in still holds."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from azure.storage.blob import generate_account_sas, generate_blob_sas, generate_container_sas
+
+from etagere.auth import sas_signature
+from etagere.auth.principal import TokenHolder
+from etagere.engine.interface import Refused
+from etagere.engine.memory import MemoryEngine
+from etagere.model.accounts import AddAccount, RotateKey
+from etagere.operations.accounts import add_account, rotate_key
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.gate import Gate
+from etagere.protocol.http.messages import Request, RequestBody
+from etagere.settings import Settings
+
+ACCOUNT = "kept"
+KEYS = [bytes([number]) * 64 for number in (1, 2)]
+NOW = time.time()
+
+
+class Door:
+    """A gate, and how often it had to look at a signature."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = MemoryEngine()
+        self.gate = Gate(self.engine, Settings())
+        self.verified = 0
+        self.now = NOW
+        verify = sas_signature.verify
+
+        def counting(*arguments: Any) -> Any:
+            self.verified += 1
+            return verify(*arguments)
+
+        monkeypatch.setattr(sas_signature, "verify", counting)
+        monkeypatch.setattr(time, "time_ns", lambda: int(self.now * 1e9))
+
+    async def open(self) -> None:
+        await self.engine.write(add_account, AddAccount(ACCOUNT, *KEYS))
+
+    async def admits(self, target: str, *, client: str = "127.0.0.1") -> TokenHolder:
+        body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
+        request = Request("GET", target.encode(), [], {b"host": b"localhost"}, body)
+        request.client = client
+        principal = await self.gate.admit(Exchange("blob", request))
+        assert isinstance(principal, TokenHolder)
+        return principal
+
+    async def refuses(self, target: str, *, client: str = "127.0.0.1") -> str:
+        with pytest.raises(Refused) as caught:
+            await self.admits(target, client=client)
+        return caught.value.refusal.code
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Door:
+    return Door(monkeypatch)
+
+
+def instant(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def key_text(number: int = 0) -> str:
+    return base64.b64encode(KEYS[number]).decode()
+
+
+def container_token(container: str = "one", **said: Any) -> str:
+    terms = {"permission": "rl", "expiry": instant(NOW + 3600)} | said
+    return generate_container_sas(ACCOUNT, container, key_text(), **terms)
+
+
+def account_token(**said: Any) -> str:
+    terms = {"resource_types": "sco", "permission": "rl", "expiry": instant(NOW + 3600)} | said
+    return generate_account_sas(ACCOUNT, key_text(), **terms)
+
+
+def run(scenario: Callable[[], Any]) -> None:
+    asyncio.run(scenario())
+
+
+def test_a_signature_is_compared_once(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        for token in (container_token(), account_token()):
+            first = await door.admits(f"/{ACCOUNT}/one/a?{token}")
+            assert await door.admits(f"/{ACCOUNT}/one/b?{token}") == first
+        assert door.verified == 2
+
+    run(scenario)
+
+
+def test_time_goes_on(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        target = f"/{ACCOUNT}/one/a?{container_token()}"
+        await door.admits(target)
+        door.now = NOW + 3601
+        assert await door.refuses(target) == "AuthenticationFailed"
+        door.now = NOW
+        later = f"/{ACCOUNT}/one/a?{container_token(start=instant(NOW + 60))}"
+        assert await door.refuses(later) == "AuthenticationFailed"
+        door.now = NOW + 61
+        await door.admits(later)
+
+    run(scenario)
+
+
+def test_another_place(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        target = f"/{ACCOUNT}/one/a?{container_token(ip='127.0.0.1')}"
+        await door.admits(target)
+        assert await door.refuses(target, client="127.0.0.2") == "AuthorizationSourceIPMismatch"
+
+    run(scenario)
+
+
+def test_another_container(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        token = container_token("one")
+        await door.admits(f"/{ACCOUNT}/one/a?{token}")
+        for path in ("two/a", "%6fne2/a", "$root/one/a", "one%2Fa/b", "One/a"):
+            assert await door.refuses(f"/{ACCOUNT}/{path}?{token}") == "AuthenticationFailed"
+        # The same one, written otherwise.
+        await door.admits(f"/{ACCOUNT}/%6fne/a?{token}")
+
+    run(scenario)
+
+
+def test_another_account(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        others = AddAccount("other", *[bytes([number]) * 64 for number in (3, 4)])
+        await door.engine.write(add_account, others)
+        token = account_token()
+        await door.admits(f"/{ACCOUNT}/one/a?{token}")
+        assert await door.refuses(f"/other/one/a?{token}") == "AuthenticationFailed"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("change", ["&sp=rwdl", "&se=2999-01-01", "&sr=b", "&sig=x", "&si=policy"])
+def test_another_query(door: Door, change: str) -> None:
+    async def scenario() -> None:
+        await door.open()
+        target = f"/{ACCOUNT}/one/a?{container_token()}"
+        await door.admits(target)
+        await door.refuses(target + change)
+
+    run(scenario)
+
+
+def test_a_key_that_was_replaced(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        target = f"/{ACCOUNT}/one/a?{account_token()}"
+        await door.admits(target)
+        await door.engine.write(rotate_key, RotateKey(ACCOUNT, 1, bytes(64)))
+        assert await door.refuses(target) == "AuthenticationFailed"
+
+    run(scenario)
+
+
+def test_what_rests_on_more_than_the_query_is_looked_at_each_time(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        terms: dict[str, Any] = {"permission": "r", "expiry": instant(NOW + 3600)}
+        token = generate_blob_sas(ACCOUNT, "one", "a", account_key=key_text(), **terms)
+        for _ in range(3):
+            await door.admits(f"/{ACCOUNT}/one/a?{token}")
+        assert door.verified == 3
+        assert await door.refuses(f"/{ACCOUNT}/one/b?{token}") == "AuthenticationFailed"
+        long = f"/{ACCOUNT}/one/a?{account_token()}&prefix={quote('x' * 2_048)}"
+        for _ in range(2):
+            await door.admits(long)
+        assert door.verified == 6
+
+    run(scenario)
+
+
+def test_the_oldest_are_forgotten(door: Door) -> None:
+    async def scenario() -> None:
+        await door.open()
+        target = f"/{ACCOUNT}/one/a?{account_token()}"
+        for number in range(1_024 + 1):
+            await door.admits(f"{target}&n={number}")
+        verified = door.verified
+        await door.admits(f"{target}&n={1_024}")
+        assert door.verified == verified
+        await door.admits(f"{target}&n=0")
+        assert door.verified == verified + 1
+
+    run(scenario)
