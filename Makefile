@@ -12,15 +12,15 @@ PIP_TOOLS := pip-tools==7.6.2
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format torture bench lock clean environment packages python
+.PHONY: help serve test check format torture bench lock clean environment serve-packages test-packages python
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-serve: packages environment ## run the server in the foreground, data in ./etagere-data
+serve: serve-packages environment ## run the server in the foreground, data in ./etagere-data
 	$(BIN)/etagere serve $(SERVE_FLAGS)
 
-test: packages environment check ## install what is missing, check, and run the tests
+test: test-packages environment check ## install what is missing, check, and run the tests
 	$(BIN)/pytest $(PYTEST_FLAGS)
 
 check: environment ## lint, formatting, types and layers
@@ -33,7 +33,7 @@ format: environment ## rewrite the sources as the linter wants them
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-torture: packages environment ## run the long form of the torture tests
+torture: test-packages environment ## run the long form of the torture tests
 	$(BIN)/pytest -m long $(PYTEST_FLAGS)
 
 bench: environment ## run the benchmarks
@@ -61,6 +61,7 @@ lock: python ## write requirements/*.txt anew from pyproject.toml
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .bench .conformance tests/javascript/node_modules
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 environment: $(STAMP)
@@ -72,8 +73,8 @@ $(STAMP): requirements/run.txt requirements/dev.txt pyproject.toml | python
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-packages:
-	@PYTHON='$(PYTHON)' scripts/packages.sh
+serve-packages test-packages:
+	@PYTHON='$(PYTHON)' scripts/packages.sh $(@:-packages=)
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests need, where they are missing.
+# Installs the Debian packages that are needed and missing: packages.sh serve|test
 set -euo pipefail
 
+purpose=$1
 python=${PYTHON:-python3}
 wanted=()
 
 command -v "$python" >/dev/null || wanted+=(python3)
 # Debian ships venv without ensurepip, so the import of venv alone proves nothing.
 "$python" -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3-venv)
-# The torture tests watch and break system calls.
-command -v strace >/dev/null || wanted+=(strace)
-# The tests of TLS make a certificate.
-command -v openssl >/dev/null || wanted+=(openssl)
+if [[ $purpose == test ]]; then
+    # The torture tests watch and break system calls.
+    command -v strace >/dev/null || wanted+=(strace)
+    # The tests of TLS make a certificate.
+    command -v openssl >/dev/null || wanted+=(openssl)
+    # The tests through the JavaScript SDK run it.
+    command -v node >/dev/null || wanted+=(nodejs)
+    command -v npm >/dev/null || wanted+=(npm)
+fi
 
 ((${#wanted[@]})) || exit 0
 
 fail() {
-    echo "The tests need the Debian packages: ${wanted[*]}" >&2
+    echo "These Debian packages are needed: ${wanted[*]}" >&2
     echo "$1 Please install them and try again." >&2
     exit 1
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from etagere.config import Config
 from etagere.settings import SETTINGS, load, shown
+from tests.sdk.server import development_port
 
 ROOT = Path(__file__).parents[1]
 _EXAMPLE = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
@@ -39,7 +40,10 @@ def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     command = [sys.executable, "-m", "etagere", "serve", "--data", str(tmp_path / "data")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    with (
+        development_port(),
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server,
+    ):
         try:
             assert server.stdout is not None
             assert server.stdout.readline().startswith("READY")
@@ -61,7 +65,7 @@ def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
 def test_the_worked_example_of_contributing_works(tmp_path: Path) -> None:
     """It is added to a copy of the sources; then the linters and its own test must pass."""
     for name in ("src", "tests"):
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

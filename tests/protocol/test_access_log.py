@@ -65,7 +65,7 @@ def test_a_burst_is_not_held_back(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.INFO, access_log.logger.name):
         asyncio.run(scenario())
-    assert [line.split()[5] for line in lines(caplog)] == [f"/{number}" for number in range(2_500)]
+    assert [line.split()[6] for line in lines(caplog)] == [f"/{number}" for number in range(2_500)]
 
 
 def test_a_log_that_is_off_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:

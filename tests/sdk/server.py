@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import itertools
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +31,7 @@ KEY: Final = (
 )
 SECOND_ACCOUNT: Final = "second"
 SECOND_KEYS: Final = tuple(base64.b64encode(bytes([n]) * 64).decode() for n in (1, 2))
+DEVELOPMENT_PORT: Final = 10_000
 WRONG_KEY: Final = base64.b64encode(b"x" * 64).decode()
 
 _numbers = itertools.count(1)
@@ -140,6 +143,32 @@ def served(directory: Path, *flags: str) -> Iterator[Server]:
         yield server
     finally:
         server.kill()
+
+
+@contextlib.contextmanager
+def development_port() -> Iterator[int]:
+    """Port 10000, for one test at a time on this machine."""
+    # An abstract name is gone with the process that holds it, however that ends.
+    with socket.socket(socket.AF_UNIX) as turn:
+        name = f"\0etagere-port-{DEVELOPMENT_PORT}"
+        eventually(lambda: _binds(turn, name), "the end of another test on the port")
+        eventually(_is_free, f"the end of what listens on port {DEVELOPMENT_PORT}")
+        yield DEVELOPMENT_PORT
+
+
+def _binds(turn: socket.socket, name: str) -> bool:
+    try:
+        turn.bind(name)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
+
+
+def _is_free() -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", DEVELOPMENT_PORT)) != 0
 
 
 def environment() -> dict[str, str]:

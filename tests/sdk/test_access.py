@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -20,14 +19,12 @@ from tests.sdk.server import (
     SECOND_KEYS,
     WRONG_KEY,
     Server,
+    development_port,
     refused,
     served,
     unique,
     with_headers,
 )
-
-DEVELOPMENT_PORT = 10_000
-
 
 # Keys
 
@@ -77,11 +74,12 @@ def test_connection_strings(server: Server, container: ContainerClient) -> None:
 
 
 def test_development_storage(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", DEVELOPMENT_PORT)) == 0:
-            pytest.skip(f"something else listens on port {DEVELOPMENT_PORT}")
     service = BlobServiceClient.from_connection_string("UseDevelopmentStorage=true")
-    with served(tmp_path / "data", "--blob-port", str(DEVELOPMENT_PORT)), service:
+    with (
+        development_port() as port,
+        served(tmp_path / "data", "--blob-port", str(port)),
+        service,
+    ):
         container = service.create_container("development")
         container.upload_blob("blob", b"content")
         assert container.download_blob("blob").readall() == b"content"

@@ -143,6 +143,9 @@ class SignedRequest:
     def _decoded_resource(self) -> tuple[str, str]:
         container, _, below = self.resource_path.partition("/")
         container, below = percent_decoded(container), percent_decoded(below)
+        if self.service == "blob":
+            # The service takes either slash in a name for the same, and clients sign it so.
+            below = below.replace("\\", "/")
         if self.service == "blob" and container and not below and "restype" not in self.parameters:
             return ROOT_CONTAINER, container
         return container, below

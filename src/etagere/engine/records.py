@@ -253,6 +253,7 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
 def _unpacker(kinds: tuple[Kind, ...]) -> Callable[[bytes], tuple[Any, ...]]:
     if kinds == (ID,):
         return lambda packed: (packed,)
+
     def unpack(packed: bytes) -> tuple[Any, ...]:
         parts: list[Any] = []
         at = 0

@@ -285,7 +285,7 @@ class Handlers:
                 md5.update(chunk)
                 await writer.append(chunk)
             body = await writer.seal()
-            _require_intact(exchange, md5.digest(), body)
+            _require_intact(exchange, md5.digest(), body, command.headers.content_md5)
             headers = command.headers
             if headers.content_md5 is None:
                 headers = replace(headers, content_md5=md5.digest())
@@ -397,14 +397,19 @@ def _range(exchange: Exchange) -> Range | None:
     return None if written is None else parse_range(written)
 
 
-def _require_intact(exchange: Exchange, md5: bytes, body: Body) -> None:
-    """What arrived must be what was sent, as far as the sender said what that was."""
+def _require_intact(exchange: Exchange, md5: bytes, body: Body, blob_md5: bytes | None) -> None:
+    """What arrived must be what was sent, as far as the sender said what that was.
+
+    A blob that is put whole is its body: what is said of the blob counts before what is said of
+    the body.
+    """
     sent_md5, sent_crc = decode.sent_md5(exchange), decode.sent_crc64(exchange)
     if sent_md5 is not None and sent_crc is not None:
         raise Refused(Refusal("BothCrc64AndMd5HeaderPresent"))
-    if sent_md5 is not None and sent_md5 != md5:
+    told_md5 = blob_md5 or sent_md5
+    if told_md5 is not None and told_md5 != md5:
         facts = {
-            "UserSpecifiedMd5": encode.digest_text(sent_md5).decode(),
+            "UserSpecifiedMd5": encode.digest_text(told_md5).decode(),
             "ServerCalculatedMd5": encode.digest_text(md5).decode(),
         }
         raise Refused(Refusal("Md5Mismatch", dict(facts)))

@@ -247,7 +247,8 @@ def name_element(tag: str, name: str) -> str:
     """A blob's name or the beginning of one, percent-encoded and marked so if need be."""
     if is_plain(name):
         return f"<{tag}>{name}</{tag}>"
-    if must_be_encoded(name):
+    # Not every client's parser reads references by number, which a carriage return would need.
+    if must_be_encoded(name) or "\r" in name:
         return f'<{tag} Encoded="true">{quote(name, safe="", errors="replace")}</{tag}>'
     return f"<{tag}>{escape(name)}</{tag}>"
 
