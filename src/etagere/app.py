@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -9,7 +10,11 @@ import socket
 import ssl
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+import apsw
 
 from etagere import directories
 from etagere.clock import Clock, SystemClock
@@ -25,20 +30,39 @@ LOCK_NAME = "lock"
 _CLAIM_SECONDS_MAX = 5.0
 _BACKLOG = 1024
 
+Announce = Callable[[Mapping[str, int]], None]
+"""Told once, when requests are answered: the ports, by the names of the services."""
 
-class DirectoryInUse(Exception):
+
+class CannotUse(Exception):
+    """What a server needs cannot be had; says why, in one line."""
+
+
+class DirectoryInUse(CannotUse):
     """Another process works on this data directory."""
 
 
-class CannotListen(Exception):
-    """A port cannot be had."""
+@contextmanager
+def _using(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ledger.NotALedger, ledger.SchemaTooNew) as error:
+        raise CannotUse(str(error)) from error
+    except apsw.Error as error:
+        raise CannotUse(f"the ledger in {directory} cannot be used: {error}") from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise CannotUse(f"{error.filename} is not a directory") from error
+    except OSError as error:
+        path = error.filename or directory
+        raise CannotUse(f"{path} cannot be used: {error.strerror}") from error
 
 
 def claim(directory: Path) -> int:
     """Makes the data directory ours alone, for as long as the returned descriptor is open here
     or in a child."""
-    directories.make(directory)
-    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _using(directory):
+        directories.make(directory)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + _CLAIM_SECONDS_MAX
     while True:
         try:
@@ -51,76 +75,107 @@ def claim(directory: Path) -> int:
             time.sleep(0.02)
 
 
+@contextmanager
+def _claimed(directory: Path) -> Iterator[None]:
+    descriptor = claim(directory)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def engine_children(
     directory: Path, config: Config, clock: Clock | None = None
 ) -> dict[str, ChildMain]:
     """Prepares the ledger of a claimed directory; returns the processes that serve it."""
     clock = clock or SystemClock()
-    reserve.give_way(directory)
-    ledger.create(directory, config, clock)
-    return {"writer": writer_main(directory, listen(directory), config, clock)}
+    with _using(directory):
+        reserve.give_way(directory)
+        ledger.create(directory, config, clock)
+        return {"writer": writer_main(directory, listen(directory), config, clock)}
 
 
 def serve_engine(directory: Path, config: Config, clock: Clock | None = None) -> int:
     """Runs the engine's processes until told to stop; returns an exit status."""
-    held = claim(directory)
-    try:
+    with _claimed(directory):
         return Supervisor(engine_children(directory, config, clock)).run()
-    finally:
-        os.close(held)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, announce: Announce) -> int:
     """Runs a whole server until told to stop; returns an exit status."""
     if not settings.memory:
-        return _serve_in(settings.data, settings, Config())
+        return _serve_in(settings.data, settings, Config(), announce)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))
     try:
-        return _serve_in(directory, settings, Config(durable=False))
+        return _serve_in(directory, settings, Config(durable=False), announce)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _serve_in(directory: Path, settings: Settings, config: Config) -> int:
-    blob_socket = _bind(settings.host, settings.blob_port)
+def _serve_in(directory: Path, settings: Settings, config: Config, announce: Announce) -> int:
     tls = _tls(settings)
-    held = claim(directory)
-    try:
+    with (
+        _bind(settings.host, settings.blob_port, "--blob-port") as blob_socket,
+        _claimed(directory),
+    ):
         children = engine_children(directory, config)
-        endpoint = _endpoint(blob_socket, tls)
-        announce = Once(lambda: print(f"READY blob={endpoint}", flush=True))
-        front = FrontEnd(directory, config, settings, blob_socket, tls, announce)
+        ports = {"blob": blob_socket.getsockname()[1]}
+        announce_once = Once(lambda: announce(ports))
+        front = FrontEnd(directory, config, settings, blob_socket, tls, announce_once)
         for number in range(1, settings.workers + 1):
             children[f"front end {number}"] = front.main()
         return Supervisor(children).run()
-    finally:
-        os.close(held)
-        blob_socket.close()
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, port_flag: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-    except OSError as error:
+    except (OSError, TypeError) as error:
         listener.close()
-        raise CannotListen(f"port {port} on {host} cannot be had: {error.strerror}") from error
+        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why = f"port {port} on {host} cannot be had: {error.strerror}"
+            raise CannotUse(f"{why}; {port_flag} takes another") from error
+        # A name that cannot even be looked up is a TypeError.
+        why = getattr(error, "strerror", "it is no address")
+        raise CannotUse(f"host {host!r} cannot be had: {why}; --host takes another") from error
     listener.setblocking(False)
     return listener
 
 
-def _endpoint(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'http' if tls is None else 'https'}://{shown}:{port}"
-
-
 def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls_cert is None:
+    if settings.tls_cert is None or settings.tls_key is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    try:
+        _require_certificates(settings.tls_cert)
+        _require_readable(settings.tls_key)
+        # Without a password the library would ask the terminal for one.
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = f"the private key in {settings.tls_key} is not that of {settings.tls_cert}"
+        else:
+            why = f"{settings.tls_key} has no private key in PEM without a password"
+        raise CannotUse(why) from error
+    except OSError as error:
+        raise CannotUse(f"{error.filename} cannot be read: {error.strerror}") from error
     return context
+
+
+def _require_certificates(path: Path) -> None:
+    """A chain and its key that are loaded together do not tell which of them is wrong."""
+    _require_readable(path)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise CannotUse(f"{path} has no certificate in PEM") from error
+
+
+def _require_readable(path: Path) -> None:
+    """The library's errors do not name the file."""
+    with path.open("rb"):
+        pass

@@ -16,7 +16,7 @@ import difflib
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -30,7 +30,8 @@ ACCOUNT_NAME: Final = re.compile(r"[a-z0-9]+")
 # What HMAC-SHA256 takes in without hashing it first, and what the service makes.
 KEY_BYTES_MAX = 64
 
-CONFIG_FLAG, CONFIG_VARIABLE = "--config", "ETAGERE_CONFIG"
+VARIABLE_PREFIX = "ETAGERE_"
+CONFIG_FLAG, CONFIG_VARIABLE = "--config", f"{VARIABLE_PREFIX}CONFIG"
 _PORT_MAX = 65_535
 _WORKERS_MAX = 256
 _DIGITS_MAX = 9
@@ -276,7 +277,9 @@ class Settings:
         _SWITCH, False, "keep nothing: a directory that is thrown away, in place of `data`"
     )
     workers: int = _setting(
-        _Whole("COUNT", 1, _WORKERS_MAX), 1, "processes that serve Blob, Queue and Table"
+        _Whole("COUNT", 1, _WORKERS_MAX),
+        1,
+        f"processes that serve Blob, Queue and Table, up to {_WORKERS_MAX}",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         _Accounts(), (), "an account beside those in the store; may be repeated", flag="--account"
@@ -290,7 +293,7 @@ class Settings:
     oauth: str = _setting(
         _Choice("off", "development"),
         "off",
-        "bearer tokens: none, or unsigned ones from this machine only",
+        "`development` takes unsigned bearer tokens, from this machine only",
     )
     development_account_anywhere: bool = _setting(
         _SWITCH, False, "let the development account be used from other machines; its key is public"
@@ -308,7 +311,7 @@ class Setting(NamedTuple):
 
     @property
     def variable(self) -> str:
-        return f"ETAGERE_{self.name.upper()}"
+        return f"{VARIABLE_PREFIX}{self.name.upper()}"
 
 
 def _row(of: dataclasses.Field[Any]) -> Setting:
@@ -325,12 +328,12 @@ SETTINGS: Final = tuple(map(_row, dataclasses.fields(Settings)))
 def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
     """Adds the flags of these settings, or of all, and the one that names the file. They are
     judged in `load`, not by the parser, whose errors show what was given."""
-    help_text = f"a TOML file with settings (default: what {CONFIG_VARIABLE} names)"
+    help_text = f"a TOML file with settings (default: none; variable {CONFIG_VARIABLE})"
     parser.add_argument(CONFIG_FLAG, metavar="FILE", help=help_text)
     for setting in SETTINGS:
         if not names or setting.name in names:
-            default = f"(default: {shown(setting.default)}; {setting.variable})"
-            help_text = f"{setting.help} {default}"
+            places = f"variable {setting.variable}, key {setting.name}"
+            help_text = f"{setting.help} (default: {shown(setting.default)}; {places})"
             setting.kind.add_flag(parser, setting.flag, dest=setting.name, help=help_text)
 
 
@@ -351,7 +354,7 @@ class _File(NamedTuple):
 def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
     """The settings in effect. `flags` are the parser's, by the names of the settings; what is
     None or missing was not given, and an empty variable is as good as none."""
-    file = _load_file(flags.get("config") or environment.get(CONFIG_VARIABLE))
+    file = _load_file(flags.get("config"), environment.get(CONFIG_VARIABLE))
     sources: dict[str, str] = {}
     values: dict[str, Any] = {}
     for setting in SETTINGS:
@@ -383,7 +386,10 @@ def _find(
     return None
 
 
-def _load_file(name: str | None) -> _File:
+def _load_file(flag: str | None, variable: str | None) -> _File:
+    if flag == "":
+        raise BadSetting(f"{CONFIG_FLAG}: is no path")
+    name = flag or variable
     if not name:
         return _File(Path(), {})
     path = Path(name)
@@ -394,19 +400,31 @@ def _load_file(name: str | None) -> _File:
         raise BadSetting(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise BadSetting(f"{path} is not TOML: it is not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # The second for what is nested too deeply; the first also for a number that is too long.
         raise BadSetting(f"{path} is not TOML: {error}") from None
+    names = [setting.name for setting in SETTINGS]
     for key in table:
-        _require_known(path, key)
+        if key not in names:
+            raise BadSetting(f"{path}: {key!r} is no setting{did_you_mean(key, names)}")
     return _File(path, table)
 
 
-def _require_known(path: Path, key: str) -> None:
-    names = [setting.name for setting in SETTINGS]
-    if key not in names:
-        near = difflib.get_close_matches(key, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadSetting(f"{path}: {key!r} is no setting{hint}")
+def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
+    """Says of each variable that looks like a setting and is none what it may have been meant
+    to be. No error: somebody else may have use for it."""
+    known = [CONFIG_VARIABLE, *(setting.variable for setting in SETTINGS)]
+    for name in environment:
+        if name.startswith(VARIABLE_PREFIX) and name not in known:
+            yield f"{name} is no setting{did_you_mean(name, known, VARIABLE_PREFIX)}"
+
+
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """The end of a sentence about a word that is not known. What all have in common is not
+    compared: it would make every word a near one."""
+    words = [name.removeprefix(prefix) for name in known]
+    near = difflib.get_close_matches(word.removeprefix(prefix), words, 1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
 def _check_pair(sources: Mapping[str, str], first: str, second: str) -> None:

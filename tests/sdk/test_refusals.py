@@ -7,23 +7,14 @@ from azure.storage.blob import ContainerClient
 
 from tests.sdk.server import refused, with_headers
 
-SNAPSHOT = "2020-01-01T00:00:00.0000000Z"
+VERSION = "2020-01-01T00:00:00.0000000Z"
 
 
-def test_snapshots_and_versions(container: ContainerClient) -> None:
+def test_versions(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content")
-    snapshot = container.get_blob_client("blob", snapshot=SNAPSHOT)
     with refused(400, "UnsupportedQueryParameter"):
-        snapshot.download_blob()
-    with refused(400, "UnsupportedQueryParameter"):
-        snapshot.delete_blob()
-    with refused(400, "UnsupportedQueryParameter"):
-        blob.delete_blob(version_id=SNAPSHOT)
-    with refused(400, "UnsupportedHeader"):
-        blob.delete_blob(delete_snapshots="only")
+        blob.delete_blob(version_id=VERSION)
     assert blob.download_blob().readall() == b"content"
-    blob.delete_blob(delete_snapshots="include")
-    assert not blob.exists()
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ def octets(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def is_text(written: str) -> bool:
+    """Whether it stands for UTF-8, and so can be kept, compared and looked up."""
+    return written.isascii() or not any("\ud800" <= character <= "\udfff" for character in written)
+
+
 def percent_decoded(written: str) -> str:
     """Percent signs that begin no escape stay as they are; so does `+`."""
     if "%" not in written:

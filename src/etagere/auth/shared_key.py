@@ -111,6 +111,8 @@ def verify(request: SignedRequest, keys: Sequence[AccountKey], now: int) -> Refu
     late = check_date(request, now)
     if late is not None:
         return late
+    if any(_reads_as_another(name, value) for name, value in request.parameters.items()):
+        return failed("A parameter reads as if it were another, or several.")
     for string in strings_to_sign(request, lite=claim.lite):
         message = octets(string)
         for key in keys:
@@ -121,6 +123,16 @@ def verify(request: SignedRequest, keys: Sequence[AccountKey], now: int) -> Refu
         "The signature in the Authorization header is not the one of the string to sign, which "
         f"the server reads as {shown!r}."
     )
+
+
+# A colon ends a name and a line end a value, so neither may stand where it would be mistaken.
+_AMBIGUOUS_NAME: Final = re.compile(r"[:\n]")
+_AMBIGUOUS_VALUE: Final = re.compile(r"\n[^\n]*:")
+
+
+def _reads_as_another(name: str, value: str) -> bool:
+    """Whether a parameter has the same text to sign as other parameters would have."""
+    return _AMBIGUOUS_NAME.search(name) is not None or _AMBIGUOUS_VALUE.search(value) is not None
 
 
 def failed(detail: str) -> Refusal:

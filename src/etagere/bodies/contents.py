@@ -181,12 +181,49 @@ def compose(
     return Chunked(content_id, sum(use.length for use in uses))
 
 
+def begin_list(txn: WriteTxn, content_id: bytes) -> Chunked:
+    """A block list without a block, to be extended in steps by whoever holds it."""
+    txn.put(BLOCK_LISTS, (content_id,), BlockList(()))
+    return Chunked(content_id, 0)
+
+
+def extend_list(
+    txn: WriteTxn, content: Chunked, shared: Iterable[ChunkUse], blocks: Sequence[Block]
+) -> Chunked:
+    """Adds chunks of another list, and one of blocks that somebody holds and keeps: each gains a
+    reference."""
+    uses = list(_block_list(txn, content).chunks)
+    for use in shared:
+        _chunk(txn, use)
+        _add_sharer(txn, CHUNK_SHARERS, use.key)
+        uses.append(use)
+    if blocks:
+        for block in blocks:
+            for piece in block.pieces:
+                refer(txn, piece)
+        use = ChunkUse(content.id, len(uses), sum(block.length for block in blocks))
+        txn.put(CHUNKS, use.key, Chunk(tuple(blocks)))
+        uses.append(use)
+    txn.put(BLOCK_LISTS, (content.id,), BlockList(tuple(uses)))
+    return Chunked(content.id, sum(use.length for use in uses))
+
+
+def plan_chunks(
+    txn: ReadTxn, blocks: Sequence[Block], base: Chunked | None
+) -> Iterator[ChunkUse | tuple[Block, ...]]:
+    """The chunks of a list of these blocks: those of the base that can be shared, and new ones."""
+    for run in _runs(blocks, _chunks_by_first_block(txn, base)):
+        yield run.use if isinstance(run, _SharedChunk) else tuple(run)
+
+
 class _SharedChunk(NamedTuple):
     use: ChunkUse
     blocks: tuple[Block, ...]
 
 
-def _chunks_by_first_block(txn: WriteTxn, base: Chunked | None) -> dict[Block, _SharedChunk]:
+def _chunks_by_first_block(
+    txn: ReadTxn | WriteTxn, base: Chunked | None
+) -> dict[Block, _SharedChunk]:
     """The chunks of a list that are worth sharing with another, by the block they begin with."""
     if base is None:
         return {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 from collections import OrderedDict, deque
@@ -15,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
@@ -121,9 +122,13 @@ class FileBodyStore:
 
     # Writing
 
-    def writer(self, length: int | None = None, *, inline: bool = True) -> FileBodyWriter:
+    def writer(
+        self, length: int | None = None, *, inline: bool = True, md5: bool = False
+    ) -> FileBodyWriter:
         inline_bytes_max = self._config.inline_bytes_max if inline else 0
-        return FileBodyWriter(Flight(self), length, inline_bytes_max, self._config.piece_bytes_max)
+        return FileBodyWriter(
+            Flight(self), length, inline_bytes_max, self._config.piece_bytes_max, md5=md5
+        )
 
     def flight(self) -> Flight:
         """Reservations for the collector. They may use up what is left of the disk, since they
@@ -175,18 +180,37 @@ class FileBodyStore:
             raise fault_of(error) from error
         self._segment = self._open[number] = _OpenSegment(number, _SegmentFile(descriptor))
 
-    async def write(self, segment: _OpenSegment, offset: int, buffers: list[memoryview]) -> None:
+    async def write(
+        self,
+        segment: _OpenSegment,
+        offset: int,
+        buffers: list[memoryview],
+        md5: hashlib._Hash | None = None,
+    ) -> int:
+        """Returns the CRC64 of what it has written, which it adds to `md5` too."""
         if segment.failed is not None:
             raise segment.failed
         try:
-            await self.in_thread(self._write_to, segment.file, buffers, offset)
+            return await self.in_thread(self._write_to, segment.file, buffers, offset, md5)
         except OSError as error:
             raise fault_of(error) from error
 
-    def _write_to(self, file: _SegmentFile, buffers: list[memoryview], offset: int) -> None:
+    def _write_to(
+        self,
+        file: _SegmentFile,
+        buffers: list[memoryview],
+        offset: int,
+        md5: hashlib._Hash | None,
+    ) -> int:
         # The thread keeps the file open: a cancelled upload leaves its write under way, and by
         # then the number of a closed descriptor may be another file's.
         self._disk.write(file.descriptor, buffers, offset)
+        crc = 0
+        for buffer in buffers:
+            crc = crc64nvme(buffer, crc)
+            if md5 is not None:
+                md5.update(buffer)
+        return crc
 
     async def sync(self, segment: _OpenSegment) -> None:
         await segment.sync(lambda descriptor: self.in_thread(self._disk.sync, descriptor))
@@ -320,13 +344,30 @@ class Flight:
         self._segments.clear()
 
 
+class _Write(NamedTuple):
+    """Bytes on their way to a segment."""
+
+    done: asyncio.Task[int]
+    """Their CRC64."""
+    segment: int
+    offset: int
+    length: int
+
+
 class FileBodyWriter:
     """One upload into segments, or into memory if it stays small."""
 
     def __init__(
-        self, flight: Flight, length: int | None, inline_bytes_max: int, piece_bytes_max: int
+        self,
+        flight: Flight,
+        length: int | None,
+        inline_bytes_max: int,
+        piece_bytes_max: int,
+        *,
+        md5: bool = False,
     ) -> None:
         self._flight = flight
+        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
         self._expected = length
         self._inline_bytes_max = inline_bytes_max
         self._piece_bytes_max = piece_bytes_max
@@ -337,6 +378,14 @@ class FileBodyWriter:
         self._offset = 0
         self._room = 0
         self._pieces: list[Piece] = []
+        self._under_way: _Write | None = None
+
+    @property
+    def md5(self) -> bytes:
+        """Of all that was appended, once it is sealed."""
+        if self._md5 is None:
+            raise ValueError("this writer was not asked for it")
+        return self._md5.digest()
 
     async def __aenter__(self) -> FileBodyWriter:
         return self
@@ -348,6 +397,8 @@ class FileBodyWriter:
         traceback: TracebackType | None,
     ) -> None:
         # Room is not given back here: a write that was cancelled may still be under way.
+        if self._under_way is not None:
+            self._under_way.done.cancel()
         self._flight.land()
 
     async def append(self, data: bytes) -> None:
@@ -361,8 +412,11 @@ class FileBodyWriter:
         total = self._written + self._buffered
         if total <= self._inline_bytes_max:
             data = b"".join(self._buffers)
+            if self._md5 is not None:
+                self._md5.update(data)
             return Body(body_id, total, crc64nvme(data), data=data)
         await self._flush()
+        await self._finish_write()
         self._give_back()
         await self._flight.sync()
         crc = 0
@@ -371,17 +425,28 @@ class FileBodyWriter:
         return Body(body_id, total, crc, pieces=tuple(self._pieces))
 
     async def _flush(self) -> None:
+        """Hands over what is buffered, to be written while more arrives; one write at a time."""
         while self._buffered:
             if not self._room:
                 await self._find_room()
             assert self._segment is not None
+            await self._finish_write()
             views = self._take(min(self._room, self._buffered))
             length = sum(map(len, views))
-            await self._flight.store.write(self._segment, self._offset, views)
-            self._add(self._segment.number, self._offset, length, views)
+            write = self._flight.store.write(self._segment, self._offset, views, self._md5)
+            self._under_way = _Write(
+                asyncio.ensure_future(write), self._segment.number, self._offset, length
+            )
             self._offset += length
             self._room -= length
             self._written += length
+
+    async def _finish_write(self) -> None:
+        if self._under_way is not None:
+            write = self._under_way
+            crc = await write.done
+            self._under_way = None
+            self._add(Piece(write.segment, write.offset, write.length, crc))
 
     async def _find_room(self) -> None:
         """As much as the upload is known to need; if that is not known, twice as much each
@@ -407,20 +472,17 @@ class FileBodyWriter:
             length -= len(view)
         return views
 
-    def _add(self, segment: int, offset: int, length: int, views: list[memoryview]) -> None:
+    def _add(self, piece: Piece) -> None:
         """Records what was written, as part of the last piece if it lies right behind it."""
-        crc = 0
-        for view in views:
-            crc = crc64nvme(view, crc)
         if self._pieces:
             last = self._pieces[-1]
-            joined = last.length + length
-            adjacent = (last.segment, last.offset + last.length) == (segment, offset)
+            joined = last.length + piece.length
+            adjacent = (last.segment, last.offset + last.length) == piece.extent
             if adjacent and joined <= self._piece_bytes_max:
-                crc = combine_crc64nvme(last.crc, crc, length)
-                self._pieces[-1] = Piece(segment, last.offset, joined, crc)
+                crc = combine_crc64nvme(last.crc, piece.crc, piece.length)
+                self._pieces[-1] = Piece(last.segment, last.offset, joined, crc)
                 return
-        self._pieces.append(Piece(segment, offset, length, crc))
+        self._pieces.append(piece)
 
     def _give_back(self) -> None:
         """Returns room that was reserved and not used, if nobody came behind."""

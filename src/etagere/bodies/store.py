@@ -33,6 +33,9 @@ class BodyWriter(Protocol):
         traceback: TracebackType | None,
     ) -> None: ...
 
+    @property
+    def md5(self) -> bytes: ...
+
     async def append(self, data: bytes) -> None:
         """Adds bytes, which the caller must not change afterwards."""
         ...
@@ -45,9 +48,11 @@ class BodyWriter(Protocol):
 class BodyStore(Protocol):
     """The bytes of one store, as one process sees them."""
 
-    def writer(self, length: int | None = None, *, inline: bool = True) -> BodyWriter:
+    def writer(
+        self, length: int | None = None, *, inline: bool = True, md5: bool = False
+    ) -> BodyWriter:
         """Begins an upload, of this length if it is known. Without `inline` the body lies in
-        pieces however small it is, as the blocks of a list must."""
+        pieces however small it is, as the blocks of a list must. An MD5 is made if asked for."""
         ...
 
     def pinned(self) -> AbstractContextManager[None]:

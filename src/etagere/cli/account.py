@@ -16,7 +16,7 @@ import msgspec
 
 from etagere import app
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, Unusable
+from etagere.cli import CLEAN, Unusable, settings_of
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, reserve, wire
@@ -31,7 +31,6 @@ from etagere.engine.interface import (
     T,
     Unknown,
     WriteTxn,
-    abort_if,
     registered,
 )
 from etagere.engine.records import ENCODE
@@ -50,17 +49,8 @@ from etagere.model.accounts import (
 from etagere.operations.accounts import add_account, list_accounts, remove_account, rotate_key
 from etagere.rules.accounts import KEY_NUMBERS, check_account_name
 from etagere.rules.dates import format_instant
-from etagere.settings import (
-    ACCOUNT_NAME_LENGTH_MAX,
-    ACCOUNT_NAME_LENGTH_MIN,
-    BadSetting,
-    Settings,
-    decode_key,
-    load,
-)
-from etagere.settings import (
-    add_arguments as add_settings,
-)
+from etagere.settings import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
+from etagere.settings import add_arguments as add_settings
 
 NAME = "account"
 SUMMARY = "add, list, rotate and remove accounts"
@@ -100,47 +90,63 @@ _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add = _verb(verbs.add_parser("add", help="add an account", allow_abbrev=False), _add)
+
+    def verb(
+        name: str, act: Callable[[argparse.Namespace, Path], str], summary: str, more: str = ""
+    ) -> argparse.ArgumentParser:
+        (example,) = (line for line in EXAMPLES.splitlines() if f"account {name}" in line)
+        description = f"{summary[0].upper()}{summary[1:]}. {more}".strip()
+        added = verbs.add_parser(
+            name, help=summary, description=description, epilog=f"example:\n  {example}"
+        )
+        add_settings(added, "data")
+        added.set_defaults(act=act)
+        return added
+
+    add = verb("add", _add, "add an account", "A data directory is made where there is none.")
     add.add_argument("name", metavar="NAME", help="3 to 24 lowercase letters and digits")
     visible = "others on this machine may see it while the command runs"
-    add.add_argument("--key", metavar="KEY", help=f"its key 1, in base64; {visible}")
-    add.add_argument("--key2", metavar="KEY", help="its key 2")
-    shown = _verb(verbs.add_parser("list", help="list the accounts", allow_abbrev=False), _list)
+    add.add_argument(
+        "--key", metavar="KEY", help=f"its key 1, in base64 (default: random); {visible}"
+    )
+    add.add_argument("--key2", metavar="KEY", help="its key 2, likewise")
+    shown = verb("list", _list, "list the accounts", "Those of the settings are not among them.")
     shown.add_argument("--show-keys", action="store_true", help="with their keys, which are secret")
-    rotate = verbs.add_parser("rotate", help="replace a key by a random one", allow_abbrev=False)
-    _verb(rotate, _rotate).add_argument("name", metavar="NAME")
+    rotate = verb(
+        "rotate", _rotate, "replace a key by a random one", "The old one is refused from then on."
+    )
+    rotate.add_argument("name", metavar="NAME", help="the account")
     # Judged later: the parser would show what it was given, and that may be a key.
-    rotate.add_argument("number", metavar="1|2", nargs="?", default="1", help="which (default: 1)")
-    remove = verbs.add_parser("remove", help="remove an account", allow_abbrev=False)
-    _verb(remove, _remove).add_argument("name", metavar="NAME")
-
-
-def _verb(
-    parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace, Path], str]
-) -> argparse.ArgumentParser:
-    add_settings(parser, "data")
-    parser.set_defaults(act=act)
-    return parser
+    rotate.add_argument(
+        "number", metavar="1|2", nargs="?", default="1", help="which key (default: 1)"
+    )
+    remove = verb(
+        "remove", _remove, "remove an account", "Whoever uses it is refused from then on."
+    )
+    remove.add_argument("name", metavar="NAME", help="the account")
 
 
 def run(arguments: argparse.Namespace) -> int:
     directory = settings_of(arguments).data
+    if "name" in arguments:
+        require_name(arguments.name)
     try:
-        if "name" in arguments:
-            # Before it is sent: not every argument is text that could be.
-            abort_if(check_account_name(arguments.name))
         print(arguments.act(arguments, directory))
     except Refused as refused:
-        words = _WORDS.get(refused.refusal.code, refused.refusal.error.message)
-        raise Unusable(words.format(name=arguments.name)) from None
+        raise _unusable(refused.refusal, arguments.name) from None
     return CLEAN
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    try:
-        return load(vars(arguments), os.environ)
-    except BadSetting as error:
-        raise Unusable(str(error)) from None
+def require_name(name: str) -> None:
+    """Refuses what cannot be the name of an account before it is sent or shown: not every argument
+    is text that could be sent, and it may be a key in the wrong place."""
+    refusal = check_account_name(name)
+    if refusal is not None:
+        raise _unusable(refusal, name)
+
+
+def _unusable(refusal: Refusal, name: str) -> Unusable:
+    return Unusable(_WORDS.get(refusal.code, refusal.error.message).format(name=name))
 
 
 def _add(arguments: argparse.Namespace, directory: Path) -> str:
@@ -282,7 +288,7 @@ def _is_served(directory: Path) -> bool:
 def _told_in_one_line(directory: Path) -> Iterator[None]:
     try:
         yield
-    except (CannotCheck, ledger.NotALedger, ledger.SchemaTooNew) as error:
+    except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise Unusable(str(error)) from error
     except Unknown as error:
         words = f"it may have been done or not, `etagere account list` tells: {error}"

@@ -15,11 +15,12 @@ from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Se
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.bodies.audit.walk import check
-from etagere.cli import CLEAN, FINDINGS, Unusable
+from etagere.cli import CLEAN, FINDINGS, Unusable, settings_of, tell
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine.ledger import NotALedger, SchemaTooNew
+from etagere.settings import add_arguments as add_settings
 
 NAME = "check"
 SUMMARY = "look whether everything in a data directory agrees"
@@ -43,8 +44,6 @@ etagere check                             # ./etagere-data, or what ETAGERE_DATA
 etagere check --data /srv/etagere --fast  # without reading the bytes of large objects
 etagere check --data /srv/etagere --json  # for programs"""
 
-DATA_VARIABLE = "ETAGERE_DATA"
-DATA_DEFAULT = "etagere-data"
 _LINES_MAX = 50
 """Findings of one kind that are shown; --json has them all."""
 
@@ -52,20 +51,14 @@ _PLURALS = {LOSS: "losses", FAULT: "faults", LEAK: "leaks"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=Path,
-        default=Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT),
-        help=f"the data directory (default: what {DATA_VARIABLE} names, else ./{DATA_DEFAULT})",
-    )
+    add_settings(parser, "data")
     parser.add_argument("--repair", action="store_true", help="remove what nothing refers to")
     parser.add_argument("--fast", action="store_true", help="do not read the bytes of the segments")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory: Path = arguments.data
+    directory = settings_of(arguments).data
     removed: int | None = None
     try:
         if arguments.repair:
@@ -93,15 +86,15 @@ def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
         raise Unusable(f"{error}: stop the server before a repair") from error
-    except OSError as error:
-        raise Unusable(f"{error.filename} cannot be written: {error.strerror}") from error
+    except app.CannotUse as error:
+        raise Unusable(str(error)) from error
     try:
         report = _check(directory, fast=fast)
         if not report.count(LEAK):
             return report, 0
         removed, troubles = repair(directory, report.findings, Config(), SystemClock())
         for trouble in troubles:
-            print(f"etagere: could not be removed: {trouble}", file=sys.stderr)
+            tell(f"could not be removed: {trouble}")
         return _check(directory, fast=fast), removed
     finally:
         os.close(claimed)

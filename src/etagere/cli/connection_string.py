@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import base64
 import ipaddress
-import sys
+from collections.abc import Mapping
 
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, Unusable
-from etagere.cli.account import reach, settings_of
+from etagere.cli import CLEAN, Unusable, settings_of, tell
+from etagere.cli.account import reach, require_name
 from etagere.operations.accounts import get_account
 from etagere.settings import DEVELOPMENT_ACCOUNT, Settings
 from etagere.settings import add_arguments as add_settings
@@ -27,6 +27,7 @@ etagere connection-string                               # of the development acc
 etagere connection-string --account mine --host storage.example
 export AZURE_STORAGE_CONNECTION_STRING="$(etagere connection-string)\""""
 
+DEVELOPMENT_STORAGE = "UseDevelopmentStorage=true"
 _FLAGS = (
     "host",
     "blob_port",
@@ -52,22 +53,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     name: str = arguments.account
-    print(connection_string(name, _find_key(name, settings), settings))
-    if name == DEVELOPMENT_ACCOUNT.name and _endpoints(settings) == _endpoints(Settings()):
+    require_name(name)
+    ports = _ports(settings)
+    print(connection_string(name, _find_key(name, settings), settings, ports))
+    if name == DEVELOPMENT_ACCOUNT.name and is_development_storage(settings, ports):
         # Not among the output, which a script may take as it is.
-        print("etagere: UseDevelopmentStorage=true says the same, without File", file=sys.stderr)
+        tell(f"{DEVELOPMENT_STORAGE} says the same, without File")
     return CLEAN
 
 
-def connection_string(name: str, key: bytes, settings: Settings) -> str:
-    endpoints = _endpoints(settings)
+def connection_string(name: str, key: bytes, settings: Settings, ports: Mapping[str, int]) -> str:
     parts = [
         ("DefaultEndpointsProtocol", _scheme(settings)),
         ("AccountName", name),
         ("AccountKey", base64.b64encode(key).decode()),
-        *((f"{service}Endpoint", f"{endpoint}/{name}") for service, endpoint in endpoints.items()),
+        *(
+            (f"{service.capitalize()}Endpoint", f"{endpoint(settings, port)}/{name}")
+            for service, port in ports.items()
+        ),
     ]
     return "".join(f"{field}={value};" for field, value in parts)
+
+
+def is_development_storage(settings: Settings, ports: Mapping[str, int]) -> bool:
+    """Whether these ports are where every client looks for the development account."""
+    usual = _ports(Settings())
+    local = _client_host(settings.host) in (Settings().host, "localhost")
+    plain = settings.tls_cert is None
+    return plain and local and all(usual[service] == port for service, port in ports.items())
+
+
+def endpoint(settings: Settings, port: int) -> str:
+    """What clients call a port of the server."""
+    return f"{_scheme(settings)}://{_client_host(settings.host)}:{port}"
 
 
 def _find_key(name: str, settings: Settings) -> bytes:
@@ -86,19 +104,19 @@ def _find_key(name: str, settings: Settings) -> bytes:
     return stored.key1
 
 
-def _endpoints(settings: Settings) -> dict[str, str]:
-    """By the names that connection strings have for the services."""
+def _ports(settings: Settings) -> dict[str, int]:
+    """Those of a server with these settings, by the names of the services."""
     ports = {
-        "Blob": settings.blob_port,
-        "Queue": settings.queue_port,
-        "Table": settings.table_port,
-        "File": settings.file_port,
+        "blob": settings.blob_port,
+        "queue": settings.queue_port,
+        "table": settings.table_port,
+        "file": settings.file_port,
     }
     for service, port in ports.items():
         if not port:
-            raise Unusable(f"the port of {service} is 0: only the server knows what it has chosen")
-    base = f"{_scheme(settings)}://{_client_host(settings.host)}"
-    return {service: f"{base}:{port}" for service, port in ports.items()}
+            name = service.capitalize()
+            raise Unusable(f"the port of {name} is 0: only the server knows what it has chosen")
+    return ports
 
 
 def _scheme(settings: Settings) -> str:

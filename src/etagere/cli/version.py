@@ -11,6 +11,7 @@ NAME = "version"
 SUMMARY = "print the version"
 DESCRIPTION = "Prints the version of etagere."
 EXAMPLES = "etagere version"
+VERSION = f"etagere {etagere.__version__}"
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
@@ -18,5 +19,5 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_arguments: argparse.Namespace) -> int:
-    print(f"etagere {etagere.__version__}")
+    print(VERSION)
     return CLEAN

@@ -1,44 +1,18 @@
-"""Containers and blobs: what is stored of them, and what can be asked of them.
+"""Blobs: what is stored of them, and what can be asked of them.
 
-A container has an identity besides its name, and its blobs are kept under that: a container
-that was deleted and made again does not show the blobs of its namesake.
+A name in a container may have a blob, snapshots of what the blob was, and blocks that were
+uploaded and are in no blob yet. Each is kept in a collection of its own.
 """
 
 from __future__ import annotations
 
 import enum
 
-from etagere.model.base import Command, Part, Record, Result
-from etagere.model.bodies import Body, Content
+from etagere.model.base import Command, Part, Record
+from etagere.model.bodies import Block, Body, Chunked, ChunkUse, Content, Piece
 from etagere.model.conditions import NO_CONDITIONS, Conditions
+from etagere.model.containers import ContainerName, Metadata, Shown
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
-from etagere.model.service import SignedIdentifier
-
-Metadata = tuple[tuple[str, str], ...]
-"""Names with their case, and values, in the order in which they were sent."""
-
-
-class PublicAccess(enum.Enum):
-    """What somebody without a name may read of a container."""
-
-    NOTHING = ""
-    BLOBS = "blob"
-    EVERYTHING = "container"
-
-
-class Container(Record, frozen=True):
-    """A container under (account, name)."""
-
-    id: bytes
-    stamp: int
-    metadata: Metadata = ()
-    public_access: PublicAccess = PublicAccess.NOTHING
-    policies: tuple[SignedIdentifier, ...] = ()
-    lease: Lease = NO_LEASE
-
-
-class DeletedContainer(Record, frozen=True):
-    """A container whose name is free again and whose blobs are still to be removed."""
 
 
 class BlobKind(enum.Enum):
@@ -61,7 +35,8 @@ class BlobHeaders(Part, frozen=True):
 
 
 class Blob(Record, frozen=True):
-    """The current state of a blob under (container id, name)."""
+    """The state of a blob: the current one under (container id, name), that of a snapshot under
+    these and the moment it was taken."""
 
     kind: BlobKind
     created: int
@@ -70,88 +45,49 @@ class Blob(Record, frozen=True):
     headers: BlobHeaders = BlobHeaders()
     metadata: Metadata = ()
     lease: Lease = NO_LEASE
+    tier: str = ""
+    """As the client chose it; nothing: that of the account."""
+    tier_changed: int = 0
 
 
-# What is asked of containers
+class Staging(Record, frozen=True):
+    """The blocks that wait under (container id, name) to become part of a blob."""
 
-
-class ContainerName(Part, frozen=True):
-    """Which container."""
-
-    account: str
-    name: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.account, self.name
-
-
-class CreateContainer(Command, frozen=True):
-    container: ContainerName
     id: bytes
-    metadata: Metadata = ()
-    public_access: PublicAccess = PublicAccess.NOTHING
+    block_name_bytes: int
+    """All have names of one length."""
+    count: int
+    stamp: int
+    """Of the last change: other stamp, other blocks."""
+    staged: int
+    """When that was."""
 
 
-class GetContainer(Command, frozen=True):
-    container: ContainerName
-    lease_id: bytes | None = None
+class StagedBlock(Record, frozen=True):
+    """A block under (staging id, block name)."""
+
+    pieces: tuple[Piece, ...]
+    length: int
 
 
-class SetContainerMetadata(Command, frozen=True):
-    container: ContainerName
-    metadata: Metadata
-    conditions: Conditions = NO_CONDITIONS
-    lease_id: bytes | None = None
+class StagingAge(Record, frozen=True):
+    """Says, under (hour, container id, name), that the last block was staged in this hour or
+    later: where a purge has to look."""
 
 
-class SetContainerAccess(Command, frozen=True):
-    """Public access and stored policies, both at once."""
+class Draft(Record, frozen=True):
+    """A long block list that is put together in steps, under its content's id: it holds what is
+    done so far."""
 
-    container: ContainerName
-    public_access: PublicAccess
-    policies: tuple[SignedIdentifier, ...]
-    conditions: Conditions = NO_CONDITIONS
-    lease_id: bytes | None = None
+    content: Chunked
+    begun: int
 
 
-class DeleteContainer(Command, frozen=True):
-    container: ContainerName
-    conditions: Conditions = NO_CONDITIONS
-    lease_id: bytes | None = None
+class DiscardedStaging(Record, frozen=True):
+    """Blocks that no blob will ever have and that are still to be removed."""
 
 
-class LeaseContainer(Command, frozen=True):
-    container: ContainerName
-    action: LeaseAction
-    conditions: Conditions = NO_CONDITIONS
-
-
-class Shown(Result, frozen=True):
-    """A moment, which decides what a lease looks like."""
-
-    now: int
-
-
-class ShownContainer(Shown, frozen=True):
-    name: str
-    container: Container
-
-
-class ListContainers(Command, frozen=True):
-    account: str
-    limit: int
-    prefix: str = ""
-    marker: str = ""
-    """The first name to show."""
-
-
-class ContainerPage(Shown, frozen=True):
-    containers: tuple[tuple[str, Container], ...]
-    next_marker: str = ""
-
-
-# What is asked of blobs
+# Which blob
 
 
 class BlobName(Part, frozen=True):
@@ -159,6 +95,9 @@ class BlobName(Part, frozen=True):
 
     container: ContainerName
     name: str
+
+
+# What is asked of whole blobs
 
 
 class PutBlob(Command, frozen=True):
@@ -172,12 +111,14 @@ class PutBlob(Command, frozen=True):
     lease_id: bytes | None = None
     only_if_absent: bool = False
     """The caller may create blobs but not replace them."""
+    tier: str = ""
 
 
 class GetBlob(Command, frozen=True):
     blob: BlobName
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
+    snapshot: int | None = None
 
 
 class OpenBlob(Command, frozen=True):
@@ -204,14 +145,147 @@ class SetBlobMetadata(Command, frozen=True):
     lease_id: bytes | None = None
 
 
+class LeaseBlob(Command, frozen=True):
+    blob: BlobName
+    action: LeaseAction
+    conditions: Conditions = NO_CONDITIONS
+
+
+class SnapshotsToo(enum.Enum):
+    """What a delete does to snapshots."""
+
+    NO = ""
+    INCLUDE = "include"
+    ONLY = "only"
+
+
 class DeleteBlob(Command, frozen=True):
     blob: BlobName
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
+    snapshots: SnapshotsToo = SnapshotsToo.NO
 
 
 class ShownBlob(Shown, frozen=True):
     blob: Blob
+
+
+# What is asked of snapshots
+
+
+class SnapshotBlob(Command, frozen=True):
+    blob: BlobName
+    metadata: Metadata = ()
+    """If there is any, the snapshot has this in place of the blob's."""
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+class TakenSnapshot(Shown, frozen=True):
+    snapshot: int
+    blob: Blob
+
+
+class DeleteSnapshot(Command, frozen=True):
+    blob: BlobName
+    snapshot: int
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+
+
+# What is asked of blocks
+
+
+class PutBlock(Command, frozen=True):
+    """Upload a block for a blob that may not be there yet."""
+
+    blob: BlobName
+    block: bytes
+    body: Body
+    staging_id: bytes
+    """For the first block."""
+    lease_id: bytes | None = None
+    only_if_absent: bool = False
+    """The caller may create blobs but not replace them."""
+
+
+class BlockSource(enum.Enum):
+    """Where a block of a list is looked for."""
+
+    COMMITTED = "Committed"
+    UNCOMMITTED = "Uncommitted"
+    LATEST = "Latest"
+
+
+class ListedBlock(Part, frozen=True):
+    source: BlockSource
+    name: bytes
+
+
+class PutBlockList(Command, frozen=True):
+    """Make a blob of blocks, or replace all of one."""
+
+    blob: BlobName
+    content_id: bytes
+    blocks: tuple[ListedBlock, ...]
+    headers: BlobHeaders = BlobHeaders()
+    metadata: Metadata = ()
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+    only_if_absent: bool = False
+    tier: str = ""
+
+
+class DraftPlan(Part, frozen=True):
+    """What a block list will be made of, chunk by chunk, as long as staging and blob stay what
+    they are."""
+
+    chunks: tuple[ChunkUse | tuple[Block, ...], ...]
+    """To be shared with the blob as it is, or new."""
+    staging_stamp: int | None
+    base_id: bytes | None
+
+
+class ExtendDraft(Command, frozen=True):
+    content_id: bytes
+    shared: tuple[ChunkUse, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    """Behind those that are shared."""
+
+
+class AbandonDraft(Command, frozen=True):
+    content_id: bytes
+
+
+class PutDraft(Command, frozen=True):
+    """Carry out a command for which a draft was made, if that still is what it asks for."""
+
+    command: PutBlockList
+    staging_stamp: int | None
+    base_id: bytes | None
+
+
+class GetBlockList(Command, frozen=True):
+    blob: BlobName
+    committed: bool
+    uncommitted: bool
+    lease_id: bytes | None = None
+    snapshot: int | None = None
+
+
+class BlockSize(Part, frozen=True):
+    name: bytes
+    length: int
+
+
+class ShownBlockList(Shown, frozen=True):
+    blob: Blob | None
+    """None if there is none but in blocks."""
+    committed: tuple[BlockSize, ...] = ()
+    uncommitted: tuple[BlockSize, ...] = ()
+
+
+# Listings
 
 
 class ListBlobs(Command, frozen=True):
@@ -219,13 +293,25 @@ class ListBlobs(Command, frozen=True):
     limit: int
     prefix: str = ""
     delimiter: str = ""
-    marker: str = ""
+    start: str = ""
     """The first name, or prefix, to show."""
+    start_snapshot: int = 0
+    """The first snapshot of that name to show; `NO_SNAPSHOT`: none of them."""
+    snapshots: bool = False
+    uncommitted: bool = False
+
+
+NO_SNAPSHOT = 2**63 - 1
+"""After every snapshot: where the blob itself stands."""
+
+BlobEntry = tuple[str, Blob | Staging | None, int]
+"""A row of a listing: a name, what it has, and which snapshot that is, or `NO_SNAPSHOT`. Without
+anything it is a prefix, which stands for all blobs whose names begin with it."""
 
 
 class BlobPage(Shown, frozen=True):
-    """Blobs and prefixes in the order of their names."""
+    """Rows in the order of their names, the snapshots of each name before its blob."""
 
-    entries: tuple[tuple[str, Blob | None], ...]
-    """A prefix, which stands for all blobs whose names begin with it, has no blob."""
-    next_marker: str = ""
+    entries: tuple[BlobEntry, ...]
+    following: tuple[str, int] | None = None
+    """What the next page starts with."""

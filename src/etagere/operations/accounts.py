@@ -23,7 +23,7 @@ from etagere.model.accounts import (
     RotateKey,
 )
 from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.blob.containers import CONTAINERS
+from etagere.operations.blob.collections import CONTAINERS
 from etagere.rules.accounts import (
     check_absent,
     check_account_name,

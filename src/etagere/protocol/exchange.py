@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import Final
 
 from etagere.auth.permissions import Permit
@@ -23,18 +24,27 @@ _CLIENT_REQUEST_ID_MAX = 1024
 _VERSION = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
+def new_request_id() -> str:
+    drawn = os.urandom(16).hex()
+    return f"{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
+
+
+@lru_cache(maxsize=256)
+def _is_version(written: str) -> bool:
+    return _VERSION.fullmatch(written) is not None
+
+
 class Exchange:
     """A request, taken apart as far as every service needs it."""
 
-    __slots__ = ("http", "permit", "principal", "request_id", "signed", "version")
+    __slots__ = ("_asked_version", "http", "permit", "principal", "request_id", "signed", "version")
 
     principal: Principal
     permit: Permit
 
     def __init__(self, service: str, http: Request) -> None:
         self.http = http
-        drawn = os.urandom(16).hex()
-        self.request_id = f"{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
+        self.request_id = new_request_id()
         target, _, query = text(http.target).partition("?")
         fields = {text(name): text(value) for name, value in http.fields.items()}
         self.signed = SignedRequest(
@@ -48,10 +58,13 @@ class Exchange:
             client=http.client,
         )
         asked = self.signed.fields.get("x-ms-version") or self.signed.parameters.get("sv", "")
-        self.version = min(asked, VERSION_NEWEST) if asked else VERSION_NEWEST
+        self._asked_version = asked or VERSION_NEWEST
+        # What is no version is not repeated in the answer: it may have come percent-encoded.
+        known = _is_version(self._asked_version)
+        self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
 
     def check_version(self) -> Refusal | None:
-        if _VERSION.fullmatch(self.version) is not None:
+        if _is_version(self._asked_version):
             return None
         return Refusal("InvalidHeaderValue", {"HeaderName": "x-ms-version"})
 

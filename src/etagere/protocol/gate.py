@@ -13,11 +13,12 @@ from etagere.auth.shared_key import AccountKey, failed
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.accounts import BUILT_IN
-from etagere.model.blobs import ContainerName
+from etagere.model.containers import ContainerName
 from etagere.operations.accounts import get_account
-from etagere.operations.blob.containers import CONTAINERS
+from etagere.operations.blob.collections import CONTAINERS
 from etagere.protocol.exchange import Exchange
-from etagere.rules.accounts import check_source
+from etagere.rules.accounts import check_account_name, check_source
+from etagere.rules.names import check_container_name
 from etagere.settings import Settings
 
 _NANOSECONDS_PER_TICK = 100
@@ -59,6 +60,8 @@ class Gate:
 
     async def _keys(self, account: str) -> list[AccountKey] | None:
         configured = self._configured.get(account)
+        if configured is None and check_account_name(account) is not None:
+            return None
         if configured is None:
             stored = await self._engine.read(get_account, account)
             if stored is None:
@@ -92,6 +95,8 @@ class Gate:
     async def _policy(self, token: sas.Sas) -> sas.Policy | None:
         """The stored policy that a token names, as it is now."""
         container = token.scope.partition("/")[0]
+        if check_container_name(container) is not None:
+            return None
         ask = ContainerName(token.account, container), token.policy_id
         return await self._engine.read(_stored_policy, ask)
 

@@ -84,6 +84,25 @@ def format_http_date(seconds: int) -> str:
     )
 
 
+_INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,7}))?Z", re.ASCII)
+
+
+def parse_instant(text: str) -> int | None:
+    """Ticks since 1970, from what `format_instant` writes; None if it is no moment."""
+    found = _INSTANT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    if year < 1970 or hour > 23 or minute > 59 or second > 59:
+        return None
+    try:
+        days = date(year, month, day).toordinal() - _EPOCH_DAY
+    except ValueError:
+        return None
+    seconds = days * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    return seconds * TICKS_PER_SECOND + int((found[7] or "0").ljust(7, "0"))
+
+
 def format_instant(ticks: int) -> str:
     """ISO 8601 to the tick, as snapshot names and timestamps of entities are written."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)

@@ -8,18 +8,9 @@ from pathlib import Path
 
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, WriteTxn
-from etagere.model.blobs import (
-    Blob,
-    BlobHeaders,
-    BlobName,
-    Container,
-    ContainerName,
-    CreateContainer,
-    GetBlob,
-    OpenBlob,
-    PutBlob,
-)
+from etagere.model.blobs import Blob, BlobHeaders, BlobName, GetBlob, OpenBlob, PutBlob
 from etagere.model.conditions import NO_CONDITIONS, Conditions
+from etagere.model.containers import Container, ContainerName, CreateContainer
 from etagere.model.ids import new_id
 from etagere.operations.blob.blobs import open_blob, put_blob
 from etagere.operations.blob.containers import create_container

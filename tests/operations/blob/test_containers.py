@@ -6,7 +6,8 @@ import asyncio
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.accounts import AddAccount, RemoveAccount
-from etagere.model.blobs import (
+from etagere.model.conditions import Conditions
+from etagere.model.containers import (
     ContainerName,
     CreateContainer,
     DeleteContainer,
@@ -17,11 +18,9 @@ from etagere.model.blobs import (
     SetContainerAccess,
     SetContainerMetadata,
 )
-from etagere.model.conditions import Conditions
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, Break, Release, new_lease_id
 from etagere.operations.accounts import add_account, remove_account
-from etagere.operations.blob.blobs import PurgeContainers, purge_containers
 from etagere.operations.blob.containers import (
     create_container,
     delete_container,
@@ -31,6 +30,7 @@ from etagere.operations.blob.containers import (
     set_container_access,
     set_container_metadata,
 )
+from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.rules.conditions import format_etag
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
 

@@ -6,7 +6,8 @@ import itertools
 
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Collection, K, R, Span
-from etagere.model.blobs import BlobPage, ContainerName, ListBlobs
+from etagere.model.blobs import NO_SNAPSHOT, BlobPage, ListBlobs
+from etagere.model.containers import ContainerName
 from etagere.operations.blob.listing import list_blobs
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
 
@@ -59,16 +60,17 @@ async def test_every_prefix_delimiter_and_page_size(shelf: Shelf) -> None:
     prefixes = ["", "a", "a/", "a/b/", "photos/", "photos/2024/1", "日本", "nothing"]
     for prefix, delimiter, limit in itertools.product(prefixes, ["", "/", "//", "."], [1, 2, 5000]):
         found: list[str] = []
-        marker = ""
+        start = ""
         while True:
-            ask = ListBlobs(BOX, limit, prefix, delimiter, marker)
+            ask = ListBlobs(BOX, limit, prefix, delimiter, start)
             page = await shelf.read(list_blobs, ask)
             assert len(page.entries) <= limit
-            found += [name for name, _ in page.entries]
-            if not page.next_marker:
+            found += [name for name, _, _ in page.entries]
+            if page.following is None:
                 break
             assert page.entries
-            marker = page.next_marker
+            start, snapshot = page.following
+            assert snapshot == NO_SNAPSHOT
         assert found == by_hand(prefix, delimiter), (prefix, delimiter, limit)
 
 
@@ -78,7 +80,7 @@ async def test_prefixes_have_no_blob(shelf: Shelf) -> None:
     put = await shelf.put("a", b"x")
     await shelf.put("b/1")
     page = await shelf.read(list_blobs, ListBlobs(BOX, 10, delimiter="/"))
-    assert page.entries == (("a", put), ("b/", None))
+    assert page.entries == (("a", put, NO_SNAPSHOT), ("b/", None, NO_SNAPSHOT))
     missing = ListBlobs(ContainerName(ACCOUNT, "missing"), 10)
     assert await code_of(shelf.read(list_blobs, missing)) == "ContainerNotFound"
 
@@ -116,7 +118,7 @@ async def test_a_listing_by_delimiter_costs_its_prefixes(shelf: Shelf) -> None:
     for folder, number in itertools.product(range(5), range(120)):
         await shelf.put(f"{folder}/{number:03}")
     page, rows = await shelf.read(_counted, ListBlobs(BOX, 100, delimiter="/"))
-    assert [name for name, _ in page.entries] == [f"{folder}/" for folder in range(5)]
+    assert [name for name, _, _ in page.entries] == [f"{folder}/" for folder in range(5)]
     assert rows <= 5 * 16
     page, rows = await shelf.read(_counted, ListBlobs(BOX, 5000, prefix="3/", delimiter="/"))
     assert len(page.entries) == 120

@@ -1,45 +1,59 @@
-"""Blobs: put whole, shown, described and deleted."""
+"""Blobs: put whole, shown, described, leased and deleted."""
 
 from __future__ import annotations
 
 import msgspec
 
-from etagere.bodies.contents import Plan, adopt, holds, locate, release
+from etagere.bodies.contents import Plan, adopt, locate, release
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
-from etagere.engine.records import ID, TEXT, Collection
 from etagere.errors import Refusal
-from etagere.model.base import Command
 from etagere.model.blobs import (
     Blob,
     BlobKind,
     BlobName,
     DeleteBlob,
     GetBlob,
+    LeaseBlob,
     OpenBlob,
     PutBlob,
+    PutBlockList,
     SetBlobHeaders,
     SetBlobMetadata,
     ShownBlob,
+    SnapshotsToo,
 )
+from etagere.model.bodies import Content
 from etagere.model.conditions import Conditions
 from etagere.model.leases import NO_LEASE, LeaseKind
-from etagere.operations.blob.containers import DELETED_CONTAINERS, find, find_guarded
+from etagere.operations.blob import snapshots, staging
+from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
+from etagere.operations.blob.containers import find, find_guarded
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 
-BLOBS: Collection[tuple[bytes, str], Blob] = Collection("blobs", Blob, (ID, TEXT))
-holds(BLOBS, contents=lambda blob: (blob.content,))
-
 _Key = tuple[bytes, str]
+
+
+# Put whole
 
 
 def foresee_put(txn: ReadTxn, command: PutBlob) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now."""
     container = find(txn, command.blob.container)
-    _check_put(txn.get(BLOBS, (container.id, command.blob.name)), command, txn.now)
+    check_replace(txn.get(BLOBS, (container.id, command.blob.name)), command, txn.now)
 
 
-def _check_put(old: Blob | None, command: PutBlob, now: int) -> None:
+@operation
+def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
+    """The decision that counts: whatever was foreseen before the upload may be otherwise now."""
+    key, old = find_for_change(txn, command.blob)
+    check_replace(old, command, txn.now)
+    staging.discard(txn, key)
+    return replace(txn, key, old, command, adopt(txn, command.body))
+
+
+def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -> None:
+    """Refuses to put a block blob where there is this one."""
     lease = old.lease if old is not None else NO_LEASE
     abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_create(command.conditions, old.stamp if old else None))
@@ -49,20 +63,21 @@ def _check_put(old: Blob | None, command: PutBlob, now: int) -> None:
         raise Refused(Refusal("InvalidBlobType"))
 
 
-@operation
-def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
-    """The decision that counts: whatever was foreseen before the upload may be otherwise now."""
-    key, old = _guarded(txn, command.blob)
-    _check_put(old, command, txn.now)
+def replace(
+    txn: WriteTxn, key: _Key, old: Blob | None, command: PutBlob | PutBlockList, content: Content
+) -> Blob:
+    """All of a blob but its lease and the day it was made."""
     lease = old.lease if old is not None else NO_LEASE
     blob = Blob(
         BlobKind.BLOCK,
         old.created if old is not None else txn.stamp,
         txn.stamp,
-        adopt(txn, command.body),
+        content,
         command.headers,
         command.metadata,
         lease_rules.after_write(lease, txn.now, LeaseKind.BLOB),
+        command.tier,
+        txn.stamp if command.tier else 0,
     )
     txn.put(BLOBS, key, blob)
     if old is not None:
@@ -70,13 +85,26 @@ def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
     return blob
 
 
+# Shown
+
+
 def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
-    blob = txn.get(BLOBS, (find(txn, command.blob.container).id, command.blob.name))
-    if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
+    blob = find_shown(txn, command.blob, command.snapshot)
     abort_if(lease_rules.check_read(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
     abort_if(condition_rules.check_read(command.conditions, blob.stamp))
     return ShownBlob(txn.now, blob)
+
+
+def find_shown(txn: ReadTxn, name: BlobName, snapshot: int | None) -> Blob:
+    """A blob, or what it was."""
+    container_id = find(txn, name.container).id
+    if snapshot is None:
+        blob = txn.get(BLOBS, (container_id, name.name))
+    else:
+        blob = txn.get(SNAPSHOTS, (container_id, name.name, snapshot))
+    if blob is None:
+        raise Refused(Refusal("BlobNotFound"))
+    return blob
 
 
 def open_blob(txn: ReadTxn, command: OpenBlob) -> tuple[ShownBlob, int, int, Plan]:
@@ -91,6 +119,9 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> tuple[ShownBlob, int, int, Pla
         start = command.first
         end = total if command.last is None else min(command.last + 1, total)
     return shown, start, end - start, locate(txn, shown.blob.content, start, end - start)
+
+
+# Described
 
 
 @operation
@@ -108,33 +139,55 @@ def set_blob_metadata(txn: WriteTxn, command: SetBlobMetadata) -> Blob:
     return txn.put(BLOBS, key, _changed(txn, described))
 
 
+# Leased
+
+
+@operation
+def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
+    """A lease changes neither the ETag nor the date."""
+    key, blob = find_for_change(txn, command.blob)
+    if blob is None:
+        raise Refused(Refusal("BlobNotFound"))
+    abort_if(condition_rules.check_write(command.conditions, blob.stamp))
+    lease = lease_rules.step(blob.lease, command.action, txn.now)
+    if isinstance(lease, Refusal):
+        raise Refused(lease)
+    changed = txn.put(BLOBS, key, msgspec.structs.replace(blob, lease=lease))
+    return ShownBlob(txn.now, changed)
+
+
+# Deleted
+
+
 @operation(reclaims=True)
 def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
+    if command.snapshots is SnapshotsToo.ONLY:
+        snapshots.delete_all(txn, _kept(txn, command))
+        return
     key, blob = _writable(txn, command.blob, command.lease_id, command.conditions)
+    if command.snapshots is SnapshotsToo.INCLUDE:
+        snapshots.delete_all(txn, key)
+    elif snapshots.are_there(txn, key):
+        raise Refused(Refusal("SnapshotsPresent"))
+    staging.discard(txn, key)
     txn.delete(BLOBS, key)
     release(txn, blob.content)
 
 
-class PurgeContainers(Command, frozen=True):
-    blobs_max: int = 200
+def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
+    """A blob that stays as it is, so that its lease keeps nobody from what is done beside it."""
+    key, blob = find_for_change(txn, command.blob)
+    if blob is None:
+        raise Refused(Refusal("BlobNotFound"))
+    abort_if(lease_rules.check_read(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(condition_rules.check_write(command.conditions, blob.stamp))
+    return key
 
 
-@operation(reclaims=True)
-def purge_containers(txn: WriteTxn, command: PurgeContainers) -> int:
-    """One bounded step of removing the blobs of deleted containers; returns how many rows that
-    were (0: nothing is left to remove)."""
-    for (container_id,), _ in txn.scan(DELETED_CONTAINERS, DELETED_CONTAINERS.all(), 1, claim=True):
-        rows = txn.scan(BLOBS, BLOBS.under((container_id,)), command.blobs_max)
-        for key, blob in rows:
-            txn.delete(BLOBS, key)
-            release(txn, blob.content)
-        if len(rows) < command.blobs_max:
-            txn.delete(DELETED_CONTAINERS, (container_id,))
-        return len(rows) + 1
-    return 0
+# What all changes do first
 
 
-def _guarded(txn: WriteTxn, name: BlobName) -> tuple[_Key, Blob | None]:
+def find_for_change(txn: WriteTxn, name: BlobName) -> tuple[_Key, Blob | None]:
     key = (find_guarded(txn, name.container).id, name.name)
     return key, txn.get(BLOBS, key, EXCLUSIVE)
 
@@ -143,7 +196,7 @@ def _writable(
     txn: WriteTxn, name: BlobName, lease_id: bytes | None, conditions: Conditions
 ) -> tuple[_Key, Blob]:
     """A blob that is there and that this caller may change now."""
-    key, blob = _guarded(txn, name)
+    key, blob = find_for_change(txn, name)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
     abort_if(lease_rules.check_write(blob.lease, lease_id, txn.now, LeaseKind.BLOB))

@@ -13,9 +13,9 @@ from etagere.engine.interface import (
     abort_if,
     operation,
 )
-from etagere.engine.records import ID, TEXT, Collection
 from etagere.errors import Refusal
-from etagere.model.blobs import (
+from etagere.model.conditions import Conditions
+from etagere.model.containers import (
     Container,
     ContainerName,
     ContainerPage,
@@ -29,17 +29,10 @@ from etagere.model.blobs import (
     SetContainerMetadata,
     ShownContainer,
 )
-from etagere.model.conditions import Conditions
 from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
-
-CONTAINERS: Collection[tuple[str, str], Container] = Collection(
-    "containers", Container, (TEXT, TEXT)
-)
-DELETED_CONTAINERS: Collection[tuple[bytes], DeletedContainer] = Collection(
-    "deleted_containers", DeletedContainer, (ID,)
-)
 
 
 @operation
@@ -94,7 +87,7 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
 
 @operation(reclaims=True)
 def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
-    """The name is free at once; the blobs are removed in bounded steps by `purge_container`."""
+    """The name is free at once; the blobs are removed in bounded steps by `purge_containers`."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(lease_rules.check_container_delete(container.lease, command.lease_id, txn.now))
     abort_if(condition_rules.check_write(command.conditions, container.stamp))

@@ -6,55 +6,96 @@ and the scan goes on behind the last of them.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
-from itertools import islice
+from itertools import groupby, islice
+from typing import Any
 
 from etagere.engine.interface import ReadTxn
-from etagere.engine.records import Span
-from etagere.model.blobs import Blob, BlobPage, ListBlobs
-from etagere.operations.blob.blobs import BLOBS
+from etagere.engine.records import Collection, Span
+from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, BlobPage, ListBlobs
+from etagere.operations.blob.collections import BLOBS, SNAPSHOTS, STAGINGS
 from etagere.operations.blob.containers import find
 
 _STEP_MIN = 16
 _STEP_MAX = 1_024
 
-_Entry = tuple[str, Blob | None]
+_Named = Collection[tuple[bytes, str], Any]
 
 
 def list_blobs(txn: ReadTxn, command: ListBlobs) -> BlobPage:
     container_id = find(txn, command.container).id
-    span = BLOBS.under((container_id,), command.prefix)
-    if command.marker:
-        span = BLOBS.starting(span, (container_id, command.marker))
-    if command.delimiter:
-        found = _by_delimiter(txn, container_id, span, command)
-        entries = list(islice(found, command.limit + 1))
-    else:
-        rows = txn.scan(BLOBS, span, command.limit + 1)
-        entries = [(name, blob) for (_, name), blob in rows]
-    following = entries.pop()[0] if len(entries) > command.limit else ""
+    entries = list(islice(_entries(txn, container_id, command), command.limit + 1))
+    following = None
+    if len(entries) > command.limit:
+        name, _, snapshot = entries.pop()
+        following = name, snapshot
     return BlobPage(txn.now, tuple(entries), following)
 
 
+def _entries(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> Iterator[BlobEntry]:
+    named: list[_Named] = [BLOBS, STAGINGS] if command.uncommitted else [BLOBS]
+    rows = [_named(txn, collection, container_id, command) for collection in named]
+    if len(named) > 1:
+        rows = [_first_of_each(heapq.merge(*rows, key=_name))]
+    if command.snapshots:
+        rows.append(iter(_snapshots(txn, container_id, command)))
+    return rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place)
+
+
+def _name(entry: BlobEntry) -> str:
+    return entry[0]
+
+
+def _place(entry: BlobEntry) -> tuple[str, int]:
+    return entry[0], entry[2]
+
+
+def _first_of_each(entries: Iterator[BlobEntry]) -> Iterator[BlobEntry]:
+    """A blob hides blocks of the same name, which are staged for it, and a prefix that both have
+    is one."""
+    return (next(same) for _, same in groupby(entries, key=_name))
+
+
+def _named(
+    txn: ReadTxn, collection: _Named, container_id: bytes, command: ListBlobs
+) -> Iterator[BlobEntry]:
+    span = collection.under((container_id,), command.prefix)
+    if command.start:
+        span = collection.starting(span, (container_id, command.start))
+    if command.delimiter:
+        return _by_delimiter(txn, collection, container_id, span, command)
+    rows = txn.scan(collection, span, command.limit + 1)
+    return iter([(name, found, NO_SNAPSHOT) for (_, name), found in rows])
+
+
 def _by_delimiter(
-    txn: ReadTxn, container_id: bytes, span: Span, command: ListBlobs
-) -> Iterator[_Entry]:
+    txn: ReadTxn, collection: _Named, container_id: bytes, span: Span, command: ListBlobs
+) -> Iterator[BlobEntry]:
     """Looks a few rows ahead: far where there are blobs to show, not far where there are
     prefixes, since what lies behind a prefix is skipped."""
     step = _STEP_MIN
-    while rows := txn.scan(BLOBS, span, step):
+    while rows := txn.scan(collection, span, step):
         group = ""
-        for (_, name), blob in rows:
+        for (_, name), found in rows:
             if group and name.startswith(group):
                 continue
             end = name.find(command.delimiter, len(command.prefix))
             group = name[: end + len(command.delimiter)] if end >= 0 else ""
-            yield (group, None) if group else (name, blob)
+            yield (group, None, NO_SNAPSHOT) if group else (name, found, NO_SNAPSHOT)
         if len(rows) < step:
             return
         if group:
-            span = Span(BLOBS.under((container_id,), group).stop, span.stop)
+            span = Span(collection.under((container_id,), group).stop, span.stop)
             step = _STEP_MIN
         else:
-            span = BLOBS.after(span, rows[-1][0])
+            span = collection.after(span, rows[-1][0])
             step = min(_STEP_MAX, step * 4)
+
+
+def _snapshots(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> list[BlobEntry]:
+    span = SNAPSHOTS.under((container_id,), command.prefix)
+    if command.start:
+        span = SNAPSHOTS.starting(span, (container_id, command.start, command.start_snapshot))
+    rows = txn.scan(SNAPSHOTS, span, command.limit + 1)
+    return [(name, blob, taken) for (_, name, taken), blob in rows]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
-from etagere.auth.request import text
+from etagere.auth.request import is_text, text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.blobs import (
     BlobHeaders,
     BlobName,
-    ContainerName,
-    Metadata,
-    PublicAccess,
+    GetBlob,
+    GetBlockList,
+    ListBlobs,
+    SnapshotsToo,
 )
 from etagere.model.conditions import Conditions
+from etagere.model.containers import ContainerName, Metadata, PublicAccess
 from etagere.model.leases import (
     Acquire,
     Break,
@@ -32,12 +35,19 @@ from etagere.protocol.exchange import Exchange
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import names
+from etagere.rules.blocks import check_block_name, decode_block_name
+from etagere.rules.dates import parse_instant
 
 _META: Final = b"x-ms-meta-"
 _PAGE_MAX = 5_000
+# Python reads no number of thousands of digits, and none of ours has more than these.
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _MD5_BYTES = 16
 _CRC64_BYTES = 8
 _CHECKED_RANGE_MAX = 4 << 20
+
+
+# Which
 
 
 def container_name(exchange: Exchange) -> ContainerName:
@@ -51,6 +61,30 @@ def blob_name(exchange: Exchange) -> BlobName:
     abort_if(names.check_container_name(container))
     abort_if(names.check_blob_name(name))
     return BlobName(ContainerName(exchange.signed.account, container), name)
+
+
+def snapshot(exchange: Exchange) -> int | None:
+    """The moment that names a snapshot."""
+    written = exchange.parameter("snapshot")
+    if not written:
+        return None
+    moment = parse_instant(written)
+    if moment is None:
+        raise Refused(_bad_parameter("InvalidQueryParameterValue", "snapshot", written))
+    return moment
+
+
+def refuse_snapshot(exchange: Exchange) -> None:
+    """For what cannot be done to one."""
+    written = exchange.parameter("snapshot")
+    if written is not None:
+        raise Refused(_bad_parameter("InvalidQueryParameterValue", "snapshot", written))
+
+
+def get_blob(exchange: Exchange) -> GetBlob:
+    return GetBlob(
+        blob_name(exchange), read_conditions(exchange), lease_id(exchange), snapshot(exchange)
+    )
 
 
 def metadata(exchange: Exchange) -> Metadata:
@@ -95,7 +129,7 @@ def _etags(exchange: Exchange, name: str) -> tuple[str, ...] | None:
     if written is None:
         return None
     etags = condition_rules.parse_etags(written)
-    if etags is None:
+    if etags is None or not is_text(written):
         raise invalid_header(name, written)
     return etags
 
@@ -108,6 +142,13 @@ def _date(exchange: Exchange, name: str) -> int | None:
     if isinstance(second, Refusal):
         raise Refused(second)
     return second
+
+
+def refuse_conditions(exchange: Exchange) -> None:
+    """For what takes none."""
+    for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
+        if exchange.header(name) is not None:
+            raise Refused(Refusal("ConditionHeadersNotSupported", {"HeaderName": name}))
 
 
 def lease_id(exchange: Exchange, name: str = "x-ms-lease-id") -> bytes | None:
@@ -162,7 +203,7 @@ def _integer(exchange: Exchange, name: str, minimum: int, maximum: int) -> int |
     written = exchange.header(name)
     if written is None:
         return None
-    if not written.isascii() or not written.isdigit() or not minimum <= int(written) <= maximum:
+    if _NUMBER.fullmatch(written) is None or not minimum <= int(written) <= maximum:
         raise invalid_header(name, written)
     return int(written)
 
@@ -180,18 +221,25 @@ def public_access(exchange: Exchange) -> PublicAccess:
     return access
 
 
-def blob_headers(exchange: Exchange, *, standard: bool) -> BlobHeaders:
-    """How the blob is to be described. Where a request has a body, its `standard` headers
-    describe that, and so the blob, unless there is an `x-ms-blob-` one."""
+DEFAULT_TYPE: Final = "application/octet-stream"
+
+
+def blob_headers(
+    exchange: Exchange, *, standard: bool = False, default_type: str = ""
+) -> BlobHeaders:
+    """How the blob is to be described. Where the body of a request is that of the blob, its
+    `standard` headers describe both, unless there is an `x-ms-blob-` one."""
 
     def value(name: str, default: str = "") -> str:
         found = exchange.header(f"x-ms-blob-{name}")
         if found is None and standard:
             found = exchange.header(name)
+        if found is not None and not is_text(found):
+            raise invalid_header(name, found)
         return default if found is None else found
 
     return BlobHeaders(
-        value("content-type", "application/octet-stream" if standard else ""),
+        value("content-type", default_type),
         value("content-encoding"),
         value("content-language"),
         value("content-disposition"),
@@ -241,34 +289,138 @@ def page_limit(exchange: Exchange) -> int:
     written = exchange.parameter("maxresults")
     if written is None:
         return _PAGE_MAX
-    if not written.isascii() or not written.isdigit() or int(written) < 1:
-        facts: dict[str, str | int] = {
-            "QueryParameterName": "maxresults",
-            "QueryParameterValue": written,
-            "MinimumAllowed": 1,
-            "MaximumAllowed": _PAGE_MAX,
-        }
-        raise Refused(Refusal("OutOfRangeQueryParameterValue", facts))
+    if _NUMBER.fullmatch(written) is None or int(written) < 1:
+        limits: dict[str, str | int] = {"MinimumAllowed": 1, "MaximumAllowed": _PAGE_MAX}
+        code = "OutOfRangeQueryParameterValue"
+        raise Refused(_bad_parameter(code, "maxresults", written, limits))
     return min(int(written), _PAGE_MAX)
 
 
-def marker(exchange: Exchange) -> str:
-    """The name that a page begins with, from the marker that the page before ended with."""
+def text_parameter(exchange: Exchange, name: str) -> str:
+    """What names are compared with; "" where it is absent."""
+    written = exchange.parameter(name) or ""
+    if not is_text(written) or len(written) > names.BLOB_NAME_LENGTH_MAX:
+        raise Refused(_bad_parameter("InvalidQueryParameterValue", name, written))
+    return written
+
+
+def marker(exchange: Exchange) -> tuple[str, int]:
+    """The name, and the snapshot of it, that a page starts with, from the marker that the page
+    before ended with."""
     written = exchange.parameter("marker")
     if not written:
-        return ""
+        return "", 0
     try:
-        return base64.b64decode(written, b"-_", validate=True).decode()
+        name, _, snapshot = base64.b64decode(written, b"-_", validate=True).partition(b"\xff")
+        start, moment = name.decode(), snapshot.decode("ascii") or "0"
+        if len(start) > names.BLOB_NAME_LENGTH_MAX or _NUMBER.fullmatch(moment) is None:
+            raise ValueError("no page ends like this")
+        return start, int(moment)
     except ValueError:
-        facts: dict[str, str | int] = {
-            "QueryParameterName": "marker",
-            "QueryParameterValue": written,
-        }
-        raise Refused(Refusal("OutOfRangeInput", facts)) from None
+        raise Refused(_bad_parameter("OutOfRangeInput", "marker", written)) from None
 
 
-def included(exchange: Exchange) -> set[str]:
-    return set((exchange.parameter("include") or "").lower().split(","))
+CONTAINER_DETAILS: Final = frozenset({"metadata", "deleted", "system"})
+BLOB_DETAILS: Final = frozenset(
+    {
+        "copy",
+        "deleted",
+        "deletedwithversions",
+        "immutabilitypolicy",
+        "legalhold",
+        "metadata",
+        "permissions",
+        "snapshots",
+        "tags",
+        "uncommittedblobs",
+        "versions",
+    }
+)
+
+
+def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
+    """What a listing is to tell besides. What there is nothing of yet is never told."""
+    written = exchange.parameter("include") or ""
+    include = {detail.strip() for detail in written.lower().split(",")} - {""}
+    if not include <= known:
+        raise Refused(_bad_parameter("InvalidQueryParameterValue", "include", written))
+    return include
+
+
+def list_blobs(exchange: Exchange) -> tuple[ListBlobs, set[str]]:
+    include = included(exchange, BLOB_DETAILS)
+    start, start_snapshot = marker(exchange)
+    command = ListBlobs(
+        container_name(exchange),
+        page_limit(exchange),
+        text_parameter(exchange, "prefix"),
+        text_parameter(exchange, "delimiter"),
+        start or text_parameter(exchange, "startfrom"),
+        start_snapshot,
+        snapshots="snapshots" in include,
+        uncommitted="uncommittedblobs" in include,
+    )
+    if command.delimiter and command.snapshots:
+        # A prefix cannot say which of its snapshots it stands for.
+        written = exchange.parameter("include") or ""
+        raise Refused(_bad_parameter("InvalidQueryParameterValue", "include", written))
+    return command, include
+
+
+# Blocks
+
+
+def block_name(exchange: Exchange) -> bytes:
+    written = exchange.parameter("blockid")
+    if not written:
+        raise Refused(Refusal("MissingRequiredQueryParameter", {"QueryParameterName": "blockid"}))
+    name = decode_block_name(written)
+    if name is None:
+        reason: dict[str, str | int] = {"Reason": "Not a valid base64 string."}
+        code = "InvalidQueryParameterValue"
+        raise Refused(_bad_parameter(code, "blockid", written, reason))
+    abort_if(check_block_name(name))
+    return name
+
+
+def get_block_list(exchange: Exchange) -> GetBlockList:
+    written = exchange.parameter("blocklisttype") or "committed"
+    kind = written.lower()
+    if kind not in {"committed", "uncommitted", "all"}:
+        raise Refused(_bad_parameter("InvalidQueryParameterValue", "blocklisttype", written))
+    return GetBlockList(
+        blob_name(exchange),
+        kind != "uncommitted",
+        kind != "committed",
+        lease_id(exchange),
+        snapshot(exchange),
+    )
+
+
+# What is done besides
+
+
+TIERS: Final = {tier.lower(): tier for tier in ("Hot", "Cool", "Cold")}
+
+
+def tier(exchange: Exchange) -> str:
+    written = exchange.header("x-ms-access-tier")
+    if not written:
+        return ""
+    known = TIERS.get(written.lower())
+    if known is None:
+        raise invalid_header("x-ms-access-tier", written)
+    return known
+
+
+def snapshots_too(exchange: Exchange) -> SnapshotsToo:
+    written = exchange.header("x-ms-delete-snapshots")
+    if not written:
+        return SnapshotsToo.NO
+    try:
+        return SnapshotsToo(written.lower())
+    except ValueError:
+        raise invalid_header("x-ms-delete-snapshots", written) from None
 
 
 def endpoint(exchange: Exchange) -> str:
@@ -293,3 +445,10 @@ def required_header(exchange: Exchange, name: str) -> str:
 
 def invalid_header(name: str, value: str) -> Refused:
     return Refused(Refusal("InvalidHeaderValue", {"HeaderName": name, "HeaderValue": value}))
+
+
+def _bad_parameter(
+    code: str, name: str, value: str, more: dict[str, str | int] | None = None
+) -> Refusal:
+    facts: dict[str, str | int] = {"QueryParameterName": name, "QueryParameterValue": value}
+    return Refusal(code, facts | (more or {}))

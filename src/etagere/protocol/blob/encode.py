@@ -5,24 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
+from typing import Final
 
 from awscrt.checksums import crc64nvme
 
 from etagere.auth.request import octets
 from etagere.clock import TICKS_PER_SECOND
-from etagere.model.blobs import (
-    Blob,
-    Container,
-    Metadata,
-    PublicAccess,
-    ShownBlob,
-    ShownContainer,
-)
-from etagere.model.leases import Lease
+from etagere.model.blobs import Blob, ShownBlob
+from etagere.model.containers import Container, Metadata, PublicAccess, ShownContainer
+from etagere.model.leases import BrokenLease, FixedLease, InfiniteLease, Lease, LeaseVerb
 from etagere.protocol.codecs import xml
 from etagere.rules.conditions import format_etag
 from etagere.rules.dates import format_http_date
-from etagere.rules.leases import report
+from etagere.rules.leases import format_lease_id, report, seconds_until_free
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -47,6 +42,19 @@ def lease_headers(lease: Lease, now: int) -> Headers:
     if shown.duration is not None:
         headers.append((b"x-ms-lease-duration", shown.duration.encode()))
     return headers
+
+
+LEASE_STATUS: Final = {LeaseVerb.ACQUIRE: 201, LeaseVerb.BREAK: 202}
+"""Of the answers to the actions that have one of their own."""
+
+
+def lease_action_headers(lease: Lease, now: int) -> Headers:
+    """What the answer to an action says of the lease as it is then."""
+    if isinstance(lease, FixedLease | InfiniteLease):
+        return [(b"x-ms-lease-id", format_lease_id(lease.id).encode())]
+    if isinstance(lease, BrokenLease):
+        return [(b"x-ms-lease-time", b"%d" % seconds_until_free(lease, now))]
+    return []
 
 
 def metadata_headers(metadata: Metadata) -> Headers:
@@ -91,6 +99,7 @@ def blob_headers(shown: ShownBlob, overrides: dict[str, str]) -> Headers:
         shown_value = overrides.get(name.decode().lower(), value) if overrides else value
         if shown_value:
             headers.append((name, octets(shown_value)))
+    headers += tier_headers(blob)
     headers += [
         (b"Accept-Ranges", b"bytes"),
         (b"x-ms-creation-time", http_date(blob.created).encode()),
@@ -99,6 +108,23 @@ def blob_headers(shown: ShownBlob, overrides: dict[str, str]) -> Headers:
     ]
     headers += lease_headers(blob.lease, shown.now)
     return headers
+
+
+def tier_headers(blob: Blob) -> Headers:
+    """Where nobody chose one, it is that of the account."""
+    if not blob.tier:
+        return _INFERRED_TIER
+    return [
+        (b"x-ms-access-tier", blob.tier.encode()),
+        (b"x-ms-access-tier-change-time", http_date(blob.tier_changed).encode()),
+    ]
+
+
+INFERRED_TIER: Final = "Hot"
+_INFERRED_TIER: Headers = [
+    (b"x-ms-access-tier", INFERRED_TIER.encode()),
+    (b"x-ms-access-tier-inferred", b"true"),
+]
 
 
 def digest_text(digest: bytes) -> bytes:
@@ -111,6 +137,10 @@ def md5_headers(blob: Blob, name: bytes) -> Headers:
     return [] if md5 is None else [(name, digest_text(md5))]
 
 
+def crc64_header(crc: int) -> tuple[bytes, bytes]:
+    return b"x-ms-content-crc64", digest_text(crc.to_bytes(8, "little"))
+
+
 def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
     """Checksums of exactly what is sent."""
     headers = []
@@ -118,8 +148,7 @@ def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
         md5 = hashlib.md5(data, usedforsecurity=False).digest()
         headers.append((b"Content-MD5", digest_text(md5)))
     if "crc64" in wanted:
-        crc = crc64nvme(data).to_bytes(8, "little")
-        headers.append((b"x-ms-content-crc64", digest_text(crc)))
+        headers.append(crc64_header(crc64nvme(data)))
     return headers
 
 

@@ -15,20 +15,21 @@ from functools import lru_cache
 from etagere.auth.request import octets
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
+    NO_SNAPSHOT,
     Blob,
+    BlobEntry,
+    BlobKind,
     BlobPage,
-    Container,
-    ContainerPage,
     ListBlobs,
-    ListContainers,
-    Metadata,
+    Staging,
 )
+from etagere.model.containers import Container, ContainerPage, ListContainers, Metadata
 from etagere.model.leases import Lease, NoLease
-from etagere.protocol.blob.encode import http_date
+from etagere.protocol.blob.encode import INFERRED_TIER, http_date
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.xml import escape
 from etagere.rules.conditions import format_bare_etag, format_etag
-from etagere.rules.dates import format_http_date
+from etagere.rules.dates import format_http_date, format_instant
 from etagere.rules.leases import report
 
 # Containers
@@ -46,8 +47,9 @@ def containers_page(
     ]
     return xml.document(
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"{_asked(command.prefix, command.marker, command.limit)}"
-        f"<Containers>{''.join(rows)}</Containers>{_next(page.next_marker)}</EnumerationResults>"
+        f"{_asked(command.prefix, format_marker(command.marker), command.limit)}"
+        f"<Containers>{''.join(rows)}</Containers>{_next(format_marker(page.next_marker))}"
+        "</EnumerationResults>"
     )
 
 
@@ -72,33 +74,35 @@ async def blobs_page(
 ) -> AsyncIterator[bytes]:
     """In pieces, between which others have their turn."""
     delimiter = xml.element("Delimiter", command.delimiter) if command.delimiter else ""
+    start = format_marker(command.start, command.start_snapshot)
     yield xml.document(
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}" '
         f'ContainerName="{xml.escape_attribute(command.container.name)}">'
-        f"{_asked(command.prefix, command.marker, command.limit)}{delimiter}<Blobs>"
+        f"{_asked(command.prefix, start, command.limit)}{delimiter}<Blobs>"
     )
     with_metadata = "metadata" in include
     for at in range(0, len(page.entries), _ROWS_IN_PIECE):
         rows = _blob_rows(page.entries[at : at + _ROWS_IN_PIECE], page.now, with_metadata)
         yield "".join(rows).encode()
         await asyncio.sleep(0)
-    yield f"</Blobs>{_next(page.next_marker)}</EnumerationResults>".encode()
+    following = format_marker(*page.following) if page.following is not None else ""
+    yield f"</Blobs>{_next(following)}</EnumerationResults>".encode()
 
 
 _ROWS_IN_PIECE = 500
 
 
-def _blob_rows(
-    entries: Sequence[tuple[str, Blob | None]], now: int, with_metadata: bool
-) -> list[str]:
+def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> list[str]:
     """In one loop, because calls would cost more than what they do."""
-    plain = xml.is_plain("".join([name for name, _ in entries]))
+    plain = xml.is_plain("".join([name for name, _, _ in entries]))
     rows = []
-    for name, blob in entries:
+    for name, blob, snapshot in entries:
         shown = f"<Name>{name}</Name>" if plain else xml.name_element("Name", name)
-        if blob is None:
-            rows.append(f"<BlobPrefix>{shown}</BlobPrefix>")
+        if not isinstance(blob, Blob):
+            rows.append(_other_row(shown, blob))
             continue
+        if snapshot != NO_SNAPSHOT:
+            shown += f"<Snapshot>{format_instant(snapshot)}</Snapshot>"
         headers, stamp = blob.headers, blob.stamp
         changed = format_http_date(stamp // TICKS_PER_SECOND)
         created = changed if blob.created == stamp else http_date(blob.created)
@@ -118,10 +122,36 @@ def _blob_rows(
             f"{before_md5}{b2a_base64(md5, newline=False).decode() if md5 else ''}{after_md5}"
             f"<BlobType>{blob.kind._value_}</BlobType>"
             f"{_NOT_LEASED if isinstance(blob.lease, NoLease) else _lease(blob.lease, now)}"
+            f"{_tier(blob) if blob.tier else _INFERRED_TIER}"
             "<ServerEncrypted>true</ServerEncrypted></Properties>"
             f"{_metadata(blob.metadata) if with_metadata else ''}</Blob>"
         )
     return rows
+
+
+def _other_row(name: str, staging: Staging | None) -> str:
+    """A prefix, or blocks for a blob that is not there yet: it has no ETag."""
+    if staging is None:
+        return f"<BlobPrefix>{name}</BlobPrefix>"
+    staged = http_date(staging.staged)
+    return (
+        f"<Blob>{name}<Properties><Creation-Time>{staged}</Creation-Time>"
+        f"<Last-Modified>{staged}</Last-Modified><Content-Length>0</Content-Length>"
+        f"<BlobType>{BlobKind.BLOCK.value}</BlobType>{_NOT_LEASED}"
+        "<ServerEncrypted>true</ServerEncrypted></Properties></Blob>"
+    )
+
+
+_INFERRED_TIER = (
+    f"<AccessTier>{INFERRED_TIER}</AccessTier><AccessTierInferred>true</AccessTierInferred>"
+)
+
+
+def _tier(blob: Blob) -> str:
+    return (
+        f"<AccessTier>{blob.tier}</AccessTier>"
+        f"<AccessTierChangeTime>{http_date(blob.tier_changed)}</AccessTierChangeTime>"
+    )
 
 
 @lru_cache(maxsize=1_024)
@@ -161,14 +191,18 @@ def _metadata(metadata: Metadata) -> str:
 def _asked(prefix: str, marker: str, limit: int) -> str:
     shown = xml.element("Prefix", prefix) if prefix else ""
     if marker:
-        shown += f"<Marker>{format_marker(marker)}</Marker>"
+        shown += f"<Marker>{marker}</Marker>"
     return f"{shown}<MaxResults>{limit}</MaxResults>"
 
 
 def _next(marker: str) -> str:
-    return f"<NextMarker>{format_marker(marker)}</NextMarker>" if marker else "<NextMarker />"
+    return f"<NextMarker>{marker}</NextMarker>" if marker else "<NextMarker />"
 
 
-def format_marker(name: str) -> str:
-    """Names may hold what XML cannot; a marker is opaque to clients anyway."""
-    return base64.urlsafe_b64encode(octets(name)).decode()
+def format_marker(name: str, snapshot: int = NO_SNAPSHOT) -> str:
+    """Names may hold what XML cannot; a marker is opaque to clients anyway. What stands between
+    name and snapshot is in no name."""
+    place = octets(name)
+    if snapshot != NO_SNAPSHOT:
+        place += b"\xff%d" % snapshot
+    return base64.urlsafe_b64encode(place).decode()

@@ -49,6 +49,11 @@ ROUTES: Final[dict[Route, str]] = {
     Route("GET", BLOB, "", "metadata"): "get_blob_metadata",
     Route("PUT", BLOB, "", "metadata"): "set_blob_metadata",
     Route("PUT", BLOB, "", "properties"): "set_blob_properties",
+    Route("PUT", BLOB, "", "lease"): "lease_blob",
+    Route("PUT", BLOB, "", "snapshot"): "snapshot_blob",
+    Route("PUT", BLOB, "", "block"): "put_block",
+    Route("PUT", BLOB, "", "blocklist"): "put_block_list",
+    Route("GET", BLOB, "", "blocklist"): "get_block_list",
 }
 
 

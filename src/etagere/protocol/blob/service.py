@@ -8,17 +8,19 @@ from typing import Final
 
 from etagere.auth.permissions import authorize
 from etagere.auth.principal import KeyOwner, TokenHolder
+from etagere.auth.request import octets
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.blob import decode
 from etagere.protocol.blob.encode import Headers
 from etagere.protocol.blob.handlers import Handlers
 from etagere.protocol.blob.routes import Level, find_route
 from etagere.protocol.codecs.errors import Occasion, encode_xml
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.gate import Gate
-from etagere.protocol.http.messages import BodyTooLarge, Request, Response
+from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
 from etagere.rules.conditions import NotModified
 from etagere.settings import Settings
 
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 # What a status means where there was no request to refuse.
 _MALFORMED: Final = {
+    500: "InternalError",
     413: "RequestBodyTooLarge",
     414: "RequestUrlFailedToParse",
     431: "InvalidHeaderValue",
@@ -34,9 +37,18 @@ _MALFORMED: Final = {
 }
 
 
+_READING: Final = frozenset({"GET", "HEAD"})
+
+_LEASED: Final = {"lease_container": "container", "lease_blob": "blob"}
+
+_OF_SNAPSHOTS_TOO: Final = frozenset(
+    {"get_blob", "get_blob_properties", "get_blob_metadata", "get_block_list", "delete_blob"}
+)
+"""What can be done to a snapshot as to a blob."""
+
 # What would change the meaning of a request, and is not carried out yet: better refused than
 # done to something else.
-_NOT_YET_PARAMETERS: Final = ("snapshot", "versionid", "deletetype")
+_NOT_YET_PARAMETERS: Final = ("versionid", "deletetype")
 _NOT_YET_HEADERS: Final = (
     "x-ms-copy-source",
     "x-ms-encryption-key",
@@ -69,6 +81,11 @@ class BlobService:
         except Unknown as unknown:
             logger.error("request %s: unknown: %s", exchange.request_id, unknown)
             response = self._refused(exchange, Refusal("InternalError"))
+        except ClientGone:
+            raise
+        except Exception:
+            logger.exception("request %s failed", exchange.request_id)
+            response = self._refused(exchange, Refusal("InternalError"))
         allowed = await self._cors_headers(exchange, response)
         response.headers = [*exchange.common_headers(), *response.headers, *allowed]
         response.notes["request"] = exchange.request_id
@@ -92,13 +109,18 @@ class BlobService:
             # A browser asks before it has anything to show for itself.
             return await self._handlers.preflight_blob_request(exchange)
         exchange.principal = await self._gate.admit(exchange)
+        if signed.secondary and signed.method not in _READING:
+            # It is there to be read when the primary cannot be.
+            raise Refused(Refusal("InsufficientAccountPermissions"))
         target = "" if level is Level.SERVICE else container + (f"/{blob}" if blob else "")
-        needed = self._handlers.permission(exchange, name)
+        needed = _permission(exchange, name)
         permit = authorize(exchange.principal, f"blob.{needed}", target, version=exchange.version)
         if isinstance(permit, Refusal):
             raise Refused(permit)
         exchange.permit = permit
         _refuse_what_is_not_there_yet(exchange)
+        if name not in _OF_SNAPSHOTS_TOO:
+            decode.refuse_snapshot(exchange)
         response: Response = await getattr(self._handlers, name)(exchange)
         return response
 
@@ -119,15 +141,21 @@ class BlobService:
     # What the connection asks for
 
     def malformed(self, status: int, detail: str) -> Response:
+        """The answer to what no exchange could be made of."""
         refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
-        body = encode_xml(refusal, Occasion("", _now(), shows_details=True))
-        return Response(status, [(b"Content-Type", b"application/xml")], body)
+        request_id = new_request_id()
+        body = encode_xml(refusal, Occasion(request_id, _now(), shows_details=True))
+        headers = [
+            (b"x-ms-request-id", request_id.encode()),
+            (b"x-ms-version", VERSION_NEWEST.encode()),
+            (b"x-ms-error-code", refusal.code.encode()),
+            (b"Content-Type", b"application/xml"),
+        ]
+        return Response(status, headers, body)
 
     def failed(self, request: Request, error: Exception) -> Response:
         logger.error("a request failed: %s", request.method, exc_info=error)
-        body = encode_xml(Refusal("InternalError"), Occasion("", _now()))
-        headers = [(b"x-ms-error-code", b"InternalError"), (b"Content-Type", b"application/xml")]
-        return Response(500, headers, body)
+        return self.malformed(500, "The request could not be taken apart.")
 
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         self._access_log.add(request, response, seconds)
@@ -138,6 +166,12 @@ class BlobService:
 
 def _now() -> int:
     return time.time_ns() // 100
+
+
+def _permission(exchange: Exchange, operation: str) -> str:
+    """The row of the table of permissions; of a lease, that of its action."""
+    leased = _LEASED.get(operation)
+    return operation if leased is None else f"{decode.lease_verb(exchange).value}_{leased}_lease"
 
 
 def _refuse_what_is_not_there_yet(exchange: Exchange) -> None:
@@ -168,7 +202,7 @@ def _trusted(exchange: Exchange) -> bool:
 def _challenge(exchange: Exchange) -> bytes:
     scheme = exchange.signed.scheme
     host = exchange.header("host") or "localhost"
-    return (
+    return octets(
         f"Bearer authorization_uri={scheme}://{host}/common/oauth2/authorize "
         "resource_id=https://storage.azure.com"
-    ).encode()
+    )

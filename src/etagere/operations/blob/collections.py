@@ -1,0 +1,36 @@
+"""Where the things of the blob service are kept, and which bytes they hold."""
+
+from __future__ import annotations
+
+from etagere.bodies.contents import holds
+from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
+from etagere.model.blobs import Blob, DiscardedStaging, Draft, StagedBlock, Staging, StagingAge
+from etagere.model.containers import Container, DeletedContainer
+
+CONTAINERS: Collection[tuple[str, str], Container] = Collection(
+    "containers", Container, (TEXT, TEXT)
+)
+DELETED_CONTAINERS: Collection[tuple[bytes], DeletedContainer] = Collection(
+    "deleted_containers", DeletedContainer, (ID,)
+)
+
+BLOBS: Collection[tuple[bytes, str], Blob] = Collection("blobs", Blob, (ID, TEXT))
+SNAPSHOTS: Collection[tuple[bytes, str, int], Blob] = Collection(
+    "snapshots", Blob, (ID, TEXT, UINT)
+)
+STAGINGS: Collection[tuple[bytes, str], Staging] = Collection("stagings", Staging, (ID, TEXT))
+STAGED_BLOCKS: Collection[tuple[bytes, bytes], StagedBlock] = Collection(
+    "staged_blocks", StagedBlock, (ID, BYTES)
+)
+STAGING_AGES: Collection[tuple[int, bytes, str], StagingAge] = Collection(
+    "staging_ages", StagingAge, (UINT, ID, TEXT)
+)
+DISCARDED_STAGINGS: Collection[tuple[bytes], DiscardedStaging] = Collection(
+    "discarded_stagings", DiscardedStaging, (ID,)
+)
+DRAFTS: Collection[tuple[bytes], Draft] = Collection("drafts", Draft, (ID,))
+
+holds(BLOBS, contents=lambda blob: (blob.content,))
+holds(SNAPSHOTS, contents=lambda blob: (blob.content,))
+holds(STAGED_BLOCKS, pieces=lambda block: block.pieces)
+holds(DRAFTS, contents=lambda draft: (draft.content,))

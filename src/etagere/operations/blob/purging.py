@@ -1,0 +1,65 @@
+"""Removing what was deleted by name: the contents of deleted containers, in bounded steps."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from etagere.bodies.contents import release
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn, operation
+from etagere.engine.records import Collection
+from etagere.model.base import Command
+from etagere.model.blobs import Blob
+from etagere.operations.blob import staging as stagings
+from etagere.operations.blob.collections import (
+    BLOBS,
+    DELETED_CONTAINERS,
+    DISCARDED_STAGINGS,
+    DRAFTS,
+    SNAPSHOTS,
+    STAGING_AGES,
+    STAGINGS,
+)
+
+_MARKS: Final[tuple[Collection[Any, Any], ...]] = (
+    DELETED_CONTAINERS,
+    DISCARDED_STAGINGS,
+    DRAFTS,
+    STAGING_AGES,
+)
+
+
+def may_purge(txn: ReadTxn, _: None) -> bool:
+    """Whether there may be something to remove, so that nothing is written when there is not."""
+    return any(txn.scan(marks, marks.all(), 1) for marks in _MARKS)
+
+
+class PurgeContainers(Command, frozen=True):
+    rows_max: int = 200
+
+
+@operation(reclaims=True)
+def purge_containers(txn: WriteTxn, command: PurgeContainers) -> int:
+    """One step; returns how many rows that were (0: nothing is left to remove)."""
+    for (container_id,), _ in txn.scan(DELETED_CONTAINERS, DELETED_CONTAINERS.all(), 1, claim=True):
+        removed = _purge_container(txn, container_id, command.rows_max)
+        if removed < command.rows_max:
+            txn.delete(DELETED_CONTAINERS, (container_id,))
+        return removed + 1
+    return 0
+
+
+def _purge_container(txn: WriteTxn, container_id: bytes, rows_max: int) -> int:
+    removed = 0
+    holders: tuple[Collection[Any, Blob], ...] = (SNAPSHOTS, BLOBS)
+    for collection in holders:
+        rows = txn.scan(collection, collection.under((container_id,)), rows_max - removed)
+        for key, blob in rows:
+            txn.delete(collection, key)
+            release(txn, blob.content)
+        removed += len(rows)
+    for key, _ in txn.scan(STAGINGS, STAGINGS.under((container_id,)), rows_max - removed):
+        staging = txn.get(STAGINGS, key, EXCLUSIVE)
+        if staging is not None:
+            stagings.forget(txn, key, staging)
+        removed += 1
+    return removed

@@ -1,0 +1,67 @@
+"""Snapshots: what a blob was, kept under the moment it was taken.
+
+A snapshot shares the bytes of its blob, so it costs a record, whatever the size. Nobody can change
+or lease one. Whoever takes or deletes some guards the blob, so none is ever left behind.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from etagere.bodies.contents import release, share
+from etagere.engine.interface import EXCLUSIVE, Refused, WriteTxn, abort_if, operation
+from etagere.errors import Refusal
+from etagere.model.blobs import DeleteSnapshot, SnapshotBlob, TakenSnapshot
+from etagere.model.leases import NO_LEASE, LeaseKind
+from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
+from etagere.operations.blob.containers import find_guarded
+from etagere.rules import conditions as condition_rules
+from etagere.rules import leases as lease_rules
+
+_DELETED_TOGETHER = 500
+
+
+@operation
+def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
+    """The blob stays as it is. Its snapshot has the same ETag, unless its metadata differ."""
+    key = (find_guarded(txn, command.blob.container).id, command.blob.name)
+    blob = txn.get(BLOBS, key, EXCLUSIVE)
+    if blob is None:
+        raise Refused(Refusal("BlobNotFound"))
+    abort_if(lease_rules.check_read(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(condition_rules.check_write(command.conditions, blob.stamp))
+    moment = txn.stamp
+    taken = msgspec.structs.replace(blob, content=share(txn, blob.content), lease=NO_LEASE)
+    if command.metadata:
+        taken = msgspec.structs.replace(taken, metadata=command.metadata, stamp=moment)
+    txn.put(SNAPSHOTS, (*key, moment), taken)
+    return TakenSnapshot(txn.now, moment, taken)
+
+
+@operation(reclaims=True)
+def delete_snapshot(txn: WriteTxn, command: DeleteSnapshot) -> None:
+    name = (find_guarded(txn, command.blob.container).id, command.blob.name)
+    txn.get(BLOBS, name, EXCLUSIVE)  # which all who change its snapshots guard
+    key = (*name, command.snapshot)
+    found = txn.get(SNAPSHOTS, key)
+    if found is None:
+        raise Refused(Refusal("BlobNotFound"))
+    abort_if(lease_rules.check_write(NO_LEASE, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(condition_rules.check_write(command.conditions, found.stamp))
+    txn.delete(SNAPSHOTS, key)
+    release(txn, found.content)
+
+
+# For whoever has guarded the blob
+
+
+def are_there(txn: WriteTxn, key: tuple[bytes, str]) -> bool:
+    return bool(txn.scan(SNAPSHOTS, SNAPSHOTS.under(key), 1))
+
+
+def delete_all(txn: WriteTxn, key: tuple[bytes, str]) -> None:
+    span = SNAPSHOTS.under(key)
+    while rows := txn.scan(SNAPSHOTS, span, _DELETED_TOGETHER):
+        for place, found in rows:
+            txn.delete(SNAPSHOTS, place)
+            release(txn, found.content)

@@ -1,0 +1,103 @@
+"""Operations on containers."""
+
+from __future__ import annotations
+
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.model.containers import (
+    CreateContainer,
+    DeleteContainer,
+    GetContainer,
+    LeaseContainer,
+    SetContainerAccess,
+    SetContainerMetadata,
+    ShownContainer,
+)
+from etagere.model.ids import new_id
+from etagere.operations.blob import containers
+from etagere.operations.blob.listing import list_blobs
+from etagere.protocol.blob import decode, encode, pages
+from etagere.protocol.blob.handlers.base import XML, XML_BYTES_MAX, Handling
+from etagere.protocol.codecs import access_policies
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+
+
+class ContainerHandlers(Handling):
+    """Containers: made, shown, changed, leased, listed and deleted."""
+
+    async def create_container(self, exchange: Exchange) -> Response:
+        command = CreateContainer(
+            decode.container_name(exchange),
+            new_id(),
+            decode.metadata(exchange),
+            decode.public_access(exchange),
+        )
+        made = await self._engine.write(containers.create_container, command)
+        return Response(201, encode.stamp_headers(made.stamp))
+
+    async def get_container_properties(self, exchange: Exchange) -> Response:
+        return Response(200, encode.container_headers(await self._shown_container(exchange)))
+
+    async def get_container_metadata(self, exchange: Exchange) -> Response:
+        container = (await self._shown_container(exchange)).container
+        described = encode.metadata_headers(container.metadata)
+        return Response(200, encode.stamp_headers(container.stamp) + described)
+
+    async def get_container_acl(self, exchange: Exchange) -> Response:
+        container = (await self._shown_container(exchange)).container
+        headers = [*encode.stamp_headers(container.stamp), *encode.access_headers(container), XML]
+        return Response(200, headers, access_policies.encode(container.policies))
+
+    async def _shown_container(self, exchange: Exchange) -> ShownContainer:
+        name = decode.container_name(exchange)
+        command = GetContainer(name, decode.lease_id(exchange))
+        return await self._read(exchange, containers.get_container, command, name)
+
+    async def set_container_metadata(self, exchange: Exchange) -> Response:
+        command = SetContainerMetadata(
+            decode.container_name(exchange),
+            decode.metadata(exchange),
+            decode.write_conditions(exchange),
+            decode.lease_id(exchange),
+        )
+        changed = await self._engine.write(containers.set_container_metadata, command)
+        return Response(200, encode.stamp_headers(changed.stamp))
+
+    async def set_container_acl(self, exchange: Exchange) -> Response:
+        policies = access_policies.decode(await exchange.http.body.read(XML_BYTES_MAX), "blob")
+        if isinstance(policies, Refusal):
+            raise Refused(policies)
+        command = SetContainerAccess(
+            decode.container_name(exchange),
+            decode.public_access(exchange),
+            policies,
+            decode.write_conditions(exchange),
+            decode.lease_id(exchange),
+        )
+        changed = await self._engine.write(containers.set_container_access, command)
+        return Response(200, encode.stamp_headers(changed.stamp))
+
+    async def delete_container(self, exchange: Exchange) -> Response:
+        command = DeleteContainer(
+            decode.container_name(exchange),
+            decode.write_conditions(exchange),
+            decode.lease_id(exchange),
+        )
+        await self._engine.write(containers.delete_container, command)
+        return Response(202)
+
+    async def lease_container(self, exchange: Exchange) -> Response:
+        action = decode.lease_action(exchange)
+        conditions = decode.write_conditions(exchange)
+        command = LeaseContainer(decode.container_name(exchange), action, conditions)
+        shown = await self._engine.write(containers.lease_container, command)
+        headers = encode.stamp_headers(shown.container.stamp)
+        headers += encode.lease_action_headers(shown.container.lease, shown.now)
+        return Response(encode.LEASE_STATUS.get(action.verb, 200), headers)
+
+    async def list_blobs(self, exchange: Exchange) -> Response:
+        command, include = decode.list_blobs(exchange)
+        page = await self._read(exchange, list_blobs, command, command.container)
+        body = pages.blobs_page(page, command, decode.endpoint(exchange), include=include)
+        return Response(200, [XML], body)

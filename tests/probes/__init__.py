@@ -1,0 +1,1 @@
+"""Attacks on a whole server, over sockets, by clients that keep to no rule."""

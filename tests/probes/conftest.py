@@ -1,0 +1,24 @@
+"""One server for the probes of a module, so that what one leaves behind is not dumped by all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.probes.stage import Stage
+from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS, served
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("probed") / "data"
+    account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
+    with served(directory, "--account", account) as server:
+        stage = Stage(server)
+        stage.make()
+        stage.make(account=SECOND_ACCOUNT)
+        with stage.client:
+            yield stage
+        assert "Traceback" not in server.log()
+        assert server.stop() == 0
