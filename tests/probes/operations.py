@@ -110,7 +110,7 @@ _BLOCK_BLOB = ("x-ms-blob-type", "BlockBlob")
 _PUT = replace(_of_blob("put_blob", "PUT", "", _BLOCK_BLOB, _META), body=b"another content")
 _PUT_BLOCK = replace(
     _of_blob("put_block", "PUT"),
-    query=(("comp", "block"), ("blockid", "QUFB")),
+    query=(("comp", "block"), ("blockid", "YWFh")),
     body=b"a block",
 )
 _PUT_BLOCK_LIST = replace(

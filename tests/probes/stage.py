@@ -20,6 +20,7 @@ OWNERS: Final = {
 CONTENT: Final = b"what is on the shelf"
 _CONTAINER: Final = ("restype", "container")
 _METADATA: Final = ("include", "metadata")
+_BLOCKS: Final = (("comp", "blocklist"), ("blocklisttype", "all"))
 _EVERYTHING: Final = ("include", "metadata,snapshots,uncommittedblobs")
 # What differs between two answers that say the same.
 _OF_THE_MOMENT: Final = {"date", "x-ms-request-id"}
@@ -122,6 +123,9 @@ class Stage:
         for blob in _names(page, "Blob", "Etag"):
             answer = self.own(Request("GET", f"{path}/{quote(blob)}"), account)
             yield f"/{container}/blobs/{blob}", _lasting(answer)
+        for blob in _names(page, "Blob"):
+            blocks = Request("GET", f"{path}/{quote(blob)}", _BLOCKS)
+            yield f"/{container}/blocks/{blob}", self.own(blocks, account).body
 
 
 def _names(page: bytes, tag: str, having: str = "") -> list[str]:

@@ -85,8 +85,10 @@ class Attacker:
         ask, path = self._stage.client.ask, f"/{ACCOUNT}/{self._place.container}"
         sign = shared_key(ACCOUNT, KEY)
         ask(sign(Request("PUT", path, (("restype", "container"),))))
-        headers = (("x-ms-blob-type", "BlockBlob"),)
-        put = Request("PUT", f"{path}/{self._place.blob}", (), headers, CONTENT)
+        path = f"{path}/{self._place.blob}"
+        broken = (("x-ms-lease-action", "break"), ("x-ms-lease-break-period", "0"))
+        ask(sign(Request("PUT", path, (("comp", "lease"),), broken)))
+        put = Request("PUT", path, (), (("x-ms-blob-type", "BlockBlob"),), CONTENT)
         assert ask(sign(put)).status == 201
 
     def _case(self, number: int) -> list[Failure]:

@@ -46,6 +46,8 @@ def harmless_headers(operation: Operation) -> dict[str, str]:
     }
     if operation.creates:
         del headers["If-Match"]
+    if operation.row in {"put_block", "get_block_list"}:
+        return {name: value for name, value in headers.items() if not name.startswith("If-")}
     return headers
 
 

@@ -92,10 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     def verb(
-        name: str, act: Callable[[argparse.Namespace, Path], str], summary: str, more: str = ""
+        name: str, act: Callable[[argparse.Namespace, Path], str], summary: str, more: str
     ) -> argparse.ArgumentParser:
         (example,) = (line for line in EXAMPLES.splitlines() if f"account {name}" in line)
-        description = f"{summary[0].upper()}{summary[1:]}. {more}".strip()
+        description = f"{summary.capitalize()}. {more}"
         added = verbs.add_parser(
             name, help=summary, description=description, epilog=f"example:\n  {example}"
         )

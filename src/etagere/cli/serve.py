@@ -17,7 +17,8 @@ from etagere.cli.connection_string import (
     is_development_storage,
 )
 from etagere.protocol import access_log
-from etagere.settings import DEVELOPMENT_ACCOUNT, Settings, add_arguments  # noqa: F401
+from etagere.settings import DEVELOPMENT_ACCOUNT, Settings
+from etagere.settings import add_arguments as add_settings
 
 NAME = "serve"
 SUMMARY = "run the server"
@@ -40,6 +41,10 @@ etagere serve --data /srv/etagere --workers 2
 etagere serve --config /etc/etagere.toml"""
 
 logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,8 +32,6 @@ _MALFORMED: Final = {
     413: "RequestBodyTooLarge",
     414: "RequestUrlFailedToParse",
     431: "InvalidHeaderValue",
-    501: "UnsupportedHeader",
-    505: "UnsupportedHttpVerb",
 }
 
 

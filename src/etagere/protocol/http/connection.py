@@ -87,6 +87,13 @@ class _Refused(Exception):
         self.detail = detail
 
 
+def _head_again(body: RequestBody) -> bytes:
+    """All that a parser needs to know of a request to parse its body."""
+    if body.length is None:
+        return b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return b"PUT / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % body.length
+
+
 class Connection(asyncio.Protocol):
     """Parses requests, runs the application on them, writes its answers."""
 
@@ -104,6 +111,8 @@ class Connection(asyncio.Protocol):
         # finished head.
         self._in_message = False
         self._incoming: RequestBody | None = None
+        # A parser is told about a head that another one has parsed.
+        self._upgrading = False
         self._unframed_bytes = 0
         self._unframed_bytes_max = limits.target_bytes_max + limits.head_bytes_max
         # Reasons not to read on, of which the number of waiting requests may be one.
@@ -156,10 +165,7 @@ class Connection(asyncio.Protocol):
             return
         self._unframed_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # Upgrades are not offered; what follows on this connection is not ours to read.
-            self._deaf = True
+            self._parse(data)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, _Refused):
@@ -171,6 +177,21 @@ class Connection(asyncio.Protocol):
         else:
             if self._unframed_bytes > self._unframed_bytes_max:
                 self._refuse(_Refused(431, "The headers are too large."))
+
+    def _parse(self, data: bytes) -> None:
+        """Upgrades are not offered, so a request that asks for one is a request like any other.
+        The parser takes what follows its head for another protocol: another one goes on."""
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+                self._parser = httptools.HttpRequestParser(self)
+                if self._incoming is not None:
+                    self._parser.feed_data(_head_again(self._incoming))
+                    self._upgrading = False
+            else:
+                return
 
     def _ignore(self, count: int) -> None:
         self._ignored_bytes += count
@@ -193,6 +214,8 @@ class Connection(asyncio.Protocol):
     # The parser's side
 
     def on_message_begin(self) -> None:
+        if self._upgrading:
+            return
         self._in_message = True
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -200,6 +223,8 @@ class Connection(asyncio.Protocol):
             self._expect_within(self._limits.head_seconds)
 
     def on_url(self, url: bytes) -> None:
+        if self._upgrading:
+            return
         self._target += url
         if len(self._target) > self._limits.target_bytes_max:
             raise _Refused(414, "The address is too long.")
@@ -212,11 +237,14 @@ class Connection(asyncio.Protocol):
             raise _Refused(431, "There are too many headers.")
 
     def on_headers_complete(self) -> None:
+        if self._upgrading:
+            return
         self._unframed_bytes = 0
         self._deadline = _NEVER
         if len(self._waiting) >= _AHEAD_MAX:
             raise _Refused(400, "Too many requests were sent ahead.")
         request = self._request()
+        self._upgrading = self._parser.should_upgrade() and request.body.length != 0
         self._incoming = request.body
         self._waiting.append(request)
         if self._task is None:
@@ -246,17 +274,16 @@ class Connection(asyncio.Protocol):
         lookup = self._by_name()
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
-            raise _Refused(505, "The version of HTTP is not supported.")
+            raise _Refused(400, "The version of HTTP is not supported.")
         if b"host" not in lookup and version == "1.1":
             raise _Refused(400, "There is no Host header.")
         encoding = lookup.get(b"transfer-encoding")
         if encoding is not None and (encoding.lower() != b"chunked" or version == "1.0"):
-            raise _Refused(501, "The transfer encoding is not supported.")
+            raise _Refused(400, "The transfer encoding is not supported.")
         length = None if encoding is not None else int(lookup.get(b"content-length", b"0"))
         method = self._parser.get_method().decode()
-        if method == "CONNECT" or (length != 0 and self._parser.should_upgrade()):
-            # The parser would take the body for another protocol.
-            raise _Refused(501, "Tunnels, and upgrades of requests with a body, are not offered.")
+        if method == "CONNECT":
+            raise _Refused(400, "Tunnels are not offered.")
         expects_continue = (
             length != 0
             and version == "1.1"
@@ -281,6 +308,8 @@ class Connection(asyncio.Protocol):
             raise _Refused(413, "Too much of the body was left unread.")
 
     def on_message_complete(self) -> None:
+        if self._upgrading:
+            return  # its body is still to come
         assert self._incoming is not None
         self._incoming.feed_end()
         self._incoming = None
