@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,14 @@ from etagere.cli.main import main
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
+from etagere.settings import SETTINGS
 from tests.bodies.objects import OBJECTS
 from tests.bodies.stores import CONFIG, Broken, build, expected
 from tests.engine.sqlite_harness import SqliteHarness
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "etagere"]
+SECRET = "c2VjcmV0"
 # The command with the toy service of the tests beside the real ones.
 WITH_OBJECTS = [
     sys.executable,
@@ -33,9 +36,32 @@ WITH_OBJECTS = [
 ]
 
 
+# Everything is imported before, since the sources may not be readable to nobody either.
+AS_NOBODY = (
+    "{imports}; import os, sys, etagere.cli.main; "
+    "os.setgroups([]); os.setgid(65534); os.setuid(65534); sys.exit(etagere.cli.main.main())"
+)
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+HELPS = (
+    (),
+    ("serve",),
+    ("account",),
+    *(("account", verb) for verb in ("add", "list", "rotate", "remove")),
+    ("check",),
+    ("connection-string",),
+    ("version",),
+)
+
+
 def environment(variables: dict[str, str] | None = None) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "ETAGERE_DATA"}
+    """Without the settings of whoever runs the tests."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("ETAGERE_")}
     return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(variables or {})}
+
+
+def as_nobody(imports: str) -> list[str]:
+    return [sys.executable, "-c", AS_NOBODY.format(imports=imports)]
 
 
 def start(
@@ -89,20 +115,46 @@ def serving(broken: Broken) -> Iterator[SqliteHarness]:
 # The command itself
 
 
-def test_help_teaches() -> None:
-    for arguments, words in (
-        (("--help",), ("check", "version", "example:", "etagere check --data ./etagere-data")),
-        (("check", "--help"), ("--repair", "--fast", "--json", "ETAGERE_DATA", "examples:")),
-    ):
-        shown = start(*arguments)
-        assert shown.returncode == 0
-        assert all(word in shown.stdout for word in words)
-        assert not shown.stderr
+def shown_help(*arguments: str) -> str:
+    """On a terminal that is wider than anybody reads."""
+    shown = start(*arguments, "--help", variables={"COLUMNS": "200"})
+    assert shown.returncode == 0
+    assert not shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    return shown.stdout
+
+
+@pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
+def test_help_teaches(arguments: tuple[str, ...]) -> None:
+    shown = shown_help(*arguments)
+    usage, _, rest = shown.partition("\n\n")
+    assert usage.startswith(f"usage: {' '.join(('etagere', *arguments))} ")
+    assert rest[0].isupper(), "says what it does"
+    _, _, examples = rest.partition("example")
+    assert f"  {' '.join(('etagere', *arguments))}" in examples
+    # Each flag is explained, and not only named.
+    _, _, options = rest.partition("\noptions:\n")
+    for flag in re.findall(r"--[a-z0-9-]+", usage):
+        (explained,) = re.findall(
+            rf"^  (?:-h, )?{flag}\b.*(?:\n {{5,}}.*)*", options, re.MULTILINE
+        ) or [""]
+        assert len(explained.split()) > 3 or flag.startswith("--no-"), flag
+
+
+def test_help_of_serve_says_what_the_page_on_configuration_says() -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(.*?)` \| `(.*?)` \| `(.*?)` \| (.*?) \| (.*) \|$", page, re.MULTILINE)
+    assert [row[0] for row in rows] == [setting.name for setting in SETTINGS]
+    shown = " ".join(shown_help("serve").split())
+    for name, flag, variable, default, _ in rows:
+        assert f" {flag}" in shown
+        assert f"(default: {default}; variable {variable}, key {name})" in shown
 
 
 def test_version() -> None:
-    shown = start("version")
-    assert (shown.returncode, shown.stdout) == (0, f"etagere {etagere.__version__}\n")
+    for arguments in (("version",), ("--version",)):
+        shown = start(*arguments)
+        assert (shown.returncode, shown.stdout) == (0, f"etagere {etagere.__version__}\n")
 
 
 def test_installed_command_is_the_same() -> None:
@@ -116,11 +168,12 @@ def test_installed_command_is_the_same() -> None:
     ("arguments", "words"),
     [
         ((), "COMMAND"),
-        (("chekc",), "chekc"),
-        (("check", "--dat", "x"), "--dat"),
-        (("check", "--data"), "--data"),
-        (("check", "extra"), "extra"),
-        (("version", "--loud"), "--loud"),
+        (("chekc",), "did you mean check?"),
+        (("account", "ad", "mine"), "VERB: there is none of that name; did you mean add?"),
+        (("check", "--dat", "x"), "there is no flag --dat; did you mean --data? `etagere check "),
+        (("check", "--data"), "--data: expected one argument"),
+        (("check", "extra"), "an argument too many"),
+        (("version", "--loud"), "there is no flag --loud; `etagere version --help`"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: tuple[str, ...], words: str) -> None:
@@ -130,6 +183,47 @@ def test_wrong_usage_is_one_line(arguments: tuple[str, ...], words: str) -> None
     assert words in shown.stderr
     assert "--help" in shown.stderr
     assert not shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("serve", "--acount", SECRET), "--acount; did you mean --account?"),
+        (("serve", f"--acount={SECRET}"), "--acount; did you mean --account?"),
+        (("serve", f"-a{SECRET}"), "there is no flag -a;"),
+        (("serve", SECRET), "too many"),
+        (("serve", "--", SECRET), "too many"),
+        (("serve", f"--memory={SECRET}"), "--memory"),
+        (("--kye", SECRET, "serve"), "COMMAND: there is none of that name"),
+        (("account", "--kye", SECRET), "VERB: there is none of that name"),
+        (("account", "add", "mine", "--kye", SECRET), "--kye; did you mean --key?"),
+        (("account", "add", "--kye", SECRET, "mine"), "--kye; did you mean --key?"),
+        (("account", "add", f"mine:{SECRET}"), "an account name has"),
+        (("connection-string", "--account", f"mine:{SECRET}"), "an account name has"),
+    ],
+)
+def test_nothing_that_may_be_a_key_is_shown(arguments: tuple[str, ...], words: str) -> None:
+    shown = start(*arguments)
+    assert shown.returncode == 2
+    assert is_one_line(shown.stderr)
+    assert words in shown.stderr
+    assert SECRET not in shown.stderr + shown.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check",), ("account", "list"), ("connection-string",), ("serve",)]
+)
+def test_unknown_variables_are_a_warning(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Every command reads the same settings: here one of them is wrong, to be told so soon."""
+    variables = {"ETAGERE_BLOB_PROT": SECRET, "ETAGERE_XYZ": SECRET, "ETAGERE_WORKERS": "0"}
+    shown = start(*arguments, cwd=tmp_path, variables=variables)
+    assert shown.returncode == 2
+    assert sorted(shown.stderr.splitlines()) == [
+        "etagere: ETAGERE_WORKERS: 0 is no whole number from 1 to 256",
+        "etagere: warning: ETAGERE_BLOB_PROT is no setting; did you mean ETAGERE_BLOB_PORT?",
+        "etagere: warning: ETAGERE_XYZ is no setting",
+    ]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_main_returns_a_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -161,6 +255,12 @@ def test_new_store_is_clean_by_the_plain_command(tmp_path: Path) -> None:
     assert (by_variable.returncode, by_variable.stdout) == (0, summary)
     named = start("check", "--data", tmp_path, variables=variables)
     assert named.returncode == 2
+    file = tmp_path / "etagere.toml"
+    file.write_text('data = "etagere-data"', encoding="utf-8")
+    by_file = start("check", "--config", file)
+    assert (by_file.returncode, by_file.stdout) == (0, summary)
+    by_file_of_variable = start("check", variables={"ETAGERE_CONFIG": str(file)})
+    assert (by_file_of_variable.returncode, by_file_of_variable.stdout) == (0, summary)
 
 
 def test_services_that_are_not_known_keep_a_check_from_judging(sound: Path) -> None:
@@ -338,14 +438,11 @@ def test_what_cannot_be_checked_is_one_line(
     assert shown.stdout == ""
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@only_root
 @pytest.mark.parametrize("options", [(), ("--repair",)], ids=["check", "repair"])
 def test_directory_of_somebody_else_is_one_line(broken: Broken, options: tuple[str, ...]) -> None:
     broken.directory.chmod(0o700)
-    become = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
-    # Everything is imported before, since the sources may not be readable to nobody either.
-    imports, _, run = WITH_OBJECTS[2].partition("; ")
-    command = [sys.executable, "-c", f"{imports}; import etagere.cli.main; {become}{run}"]
+    command = as_nobody("import tests.bodies.objects")
     shown = start("check", "--data", broken.directory, *options, command=command)
     assert shown.returncode == 2
     assert is_one_line(shown.stderr), shown.stderr

@@ -316,5 +316,19 @@ def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
     assert not data.exists()
 
 
+def test_connection_string_of_an_account_of_a_file(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "etagere.toml"
+    file.write_text(f'accounts = ["mine:{KEY}"]\nblob_port = 82\ndata = "data"', encoding="utf-8")
+    account(data, "add", "yours", "--key", KEY2)
+    for name, key in (("mine", KEY), ("yours", KEY2)):
+        named = start("connection-string", "--account", name, "--config", file)
+        by_variable = start(
+            "connection-string", "--account", name, variables={"ETAGERE_CONFIG": str(file)}
+        )
+        assert fields(named.stdout) == fields(by_variable.stdout)
+        assert fields(named.stdout)["AccountKey"] == key
+        assert fields(named.stdout)["BlobEndpoint"] == f"http://127.0.0.1:82/{name}"
+
+
 def test_port_that_is_not_known_yet() -> None:
     assert "port of Queue is 0" in refused("connection-string", "--queue-port", "0")

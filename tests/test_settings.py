@@ -23,6 +23,7 @@ from etagere.settings import (
     decode_key,
     load,
     parse_account,
+    unknown_variables,
 )
 
 KEY = base64.b64encode(b"a secret of the account").decode()
@@ -210,8 +211,8 @@ def test_help_names_every_variable_and_default() -> None:
     shown = " ".join(parser.format_help().split())
     for setting in SETTINGS:
         assert setting.flag in shown
-        assert f"{setting.variable})" in shown
-    assert "(default: 127.0.0.1; ETAGERE_HOST)" in shown
+        assert f"variable {setting.variable}, key {setting.name})" in shown
+    assert "(default: 127.0.0.1; variable ETAGERE_HOST, key host)" in shown
 
 
 # What is wrong
@@ -294,17 +295,37 @@ def test_unknown_keys_are_wrong_whatever_counts(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     missing, broken, binary = tmp_path / "missing", tmp_path / "broken", tmp_path / "binary"
-    broken.write_text("host = ", encoding="utf-8")
+    deep, long = tmp_path / "deep", tmp_path / "long"
+    deep.write_text(f"host = {'[' * 10_000}", encoding="utf-8")
+    long.write_text(f"host = {'9' * 10_000}", encoding="utf-8")
+    broken.write_text("\nhost = \n", encoding="utf-8")
     binary.write_bytes(b"host = '\xff'")
     for path, message in (
         (missing, f"{missing} cannot be read: No such file or directory"),
         (tmp_path, f"{tmp_path} cannot be read: Is a directory"),
-        (broken, f"{broken} is not TOML: Invalid value"),
+        (broken, f"{broken} is not TOML: Invalid value (at line 2, column 8)"),
         (binary, f"{binary} is not TOML: it is not UTF-8"),
+        (deep, f"{deep} is not TOML: maximum recursion depth"),
+        (long, f"{long} is not TOML: Exceeds the limit"),
     ):
         with pytest.raises(BadSetting) as caught:
             load({"config": str(path)}, {})
         assert str(caught.value).startswith(message)
+
+
+def test_a_file_without_a_name() -> None:
+    with pytest.raises(BadSetting, match=r"^--config: is no path$"):
+        load(parse("--config", ""), {"ETAGERE_CONFIG": "other.toml"})
+
+
+def test_variables_that_are_no_settings() -> None:
+    known = ["ETAGERE_CONFIG", *(setting.variable for setting in SETTINGS)]
+    assert list(unknown_variables([*known, "HOME", "XETAGERE_HOST", "etagere_host"])) == []
+    assert list(unknown_variables(["ETAGERE_ACCOUNT", "ETAGERE_Q", "ETAGERE_"])) == [
+        "ETAGERE_ACCOUNT is no setting; did you mean ETAGERE_ACCOUNTS?",
+        "ETAGERE_Q is no setting",
+        "ETAGERE_ is no setting",
+    ]
 
 
 # Accounts and their keys

@@ -585,6 +585,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 
     code: str
     facts: dict[str, str | int] = {}
+    subject: str = ""
+    """What it is about, where the row's message speaks of a blob and it is something else."""
 
     def __post_init__(self) -> None:
         if self.code not in ERRORS:
@@ -593,3 +595,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     @property
     def error(self) -> Error:
         return ERRORS[self.code]
+
+    @property
+    def message(self) -> str:
+        message = self.error.message
+        return message.replace("blob", self.subject) if self.subject else message

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.purging import keep_purging
+from etagere.operations.blob.staging import PurgeStagings, discard_stale
 from etagere.processes import ChildMain
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.http.server import HttpServer
@@ -27,6 +29,8 @@ from etagere.settings import Settings
 
 _DRAIN_SECONDS = 8.0
 _JOB_SECONDS = 5.0
+# How long a thread that does something long, such as reading aside, makes the loop wait each time.
+_THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there.
 _COLLECTED_AFTER = 20_000
 
@@ -59,6 +63,9 @@ class FrontEnd:
             asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
         ]
         _spare_the_collector()
+        sys.setswitchinterval(_THREAD_TURN_SECONDS)
+        # Shows that the writer answers too.
+        await engine.write(discard_stale, PurgeStagings())
         self.announce()
         await stopped.wait()
         await server.drain(_DRAIN_SECONDS)

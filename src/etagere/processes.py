@@ -24,6 +24,7 @@ EXIT_FINAL = 78
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 _RESTART_SECONDS_MAX = 5.0
 _HEALTHY_SECONDS = 10.0
+_ATTEMPTS_MAX = 5
 
 ChildMain = Callable[[int], None]
 """What a child runs; the argument is the file descriptor of its lifeline."""
@@ -37,6 +38,8 @@ class _Child:
     started_at: float = 0.0
     start_at: float = 0.0
     failures: int = 0
+    proven: bool = False
+    """It has been seen at work: what ends it now may pass."""
 
 
 class Supervisor:
@@ -61,6 +64,9 @@ class Supervisor:
                 self._reap()
         finally:
             self._stop()
+            # Whoever has asked more often than it takes has been heard.
+            while signal.sigtimedwait(_SIGNALS, 0):
+                pass
             os.close(self._life)
             os.close(self._lifeline)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -117,12 +123,15 @@ class Supervisor:
     def _ended(self, child: _Child, wait_status: int) -> None:
         code = os.waitstatus_to_exitcode(wait_status)
         ended = f"signal {-code}" if code < 0 else f"exit status {code}"
-        if code == EXIT_FINAL:
-            logger.error("%s cannot run (pid %d)", child.name, child.pid)
+        lived = time.monotonic() - child.started_at
+        child.failures = 0 if lived > _HEALTHY_SECONDS else child.failures + 1
+        # Who was killed had been running.
+        child.proven = child.proven or not child.failures or code < 0
+        hopeless = child.failures >= _ATTEMPTS_MAX and not child.proven
+        if code == EXIT_FINAL or hopeless:
+            logger.error("%s cannot run (pid %d): %s", child.name, child.pid, ended)
             self._stopping, self._status = True, EXIT_FINAL
         elif not self._stopping:
-            lived = time.monotonic() - child.started_at
-            child.failures = 0 if lived > _HEALTHY_SECONDS else child.failures + 1
             # The first restart is immediate; a child that keeps dying is started less and less.
             delay = min(_RESTART_SECONDS_MAX, 0.05 * (2**child.failures - 2))
             child.start_at = time.monotonic() + max(0.0, delay)
@@ -150,4 +159,8 @@ class Supervisor:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            signal.sigtimedwait({signal.SIGCHLD}, left)
+            received = signal.sigtimedwait(_SIGNALS, left)
+            # Not SIGTERM: some who mean it once send it to a process and then to its group.
+            if received is not None and received.si_signo == signal.SIGINT:
+                self._grace_seconds = 0.0
+                return False

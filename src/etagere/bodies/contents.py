@@ -67,6 +67,7 @@ COUNTERS: Collection[tuple[int], Counter] = Collection("counters", Counter, (UIN
 PIECES_MAX = 8
 """More pieces than this make a content chunked: an object's record stays small."""
 CHUNK_PIECES_MAX = 512
+_LONG_CHUNKS = 4
 REUSE_BLOCKS_MIN = 128
 """A chunk of fewer blocks is copied into a new list rather than shared, so that lists edited
 again and again do not crumble into ever smaller chunks."""
@@ -358,6 +359,11 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
     else:
         raise TypeError(f"{type(content).__name__} contents are located by their maps")
     return tuple(_stretches(txn, pieces, start, length))
+
+
+def is_long(txn: ReadTxn, content: Content) -> bool:
+    """Whether to locate all of it takes a while."""
+    return isinstance(content, Chunked) and len(_block_list(txn, content).chunks) > _LONG_CHUNKS
 
 
 def blocks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> Iterator[Block]:

@@ -146,7 +146,7 @@ def require_name(name: str) -> None:
 
 
 def _unusable(refusal: Refusal, name: str) -> Unusable:
-    return Unusable(_WORDS.get(refusal.code, refusal.error.message).format(name=name))
+    return Unusable(_WORDS.get(refusal.code, refusal.message).format(name=name))
 
 
 def _add(arguments: argparse.Namespace, directory: Path) -> str:

@@ -172,8 +172,12 @@ def _require_ledger(connection: apsw.Connection, directory: Path) -> None:
             f"{database_path(directory)} has schema {schema}; this version of etagere knows "
             f"schemas up to {SCHEMA}. Use the newer version that wrote it."
         )
-    if application_id not in (0, APPLICATION_ID):
+    if application_id != APPLICATION_ID and not (application_id == 0 and _is_empty(connection)):
         raise NotALedger(f"{database_path(directory)} is not an Étagère ledger")
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
 
 
 def _create_table(collection: Collection[Any, Any]) -> str:

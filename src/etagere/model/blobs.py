@@ -129,6 +129,8 @@ class OpenBlob(Command, frozen=True):
     """None: all bytes."""
     last: int | None = None
     """The end of the range, which belongs to it; None: the end of the blob."""
+    brief: bool = False
+    """Give up if it takes long."""
 
 
 class SetBlobHeaders(Command, frozen=True):

@@ -388,7 +388,8 @@ def _check(
     objection = checks[effective_state(lease, now), sent]
     if objection is None:
         return None
-    return Refusal(OBJECTION_CODES[kind][objection], _facts(lease, now))
+    subject = "" if kind is LeaseKind.BLOB else kind.value
+    return Refusal(OBJECTION_CODES[kind][objection], _facts(lease, now), subject)
 
 
 FORGETTING: Final = {

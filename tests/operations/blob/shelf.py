@@ -65,7 +65,9 @@ class Shelf:
     async def get(self, name: str, first: int | None = None, last: int | None = None) -> bytes:
         with self.store.pinned():
             ask = OpenBlob(GetBlob(BlobName(BOX, name)), first, last)
-            _, _, _, plan = await self.read(open_blob, ask)
+            opened = await self.read(open_blob, ask)
+            assert opened is not None
+            plan = opened.plan
             return b"".join([chunk async for chunk in self.store.read(plan)])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from etagere.bodies.contents import Plan, adopt, locate, release
+from etagere.bodies.contents import Plan, adopt, is_long, locate, release
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
 from etagere.model.blobs import (
@@ -32,6 +34,15 @@ from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 
 _Key = tuple[bytes, str]
+
+
+class OpenedBlob(NamedTuple):
+    """A range of a blob, and where its bytes are."""
+
+    shown: ShownBlob
+    start: int
+    length: int
+    plan: Plan
 
 
 # Put whole
@@ -107,10 +118,12 @@ def find_shown(txn: ReadTxn, name: BlobName, snapshot: int | None) -> Blob:
     return blob
 
 
-def open_blob(txn: ReadTxn, command: OpenBlob) -> tuple[ShownBlob, int, int, Plan]:
+def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     """In one snapshot: the blob, where the range begins, how long it is, and where its bytes lie.
-    Pin before."""
+    Pin before. None if it takes long and must not."""
     shown = get_blob(txn, command.ask)
+    if command.brief and is_long(txn, shown.blob.content):
+        return None
     total = shown.blob.content.length
     start, end = 0, total
     if command.first is not None:
@@ -118,7 +131,8 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> tuple[ShownBlob, int, int, Pla
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
         end = total if command.last is None else min(command.last + 1, total)
-    return shown, start, end - start, locate(txn, shown.blob.content, start, end - start)
+    plan = locate(txn, shown.blob.content, start, end - start)
+    return OpenedBlob(shown, start, end - start, plan)
 
 
 # Described

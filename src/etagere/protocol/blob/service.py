@@ -37,7 +37,7 @@ _MALFORMED: Final = {
 
 _READING: Final = frozenset({"GET", "HEAD"})
 
-_LEASED: Final = {"lease_container": "container", "lease_blob": "blob"}
+LEASED: Final = {"lease_container": "container", "lease_blob": "blob"}
 
 _OF_SNAPSHOTS_TOO: Final = frozenset(
     {"get_blob", "get_blob_properties", "get_blob_metadata", "get_block_list", "delete_blob"}
@@ -168,7 +168,7 @@ def _now() -> int:
 
 def _permission(exchange: Exchange, operation: str) -> str:
     """The row of the table of permissions; of a lease, that of its action."""
-    leased = _LEASED.get(operation)
+    leased = LEASED.get(operation)
     return operation if leased is None else f"{decode.lease_verb(exchange).value}_{leased}_lease"
 
 

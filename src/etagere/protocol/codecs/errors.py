@@ -86,8 +86,7 @@ BY_SERVICE: Final[dict[str, tuple[str, Encoder]]] = {
 
 def _message(refusal: Refusal, occasion: Occasion) -> str:
     return _text(
-        f"{refusal.error.message}\nRequestId:{occasion.request_id}"
-        f"\nTime:{format_instant(occasion.now)}"
+        f"{refusal.message}\nRequestId:{occasion.request_id}\nTime:{format_instant(occasion.now)}"
     )
 
 

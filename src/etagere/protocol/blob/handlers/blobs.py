@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from etagere.bodies.contents import Plan
+from etagere.bodies.contents import Plan, Stretch
 from etagere.model.blobs import (
     DeleteBlob,
     DeleteSnapshot,
-    GetBlob,
     LeaseBlob,
     OpenBlob,
     PutBlob,
@@ -100,7 +101,7 @@ class BlobHandlers(Handling):
 
     async def _opened(self, exchange: Exchange) -> Response:
         asked = _range(exchange)
-        shown, start, length, plan = await self._plan(exchange, decode.get_blob(exchange), asked)
+        shown, start, length, plan = await self._located(exchange, asked)
         total = shown.blob.content.length
         headers = encode.blob_headers(shown, decode.overrides(exchange))
         if asked is None:
@@ -114,19 +115,25 @@ class BlobHandlers(Handling):
         data = b"".join([chunk async for chunk in self._store.read(plan)])
         return Response(206, headers + encode.checksum_headers(data, checksums), data)
 
-    async def _plan(
-        self, exchange: Exchange, ask: GetBlob, asked: Range | None
-    ) -> tuple[ShownBlob, int, int, Plan]:
-        command = OpenBlob(ask) if asked is None else OpenBlob(ask, asked.start, asked.end)
-        return await self._read(exchange, blobs.open_blob, command, ask.blob.container)
+    async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
+        ask = decode.get_blob(exchange)
+        first, last = (None, None) if asked is None else (asked.start, asked.end)
+        for brief in (True, False):
+            command, container = OpenBlob(ask, first, last, brief), ask.blob.container
+            opened = await self._read(
+                exchange, blobs.open_blob, command, container, aside=not brief
+            )
+            if opened is not None:
+                return opened
+        raise RuntimeError("what may take long is not given up")
 
     def _body(self, plan: Plan) -> bytes | list[FilePart]:
         if isinstance(plan, bytes):
             return plan
         parts = []
-        for stretch in plan:
-            file = self._store.segment_file(stretch.segment)
-            parts.append(FilePart(file.descriptor, stretch.offset, stretch.length, file))
+        for segment, offset, length in _runs(plan):
+            file = self._store.segment_file(segment)
+            parts.append(FilePart(file.descriptor, offset, length, file))
         return parts
 
     # Described
@@ -190,6 +197,18 @@ class BlobHandlers(Handling):
         taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
         await self._engine.write(snapshots.delete_snapshot, taken)
         return Response(202, [_DELETED])
+
+
+def _runs(plan: tuple[Stretch, ...]) -> Iterator[tuple[int, int, int]]:
+    """Segment, offset and length of stretches, those that lie behind each other as one."""
+    segment, offset, length = plan[0][:3]
+    for stretch in plan[1:]:
+        if stretch.segment == segment and stretch.offset == offset + length:
+            length += stretch.length
+            continue
+        yield segment, offset, length
+        segment, offset, length = stretch[:3]
+    yield segment, offset, length
 
 
 def _range(exchange: Exchange) -> Range | None:

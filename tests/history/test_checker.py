@@ -1,0 +1,199 @@
+"""The judge of histories: it finds every planted bug, and is quiet when there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.history import __main__ as command
+from tests.history.events import (
+    NANOSECONDS,
+    Death,
+    Done,
+    History,
+    Operation,
+    Refused,
+    Request,
+    Run,
+    Seen,
+    Unknown,
+    Verb,
+    read_history,
+    write_history,
+)
+from tests.history.fake import Bug
+from tests.history.judge import HOLDERS, ORDER, VERSIONS, judge
+from tests.history.scheduler import Simulation
+from tests.history.workloads import EXPIRING_LEASES, LEASES, OVERWRITES, STAGED_BLOCKS, Workload
+
+ALL = {
+    "overwrites": OVERWRITES,
+    "blocks": STAGED_BLOCKS,
+    "leases": LEASES,
+    "expiring": EXPIRING_LEASES,
+}
+SEEDS = range(8)
+
+
+class Plant(NamedTuple):
+    """Where a bug is looked for, and which question has to find it."""
+
+    workload: Workload
+    questions: frozenset[str]
+
+
+PLANTS: dict[Bug, Plant] = {
+    Bug.LOST_UPDATE: Plant(OVERWRITES, frozenset({ORDER})),
+    Bug.STALE_READ: Plant(OVERWRITES, frozenset({ORDER, VERSIONS})),
+    Bug.TORN_READ: Plant(OVERWRITES, frozenset({ORDER, VERSIONS})),
+    Bug.ACKNOWLEDGED_LOST: Plant(LEASES, frozenset({ORDER})),
+    Bug.APPLIED_TWICE: Plant(STAGED_BLOCKS, frozenset({ORDER})),
+    Bug.APPLIED_LATE: Plant(OVERWRITES, frozenset({ORDER})),
+    Bug.FAILED_BUT_DONE: Plant(OVERWRITES, frozenset({ORDER})),
+    Bug.LATE_WRITE: Plant(LEASES, frozenset({ORDER})),
+    Bug.TWO_HOLDERS: Plant(LEASES, frozenset({ORDER, HOLDERS})),
+    Bug.LEASE_FORGOTTEN: Plant(LEASES, frozenset({ORDER})),
+    Bug.ETAG_REUSED: Plant(OVERWRITES, frozenset({VERSIONS})),
+    Bug.CLOCK_BACK: Plant(OVERWRITES, frozenset({VERSIONS})),
+    Bug.HALF_COMMIT: Plant(STAGED_BLOCKS, frozenset({ORDER})),
+}
+
+
+def questions_that_find(bug: Bug | None, workload: Workload, seed: int) -> set[str]:
+    history = Simulation(seed, {"blob": workload}, operations=300, bug=bug).run()
+    return {finding.question for finding in judge(history)}
+
+
+@pytest.mark.parametrize("bug", Bug)
+def test_a_planted_bug_is_found(bug: Bug) -> None:
+    plant = PLANTS[bug]
+    found = [questions_that_find(bug, plant.workload, seed) for seed in SEEDS]
+    assert set().union(*found) >= plant.questions
+    assert sum(map(bool, found)) >= 2
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_is_quiet_without_bugs(name: str) -> None:
+    for seed in range(15):
+        assert questions_that_find(None, ALL[name], seed) == set()
+
+
+def test_it_is_quiet_about_several_blobs() -> None:
+    for seed in range(20):
+        assert judge(Simulation(seed, ALL, operations=600).run()) == []
+
+
+# By hand, in seconds
+
+
+def operation(
+    began: float, ended: float, request: Request, outcome: Done | Refused | Unknown
+) -> Operation:
+    return Operation(0, request, int(began * NANOSECONDS), int(ended * NANOSECONDS), outcome)
+
+
+def history_of(*operations: Operation, deaths: tuple[Death, ...] = ()) -> History:
+    return History(Run("hand", 0), operations, deaths)
+
+
+def put(began: float, ended: float, number: int, lease_id: str | None = None) -> Operation:
+    request = Request(Verb.PUT, "blob", token=str(number), lease_id=lease_id)
+    return operation(began, ended, request, Done(Seen(f'"0x{number}"', number)))
+
+
+def lost_put(began: float, ended: float, number: int) -> Operation:
+    return operation(began, ended, Request(Verb.PUT, "blob", token=str(number)), Unknown())
+
+
+def get(began: float, ended: float, number: int) -> Operation:
+    seen = Seen(f'"0x{number}"', number, str(number), (str(number),))
+    return operation(began, ended, Request(Verb.GET, "blob"), Done(seen))
+
+
+def found_by(history: History) -> set[str]:
+    return {finding.question for finding in judge(history)}
+
+
+def test_concurrent_reads_may_see_either() -> None:
+    assert not judge(history_of(put(0, 1, 1), put(2, 9, 2), get(3, 4, 1), get(5, 6, 2)))
+
+
+def test_a_read_does_not_go_back() -> None:
+    found = judge(history_of(put(0, 1, 1), put(2, 9, 2), get(3, 4, 2), get(5, 6, 1)))
+    assert {finding.question for finding in found} == {ORDER, VERSIONS}
+    (order,) = (finding.text for finding in found if finding.question == ORDER)
+    assert "no order explains this answer:" in order
+    assert "in flight meanwhile (1):" in order
+
+
+def test_an_unknown_write_may_happen_late_or_never() -> None:
+    late = history_of(put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1), get(6, 7, 2))
+    assert not judge(late)
+    assert not judge(history_of(put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1)))
+
+
+def test_an_unknown_write_does_not_happen_after_the_death_of_its_server() -> None:
+    death = Death(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
+    operations = put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1), get(6, 7, 2)
+    assert found_by(history_of(*operations, deaths=(death,))) == {ORDER}
+    at_once = history_of(*operations[:2], get(4, 5, 2), deaths=(death,))
+    assert not judge(at_once)
+    # The client gave up when the next server was there: who knows which one had it.
+    late_death = Death(int(2.2 * NANOSECONDS), int(2.4 * NANOSECONDS))
+    assert not judge(history_of(*operations, deaths=(late_death,)))
+
+
+def test_an_unknown_write_does_not_happen_twice() -> None:
+    operations = put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 2), put(6, 7, 3), get(8, 9, 2)
+    assert ORDER in found_by(history_of(*operations))
+
+
+def acquire(began: float, ended: float, lease_id: str) -> Operation:
+    request = Request(Verb.ACQUIRE, "blob", proposed_id=lease_id, seconds=15)
+    return operation(began, ended, request, Done())
+
+
+def test_a_lease_ends_between_its_bounds() -> None:
+    """Granted between 2 and 3, it ends between 17 and 18."""
+    leased = put(0, 1, 1), acquire(2, 3, "a")
+    assert not judge(history_of(*leased, put(17.5, 17.8, 2, "a")))
+    assert not judge(history_of(*leased, put(17.5, 17.8, 2)))
+    assert found_by(history_of(*leased, put(18.5, 19, 2, "a"))) == {ORDER}
+    assert found_by(history_of(*leased, put(16, 16.5, 2))) == {ORDER}
+
+
+def test_two_do_not_hold_a_lease() -> None:
+    leased = put(0, 1, 1), acquire(2, 3, "a"), put(3.5, 3.8, 2, "a")
+    ended = operation(3.9, 4, Request(Verb.RELEASE, "blob", lease_id="a"), Done())
+    another = acquire(4.1, 4.2, "b"), put(5, 6, 3, "b")
+    assert not judge(history_of(*leased, ended, *another))
+    assert found_by(history_of(*leased, *another)) == {ORDER, HOLDERS}
+    assert found_by(history_of(*leased, ended, another[1])) == {ORDER, HOLDERS}
+
+
+# Files
+
+
+def test_a_history_is_judged_again_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bug, status in ((None, 0), (Bug.FAILED_BUT_DONE, 1)):
+        history = Simulation(1, ALL, operations=300, bug=bug).run()
+        path = tmp_path / "history.jsonl"
+        write_history(path, history)
+        assert read_history(path) == history
+        monkeypatch.setattr(sys, "argv", ["tests.history", "replay", str(path)])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            assert command.main() == status
+        assert ("VIOLATION (order) of blob" in printed.getvalue()) == bool(status)
+
+
+def test_a_seed_makes_the_same_choices() -> None:
+    one, same, other = (Simulation(seed, ALL).run() for seed in (1, 1, 2))
+    assert one == same
+    assert one.operations != other.operations

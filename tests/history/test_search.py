@@ -1,0 +1,124 @@
+"""The search for an order: against one that tries everything, and in size."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+import msgspec
+import pytest
+
+from tests.history import scheduler
+from tests.history.events import (
+    READS,
+    Death,
+    Done,
+    History,
+    Refused,
+    Unknown,
+)
+from tests.history.fake import Bug
+from tests.history.linearizability import Verdict, search
+from tests.history.model import ABSENT, State, step
+from tests.history.scheduler import Simulation
+from tests.history.trials import Part, Trial, latest_moment, prepare
+from tests.history.workloads import LEASES, OVERWRITES, STAGED_BLOCKS
+
+WORKLOADS = {"overwrites": OVERWRITES, "blocks": STAGED_BLOCKS, "leases": LEASES}
+CODES = ("BlobNotFound", "ConditionNotMet", "LeaseIdMissing", "LeaseAlreadyPresent")
+
+
+# Everything is tried
+
+
+def naive(trial: Trial, deaths: Sequence[Death]) -> Trial:
+    """Without any conclusion from what others saw."""
+    operation = trial.operation
+    unknown = isinstance(operation.outcome, Unknown)
+    return trial._replace(
+        part=Part.DOUBTFUL if unknown else trial.part,
+        latest=latest_moment(operation, deaths),
+        version=operation.request.token,
+        content=operation.request.token,
+        made=None,
+        alike=None,
+    )
+
+
+def has_order(trials: Sequence[Trial]) -> bool:
+    """By putting the operations in every order that agrees with their times."""
+    numbers = frozenset(range(len(trials)))
+    certain = frozenset(n for n in numbers if trials[n].part is not Part.DOUBTFUL)
+
+    @cache
+    def can_go_on(left: frozenset[int], newest_began: int, state: State) -> bool:
+        due = min((trials[n].latest for n in left & certain), default=None)
+        if due is None:
+            return True
+        return any(
+            can_go_on(left - {n}, max(newest_began, trials[n].began), after)
+            for n in left
+            if newest_began <= trials[n].latest and trials[n].began <= due
+            for after in step(state, trials[n], min(due, trials[n].latest))
+        )
+
+    return can_go_on(numbers, 0, ABSENT)
+
+
+def altered(history: History, source: random.Random) -> History:
+    """With an answer that was not given."""
+    operations = list(history.operations)
+    number = source.randrange(len(operations))
+    verb = operations[number].request.verb
+    answers: list[Done | Refused | Unknown] = [Unknown(), *map(Refused, CODES)]
+    if verb in READS:
+        answers += [each.outcome for each in operations if each.request.verb is verb]
+    outcome = source.choice(answers)
+    operations[number] = msgspec.structs.replace(operations[number], outcome=outcome)
+    return msgspec.structs.replace(history, operations=tuple(operations))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of short histories, right and wrong ones, with many outcomes unknown."""
+    monkeypatch.setattr(scheduler, "LOST_SHARE", 0.25)
+    monkeypatch.setattr(scheduler, "LIFE_SECONDS_MAX", 6.0)
+    workloads = {name: WORKLOADS[name]}
+    verdicts: Counter[Verdict] = Counter()
+    for seed in range(400):
+        source = random.Random(seed)
+        bug = source.choice([None, *Bug])
+        history = Simulation(seed, workloads, clients=4, operations=9, bug=bug).run()
+        if source.random() < 0.5:
+            history = altered(history, source)
+        trials = prepare(history.blobs()[name], history.deaths)
+        tried = [naive(trial, history.deaths) for trial in trials]
+        verdict = search(trials).verdict
+        assert verdict is (Verdict.OK if has_order(tried) else Verdict.VIOLATION), seed
+        verdicts[verdict] += 1
+    assert min(verdicts[Verdict.OK], verdicts[Verdict.VIOLATION]) >= 20, verdicts
+
+
+# Size
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"), [("overwrites", 4000), ("blocks", 1500), ("leases", 4000)]
+)
+def test_long_histories_with_many_kills(name: str, operations: int) -> None:
+    """Eight clients at one blob all the time, and every kill leaves eight outcomes unknown."""
+    simulation = Simulation(5, {name: WORKLOADS[name]}, clients=8, operations=operations)
+    history = simulation.run()
+    unknown = sum(isinstance(each.outcome, Unknown) for each in history.operations)
+    assert unknown > operations // 50
+    result = search(prepare(history.blobs()[name], history.deaths))
+    assert result.verdict is Verdict.OK, result.explanation
+
+
+def test_it_gives_up_in_time() -> None:
+    history = Simulation(5, {"overwrites": OVERWRITES}).run()
+    trials = prepare(history.blobs()["overwrites"], history.deaths)
+    assert search(trials, steps_max=100).verdict is Verdict.GAVE_UP
+    assert search(trials, seconds_max=0.0).verdict is Verdict.GAVE_UP

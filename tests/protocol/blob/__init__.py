@@ -1,0 +1,1 @@
+"""The blob service over REST, without a server."""

@@ -1,0 +1,450 @@
+"""A server's first and last words: what `etagere serve` says when it starts, why it cannot, and how
+it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from etagere.clock import SystemClock
+from etagere.config import Config
+from etagere.engine import ledger
+from tests.sdk.server import KEY, SECOND_ACCOUNT, SECOND_KEYS, development_port, eventually
+from tests.test_cli import COMMAND, as_nobody, environment, is_one_line, only_root, start
+
+GRACEFUL_SECONDS_MAX = 8.0
+DISK_BYTES = 64 * 1024
+
+
+@dataclass
+class Serving:
+    """`etagere serve`, leading a process group of its own as it does in a terminal."""
+
+    process: subprocess.Popen[str]
+    log_path: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def log(self) -> str:
+        return self.log_path.read_text("utf-8")
+
+    def introduction(self) -> dict[str, str]:
+        """What it says of itself, by its titles."""
+        lines = [line for line in self.log().splitlines() if line.startswith("  ")]
+        return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+
+    def is_ready(self) -> bool:
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the server did not start:\n{self.log()}")
+        return "stop" in self.introduction()
+
+    def children(self) -> list[int]:
+        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(pid) for pid in listed.read_text("ascii").split()]
+
+    def interrupt(self) -> None:
+        """^C: a terminal sends it to the whole group."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def end(self) -> tuple[int, str]:
+        """Its exit status and its output, once it has ended."""
+        output, _ = self.process.communicate(timeout=GRACEFUL_SECONDS_MAX)
+        return self.process.returncode, output
+
+
+@contextlib.contextmanager
+def serving(
+    folder: Path, *flags: str | Path, variables: dict[str, str] | None = None
+) -> Iterator[Serving]:
+    """A server started in this folder, with a free port unless it is given one."""
+    log_path = folder / "log"
+    ports = () if "--blob-port" in flags else ("--blob-port", "0")
+    with log_path.open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", *ports, *map(str, flags)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(variables),
+            cwd=folder,
+            start_new_session=True,
+        )
+    server = Serving(process, log_path)
+    try:
+        eventually(server.is_ready, "a server that answers")
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def refused(
+    folder: Path,
+    *flags: str | Path,
+    command: list[str] = COMMAND,
+    variables: dict[str, str] | None = None,
+) -> str:
+    """Starts a server that must not start; returns its one line."""
+    ports = () if "--blob-port" in flags else ("--blob-port", "0")
+    shown = start("serve", *ports, *flags, command=command, cwd=folder, variables=variables)
+    assert shown.returncode == 2, shown.stderr
+    assert is_one_line(shown.stderr), shown.stderr
+    assert shown.stdout == ""
+    return shown.stderr
+
+
+# What it says when it starts
+
+
+def test_introduction(tmp_path: Path) -> None:
+    account = f"{SECOND_ACCOUNT}:{SECOND_KEYS[0]}"
+    with serving(tmp_path, variables={"ETAGERE_ACCOUNTS": account}) as server:
+        told = server.introduction()
+        url = told["blob"]
+        assert url.startswith("http://127.0.0.1:")
+        assert url.endswith("/devstoreaccount1")
+        assert f"AccountKey={KEY};BlobEndpoint={url};" in told["connect"]
+        with BlobServiceClient.from_connection_string(told["connect"]) as service:
+            assert list(service.list_containers()) == []
+        assert told["data"] == str(tmp_path / "etagere-data")
+        assert told["stop"] == f"^C, or kill {server.pid}"
+        assert list(told) == ["blob", "connect", "data", "stop"]
+        assert SECOND_KEYS[0] not in server.log()
+        os.kill(server.pid, signal.SIGTERM)
+        endpoint = url.removesuffix("/devstoreaccount1")
+        assert server.end() == (0, f"READY blob={endpoint}\n")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_introduction_on_the_ports_that_everybody_knows(tmp_path: Path, host: str) -> None:
+    with (
+        development_port() as port,
+        serving(tmp_path, "--blob-port", str(port), "--host", host) as server,
+    ):
+        assert server.introduction()["connect"] == "UseDevelopmentStorage=true"
+
+
+def test_introduction_of_a_server_that_keeps_nothing(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with serving(tmp_path, "--memory", variables={"TMPDIR": str(temporary)}) as server:
+        assert "thrown away" in server.introduction()["data"]
+        assert len(list(temporary.iterdir())) == 1
+        server.interrupt()
+        assert server.end()[0] == 0
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "etagere-data").exists()
+
+
+def test_introduction_with_tls(tmp_path: Path, certificates: Path) -> None:
+    pair = ("--tls-cert", certificates / "one.crt", "--tls-key", certificates / "one.key")
+    with serving(tmp_path, *pair, "--host", "localhost") as server:
+        told = server.introduction()
+        assert told["blob"].startswith("https://localhost:")
+        assert told["connect"].startswith("DefaultEndpointsProtocol=https;")
+
+
+def test_what_is_set_and_not_used_is_said(tmp_path: Path) -> None:
+    unused = ("--oauth", "development", "--queue-port", "1", "--smb-port", "2")
+    with serving(tmp_path, *unused) as server:
+        (line,) = (line for line in server.log().splitlines() if "oauth" in line)
+        assert "has no effect yet" in line
+
+
+# Why it cannot start
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        told = refused(tmp_path, "--blob-port", port)
+    assert f"port {port} on 127.0.0.1 cannot be had: Address already in use" in told
+    assert "--blob-port" in told
+    assert not (tmp_path / "etagere-data").exists()
+
+
+@pytest.mark.parametrize(
+    "host", ["192.0.2.1", "no-such-host.invalid", "ä" * 70, "::g"], ids=range(4)
+)
+def test_addresses_that_are_not_here(tmp_path: Path, host: str) -> None:
+    told = refused(tmp_path, "--host", host)
+    assert f"host {host!r} cannot be had: " in told
+    assert "--host" in told
+
+
+def test_directory_in_use(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        assert "etagere-data is in use by another etagere process" in refused(tmp_path)
+
+
+def a_file(data: Path) -> None:
+    data.write_text("no directory", encoding="utf-8")
+
+
+def other_ledger(data: Path) -> None:
+    data.mkdir()
+    ledger.database_path(data).write_text("notes" * 10_000, encoding="utf-8")
+
+
+def directory_for_a_ledger(data: Path) -> None:
+    ledger.database_path(data).mkdir(parents=True)
+
+
+def newer_schema(data: Path) -> None:
+    ledger.create(data, Config(durable=False), SystemClock())
+    connection = ledger.open_for_writing(data, Config())
+    connection.execute("PRAGMA user_version = 77")
+    connection.close()
+
+
+def damaged(data: Path) -> None:
+    ledger.create(data, Config(durable=False), SystemClock())
+    with ledger.database_path(data).open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3_000)
+
+
+def directory_for_a_lock(data: Path) -> None:
+    (data / "lock").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (a_file, "etagere-data is not a directory"),
+        (other_ledger, "etagere-data/ledger.sqlite3 is not an Étagère ledger"),
+        (directory_for_a_ledger, "the ledger in etagere-data cannot be used: unable to open"),
+        (newer_schema, "etagere-data/ledger.sqlite3 has schema 77"),
+        (damaged, "the ledger in etagere-data cannot be used: "),
+        (directory_for_a_lock, "etagere-data/lock cannot be used: Is a directory"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_directories_that_cannot_be_used(tmp_path: Path, prepare: object, words: str) -> None:
+    assert callable(prepare)
+    prepare(tmp_path / "etagere-data")
+    assert words in refused(tmp_path)
+
+
+def test_directory_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "file is not a directory" in refused(tmp_path, "--data", "file/data")
+
+
+@only_root
+def test_directory_of_somebody_else(tmp_path: Path) -> None:
+    command = as_nobody("import tests")
+    told = refused(tmp_path, "--data", tmp_path / "data", command=command)
+    assert told.endswith(" cannot be used: Permission denied\n")
+    assert str(tmp_path) in told
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be made here: {mounted.stderr.strip()}")
+    try:
+        told = refused(tmp_path, "--data", disk / "data")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert f"the ledger in {disk / 'data'} cannot be used: database or disk is full" in told
+
+
+# Settings that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\nhost = \n", "etagere.toml is not TOML: Invalid value (at line 2, column 8)"),
+        (b"host = '\xff'", "etagere.toml is not TOML: it is not UTF-8"),
+        (b"bolb_port = 1", "'bolb_port' is no setting; did you mean blob_port?"),
+        (b"queue_port = '1'", "queue_port: '1' is no whole number from 0 to 65535"),
+        (b"queue_port = 65536", "queue_port: 65536 is no whole number from 0 to 65535"),
+        (b"data = 1", "data: must be a string"),
+        (b"tls_cert = 'c'", "tls_cert: tls_key must be set too"),
+    ],
+)
+def test_files_of_settings(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "etagere.toml").write_bytes(content)
+    told = refused(tmp_path, "--config", "etagere.toml")
+    assert told.startswith("etagere: etagere.toml")
+    assert words in told
+
+
+def test_files_of_settings_that_cannot_be_read(tmp_path: Path) -> None:
+    told = refused(tmp_path, variables={"ETAGERE_CONFIG": "missing.toml"})
+    assert "missing.toml cannot be read: No such file or directory" in told
+    assert "cannot be read: Is a directory" in refused(tmp_path, "--config", tmp_path)
+
+
+@only_root
+def test_file_of_settings_of_somebody_else(tmp_path: Path) -> None:
+    file = tmp_path / "etagere.toml"
+    file.touch(mode=0o600)
+    told = refused(tmp_path, "--config", file, command=as_nobody("import tests"))
+    assert f"{file} cannot be read: Permission denied" in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--blob-port", "65536"), "--blob-port: 65536 is no whole number from 0 to 65535"),
+        (("--smb-port", "many"), "--smb-port: 'many' is no whole number from 0 to 65535"),
+        (("--workers", "0"), "--workers: 0 is no whole number from 1 to 256"),
+        (("--account", f"Mine:{KEY}"), "--account: account 1: its name must be 3 to 24 lowercase"),
+        (("--account", f"mine:{KEY[:-1]}"), "--account: account 1: its key 1 is not base64"),
+        (("--account", f"mine:{KEY}") * 2, "--account: account 2: its name was given to an ear"),
+        (("--tls-cert", "c"), "--tls-cert: tls_key must be set too"),
+        (("--tls-key", "k"), "--tls-key: tls_cert must be set too"),
+    ],
+)
+def test_flags(tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
+    told = refused(tmp_path, *flags)
+    assert words in told
+    assert KEY[:-1] not in told
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two pairs, a key with a password, and something else."""
+    folder = tmp_path_factory.mktemp("certificates")
+    (folder / "other").write_text("neither\n", encoding="utf-8")
+    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    locked = "openssl ec -aes128 -passout pass:word -in one.key -out locked.key"
+    for command in (
+        f"{request} -subj /CN=one -keyout one.key -out one.crt",
+        f"{request} -subj /CN=two -keyout two.key -out two.crt",
+        locked,
+    ):
+        try:
+            subprocess.run(command.split(), cwd=folder, capture_output=True, check=True)
+        except FileNotFoundError:
+            pytest.skip("there is no openssl to make a certificate with")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "words"),
+    [
+        ("missing", "one.key", "missing cannot be read: No such file or directory"),
+        ("one.crt", "missing", "missing cannot be read: No such file or directory"),
+        (".", "one.key", " cannot be read: Is a directory"),
+        ("other", "one.key", "other has no certificate in PEM"),
+        ("one.key", "one.key", "one.key has no certificate in PEM"),
+        ("one.crt", "other", "other has no private key in PEM without a password"),
+        ("one.crt", "one.crt", "one.crt has no private key in PEM without a password"),
+        ("one.crt", "locked.key", "locked.key has no private key in PEM without a password"),
+        ("one.crt", "two.key", "two.key is not that of "),
+    ],
+)
+def test_certificates(
+    tmp_path: Path, certificates: Path, certificate: str, key: str, words: str
+) -> None:
+    pair = ("--tls-cert", certificates / certificate, "--tls-key", certificates / key)
+    assert words in refused(tmp_path, *pair)
+    assert not (tmp_path / "etagere-data").exists()
+
+
+# How it ends
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "^C"])
+def test_it_ends_when_it_is_told_to(tmp_path: Path, how: str) -> None:
+    with serving(tmp_path, "--workers", "2") as server:
+        children = server.children()
+        assert len(children) == 3
+        if how == "^C":
+            server.interrupt()
+        else:
+            os.kill(server.pid, signal.SIGTERM)
+        assert server.end()[0] == 0
+        assert not any(map(lives, children))
+        assert "Traceback" not in server.log()
+        assert "died" not in server.log()
+
+
+def test_its_processes_do_not_outlive_it(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as server:
+        children = server.children()
+        os.kill(server.pid, signal.SIGKILL)
+        eventually(lambda: not any(map(lives, children)), "the end of the server's processes")
+
+
+def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
+    """It waits for a directory to be given up by a server that is just going."""
+    with serving(tmp_path):
+        waiting = subprocess.Popen(
+            [*COMMAND, "serve", "--blob-port", "0"],
+            env=environment(),
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        lock = tmp_path / "etagere-data" / "lock"
+        eventually(lambda: lock in opened(waiting.pid), "a server that waits for the directory")
+        waiting.send_signal(signal.SIGINT)
+        _, told = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
+        assert (waiting.returncode, told) == (130, "")
+
+
+def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path, "--memory", variables={"TMPDIR": str(tmp_path)}) as server:
+        children = server.children()
+        # So that it cannot end when it is told to.
+        os.kill(children[-1], signal.SIGSTOP)
+        server.interrupt()
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.process.wait(1)
+        server.interrupt()
+        server.process.wait(2)
+        server.end()
+        assert not any(map(lives, children))
+    assert list(tmp_path.glob("etagere-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "child"), [("writer.lock", "writer"), ("segments", "front end 1")]
+)
+def test_a_process_that_cannot_start_ends_it(tmp_path: Path, name: str, child: str) -> None:
+    data = tmp_path / "etagere-data"
+    ledger.create(data, Config(durable=False), SystemClock())
+    if name == "segments":
+        (data / name).touch()
+    else:
+        (data / name).mkdir()
+    shown = start("serve", "--blob-port", "0", cwd=tmp_path)
+    assert shown.returncode == 78
+    assert re.search(rf"{child} cannot run \(pid \d+\): exit status 1\n", shown.stderr)
+    assert name in shown.stderr, "says why"
+
+
+def opened(pid: int) -> list[Path]:
+    """The files that a process has open."""
+    descriptors = Path(f"/proc/{pid}/fd")
+    return [descriptor.resolve() for descriptor in descriptors.iterdir()]
+
+
+def lives(pid: int) -> bool:
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text("utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return told.rpartition(")")[2].split()[0] != "Z"
