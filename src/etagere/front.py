@@ -21,9 +21,12 @@ from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.purging import keep_purging
+from etagere.operations.blob.containers import policies_of
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
 from etagere.processes import ChildMain
+from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.service import BlobService
+from etagere.protocol.gate import Gate
 from etagere.protocol.http.server import HttpServer
 from etagere.settings import Settings
 
@@ -55,7 +58,9 @@ class FrontEnd:
         engine = SqliteEngine(self.directory, self.config)
         store = FileBodyStore(self.directory, engine, self.config)
         collector = Collector(self.directory, engine, store, self.config)
-        service = BlobService(engine, store, self.settings)
+        access_log = AccessLog()
+        gate = Gate(engine, self.settings, {"blob": policies_of})
+        service = BlobService(engine, store, gate, access_log)
         server = HttpServer(service, [self.blob_socket], tls=self.tls)
         await server.start()
         jobs = [
@@ -69,7 +74,7 @@ class FrontEnd:
         self.announce()
         await stopped.wait()
         await server.drain(_DRAIN_SECONDS)
-        service.close()
+        access_log.flush()
         for job in jobs:
             job.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -18,6 +18,7 @@ from etagere.engine.interface import Refused
 from etagere.engine.memory import MemoryEngine
 from etagere.model.accounts import AddAccount, RotateKey
 from etagere.operations.accounts import add_account, rotate_key
+from etagere.operations.blob.containers import policies_of
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Request, RequestBody
@@ -33,7 +34,7 @@ class Door:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = MemoryEngine()
-        self.gate = Gate(self.engine, Settings())
+        self.gate = Gate(self.engine, Settings(), {"blob": policies_of})
         self.verified = 0
         self.now = NOW
         verify = sas_signature.verify

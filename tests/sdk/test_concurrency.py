@@ -23,6 +23,9 @@ from tests.sdk.server import ACCOUNT, KEY, Server, served, unique
 
 MIB = 1024 * 1024
 LARGE_BYTES = 64 * MIB
+LARGE_BYTES_LONG = 256 * MIB
+ROUNDS = 60
+ROUNDS_LONG = 2_000
 
 Race = Callable[[BlobClient, int, str | None], Awaitable[Any]]
 
@@ -125,7 +128,13 @@ RACES: dict[str, tuple[Race, Race]] = {
 
 @pytest.mark.parametrize("kind", RACES)
 def test_one_racer_wins(pair: Server, kind: str) -> None:
-    asyncio.run(race(pair, 60, *RACES[kind]))
+    asyncio.run(race(pair, ROUNDS, *RACES[kind]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", RACES)
+def test_one_racer_wins_for_long(pair: Server, kind: str) -> None:
+    asyncio.run(race(pair, ROUNDS_LONG, *RACES[kind]))
 
 
 def test_one_container_is_created(pair: Server) -> None:
@@ -188,12 +197,22 @@ def test_no_two_contents_share_an_etag(pair: Server) -> None:
 # Large downloads
 
 
-def version_of(number: int) -> bytes:
-    return random.Random(number).randbytes(1021) * (LARGE_BYTES // 1021 + 1)
+def version_of(number: int, length: int = LARGE_BYTES) -> bytes:
+    return (random.Random(number).randbytes(1021) * (length // 1021 + 1))[:length]
 
 
 def test_large_downloads_during_overwrites(server: Server, container: SyncContainerClient) -> None:
-    versions = [version_of(number)[:LARGE_BYTES] for number in range(3)]
+    download_during_overwrites(server, container, LARGE_BYTES)
+
+
+@pytest.mark.long
+def test_larger_downloads_during_overwrites(server: Server, container: SyncContainerClient) -> None:
+    download_during_overwrites(server, container, LARGE_BYTES_LONG)
+
+
+def download_during_overwrites(server: Server, container: SyncContainerClient, length: int) -> None:
+    """Each download is one version, whole."""
+    versions = [version_of(number, length) for number in range(3)]
     container.upload_blob("blob", versions[0])
     stop = threading.Event()
 
@@ -208,7 +227,7 @@ def test_large_downloads_during_overwrites(server: Server, container: SyncContai
     writer = threading.Thread(target=keep_overwriting)
     writer.start()
     try:
-        with server.service(max_single_get_size=LARGE_BYTES) as service:
+        with server.service(max_single_get_size=length) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             for _ in range(6):
                 assert blob.download_blob().readall() in versions
@@ -218,7 +237,7 @@ def test_large_downloads_during_overwrites(server: Server, container: SyncContai
 
 
 def test_a_slow_download_outlives_its_blob(container: SyncContainerClient) -> None:
-    content = version_of(7)[:LARGE_BYTES]
+    content = version_of(7)
     blob = container.upload_blob("blob", content)
     token = generate_blob_sas(
         ACCOUNT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from etagere.auth import sas, sas_parsing, sas_signature, shared_key
@@ -13,12 +14,10 @@ from etagere.auth.shared_key import AccountKey, failed
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.accounts import BUILT_IN
-from etagere.model.containers import ContainerName
+from etagere.model.service import SignedIdentifier
 from etagere.operations.accounts import get_account
-from etagere.operations.blob.collections import CONTAINERS
 from etagere.protocol.exchange import Exchange
 from etagere.rules.accounts import check_account_name, check_source
-from etagere.rules.names import check_container_name
 from etagere.settings import Settings
 
 _NANOSECONDS_PER_TICK = 100
@@ -30,11 +29,19 @@ def _prepared(key: bytes) -> AccountKey:
     return AccountKey(key)
 
 
+PoliciesOf = Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]
+"""The stored policies of what a name in an account stands for; none if it stands for nothing."""
+
+
 class Gate:
     """Lets requests in, or says why not. Signatures and tokens are judged by the wall clock."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, policies: Mapping[str, PoliciesOf]
+    ) -> None:
+        """`policies` says, for each service, where the policies that its tokens name are kept."""
         self._engine = engine
+        self._policies = policies
         self._settings = settings
         self._tokens = KnownTokens()
         # What needs no look into the ledger.
@@ -94,22 +101,13 @@ class Gate:
 
     async def _policy(self, token: sas.Sas) -> sas.Policy | None:
         """The stored policy that a token names, as it is now."""
-        container = token.scope.partition("/")[0]
-        if check_container_name(container) is not None:
-            return None
-        ask = ContainerName(token.account, container), token.policy_id
-        return await self._engine.read(_stored_policy, ask)
-
-
-def _stored_policy(txn: ReadTxn, ask: tuple[ContainerName, str]) -> sas.Policy | None:
-    name, policy_id = ask
-    container = txn.get(CONTAINERS, name.key)
-    for stored in container.policies if container is not None else ():
-        if stored.id == policy_id:
-            policy = stored.policy
-            return sas.Policy(
-                sas.iso_time(policy.start) if policy.start else None,
-                sas.iso_time(policy.expiry) if policy.expiry else None,
-                policy.permission or "",
-            )
-    return None
+        place = token.account, token.scope.partition("/")[0]
+        for stored in await self._engine.read(self._policies[token.service], place):
+            if stored.id == token.policy_id:
+                policy = stored.policy
+                return sas.Policy(
+                    sas.iso_time(policy.start) if policy.start else None,
+                    sas.iso_time(policy.expiry) if policy.expiry else None,
+                    policy.permission or "",
+                )
+        return None

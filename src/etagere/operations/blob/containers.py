@@ -29,10 +29,12 @@ from etagere.model.containers import (
     SetContainerMetadata,
     ShownContainer,
 )
+from etagere.model.service import SignedIdentifier
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
+from etagere.rules.names import check_container_name
 
 
 @operation
@@ -103,6 +105,14 @@ def list_containers(txn: ReadTxn, command: ListContainers) -> ContainerPage:
     shown = tuple((name, container) for (_, name), container in rows[: command.limit])
     following = rows[command.limit][0][1] if len(rows) > command.limit else ""
     return ContainerPage(txn.now, shown, following)
+
+
+def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
+    """The stored policies of a container, by account and name, whatever that may be."""
+    if check_container_name(place[1]) is not None:
+        return ()
+    container = txn.get(CONTAINERS, place)
+    return container.policies if container is not None else ()
 
 
 # What all do first

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
-from etagere.auth.request import is_text, text
+from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.blobs import (
@@ -20,7 +19,7 @@ from etagere.model.blobs import (
     SnapshotsToo,
 )
 from etagere.model.conditions import Conditions
-from etagere.model.containers import ContainerName, Metadata, PublicAccess
+from etagere.model.containers import ContainerName, PublicAccess
 from etagere.model.leases import (
     Acquire,
     Break,
@@ -32,16 +31,21 @@ from etagere.model.leases import (
     new_lease_id,
 )
 from etagere.protocol.exchange import Exchange
+from etagere.protocol.requests import (
+    NUMBER,
+    bad_parameter,
+    included,
+    invalid_header,
+    page_limit,
+    required_header,
+    text_parameter,
+)
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import names
 from etagere.rules.blocks import check_block_name, decode_block_name
 from etagere.rules.dates import parse_instant
 
-_META: Final = b"x-ms-meta-"
-_PAGE_MAX = 5_000
-# Python reads no number of thousands of digits, and none of ours has more than these.
-_NUMBER = re.compile(r"[0-9]{1,18}")
 _MD5_BYTES = 16
 _CRC64_BYTES = 8
 _CHECKED_RANGE_MAX = 4 << 20
@@ -70,7 +74,7 @@ def snapshot(exchange: Exchange) -> int | None:
         return None
     moment = parse_instant(written)
     if moment is None:
-        raise Refused(_bad_parameter("InvalidQueryParameterValue", "snapshot", written))
+        raise bad_parameter("InvalidQueryParameterValue", "snapshot", written)
     return moment
 
 
@@ -78,24 +82,13 @@ def refuse_snapshot(exchange: Exchange) -> None:
     """For what cannot be done to one."""
     written = exchange.parameter("snapshot")
     if written is not None:
-        raise Refused(_bad_parameter("InvalidQueryParameterValue", "snapshot", written))
+        raise bad_parameter("InvalidQueryParameterValue", "snapshot", written)
 
 
 def get_blob(exchange: Exchange) -> GetBlob:
     return GetBlob(
         blob_name(exchange), read_conditions(exchange), lease_id(exchange), snapshot(exchange)
     )
-
-
-def metadata(exchange: Exchange) -> Metadata:
-    """Names keep the case in which they were sent."""
-    pairs = tuple(
-        (text(name[len(_META) :]), text(value))
-        for name, value in exchange.http.headers
-        if name[: len(_META)].lower() == _META
-    )
-    abort_if(names.check_metadata(pairs))
-    return pairs
 
 
 def read_conditions(exchange: Exchange) -> Conditions:
@@ -203,7 +196,7 @@ def _integer(exchange: Exchange, name: str, minimum: int, maximum: int) -> int |
     written = exchange.header(name)
     if written is None:
         return None
-    if _NUMBER.fullmatch(written) is None or not minimum <= int(written) <= maximum:
+    if NUMBER.fullmatch(written) is None or not minimum <= int(written) <= maximum:
         raise invalid_header(name, written)
     return int(written)
 
@@ -285,25 +278,6 @@ def wanted_checksums(exchange: Exchange, length: int) -> set[str]:
     return wanted
 
 
-def page_limit(exchange: Exchange) -> int:
-    written = exchange.parameter("maxresults")
-    if written is None:
-        return _PAGE_MAX
-    if _NUMBER.fullmatch(written) is None or int(written) < 1:
-        limits: dict[str, str | int] = {"MinimumAllowed": 1, "MaximumAllowed": _PAGE_MAX}
-        code = "OutOfRangeQueryParameterValue"
-        raise Refused(_bad_parameter(code, "maxresults", written, limits))
-    return min(int(written), _PAGE_MAX)
-
-
-def text_parameter(exchange: Exchange, name: str) -> str:
-    """What names are compared with; "" where it is absent."""
-    written = exchange.parameter(name) or ""
-    if not is_text(written) or len(written) > names.BLOB_NAME_LENGTH_MAX:
-        raise Refused(_bad_parameter("InvalidQueryParameterValue", name, written))
-    return written
-
-
 def marker(exchange: Exchange) -> tuple[str, int]:
     """The name, and the snapshot of it, that a page starts with, from the marker that the page
     before ended with."""
@@ -313,11 +287,11 @@ def marker(exchange: Exchange) -> tuple[str, int]:
     try:
         name, _, snapshot = base64.b64decode(written, b"-_", validate=True).partition(b"\xff")
         start, moment = name.decode(), snapshot.decode("ascii") or "0"
-        if len(start) > names.BLOB_NAME_LENGTH_MAX or _NUMBER.fullmatch(moment) is None:
+        if len(start) > names.BLOB_NAME_LENGTH_MAX or NUMBER.fullmatch(moment) is None:
             raise ValueError("no page ends like this")
         return start, int(moment)
     except ValueError:
-        raise Refused(_bad_parameter("OutOfRangeInput", "marker", written)) from None
+        raise bad_parameter("OutOfRangeInput", "marker", written) from None
 
 
 CONTAINER_DETAILS: Final = frozenset({"metadata", "deleted", "system"})
@@ -338,15 +312,6 @@ BLOB_DETAILS: Final = frozenset(
 )
 
 
-def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
-    """What a listing is to tell besides. What there is nothing of yet is never told."""
-    written = exchange.parameter("include") or ""
-    include = {detail.strip() for detail in written.lower().split(",")} - {""}
-    if not include <= known:
-        raise Refused(_bad_parameter("InvalidQueryParameterValue", "include", written))
-    return include
-
-
 def list_blobs(exchange: Exchange) -> tuple[ListBlobs, set[str]]:
     include = included(exchange, BLOB_DETAILS)
     start, start_snapshot = marker(exchange)
@@ -363,7 +328,7 @@ def list_blobs(exchange: Exchange) -> tuple[ListBlobs, set[str]]:
     if command.delimiter and command.snapshots:
         # A prefix cannot say which of its snapshots it stands for.
         written = exchange.parameter("include") or ""
-        raise Refused(_bad_parameter("InvalidQueryParameterValue", "include", written))
+        raise bad_parameter("InvalidQueryParameterValue", "include", written)
     return command, include
 
 
@@ -378,7 +343,7 @@ def block_name(exchange: Exchange) -> bytes:
     if name is None:
         reason: dict[str, str | int] = {"Reason": "Not a valid base64 string."}
         code = "InvalidQueryParameterValue"
-        raise Refused(_bad_parameter(code, "blockid", written, reason))
+        raise bad_parameter(code, "blockid", written, reason)
     abort_if(check_block_name(name))
     return name
 
@@ -387,7 +352,7 @@ def get_block_list(exchange: Exchange) -> GetBlockList:
     written = exchange.parameter("blocklisttype") or "committed"
     kind = written.lower()
     if kind not in {"committed", "uncommitted", "all"}:
-        raise Refused(_bad_parameter("InvalidQueryParameterValue", "blocklisttype", written))
+        raise bad_parameter("InvalidQueryParameterValue", "blocklisttype", written)
     return GetBlockList(
         blob_name(exchange),
         kind != "uncommitted",
@@ -423,32 +388,7 @@ def snapshots_too(exchange: Exchange) -> SnapshotsToo:
         raise invalid_header("x-ms-delete-snapshots", written) from None
 
 
-def endpoint(exchange: Exchange) -> str:
-    """The address of the service as the client knows it."""
-    signed = exchange.signed
-    account = f"/{signed.account}" if signed.path_style else ""
-    return f"{signed.scheme}://{exchange.header('host') or ''}{account}/"
-
-
 def overrides(exchange: Exchange) -> dict[str, str]:
     """Response headers that a token replaces."""
     principal = exchange.principal
     return principal.overrides if isinstance(principal, TokenHolder) else {}
-
-
-def required_header(exchange: Exchange, name: str) -> str:
-    written = exchange.header(name)
-    if not written:
-        raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": name}))
-    return written
-
-
-def invalid_header(name: str, value: str) -> Refused:
-    return Refused(Refusal("InvalidHeaderValue", {"HeaderName": name, "HeaderValue": value}))
-
-
-def _bad_parameter(
-    code: str, name: str, value: str, more: dict[str, str | int] | None = None
-) -> Refusal:
-    facts: dict[str, str | int] = {"QueryParameterName": name, "QueryParameterValue": value}
-    return Refusal(code, facts | (more or {}))

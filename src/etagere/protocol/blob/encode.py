@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import time
 from typing import Final
 
 from awscrt.checksums import crc64nvme
 
 from etagere.auth.request import octets
-from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import Blob, ShownBlob
-from etagere.model.containers import Container, Metadata, PublicAccess, ShownContainer
+from etagere.model.containers import Container, PublicAccess, ShownContainer
 from etagere.model.leases import BrokenLease, FixedLease, InfiniteLease, Lease, LeaseVerb
-from etagere.protocol.codecs import xml
+from etagere.protocol.answers import Headers, http_date, metadata_headers
 from etagere.rules.conditions import format_etag
-from etagere.rules.dates import format_http_date
 from etagere.rules.leases import format_lease_id, report, seconds_until_free
-
-Headers = list[tuple[bytes, bytes]]
 
 
 def stamp_headers(stamp: int) -> Headers:
@@ -27,10 +22,6 @@ def stamp_headers(stamp: int) -> Headers:
         (b"ETag", format_etag(stamp).encode()),
         (b"Last-Modified", http_date(stamp).encode()),
     ]
-
-
-def http_date(stamp: int) -> str:
-    return format_http_date(stamp // TICKS_PER_SECOND)
 
 
 def lease_headers(lease: Lease, now: int) -> Headers:
@@ -55,10 +46,6 @@ def lease_action_headers(lease: Lease, now: int) -> Headers:
     if isinstance(lease, BrokenLease):
         return [(b"x-ms-lease-time", b"%d" % seconds_until_free(lease, now))]
     return []
-
-
-def metadata_headers(metadata: Metadata) -> Headers:
-    return [(b"x-ms-meta-" + octets(name), octets(value)) for name, value in metadata]
 
 
 def container_headers(shown: ShownContainer) -> Headers:
@@ -150,11 +137,3 @@ def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
     if "crc64" in wanted:
         headers.append(crc64_header(crc64nvme(data)))
     return headers
-
-
-def stats() -> bytes:
-    synced = http_date(time.time_ns() // 100)
-    return xml.document(
-        "<StorageServiceStats><GeoReplication><Status>live</Status>"
-        f"<LastSyncTime>{synced}</LastSyncTime></GeoReplication></StorageServiceStats>"
-    )

@@ -23,9 +23,10 @@ from etagere.model.blobs import (
     ListBlobs,
     Staging,
 )
-from etagere.model.containers import Container, ContainerPage, ListContainers, Metadata
+from etagere.model.containers import Container, ContainerPage, ListContainers
 from etagere.model.leases import Lease, NoLease
-from etagere.protocol.blob.encode import INFERRED_TIER, http_date
+from etagere.protocol.answers import http_date, metadata_element
+from etagere.protocol.blob.encode import INFERRED_TIER
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.xml import escape
 from etagere.rules.conditions import format_bare_etag, format_etag
@@ -42,7 +43,7 @@ def containers_page(
     rows = [
         f"<Container><Name>{name}</Name>"
         f"<Properties>{_container_properties(container, page.now)}</Properties>"
-        f"{_metadata(container.metadata) if with_metadata else ''}</Container>"
+        f"{metadata_element(container.metadata) if with_metadata else ''}</Container>"
         for name, container in page.containers
     ]
     return xml.document(
@@ -124,7 +125,7 @@ def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> l
             f"{_NOT_LEASED if isinstance(blob.lease, NoLease) else _lease(blob.lease, now)}"
             f"{_tier(blob) if blob.tier else _INFERRED_TIER}"
             "<ServerEncrypted>true</ServerEncrypted></Properties>"
-            f"{_metadata(blob.metadata) if with_metadata else ''}</Blob>"
+            f"{metadata_element(blob.metadata) if with_metadata else ''}</Blob>"
         )
     return rows
 
@@ -182,10 +183,6 @@ def _lease(lease: Lease, now: int) -> str:
 
 
 _NOT_LEASED = _lease(NoLease(), 0)
-
-
-def _metadata(metadata: Metadata) -> str:
-    return f"<Metadata>{''.join(f'<{n}>{escape(v)}</{n}>' for n, v in metadata)}</Metadata>"
 
 
 def _asked(prefix: str, marker: str, limit: int) -> str:

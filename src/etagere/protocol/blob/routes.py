@@ -62,8 +62,6 @@ def find_route(
 ) -> tuple[Level, str | None]:
     """What is asked for, and of what; None if there is no such operation."""
     level = BLOB if blob else CONTAINER if container else SERVICE
-    if method == "OPTIONS":
-        return level, "preflight_blob_request"
     if restype.lower() == "account" and comp.lower() == "properties":
         return level, "get_account_information" if method in ("GET", "HEAD") else None
     # A HEAD is a GET whose answer has no body, but for blobs, where it is an operation.

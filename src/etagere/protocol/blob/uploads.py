@@ -11,6 +11,7 @@ from etagere.bodies.files import FileBodyWriter
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
+from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, encode
 from etagere.protocol.exchange import Exchange
 
@@ -47,7 +48,7 @@ async def receive(exchange: Exchange, writer: FileBodyWriter) -> Body:
     return await writer.seal()
 
 
-def checked_document(exchange: Exchange, document: bytes) -> encode.Headers:
+def checked_document(exchange: Exchange, document: bytes) -> Headers:
     """The checksums of a request that is a document, which are compared with those it was sent
     with, to be answered with."""
     sent_md5 = decode.sent_md5(exchange)

@@ -17,6 +17,7 @@ from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.xml import Element
 
 ROOT: Final = "SignedIdentifiers"
+BYTES_MAX: Final = 1 << 20
 POLICIES_MAX = 5
 ID_CHARACTERS_MAX = 64
 

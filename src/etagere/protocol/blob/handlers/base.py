@@ -12,9 +12,7 @@ from etagere.model.containers import ContainerName, PublicAccess
 from etagere.operations.blob.collections import CONTAINERS
 from etagere.protocol.exchange import Exchange
 
-XML: Final = (b"Content-Type", b"application/xml")
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
-XML_BYTES_MAX: Final = 1 << 20
 
 _PUBLIC = {
     PublicAccess.NOTHING: Public.NOTHING,

@@ -21,6 +21,8 @@ from etagere.model.blobs import (
 )
 from etagere.model.bodies import Body
 from etagere.operations.blob import blobs, snapshots
+from etagere.protocol import requests
+from etagere.protocol.answers import metadata_headers
 from etagere.protocol.blob import decode, encode, uploads
 from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.exchange import Exchange
@@ -37,15 +39,15 @@ class BlobHandlers(Handling):
     """Blobs: put whole, shown, described, leased, kept as they are, and deleted."""
 
     async def put_blob(self, exchange: Exchange) -> Response:
-        kind = decode.required_header(exchange, "x-ms-blob-type")
+        kind = requests.required_header(exchange, "x-ms-blob-type")
         if kind.lower() != "blockblob":
-            raise decode.invalid_header("x-ms-blob-type", kind)
+            raise requests.invalid_header("x-ms-blob-type", kind)
         length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
         command = PutBlob(
             decode.blob_name(exchange),
             _NO_BODY,
             decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
-            decode.metadata(exchange),
+            requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
             exchange.permit.only_if_absent,
@@ -81,7 +83,7 @@ class BlobHandlers(Handling):
     async def get_blob_metadata(self, exchange: Exchange) -> Response:
         blob = (await self._shown(exchange)).blob
         headers = encode.stamp_headers(blob.stamp)
-        return Response(200, headers + encode.metadata_headers(blob.metadata))
+        return Response(200, headers + metadata_headers(blob.metadata))
 
     async def _shown(self, exchange: Exchange) -> ShownBlob:
         command = decode.get_blob(exchange)
@@ -141,7 +143,7 @@ class BlobHandlers(Handling):
     async def set_blob_metadata(self, exchange: Exchange) -> Response:
         command = SetBlobMetadata(
             decode.blob_name(exchange),
-            decode.metadata(exchange),
+            requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
         )
@@ -174,7 +176,7 @@ class BlobHandlers(Handling):
     async def snapshot_blob(self, exchange: Exchange) -> Response:
         command = SnapshotBlob(
             decode.blob_name(exchange),
-            decode.metadata(exchange),
+            requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
         )
@@ -193,7 +195,7 @@ class BlobHandlers(Handling):
             await self._engine.write(blobs.delete_blob, command)
             return Response(202, [_DELETED])
         if snapshots_too is not SnapshotsToo.NO:
-            raise decode.invalid_header("x-ms-delete-snapshots", snapshots_too.value)
+            raise requests.invalid_header("x-ms-delete-snapshots", snapshots_too.value)
         taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
         await self._engine.write(snapshots.delete_snapshot, taken)
         return Response(202, [_DELETED])

@@ -22,8 +22,10 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
+from etagere.protocol import requests
+from etagere.protocol.answers import XML
 from etagere.protocol.blob import decode, encode, uploads
-from etagere.protocol.blob.handlers.base import ENCRYPTED, XML, Handling
+from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.codecs import block_lists as codec
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
@@ -44,7 +46,7 @@ class BlockHandlers(Handling):
         decode.refuse_conditions(exchange)
         length = uploads.announced_length(exchange, uploads.BLOCK_BYTES_MAX)
         if not length:
-            raise decode.invalid_header("Content-Length", "0")
+            raise requests.invalid_header("Content-Length", "0")
         command = PutBlock(
             decode.blob_name(exchange),
             decode.block_name(exchange),
@@ -77,7 +79,7 @@ class BlockHandlers(Handling):
             new_id(),
             blocks,
             decode.blob_headers(exchange, default_type=decode.DEFAULT_TYPE),
-            decode.metadata(exchange),
+            requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
             exchange.permit.only_if_absent,

@@ -16,8 +16,10 @@ from etagere.model.containers import (
 from etagere.model.ids import new_id
 from etagere.operations.blob import containers
 from etagere.operations.blob.listing import list_blobs
+from etagere.protocol import requests
+from etagere.protocol.answers import XML, metadata_headers
 from etagere.protocol.blob import decode, encode, pages
-from etagere.protocol.blob.handlers.base import XML, XML_BYTES_MAX, Handling
+from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
@@ -30,7 +32,7 @@ class ContainerHandlers(Handling):
         command = CreateContainer(
             decode.container_name(exchange),
             new_id(),
-            decode.metadata(exchange),
+            requests.metadata(exchange),
             decode.public_access(exchange),
         )
         made = await self._engine.write(containers.create_container, command)
@@ -41,7 +43,7 @@ class ContainerHandlers(Handling):
 
     async def get_container_metadata(self, exchange: Exchange) -> Response:
         container = (await self._shown_container(exchange)).container
-        described = encode.metadata_headers(container.metadata)
+        described = metadata_headers(container.metadata)
         return Response(200, encode.stamp_headers(container.stamp) + described)
 
     async def get_container_acl(self, exchange: Exchange) -> Response:
@@ -57,7 +59,7 @@ class ContainerHandlers(Handling):
     async def set_container_metadata(self, exchange: Exchange) -> Response:
         command = SetContainerMetadata(
             decode.container_name(exchange),
-            decode.metadata(exchange),
+            requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
         )
@@ -65,7 +67,8 @@ class ContainerHandlers(Handling):
         return Response(200, encode.stamp_headers(changed.stamp))
 
     async def set_container_acl(self, exchange: Exchange) -> Response:
-        policies = access_policies.decode(await exchange.http.body.read(XML_BYTES_MAX), "blob")
+        document = await exchange.http.body.read(access_policies.BYTES_MAX)
+        policies = access_policies.decode(document, "blob")
         if isinstance(policies, Refusal):
             raise Refused(policies)
         command = SetContainerAccess(
@@ -99,5 +102,5 @@ class ContainerHandlers(Handling):
     async def list_blobs(self, exchange: Exchange) -> Response:
         command, include = decode.list_blobs(exchange)
         page = await self._read(exchange, list_blobs, command, command.container)
-        body = pages.blobs_page(page, command, decode.endpoint(exchange), include=include)
+        body = pages.blobs_page(page, command, requests.endpoint(exchange), include=include)
         return Response(200, [XML], body)

@@ -1,0 +1,87 @@
+"""What requests to every service say in the same words. Raw headers stop here."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from etagere.auth.request import is_text, text
+from etagere.engine.interface import Refused, abort_if
+from etagere.errors import Refusal
+from etagere.model.containers import Metadata
+from etagere.protocol.exchange import Exchange
+from etagere.rules import names
+
+PAGE_MAX: Final = 5_000
+_META: Final = b"x-ms-meta-"
+# Python reads no number of thousands of digits, and none of ours has more than these.
+NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+# Headers
+
+
+def metadata(exchange: Exchange) -> Metadata:
+    """Names keep the case in which they were sent."""
+    pairs = tuple(
+        (text(name[len(_META) :]), text(value))
+        for name, value in exchange.http.headers
+        if name[: len(_META)].lower() == _META
+    )
+    abort_if(names.check_metadata(pairs))
+    return pairs
+
+
+def required_header(exchange: Exchange, name: str) -> str:
+    written = exchange.header(name)
+    if not written:
+        raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": name}))
+    return written
+
+
+def invalid_header(name: str, value: str) -> Refused:
+    return Refused(Refusal("InvalidHeaderValue", {"HeaderName": name, "HeaderValue": value}))
+
+
+# Parameters
+
+
+def bad_parameter(
+    code: str, name: str, value: str, more: dict[str, str | int] | None = None
+) -> Refused:
+    facts: dict[str, str | int] = {"QueryParameterName": name, "QueryParameterValue": value}
+    return Refused(Refusal(code, facts | (more or {})))
+
+
+def page_limit(exchange: Exchange) -> int:
+    written = exchange.parameter("maxresults")
+    if written is None:
+        return PAGE_MAX
+    if NUMBER.fullmatch(written) is None or int(written) < 1:
+        limits: dict[str, str | int] = {"MinimumAllowed": 1, "MaximumAllowed": PAGE_MAX}
+        raise bad_parameter("OutOfRangeQueryParameterValue", "maxresults", written, limits)
+    return min(int(written), PAGE_MAX)
+
+
+def text_parameter(exchange: Exchange, name: str) -> str:
+    """What names are compared with; "" where it is absent."""
+    written = exchange.parameter(name) or ""
+    if not is_text(written) or len(written) > names.BLOB_NAME_LENGTH_MAX:
+        raise bad_parameter("InvalidQueryParameterValue", name, written)
+    return written
+
+
+def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
+    """What a listing is to tell besides. What there is nothing of yet is never told."""
+    written = exchange.parameter("include") or ""
+    include = {detail.strip() for detail in written.lower().split(",")} - {""}
+    if not include <= known:
+        raise bad_parameter("InvalidQueryParameterValue", "include", written)
+    return include
+
+
+def endpoint(exchange: Exchange) -> str:
+    """The address of the service as the client knows it."""
+    signed = exchange.signed
+    account = f"/{signed.account}" if signed.path_style else ""
+    return f"{signed.scheme}://{exchange.header('host') or ''}{account}/"

@@ -1,0 +1,177 @@
+"""What all REST services do with a request: find out what it asks for and whether it may, carry it
+out, and make an answer of any outcome."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from etagere.auth.permissions import authorize
+from etagere.auth.principal import KeyOwner, TokenHolder
+from etagere.auth.request import octets
+from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
+from etagere.errors import Refusal, http_status
+from etagere.protocol.access_log import AccessLog
+from etagere.protocol.answers import Headers
+from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
+from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
+from etagere.protocol.gate import Gate
+from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
+from etagere.protocol.properties import PropertiesHandlers
+from etagere.rules.conditions import NotModified
+
+logger = logging.getLogger(__name__)
+
+# What a status means where there was no request to refuse.
+_MALFORMED: Final = {
+    413: "RequestBodyTooLarge",
+    414: "RequestUrlFailedToParse",
+    431: "InvalidHeaderValue",
+    500: "InternalError",
+}
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Routed(NamedTuple):
+    """What a request asks for."""
+
+    permission: str
+    """The row of the table of permissions, without its service."""
+    target: str
+    """What it touches: as in `authorize`."""
+    call: Callable[[Exchange], Awaitable[Response]]
+
+
+class Service:
+    """Answers the requests of one front end to one service. Each service says what they ask for."""
+
+    name: str
+
+    def __init__(self, engine: Engine, gate: Gate, access_log: AccessLog) -> None:
+        self._gate = gate
+        self._access_log = access_log
+        self._properties = PropertiesHandlers(engine, self.name)
+        self._content_type, self._encode_error = BY_SERVICE[self.name]
+
+    def route(self, exchange: Exchange) -> Routed:
+        """What is asked for; raises `Refused` where that is nothing that there is."""
+        raise NotImplementedError
+
+    async def handle(self, request: Request) -> Response:
+        exchange = Exchange(self.name, request)
+        try:
+            response = await self._carry_out(exchange)
+        except Refused as refused:
+            response = self._refused(exchange, refused.refusal)
+        except BodyTooLarge:
+            response = self._refused(exchange, Refusal("RequestBodyTooLarge"))
+        except Fault as fault:
+            # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
+            logger.error("request %s: %s", exchange.request_id, fault)
+            response = self._refused(exchange, Refusal("ServerBusy"))
+        except Unknown as unknown:
+            logger.error("request %s: unknown: %s", exchange.request_id, unknown)
+            response = self._refused(exchange, Refusal("InternalError"))
+        except ClientGone:
+            raise
+        except Exception:
+            logger.exception("request %s failed", exchange.request_id)
+            response = self._refused(exchange, Refusal("InternalError"))
+        allowed = await self._cors_headers(exchange, response)
+        response.headers = [*exchange.common_headers(), *response.headers, *allowed]
+        response.notes["request"] = exchange.request_id
+        return response
+
+    async def _carry_out(self, exchange: Exchange) -> Response:
+        abort_if(exchange.check_version())
+        signed = exchange.signed
+        if signed.method == "OPTIONS":
+            return await self._properties.preflight(exchange)
+        routed = self.route(exchange)
+        exchange.principal = await self._gate.admit(exchange)
+        if signed.secondary and signed.method not in _READING:
+            # It is there to be read when the primary cannot be.
+            raise Refused(Refusal("InsufficientAccountPermissions"))
+        permit = authorize(
+            exchange.principal,
+            f"{self.name}.{routed.permission}",
+            routed.target,
+            version=exchange.version,
+        )
+        if isinstance(permit, Refusal):
+            raise Refused(permit)
+        exchange.permit = permit
+        return await routed.call(exchange)
+
+    async def _cors_headers(self, exchange: Exchange, response: Response) -> Headers:
+        try:
+            return await self._properties.cors_headers(exchange, response)
+        except (Fault, Unknown):
+            return []
+
+    def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
+        if isinstance(refusal, NotModified):
+            return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
+        status = http_status(refusal.code, self.name)
+        occasion = Occasion(exchange.request_id, _now(), shows_details=_trusted(exchange))
+        headers = [
+            (b"x-ms-error-code", refusal.code.encode()),
+            (b"Content-Type", self._content_type.encode()),
+        ]
+        if status == 401:
+            headers.append((b"WWW-Authenticate", _challenge(exchange)))
+        return Response(status, headers, self._encode_error(refusal, occasion))
+
+    # What the connection asks for
+
+    def malformed(self, status: int, detail: str) -> Response:
+        """The answer to what no exchange could be made of."""
+        refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
+        request_id = new_request_id()
+        occasion = Occasion(request_id, _now(), shows_details=True)
+        headers = [
+            (b"x-ms-request-id", request_id.encode()),
+            (b"x-ms-version", VERSION_NEWEST.encode()),
+            (b"x-ms-error-code", refusal.code.encode()),
+            (b"Content-Type", self._content_type.encode()),
+        ]
+        return Response(status, headers, self._encode_error(refusal, occasion))
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        logger.error("a request failed: %s", request.method, exc_info=error)
+        return self.malformed(500, "The request could not be taken apart.")
+
+    def sent(self, request: Request, response: Response, seconds: float) -> None:
+        self._access_log.add(request, response, seconds)
+
+
+def no_route(method: str, comp: str) -> Refused:
+    """The refusal of what no operation is asked for with."""
+    if comp:
+        facts: dict[str, str | int] = {"QueryParameterName": "comp", "QueryParameterValue": comp}
+        return Refused(Refusal("InvalidQueryParameterValue", facts))
+    return Refused(Refusal("UnsupportedHttpVerb", {"Method": method}))
+
+
+def _now() -> int:
+    return time.time_ns() // 100
+
+
+def _trusted(exchange: Exchange) -> bool:
+    """Facts are for those who may read what they are about. Before anybody was let in, they are
+    about the request alone."""
+    principal = getattr(exchange, "principal", None)
+    if principal is None or isinstance(principal, KeyOwner):
+        return True
+    return isinstance(principal, TokenHolder) and "r" in principal.permissions
+
+
+def _challenge(exchange: Exchange) -> bytes:
+    scheme = exchange.signed.scheme
+    host = exchange.header("host") or "localhost"
+    return octets(
+        f"Bearer authorization_uri={scheme}://{host}/common/oauth2/authorize "
+        "resource_id=https://storage.azure.com"
+    )
