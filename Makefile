@@ -1,6 +1,7 @@
 PYTHON ?= python3
 PYTEST_FLAGS ?=
 SERVE_FLAGS ?=
+CONFORMANCE_FLAGS ?=
 # `make lock LOCK_FLAGS=--upgrade` moves every pin to its newest release.
 LOCK_FLAGS ?=
 
@@ -12,10 +13,10 @@ PIP_TOOLS := pip-tools==7.6.2
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format torture bench lock clean environment serve-packages test-packages python
+.PHONY: help serve test check format torture bench conformance lock clean environment serve-packages test-packages python
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: serve-packages environment ## run the server in the foreground, data in ./etagere-data
 	$(BIN)/etagere serve $(SERVE_FLAGS)
@@ -26,7 +27,7 @@ test: test-packages environment check ## install what is missing, check, and run
 check: environment ## lint, formatting, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy $(wildcard src tests benchmarks)
+	$(BIN)/mypy $(wildcard src tests benchmarks conformance)
 	$(BIN)/lint-imports
 
 format: environment ## rewrite the sources as the linter wants them
@@ -38,6 +39,9 @@ torture: test-packages environment ## run the long form of the torture tests
 
 bench: environment ## run the benchmarks
 	$(BIN)/python -m benchmarks
+
+conformance: test-packages environment ## run Microsoft's own live tests against the server
+	$(BIN)/python -m conformance $(CONFORMANCE_FLAGS)
 
 # The pins and hashes are those of the public index, so local pip settings must not take part.
 PIP_COMPILE = $$tools/bin/pip-compile --quiet --no-config --generate-hashes --allow-unsafe \
@@ -54,15 +58,17 @@ lock: python ## write requirements/*.txt anew from pyproject.toml
 	$(PIP_COMPILE) --output-file requirements/run.txt pyproject.toml; \
 	$(PIP_COMPILE) --output-file requirements/dev.txt --extra dev --all-build-deps \
 		--constraint requirements/run.txt pyproject.toml; \
-	for file in requirements/run.txt requirements/dev.txt; do \
-		{ echo '# Made by `make lock` from pyproject.toml.'; cat $$file; } > "$$tools/lock"; \
+	$(PIP_COMPILE) --output-file conformance/requirements.txt \
+		--constraint requirements/dev.txt conformance/requirements.in; \
+	for file in requirements/run.txt requirements/dev.txt conformance/requirements.txt; do \
+		{ echo '# Made by `make lock`.'; cat $$file; } > "$$tools/lock"; \
 		cat "$$tools/lock" > $$file; \
 	done
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf .bench .conformance tests/javascript/node_modules
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks conformance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 environment: $(STAMP)
 

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import blocks, http_large, http_requests, puts, reads, space, uploads
+from benchmarks import (
+    blocks,
+    http_growth,
+    http_large,
+    http_requests,
+    puts,
+    reads,
+    space,
+    uploads,
+)
 from benchmarks.figures import Measured, Settings, as_json, measure, table
 
 GROUPS = {
@@ -23,13 +32,17 @@ GROUPS = {
         uploads.GROUP,
         http_requests.GROUP,
         http_large.GROUP,
+        http_growth.GROUP,
     )
 }
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(GROUPS)}")
+    usual = ", ".join(name for name, group in GROUPS.items() if not group.on_request)
+    others = ", ".join(name for name, group in GROUPS.items() if group.on_request)
+    names_help = f"of {usual}; only when named, since they take long: {others}"
+    parser.add_argument("names", nargs="*", metavar="name", help=names_help)
     parser.add_argument("--rounds", type=int, default=5, help="the median of these is told")
     parser.add_argument("--quick", action="store_true", help="too little of all to mean anything")
     parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
@@ -57,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = Settings(max(1, parsed.rounds), parsed.quick, parsed.directory)
     measured: list[Measured] = []
     for name, group in GROUPS.items():
-        if not parsed.names or name in parsed.names:
+        if name in parsed.names or not (parsed.names or group.on_request):
             # On the loop that front ends run on.
             measured += uvloop.run(measure(group, settings, _progress))
     _progress("")

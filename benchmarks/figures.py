@@ -57,6 +57,8 @@ class Group(NamedTuple):
     name: str
     measure: Measure
     figures: tuple[Figure, ...]
+    on_request: bool = False
+    """Takes so long that it is measured only when it is named."""
 
 
 class Measured(NamedTuple):

@@ -15,6 +15,7 @@ import select
 import socket
 import subprocess
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
@@ -29,6 +30,7 @@ _ANSWER_SECONDS_MAX = 60
 _RECEIVE_BYTES = 1 << 20
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
+_DONE = tuple(b"HTTP/1.1 %d " % status for status in (200, 201, 202))
 
 
 def account_sas(key: bytes, account: str, expiry: str) -> str:
@@ -158,14 +160,30 @@ def run_to_the_end(service: Service, load: Load, seconds: float, seed: int) -> R
     """The same by a client of our own, for what wrk cannot do: it waits for a body after a HEAD,
     and does not count what it has begun when the time is over, which of a few slow requests is
     many. Having nothing to parse, it costs little more than wrk."""
-    before, _, after = load.target.partition("{}")
-    head = _head(load, service.address, after)
     choose = random.Random(seed)
     names = [str(choose.randrange(load.names)) if load.names > 1 else "" for _ in range(997)]
-    requests = [f"{load.method} {before}{name}{head}".encode() for name in names]
+    requests = itertools.cycle(list(_requests(service, load, names)))
+    deadline = time.perf_counter() + seconds
+    return _run(
+        service, load, itertools.takewhile(lambda _: time.perf_counter() < deadline, requests)
+    )
+
+
+def run_each(service: Service, load: Load, names: Iterable[str]) -> Run:
+    """One request for each of these names, which stand where the target says {}."""
+    return _run(service, load, _requests(service, load, names))
+
+
+def _requests(service: Service, load: Load, names: Iterable[str]) -> Iterator[bytes]:
+    before, _, after = load.target.partition("{}")
+    rest = _head(load, service.address, after) + "x" * load.body_bytes
+    return (f"{load.method} {before}{name}{rest}".encode() for name in names)
+
+
+def _run(service: Service, load: Load, requests: Iterator[bytes]) -> Run:
     cpu_before = service.cpu_seconds()
     began = time.perf_counter()
-    latencies = _Client(service, load, requests).latencies(began + seconds)
+    latencies = _Client(service, load, requests).latencies()
     elapsed = time.perf_counter() - began
     cpu_seconds = service.cpu_seconds() - cpu_before
     p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
@@ -175,36 +193,36 @@ def run_to_the_end(service: Service, load: Load, seconds: float, seed: int) -> R
 class _Client:
     """Keeps one request on each of its connections."""
 
-    def __init__(self, service: Service, load: Load, requests: list[bytes]) -> None:
-        self._requests = itertools.cycle(requests)
+    def __init__(self, service: Service, load: Load, requests: Iterator[bytes]) -> None:
+        self._requests = requests
         self._bodies = load.method != "HEAD"
         here = "127.0.0.1", service.port
         connections = [socket.create_connection(here) for _ in range(load.connections)]
         self._connections = {one.fileno(): one for one in connections}
+        self._answers: dict[int, _Answer] = {}
 
-    def latencies(self, deadline: float) -> list[float]:
-        """How long each request took that was sent before, in order of length."""
+    def latencies(self) -> list[float]:
+        """How long each request took until the last was answered, in order of length."""
         found: list[float] = []
-        answers: dict[int, _Answer] = {}
+        answers = self._answers
         with select.epoll() as poll, contextlib.ExitStack() as ends:
             for number, connection in self._connections.items():
                 ends.enter_context(connection)
                 poll.register(number, select.EPOLLIN)
-                answers[number] = self._sent(connection)
+                self._send(number)
             while answers:
                 for number, _ in poll.poll():
-                    connection = self._connections[number]
-                    if not answers[number].whole(connection.recv(_RECEIVE_BYTES)):
-                        continue
-                    now = time.perf_counter()
-                    found.append(now - answers.pop(number).began)
-                    if now < deadline:
-                        answers[number] = self._sent(connection)
+                    received = self._connections[number].recv(_RECEIVE_BYTES)
+                    if answers[number].whole(received):
+                        found.append(time.perf_counter() - answers.pop(number).began)
+                        self._send(number)
         return sorted(found)
 
-    def _sent(self, connection: socket.socket) -> _Answer:
-        connection.sendall(next(self._requests))
-        return _Answer(self._bodies)
+    def _send(self, number: int) -> None:
+        """The next request on this connection, if there is one."""
+        if (request := next(self._requests, None)) is not None:
+            self._connections[number].sendall(request)
+            self._answers[number] = _Answer(self._bodies)
 
 
 class _Answer:
@@ -229,7 +247,7 @@ class _Answer:
             head, end, received = self._head.partition(b"\r\n\r\n")
             if not end:
                 return False
-            if not head.startswith(b"HTTP/1.1 200 "):
+            if not head.startswith(_DONE):
                 raise RuntimeError(f"a request was answered with {self._head[:1000]!r}")
             if not self._has_body:
                 return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -53,6 +54,10 @@ class Service:
         """Of all its processes; what they share is counted for each."""
         return sum(peak_mebibytes(pid) for pid in self.processes())
 
+    def mebibytes(self) -> float:
+        """What all its processes have resident now; what they share is counted once."""
+        return sum(_proportional_mebibytes(pid) for pid in self.processes())
+
     def wait(self) -> None:
         """Returns when it takes connections."""
         deadline = time.monotonic() + _START_SECONDS_MAX
@@ -73,6 +78,14 @@ class Service:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
+    def kill(self) -> None:
+        """All of it at once, without a word."""
+        # The parent, which would start the others again, comes first.
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
 
 def _cpu_ticks(pid: int) -> int:
     try:
@@ -82,6 +95,15 @@ def _cpu_ticks(pid: int) -> int:
     # The name before may hold anything, even blanks and parentheses.
     user, system = stat.rpartition(")")[2].split()[11:13]
     return int(user) + int(system)
+
+
+def _proportional_mebibytes(pid: int) -> float:
+    """Of a page that several processes share, each has its part."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    for line in rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(f"process {pid} has no Pss")
 
 
 # Which there are
@@ -94,7 +116,7 @@ def started(settings: Settings, files: Mapping[str, bytes]) -> Iterator[dict[str
     below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
     with contextlib.ExitStack() as ends:
         directory = Path(ends.enter_context(below))
-        services = {OURS: _etagere(directory, ends)}
+        services = {OURS: etagere(directory, ends)}
         if not settings.quick:
             command, nginx = tools.azurite(), tools.nginx(install=True)
             if command is not None:
@@ -106,7 +128,8 @@ def started(settings: Settings, files: Mapping[str, bytes]) -> Iterator[dict[str
         yield services
 
 
-def _etagere(directory: Path, ends: contextlib.ExitStack) -> Service:
+def etagere(directory: Path, ends: contextlib.ExitStack) -> Service:
+    """Ours, over what an earlier one left in this directory; returns when it answers requests."""
     log = ends.enter_context((directory / "ours.log").open("wb"))
     serve = [sys.executable, "-m", "etagere", "serve", "--blob-port", "0"]
     process = subprocess.Popen(

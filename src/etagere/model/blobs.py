@@ -299,6 +299,8 @@ class ListBlobs(Command, frozen=True):
     """The first name, or prefix, to show."""
     start_snapshot: int = 0
     """The first snapshot of that name to show; `NO_SNAPSHOT`: none of them."""
+    end: str = ""
+    """The first name not to show any more."""
     snapshots: bool = False
     uncommitted: bool = False
 

@@ -23,7 +23,6 @@ DOCUMENT = (
     b"</SignedIdentifier>"
     b"<SignedIdentifier>"
     b"<Id>&lt;2&gt;</Id>"
-    b"<AccessPolicy />"
     b"</SignedIdentifier>"
     b"</SignedIdentifiers>"
 )

@@ -63,6 +63,8 @@ def _named(
     span = collection.under((container_id,), command.prefix)
     if command.start:
         span = collection.starting(span, (container_id, command.start))
+    if command.end:
+        span = Span(span.start, min(span.stop, collection.pack((container_id, command.end))))
     if command.delimiter:
         return _by_delimiter(txn, collection, container_id, span, command)
     rows = txn.scan(collection, span, command.limit + 1)
@@ -97,5 +99,7 @@ def _snapshots(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> list[Bl
     span = SNAPSHOTS.under((container_id,), command.prefix)
     if command.start:
         span = SNAPSHOTS.starting(span, (container_id, command.start, command.start_snapshot))
+    if command.end:
+        span = Span(span.start, min(span.stop, SNAPSHOTS.pack((container_id, command.end, 0))))
     rows = txn.scan(SNAPSHOTS, span, command.limit + 1)
     return [(name, blob, taken) for (_, name, taken), blob in rows]

@@ -109,5 +109,6 @@ def _write_identifier(identifier: SignedIdentifier) -> str:
         )
         if text is not None
     )
-    written = f"<AccessPolicy>{parts}</AccessPolicy>" if parts else "<AccessPolicy />"
+    # The service tells nothing of a policy without limits, and clients tell that apart.
+    written = f"<AccessPolicy>{parts}</AccessPolicy>" if parts else ""
     return f"<SignedIdentifier>{xml.element('Id', identifier.id)}{written}</SignedIdentifier>"

@@ -1,0 +1,1 @@
+"""Conformance: Microsoft's own live tests, run against our server by `make conformance`."""

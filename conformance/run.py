@@ -1,0 +1,156 @@
+"""Runs the tests of a suite against a server of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance.sources import CACHE, ROOT, environment, tests_of
+from conformance.suites import Suite, accounts
+from tests.sdk.server import Server
+
+_SHIM = ROOT / "conformance/shim"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run."""
+
+    workers: int
+    """Processes of the server."""
+    runners: int
+    """Processes that run tests."""
+    test_seconds_max: float
+    seconds_max: float
+    selection: Sequence[str] = ()
+    """Further arguments of pytest."""
+    keep: bool = False
+    """The data of the server stays, for a look at it."""
+
+
+class Outcome(NamedTuple):
+    """What became of one test: `passed`, `failed` or `skipped`."""
+
+    node: str
+    outcome: str
+    error: str = ""
+
+
+class Ran(NamedTuple):
+    """What there is to judge, and what kept the tests from being all of them."""
+
+    outcomes: list[Outcome]
+    problem: str = ""
+
+
+def run(suite: Suite, options: Options) -> Ran:
+    """Leaves the logs of the server and of pytest behind."""
+    python = environment()
+    tests = tests_of(suite.package, python)
+    directory = CACHE / suite.name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    with _served(suite, options, directory) as variables:
+        return _tested(python, tests, directory, variables, options)
+
+
+@contextlib.contextmanager
+def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[str, str]]:
+    """A server, and what its tests have to know as variables of their environment."""
+    certificate, key_file = _certificate(directory)
+    variables = {
+        "CONFORMANCE_LISTS": str(suite.lists),
+        "REQUESTS_CA_BUNDLE": str(certificate),
+        "SSL_CERT_FILE": str(certificate),
+    }
+    flags = ["--workers", str(options.workers), "--oauth", "development"]
+    flags += ["--tls-cert", str(certificate), "--tls-key", str(key_file)]
+    for prefix, name, key in accounts(suite, options.runners):
+        flags += ["--account", f"{name}:{key}"]
+        variables |= {f"{prefix}_ACCOUNT_NAME": name, f"{prefix}_ACCOUNT_KEY": key}
+    server = Server(directory / "data", *flags)
+    server.start()
+    try:
+        yield {**variables, "CONFORMANCE_BLOB": server.endpoint}
+    finally:
+        server.kill()
+        if not options.keep:
+            shutil.rmtree(server.directory)
+
+
+def _certificate(directory: Path) -> tuple[Path, Path]:
+    """With it the server is served over TLS, without which the SDKs send no bearer tokens."""
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    subprocess.run([*command.split(), *subject, *files], check=True, capture_output=True)
+    return certificate, key
+
+
+def _tested(
+    python: Path, tests: Path, directory: Path, variables: dict[str, str], options: Options
+) -> Ran:
+    outcomes = directory / "outcomes.jsonl"
+    outcomes.touch()
+    command = [str(python), "-m", "pytest", "-c", str(_SHIM / "pytest.ini")]
+    command += ["--rootdir", str(tests)]
+    command += ["--numprocesses", str(options.runners), "--dist", "worksteal"]
+    # A new process would have no accounts.
+    command += ["--max-worker-restart", "0"]
+    command += ["--timeout", str(options.test_seconds_max), *options.selection]
+    ours = {
+        "CONFORMANCE_OUTCOMES": str(outcomes),
+        "PYTHONPATH": f"{_SHIM}{os.pathsep}{ROOT}",
+    }
+    with (directory / "pytest.log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=tests,
+            env={**os.environ, **variables, **ours},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        problem = _wait(process, outcomes, options.seconds_max)
+    finally:
+        # Also what a test has left behind.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return Ran(read(outcomes), problem and f"{problem}; see {directory / 'pytest.log'}")
+
+
+def _wait(process: subprocess.Popen[bytes], outcomes: Path, seconds_max: float) -> str:
+    deadline = time.monotonic() + seconds_max
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return f"the tests were stopped after {seconds_max:.0f} seconds"
+        time.sleep(0.5)
+        if sys.stderr.isatty():
+            count = outcomes.read_bytes().count(b"\n")
+            print(f"\r\x1b[K{count} tests", end="\r", file=sys.stderr, flush=True)
+    # 0 and 1 say whether tests have failed, which the lists judge.
+    return "" if process.returncode in (0, 1) else f"pytest ended with {process.returncode}"
+
+
+def read(outcomes: Path) -> list[Outcome]:
+    """One outcome per test: a test that fails when it is torn down has failed."""
+    by_node: dict[str, Outcome] = {}
+    for line in outcomes.read_text("utf-8").splitlines():
+        outcome = Outcome(**json.loads(line))
+        if outcome.outcome == "failed" or outcome.node not in by_node:
+            by_node[outcome.node] = outcome
+    return list(by_node.values())

@@ -1,0 +1,73 @@
+"""Bearer tokens: some that nobody should take, and some of a development issuer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import Any, Final
+
+from azure.core.credentials import AccessToken, AccessTokenInfo
+
+IDENTITY: Final = "00000000-0000-0000-0000-000000000001"
+"""Who the tests are, as an object in a tenant of the same name."""
+
+_LIFE_SECONDS = 3600
+
+
+def _encode(part: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+
+class DevelopmentCredential:
+    """Issues tokens without a signature, for `etagere serve --oauth development`."""
+
+    def get_token(self, *_: str, **__: Any) -> AccessToken:
+        now = int(time.time())
+        claims = {
+            "aud": "https://storage.azure.com",
+            "iss": f"https://sts.windows.net/{IDENTITY}/",
+            "oid": IDENTITY,
+            "sub": IDENTITY,
+            "tid": IDENTITY,
+            "iat": now,
+            "nbf": now,
+            "exp": now + _LIFE_SECONDS,
+        }
+        token = f"{_encode({'alg': 'none', 'typ': 'JWT'})}.{_encode(claims)}."
+        return AccessToken(token, now + _LIFE_SECONDS)
+
+
+class FakeTokenCredential:
+    """Issues something that is no token at all."""
+
+    def __init__(self) -> None:
+        self.token = AccessToken("YOU SHALL NOT PASS", 0)
+        self.get_token_count = 0
+
+    def get_token(self, *_: str, **__: Any) -> AccessToken:
+        self.get_token_count += 1
+        return self.token
+
+
+class AsyncCredential:
+    """Another credential, for asynchronous clients."""
+
+    def __init__(self, credential: DevelopmentCredential | FakeTokenCredential) -> None:
+        self._credential = credential
+
+    async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        return self._credential.get_token(*scopes, **options)
+
+    async def get_token_info(self, *scopes: str, **_: Any) -> AccessTokenInfo:
+        token = self._credential.get_token(*scopes)
+        return AccessTokenInfo(token.token, token.expires_on)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def __aenter__(self) -> AsyncCredential:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,5 @@
+"""Secrets for recordings."""
+
+from __future__ import annotations
+
+STORAGE_ACCOUNT_FAKE_KEY = "TkVWRVIgVVNFRA=="

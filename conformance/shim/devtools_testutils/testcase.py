@@ -1,0 +1,45 @@
+"""The class that all tests derive from."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from .credentials import AsyncCredential, DevelopmentCredential
+
+
+class AzureRecordedTestCase:
+    """Names, credentials and time, for tests that run live."""
+
+    is_live = True
+
+    @property
+    def qualified_test_name(self) -> str:
+        # pytest adds the phase after a space.
+        return os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+
+    def get_resource_name(self, name: str) -> str:
+        """The same again for the same test, and another for any other."""
+        return f"{name}{zlib.crc32(self.qualified_test_name.encode()):08x}"
+
+    def get_settings_value(self, name: str) -> str:
+        return os.environ.get(f"AZURE_{name}", "00000000-0000-0000-0000-000000000000")
+
+    def get_credential(self, _client: type, **options: Any) -> Any:
+        credential = DevelopmentCredential()
+        return AsyncCredential(credential) if options.get("is_async") else credential
+
+    def generate_sas(
+        self, generate: Callable[..., str], *arguments: Any, fake_value: str = "", **options: Any
+    ) -> str:
+        return generate(*arguments, **options)
+
+    def get_datetime_variable(self, _variables: object, _name: str, value: datetime) -> datetime:
+        return value
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -1,0 +1,107 @@
+"""What pytest has to know to run the tests, and how it tells the outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ipaddress
+import json
+import os
+import socket
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from conformance.lists import Lists
+
+OUTCOMES = "CONFORMANCE_OUTCOMES"
+LISTS = "CONFORMANCE_LISTS"
+
+_TELLING = ("x-ms-blob-type", "x-ms-lease-action")
+"""Headers that say which operation is asked for."""
+
+_resolve = socket.getaddrinfo
+
+
+def _resolve_here(host: Any, *arguments: Any, **options: Any) -> Any:
+    """Only this machine: a test that asks for an address in Azure fails at once."""
+    name = host.decode() if isinstance(host, bytes) else host or "localhost"
+    try:
+        here = ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        here = name == "localhost"
+    if not here:
+        raise socket.gaierror(socket.EAI_NONAME, f"{name} is not on this machine")
+    return _resolve(host, *arguments, **options)
+
+
+def pytest_configure() -> None:
+    socket.getaddrinfo = _resolve_here
+
+
+@pytest.fixture(scope="session")
+def test_proxy() -> None:
+    """The proxy that records."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lists = Lists.load(Path(os.environ[LISTS]))
+    for item in items:
+        if reason := lists.why_never(item.nodeid):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.excinfo is not None:
+        item.user_properties.append(("error", describe(call.excinfo.value)))
+        report.user_properties = item.user_properties
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Called where all outcomes come together: not by those who run tests for xdist."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    if report.when == "call" or not report.passed:
+        told = {
+            "node": report.nodeid,
+            "outcome": report.outcome,
+            "error": dict(report.user_properties).get("error", ""),
+        }
+        # A line at a time, so that there is something to tell also of a run that was cut short.
+        with Path(os.environ[OUTCOMES]).open("a", encoding="utf-8") as outcomes:
+            print(json.dumps(told), file=outcomes)
+
+
+def describe(error: BaseException) -> str:
+    """One line, the same for failures of the same kind."""
+    response = getattr(error, "response", None)
+    if response is None:
+        lines = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {lines[0]}"[:160]
+    request = response.request
+    query = parse_qs(urlsplit(request.url).query)
+    asked = [f"{name}={query[name][0]}" for name in ("restype", "comp") if name in query]
+    asked += [f"{name}: {request.headers[name]}" for name in _TELLING if name in request.headers]
+    code = getattr(error, "error_code", None)
+    told = f"{response.status_code} {getattr(code, 'value', code)} {request.method}"
+    # What a refusal is about, where the server says so.
+    details = getattr(error, "additional_info", None) or {}
+    about = [details[name] for name in ("headername", "queryparametername") if name in details]
+    return " ".join([told, *asked, *about])

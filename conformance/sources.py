@@ -1,0 +1,94 @@
+"""Where the tests come from: source distributions on PyPI, fetched when they are needed.
+
+None of their code is in this repository. Everything is pinned by version and hash, and kept in a
+directory that may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CACHE: Final = ROOT / ".conformance"
+"""Ignored by git."""
+
+_LOCK = ROOT / "requirements/dev.txt"
+_REQUIREMENTS = ROOT / "conformance/requirements.txt"
+_PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+class Pin(NamedTuple):
+    """One line of a lock file: the only files that may pass for this package."""
+
+    name: str
+    version: str
+    hashes: frozenset[str]
+
+    @property
+    def line(self) -> str:
+        hashes = " ".join(f"--hash=sha256:{one}" for one in sorted(self.hashes))
+        return f"{self.name}=={self.version} {hashes}\n"
+
+
+def find_pin(lock: str, name: str) -> Pin:
+    """The pin of a package in the text of a lock file."""
+    found = re.search(rf"^{re.escape(name)}==(\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", lock, re.M)
+    if found is None:
+        raise LookupError(f"{name} is not pinned")
+    return Pin(name, found[1], frozenset(re.findall(r"sha256:([0-9a-f]{64})", found[2])))
+
+
+def environment() -> Path:
+    """The interpreter of an environment in which the tests can run."""
+    directory = CACHE / "venv"
+    python = directory / "bin/python"
+    stamp = directory / ".installed"
+    wanted = f"{sys.version} {hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()}"
+    if not stamp.exists() or stamp.read_text("utf-8") != wanted:
+        _tell("installing what the tests need")
+        venv.create(directory, clear=True, with_pip=True)
+        install = ("install", "--require-hashes", "-r", str(_REQUIREMENTS))
+        subprocess.run([python, *_PIP, *install], check=True)
+        stamp.write_text(wanted, "utf-8")
+    return python
+
+
+def tests_of(package: str, python: Path) -> Path:
+    """The directory with the tests of a package, of the version that we test with."""
+    pin = find_pin(_LOCK.read_text("utf-8"), package)
+    stem = f"{package.replace('-', '_')}-{pin.version}"
+    archive = CACHE / "sources" / f"{stem}.tar.gz"
+    if not archive.exists():
+        _tell(f"fetching the source of {package} {pin.version}")
+        _download(pin, archive.parent, python)
+    if hashlib.sha256(archive.read_bytes()).hexdigest() not in pin.hashes:
+        raise ValueError(f"{archive} is not the file that {_LOCK.name} pins; remove it")
+    tests = archive.parent / stem / "tests"
+    if not tests.exists():
+        with tarfile.open(archive) as source, tempfile.TemporaryDirectory(dir=CACHE) as temporary:
+            members = [one for one in source if one.name.startswith(f"{stem}/tests/")]
+            source.extractall(temporary, members, filter="data")
+            (Path(temporary) / stem).rename(tests.parent)
+    return tests
+
+
+def _download(pin: Pin, directory: Path, python: Path) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        requirement = Path(temporary) / "requirement.txt"
+        requirement.write_text(pin.line, "utf-8")
+        # pip asks the build backend for the metadata; the pinned one has to do.
+        flags = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
+        download = ("download", *flags, "-r", str(requirement), "--dest", str(directory))
+        subprocess.run([python, *_PIP, *download], check=True)
+
+
+def _tell(text: str) -> None:
+    print(f"conformance: {text}", file=sys.stderr, flush=True)

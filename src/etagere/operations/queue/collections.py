@@ -1,0 +1,31 @@
+"""Where the things of the queue service are kept."""
+
+from __future__ import annotations
+
+from etagere.engine.records import ID, TEXT, UINT, Collection, Layout
+from etagere.model.queues import (
+    DiscardedContents,
+    Message,
+    MessageCount,
+    MessageText,
+    Place,
+    Queue,
+)
+
+QUEUES: Collection[tuple[str, str], Queue] = Collection("queues", Queue, (TEXT, TEXT))
+MESSAGES: Collection[tuple[bytes, bytes], Message] = Collection("messages", Message, (ID, ID))
+TEXTS: Collection[tuple[bytes], MessageText] = Collection(
+    "message_texts", MessageText, (ID,), layout=Layout.LARGE
+)
+VISIBLE: Collection[tuple[bytes, int, bytes], Place] = Collection(
+    "visible_messages", Place, (ID, UINT, ID)
+)
+EXPIRING: Collection[tuple[int, bytes, bytes], Place] = Collection(
+    "expiring_messages", Place, (UINT, ID, ID)
+)
+COUNTS: Collection[tuple[bytes, int], MessageCount] = Collection(
+    "message_counts", MessageCount, (ID, UINT)
+)
+DISCARDED: Collection[tuple[bytes], DiscardedContents] = Collection(
+    "discarded_contents", DiscardedContents, (ID,)
+)

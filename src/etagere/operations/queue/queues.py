@@ -1,0 +1,112 @@
+"""Queues: made, shown, changed and deleted. The last writer wins."""
+
+from __future__ import annotations
+
+import msgspec
+
+from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.errors import Refusal
+from etagere.model.queues import (
+    ClearMessages,
+    CreateQueue,
+    DeleteQueue,
+    DiscardedContents,
+    ListQueues,
+    Queue,
+    QueueName,
+    QueuePage,
+    SetQueueAccess,
+    SetQueueMetadata,
+    ShownQueue,
+)
+from etagere.model.service import SignedIdentifier
+from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.queue.collections import COUNTS, DISCARDED, QUEUES
+from etagere.rules.queues import check_queue_name
+
+COUNT_PARTS = 16
+"""Of the messages of a queue, each counted by itself."""
+
+
+@operation
+def create_queue(txn: WriteTxn, command: CreateQueue) -> bool:
+    """Whether it is new; one that is there with the same metadata will do."""
+    # Nobody removes the account meanwhile, be it stored or not.
+    txn.get(ACCOUNTS, (command.queue.account,), SHARED)
+    queue = txn.get(QUEUES, command.queue.key, EXCLUSIVE)
+    if queue is None:
+        txn.put(QUEUES, command.queue.key, Queue(command.contents, command.metadata))
+        return True
+    if dict(queue.metadata) != dict(command.metadata):
+        raise Refused(Refusal("QueueAlreadyExists"))
+    return False
+
+
+@operation(reclaims=True)
+def delete_queue(txn: WriteTxn, command: DeleteQueue) -> None:
+    """The name is free at once; the messages are removed in bounded steps."""
+    queue = find_guarded(txn, command.queue, exclusive=True)
+    txn.delete(QUEUES, command.queue.key)
+    txn.put(DISCARDED, (queue.contents,), DiscardedContents())
+
+
+@operation(reclaims=True)
+def clear_messages(txn: WriteTxn, command: ClearMessages) -> None:
+    queue = find_guarded(txn, command.queue, exclusive=True)
+    txn.put(DISCARDED, (queue.contents,), DiscardedContents())
+    emptied = msgspec.structs.replace(queue, contents=command.contents)
+    txn.put(QUEUES, command.queue.key, emptied)
+
+
+@operation
+def set_queue_metadata(txn: WriteTxn, command: SetQueueMetadata) -> None:
+    queue = find_guarded(txn, command.queue, exclusive=True)
+    changed = msgspec.structs.replace(queue, metadata=command.metadata)
+    txn.put(QUEUES, command.queue.key, changed)
+
+
+@operation
+def set_queue_access(txn: WriteTxn, command: SetQueueAccess) -> None:
+    """In force for the next request, whoever it comes to."""
+    queue = find_guarded(txn, command.queue, exclusive=True)
+    changed = msgspec.structs.replace(queue, policies=command.policies)
+    txn.put(QUEUES, command.queue.key, changed)
+
+
+def get_queue(txn: ReadTxn, name: QueueName) -> ShownQueue:
+    """With the number of its messages, those that are hidden included."""
+    queue = find(txn, name)
+    counts = txn.scan(COUNTS, COUNTS.under((queue.contents,)), COUNT_PARTS)
+    return ShownQueue(queue, sum(part.count for _, part in counts))
+
+
+def list_queues(txn: ReadTxn, command: ListQueues) -> QueuePage:
+    span = QUEUES.under((command.account,), command.prefix)
+    if command.marker:
+        span = QUEUES.starting(span, (command.account, command.marker))
+    rows = txn.scan(QUEUES, span, command.limit + 1)
+    shown = tuple((name, queue) for (_, name), queue in rows[: command.limit])
+    return QueuePage(shown, rows[command.limit][0][1] if len(rows) > command.limit else "")
+
+
+def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
+    """The stored policies of a queue, by account and name, whatever that may be."""
+    if check_queue_name(place[1]) is not None:
+        return ()
+    queue = txn.get(QUEUES, place)
+    return queue.policies if queue is not None else ()
+
+
+def find(txn: ReadTxn, name: QueueName) -> Queue:
+    queue = txn.get(QUEUES, name.key)
+    if queue is None:
+        raise Refused(Refusal("QueueNotFound"))
+    return queue
+
+
+def find_guarded(txn: WriteTxn, name: QueueName, *, exclusive: bool = False) -> Queue:
+    """Shared for whoever changes what is in it, exclusive for whoever changes itself."""
+    queue = txn.get(QUEUES, name.key, EXCLUSIVE if exclusive else SHARED)
+    if queue is None:
+        raise Refused(Refusal("QueueNotFound"))
+    return queue

@@ -1,0 +1,64 @@
+"""The rules of queues: what they may be called, and how long messages may be, live and hide."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from etagere.errors import Refusal
+
+NAME_LENGTH_MIN: Final = 3
+NAME_LENGTH_MAX: Final = 63
+TEXT_BYTES_MAX: Final = 64 * 1024
+GET_COUNT_MAX: Final = 32
+INVISIBLE_SECONDS_DEFAULT: Final = 30
+LIVES_SECONDS_DEFAULT: Final = 7 * 24 * 3600
+INVISIBLE_SECONDS_MAX: Final = 7 * 24 * 3600
+ANY_LIFE_SINCE: Final = "2017-07-29"
+"""From this version on a message may live for longer than a week, or for ever."""
+LIVES_SECONDS_MAX: Final = 2**31 - 1
+
+# Letters and digits, with single hyphens only between them.
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def check_queue_name(name: str) -> Refusal | None:
+    if not NAME_LENGTH_MIN <= len(name) <= NAME_LENGTH_MAX:
+        facts: dict[str, str | int] = {"Minimum": NAME_LENGTH_MIN, "Maximum": NAME_LENGTH_MAX}
+        return Refusal("OutOfRangeInput", {"Input": "QueueName", **facts})
+    return None if _NAME.fullmatch(name) is not None else Refusal("InvalidResourceName")
+
+
+def check_text(text: str) -> Refusal | None:
+    if len(text.encode()) <= TEXT_BYTES_MAX:
+        return None
+    return Refusal("RequestBodyTooLarge", {"MaxLimit": TEXT_BYTES_MAX})
+
+
+def check_parameter(name: str, value: int, minimum: int, maximum: int) -> Refusal | None:
+    if minimum <= value <= maximum:
+        return None
+    facts: dict[str, str | int] = {
+        "QueryParameterName": name,
+        "QueryParameterValue": value,
+        "MinimumAllowed": minimum,
+        "MaximumAllowed": maximum,
+    }
+    return Refusal("OutOfRangeQueryParameterValue", facts)
+
+
+def check_life(seconds: int, version: str) -> Refusal | None:
+    """Of `messagettl`; -1 is for ever."""
+    if version < ANY_LIFE_SINCE:
+        return check_parameter("messagettl", seconds, 1, LIVES_SECONDS_DEFAULT)
+    if seconds == -1:
+        return None
+    return check_parameter("messagettl", seconds, 1, LIVES_SECONDS_MAX)
+
+
+def check_hidden_from_start(invisible_seconds: int, lives_seconds: int | None) -> Refusal | None:
+    """A message must be seen before it is gone."""
+    longest = INVISIBLE_SECONDS_MAX
+    if lives_seconds is not None:
+        longest = min(longest, lives_seconds - 1)
+    return check_parameter("visibilitytimeout", invisible_seconds, 0, longest)

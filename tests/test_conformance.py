@@ -1,0 +1,150 @@
+"""The lists of the conformance suites, and the verdict that follows from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.lists import Lists, Name, parse
+from conformance.report import as_list, judge, table
+from conformance.run import Outcome, read
+from conformance.sources import ROOT, find_pin
+from conformance.suites import SUITES, Suite, accounts
+
+LISTS = Lists(
+    never=parse('[[group]]\nreason = "Azure only"\ntests = ["ors::*"]'),
+    missing=parse(
+        """
+        [[group]]
+        reason = "append blobs"
+        tests = ["append_blob::*", "container::list[append]"]
+        [[group]]
+        reason = "copies"
+        async_tests = ["container::copy"]
+        """
+    ),
+)
+
+
+def node(name: str) -> str:
+    file, _, test = name.partition("::")
+    return f"test_{file}.py::TestStorage::test_{test}"
+
+
+def surprises(name: str, outcome: str) -> list[str]:
+    return judge([Outcome(node(name), outcome, "an error")], LISTS, whole=False).surprises
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("container::create", "passed"),
+        ("append_blob::create", "failed"),
+        ("append_blob::create", "skipped"),
+        ("container_async::copy_async", "failed"),
+        ("container::copy", "passed"),
+        ("ors::source", "skipped"),
+    ],
+)
+def test_what_the_lists_say_is_no_surprise(name: str, outcome: str) -> None:
+    assert surprises(name, outcome) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "told"),
+    [
+        ("container::create", "failed", "has failed, but is not listed: an error"),
+        ("container::create", "skipped", "was skipped, but is not listed"),
+        ("append_blob::create", "passed", "has passed, but is listed as missing: append blobs"),
+        ("container::copy", "failed", "has failed, but is not listed"),
+        ("container_async::copy", "passed", "has passed, but is listed as missing: copies"),
+    ],
+)
+def test_what_the_lists_do_not_say_is_a_surprise(name: str, outcome: str, told: str) -> None:
+    (surprise,) = surprises(name, outcome)
+    assert surprise.startswith(f"{node(name)} {told}")
+
+
+def test_what_never_applies_cannot_be_missing() -> None:
+    both = Lists(never=LISTS.never, missing=LISTS.never)
+    verdict = judge([Outcome(node("ors::source"), "skipped")], both, whole=True)
+    assert (verdict.surprises, verdict.missing) == ([], {})
+
+
+def test_of_a_whole_suite_the_lists_name_only_what_is_there() -> None:
+    outcomes = [
+        Outcome(node("append_blob::create"), "failed"),
+        Outcome(node("container_async::copy"), "failed"),
+    ]
+    assert judge(outcomes, LISTS, whole=False).surprises == []
+    assert judge(outcomes, LISTS, whole=True).surprises == [
+        "no test is named ors::*",
+        "no test is named container::list[append]",
+    ]
+
+
+def test_the_table_counts_by_file() -> None:
+    outcomes = [
+        Outcome(node("container::create"), "passed"),
+        Outcome(node("container::list[append]"), "failed"),
+        Outcome(node("ors::source"), "skipped"),
+    ]
+    lines = [line.split() for line in table(judge(outcomes, LISTS, whole=False)).splitlines()]
+    assert lines == [
+        ["passed", "applicable", "missing", "never"],
+        ["test_container.py", "1", "2", "1", "0"],
+        ["test_ors.py", "0", "0", "0", "1"],
+        ["all", "1", "2", "1", "1"],
+    ]
+
+
+def test_names() -> None:
+    assert Name.of("test_a_async.py::TestA::test_b_async[c-d]") == Name("a::b[c-d]", True)
+    assert Name.of("test_a.py::test_b_async_c") == Name("a::b_async_c", False)
+    assert Name.of("avro/test_avro.py::AvroTests::test_b") == Name("avro::b", False)
+
+
+def test_stars_stand_for_anything_and_brackets_for_themselves() -> None:
+    (group,) = parse('[[group]]\nreason = "r"\ntests = ["a::*_b[*]"]')
+    assert group.holds(Name("a::x_b[1]", False))
+    assert not group.holds(Name("a::x_b", True))
+    assert not group.holds(Name("c::a::x_b[1]", True))
+
+
+def test_a_misspelt_key_is_told() -> None:
+    with pytest.raises(ValueError, match="cannot have test"):
+        parse('[[group]]\nreason = "r"\ntest = ["a::b"]')
+
+
+def test_failures_are_written_as_a_list_that_says_the_same() -> None:
+    failed = [node("a::b"), node("a_async::b"), node("a::c[1]"), node("d_async::e")]
+    outcomes = [Outcome(one, "failed", f"400 {one[5]}") for one in failed]
+    written = Lists((), parse(as_list([*outcomes, Outcome(node("a::f"), "passed")])))
+    assert judge(outcomes, written, whole=True).surprises == []
+    assert [group.reason for group in written.missing] == ["400 a", "400 d"]
+
+
+def test_a_failing_teardown_fails_the_test(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.jsonl"
+    passed, failed = Outcome("a", "passed"), Outcome("a", "failed", "at the end")
+    path.write_text("".join(f"{json.dumps(one._asdict())}\n" for one in (passed, failed)), "utf-8")
+    assert read(path) == [failed]
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
+def test_each_suite_has_its_lists_and_pins(suite: Suite) -> None:
+    lists = Lists.load(suite.lists)
+    assert all(group.reason and group.patterns for group in (*lists.never, *lists.missing))
+    locks = [ROOT / "requirements/dev.txt", ROOT / "conformance/requirements.txt"]
+    dev, tests = (find_pin(lock.read_text("utf-8"), suite.package) for lock in locks)
+    assert dev == tests, "`make lock` writes both"
+    assert dev.hashes
+
+
+def test_each_runner_has_accounts_of_its_own() -> None:
+    suite = SUITES["blob"]
+    names = [name for _, name, _ in accounts(suite, 3)]
+    assert len(set(names)) == 3 * len(suite.accounts)
+    assert all(3 <= len(name) <= 24 and name.isalnum() for name in names)
