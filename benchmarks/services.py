@@ -131,7 +131,7 @@ def started(settings: Settings, files: Mapping[str, bytes]) -> Iterator[dict[str
 def etagere(directory: Path, ends: contextlib.ExitStack) -> Service:
     """Ours, over what an earlier one left in this directory; returns when it answers requests."""
     log = ends.enter_context((directory / "ours.log").open("wb"))
-    serve = [sys.executable, "-m", "etagere", "serve", "--blob-port", "0"]
+    serve = [sys.executable, "-m", "etagere", "serve", "--blob-port", "0", "--queue-port", "0"]
     process = subprocess.Popen(
         [*serve, "--data", str(directory / "ours")],
         stdout=subprocess.PIPE,

@@ -19,7 +19,14 @@ from azure.storage.blob import BlobServiceClient
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
-from tests.sdk.server import KEY, SECOND_ACCOUNT, SECOND_KEYS, development_port, eventually
+from tests.sdk.server import (
+    KEY,
+    SECOND_ACCOUNT,
+    SECOND_KEYS,
+    SERVICES,
+    development_port,
+    eventually,
+)
 from tests.test_cli import COMMAND, as_nobody, environment, is_one_line, only_root, start
 
 GRACEFUL_SECONDS_MAX = 8.0
@@ -64,13 +71,19 @@ class Serving:
         return self.process.returncode, output
 
 
+def free_ports(*flags: str | Path) -> list[str]:
+    """For the services that are given none."""
+    names = [f"--{service}-port" for service in SERVICES]
+    return [word for name in names if name not in flags for word in (name, "0")]
+
+
 @contextlib.contextmanager
 def serving(
     folder: Path, *flags: str | Path, variables: dict[str, str] | None = None
 ) -> Iterator[Serving]:
     """A server started in this folder, with a free port unless it is given one."""
     log_path = folder / "log"
-    ports = () if "--blob-port" in flags else ("--blob-port", "0")
+    ports = free_ports(*flags)
     with log_path.open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
             [*COMMAND, "serve", *ports, *map(str, flags)],
@@ -98,7 +111,7 @@ def refused(
     variables: dict[str, str] | None = None,
 ) -> str:
     """Starts a server that must not start; returns its one line."""
-    ports = () if "--blob-port" in flags else ("--blob-port", "0")
+    ports = free_ports(*flags)
     shown = start("serve", *ports, *flags, command=command, cwd=folder, variables=variables)
     assert shown.returncode == 2, shown.stderr
     assert is_one_line(shown.stderr), shown.stderr
@@ -275,8 +288,8 @@ def test_full_disk(tmp_path: Path) -> None:
         (b"\nhost = \n", "etagere.toml is not TOML: Invalid value (at line 2, column 8)"),
         (b"host = '\xff'", "etagere.toml is not TOML: it is not UTF-8"),
         (b"bolb_port = 1", "'bolb_port' is no setting; did you mean blob_port?"),
-        (b"queue_port = '1'", "queue_port: '1' is no whole number from 0 to 65535"),
-        (b"queue_port = 65536", "queue_port: 65536 is no whole number from 0 to 65535"),
+        (b"table_port = '1'", "table_port: '1' is no whole number from 0 to 65535"),
+        (b"table_port = 65536", "table_port: 65536 is no whole number from 0 to 65535"),
         (b"data = 1", "data: must be a string"),
         (b"tls_cert = 'c'", "tls_cert: tls_key must be set too"),
     ],
@@ -391,7 +404,7 @@ def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
     """It waits for a directory to be given up by a server that is just going."""
     with serving(tmp_path):
         waiting = subprocess.Popen(
-            [*COMMAND, "serve", "--blob-port", "0"],
+            [*COMMAND, "serve", *free_ports()],
             env=environment(),
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
@@ -430,7 +443,7 @@ def test_a_process_that_cannot_start_ends_it(tmp_path: Path, name: str, child: s
         (data / name).touch()
     else:
         (data / name).mkdir()
-    shown = start("serve", "--blob-port", "0", cwd=tmp_path)
+    shown = start("serve", *free_ports(), cwd=tmp_path)
     assert shown.returncode == 78
     assert re.search(rf"{child} cannot run \(pid \d+\): exit status 1\n", shown.stderr)
     assert name in shown.stderr, "says why"

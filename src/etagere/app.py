@@ -11,7 +11,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apsw
@@ -114,14 +114,17 @@ def serve(settings: Settings, announce: Announce) -> int:
 
 def _serve_in(directory: Path, settings: Settings, config: Config, announce: Announce) -> int:
     tls = _tls(settings)
-    with (
-        _bind(settings.host, settings.blob_port, "--blob-port") as blob_socket,
-        _claimed(directory),
-    ):
+    asked = {"blob": settings.blob_port, "queue": settings.queue_port}
+    with ExitStack() as held:
+        sockets = {
+            service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))
+            for service, port in asked.items()
+        }
+        held.enter_context(_claimed(directory))
         children = engine_children(directory, config)
-        ports = {"blob": blob_socket.getsockname()[1]}
+        ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         announce_once = Once(lambda: announce(ports))
-        front = FrontEnd(directory, config, settings, blob_socket, tls, announce_once)
+        front = FrontEnd(directory, config, settings, sockets, tls, announce_once)
         for number in range(1, settings.workers + 1):
             children[f"front end {number}"] = front.main()
         return Supervisor(children).run()

@@ -10,7 +10,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +21,15 @@ from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.purging import keep_purging
-from etagere.operations.blob.containers import policies_of
+from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
+from etagere.operations.queue import queues
 from etagere.processes import ChildMain
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.server import HttpServer
+from etagere.protocol.queue.service import QueueService
 from etagere.settings import Settings
 
 _DRAIN_SECONDS = 8.0
@@ -45,7 +47,8 @@ class FrontEnd:
     directory: Path
     config: Config
     settings: Settings
-    blob_socket: socket.socket
+    sockets: Mapping[str, socket.socket]
+    """By the names of the services."""
     tls: ssl.SSLContext | None
     announce: Callable[[], None]
     """Called when requests are answered."""
@@ -59,10 +62,17 @@ class FrontEnd:
         store = FileBodyStore(self.directory, engine, self.config)
         collector = Collector(self.directory, engine, store, self.config)
         access_log = AccessLog()
-        gate = Gate(engine, self.settings, {"blob": policies_of})
-        service = BlobService(engine, store, gate, access_log)
-        server = HttpServer(service, [self.blob_socket], tls=self.tls)
-        await server.start()
+        policies = {"blob": containers.policies_of, "queue": queues.policies_of}
+        gate = Gate(engine, self.settings, policies)
+        services = (
+            BlobService(engine, store, gate, access_log),
+            QueueService(engine, gate, access_log),
+        )
+        servers = [
+            HttpServer(service, [self.sockets[service.name]], tls=self.tls) for service in services
+        ]
+        for server in servers:
+            await server.start()
         jobs = [
             asyncio.create_task(collector.run(_JOB_SECONDS)),
             asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
@@ -73,7 +83,7 @@ class FrontEnd:
         await engine.write(discard_stale, PurgeStagings())
         self.announce()
         await stopped.wait()
-        await server.drain(_DRAIN_SECONDS)
+        await asyncio.gather(*(server.drain(_DRAIN_SECONDS) for server in servers))
         access_log.flush()
         for job in jobs:
             job.cancel()

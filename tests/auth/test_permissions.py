@@ -84,9 +84,10 @@ def test_rows_are_consistent(operation: str) -> None:
     assert set(need.types) <= set("sco")
     assert set((need.account or "") + (need.absent or "")) <= {*ACCOUNT_LETTERS, "|"}
     assert bool(need.reach) is (need.service is not None)
-    assert operation.partition(".")[0] in SERVICE_LETTERS
+    service = operation.partition(".")[0]
+    assert service in SERVICE_LETTERS
     for resource in need.reach:
-        assert set(need.service or "") <= {*LETTERS["blob", resource], "|"}
+        assert set(need.service or "") <= {*LETTERS[service, resource], "|"}
 
 
 # What is needed: operation, account token, service token, anonymous
@@ -155,6 +156,58 @@ def test_letters(name: str, types: str, account: str, service: str, public: Publ
         assert code(outcome) == "NoAuthenticationInformation"
     else:
         assert outcome == Permit(public=public)
+
+
+# The same of queues: operation, type, account token, service token
+
+QUEUE = [
+    ("list_queues", "s", "l", ""),
+    ("get_queue_service_properties", "s", "r", ""),
+    ("set_queue_service_properties", "s", "w", ""),
+    ("get_queue_service_stats", "s", "r", ""),
+    ("create_queue", "c", "cw", ""),
+    ("delete_queue", "c", "d", ""),
+    ("get_queue_metadata", "c", "r", "r"),
+    ("set_queue_metadata", "c", "w", ""),
+    ("get_queue_acl", "c", "", ""),
+    ("set_queue_acl", "c", "", ""),
+    ("put_message", "o", "a", "a"),
+    ("get_messages", "o", "p", "p"),
+    ("peek_messages", "o", "r", "r"),
+    ("update_message", "o", "u", "u"),
+    ("delete_message", "o", "p", "p"),
+    ("clear_messages", "o", "d", ""),
+]
+
+
+def test_the_rows_of_queues_are_all_looked_at() -> None:
+    seldom = {"preflight_queue_request", "get_user_delegation_key"}
+    assert {name for name, *_ in QUEUE} == OPERATIONS["queue"].keys() - seldom
+
+
+@pytest.mark.parametrize(("name", "type_", "account", "service"), QUEUE)
+def test_letters_of_queues(name: str, type_: str, account: str, service: str) -> None:
+    operation = f"queue.{name}"
+    target = "" if type_ == "s" else "q"
+    for letter in ACCOUNT_LETTERS:
+        outcome = authorize(account_token(letter), operation, target)
+        assert isinstance(outcome, Permit) is (letter in account), letter
+        for other in set("sco") - {type_}:
+            outcome = authorize(account_token(letter, types=other), operation, target)
+            assert code(outcome) == "AuthorizationResourceTypeMismatch"
+        outcome = authorize(account_token(letter, services="btf"), operation, target)
+        assert code(outcome) == "AuthorizationServiceMismatch"
+    for letter in LETTERS["queue", ""]:
+        mine = token(letter, "", "q", service="queue")
+        assert isinstance(authorize(mine, operation, target), Permit) is (letter in service)
+        for other_token in (
+            token(letter, "", "other", service="queue"),
+            token(letter, "c", "q"),
+        ):
+            assert isinstance(authorize(other_token, operation, target), Refusal)
+    outcome = authorize(Anonymous("a"), operation, target, version="2020-12-06")
+    assert code(outcome) == "NoAuthenticationInformation"
+    assert authorize(KeyOwner("a"), operation, target) == Permit()
 
 
 @pytest.mark.parametrize("name", BLOB)

@@ -31,6 +31,7 @@ KEY: Final = (
 )
 SECOND_ACCOUNT: Final = "second"
 SECOND_KEYS: Final = tuple(base64.b64encode(bytes([n]) * 64).decode() for n in (1, 2))
+SERVICES: Final = ("blob", "queue")
 DEVELOPMENT_PORT: Final = 10_000
 WRONG_KEY: Final = base64.b64encode(b"x" * 64).decode()
 
@@ -43,7 +44,7 @@ class Server:
     def __init__(self, directory: Path, *flags: str) -> None:
         self.directory = directory
         self.log_path = directory.with_name(f"{directory.name}.log")
-        self.endpoint = ""
+        self.endpoints: dict[str, str] = {}
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,14 +56,15 @@ class Server:
     def start(self) -> None:
         """Returns when requests are answered."""
         command = [sys.executable, "-m", "etagere", "serve", "--data", str(self.directory)]
-        if "--blob-port" not in self._flags:
-            command += ["--blob-port", "0"]
+        for service in SERVICES:
+            if f"--{service}-port" not in self._flags:
+                command += [f"--{service}-port", "0"]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *self._flags], stdout=subprocess.PIPE, stderr=log, env=environment()
             )
         try:
-            self.endpoint = self._ready_line().split("blob=", 1)[1].split()[0]
+            self.endpoints = dict(word.split("=", 1) for word in self._ready_line().split()[1:])
         except BaseException:
             self.kill()
             raise
@@ -120,6 +122,11 @@ class Server:
         return status
 
     # Clients
+
+    @property
+    def endpoint(self) -> str:
+        """Of Blob."""
+        return self.endpoints.get("blob", "")
 
     def url(self, account: str = ACCOUNT) -> str:
         return f"{self.endpoint}/{account}"

@@ -154,7 +154,46 @@ _BLOB: Final[dict[str, Need]] = {
     "undelete_blob": _of_blob("w"),
 }
 
-NEEDS: Final[dict[str, Need]] = {f"blob.{name}": need for name, need in _BLOB.items()}
+_WHOLE: Final = frozenset({""})
+
+
+def _of_queue(letters: str | None, service: str | None = None) -> Need:
+    return Need("c", letters, service, _WHOLE if service is not None else frozenset())
+
+
+def _of_message(letters: str, service: str | None) -> Need:
+    return Need("o", letters, service, _WHOLE if service is not None else frozenset())
+
+
+_QUEUE: Final[dict[str, Need]] = {
+    # The service
+    "preflight_queue_request": Need("sco", "", public=Public.NOTHING),
+    "get_queue_service_properties": _of_service("r"),
+    "set_queue_service_properties": _of_service("w"),
+    "get_queue_service_stats": _of_service("r"),
+    "get_user_delegation_key": Need("s", None, bearer_only=True),
+    "list_queues": _of_service("l"),
+    # Queues
+    "create_queue": _of_queue("c|w"),
+    "delete_queue": _of_queue("d"),
+    "get_queue_metadata": _of_queue("r", "r"),
+    "set_queue_metadata": _of_queue("w"),
+    "get_queue_acl": _of_queue(None),
+    "set_queue_acl": _of_queue(None),
+    # Messages
+    "put_message": _of_message("a", "a"),
+    "get_messages": _of_message("p", "p"),
+    "peek_messages": _of_message("r", "r"),
+    "update_message": _of_message("u", "u"),
+    "delete_message": _of_message("p", "p"),
+    "clear_messages": _of_message("d", None),
+}
+
+NEEDS: Final[dict[str, Need]] = {
+    f"{service}.{name}": need
+    for service, rows in (("blob", _BLOB), ("queue", _QUEUE))
+    for name, need in rows.items()
+}
 
 CHALLENGED_SINCE: Final = "2019-12-12"
 """From this version on, callers without a name are asked for one; before, nothing is there."""

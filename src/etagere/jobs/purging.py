@@ -1,5 +1,5 @@
-"""Removes what nothing shows any more: the contents of deleted containers, blocks that were never
-used, drafts that were never finished."""
+"""Removes what nothing shows any more: the contents of deleted containers and queues, blocks that
+were never used, drafts that were never finished, messages whose time is over."""
 
 from __future__ import annotations
 
@@ -8,34 +8,45 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from etagere.engine.interface import Engine, Fault, Unknown, WriteTxn
+from etagere.engine.interface import Engine, Fault, ReadTxn, Unknown, WriteTxn
+from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
-from etagere.operations.blob.purging import PurgeContainers, may_purge, purge_containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale, purge_discarded
+from etagere.operations.queue import messages
 
 logger = logging.getLogger(__name__)
 
-_STEPS: Final[tuple[tuple[Callable[[WriteTxn, Any], int], Any], ...]] = (
-    (purge_containers, PurgeContainers()),
-    (discard_stale, PurgeStagings()),
-    (purge_discarded, PurgeStagings()),
-    (purge_drafts, PurgeDrafts()),
-)
-"""What returns how much it removed, for as long as there is something."""
+Steps = tuple[tuple[Callable[[WriteTxn, Any], int], Any], ...]
+"""Operations that return how much they removed, for as long as there is something."""
+
+_WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
+    purging.may_purge: (
+        (purging.purge_containers, purging.PurgeContainers()),
+        (discard_stale, PurgeStagings()),
+        (purge_discarded, PurgeStagings()),
+        (purge_drafts, PurgeDrafts()),
+    ),
+    messages.may_purge: (
+        (messages.expire_messages, messages.PurgeMessages()),
+        (messages.purge_contents, messages.PurgeMessages()),
+    ),
+}
+"""What to do, by what says whether there may be something to do."""
 
 
 async def keep_purging(engine: Engine, interval_seconds: float) -> None:
     """Steps of a few milliseconds, so that nobody waits for a container of a million blobs."""
     while True:
         try:
-            if await engine.read(may_purge, None):
-                await _purge(engine)
+            for may_purge, steps in _WORK.items():
+                if await engine.read(may_purge, None):
+                    await _purge(engine, steps)
         except (Fault, Unknown) as error:
             logger.warning("purging was cut short and will go on later: %s", error)
         await asyncio.sleep(interval_seconds)
 
 
-async def _purge(engine: Engine) -> None:
-    for step, command in _STEPS:
+async def _purge(engine: Engine, steps: Steps) -> None:
+    for step, command in steps:
         while await engine.write(step, command):
             pass  # each waits for its commit, and so lets others run

@@ -1,0 +1,1 @@
+"""The queue service over REST: routes, and what turns requests into commands and back."""

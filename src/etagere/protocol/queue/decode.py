@@ -1,0 +1,117 @@
+"""Requests to the queue service, as commands."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from typing import Final
+
+from etagere.engine.interface import Refused, abort_if
+from etagere.errors import Refusal
+from etagere.model.queues import QueueName
+from etagere.protocol.codecs import xml
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.requests import NUMBER, bad_parameter
+from etagere.rules import queues
+
+BODY_BYTES_MAX: Final = 8 * queues.TEXT_BYTES_MAX
+"""Every character of a text may come as a reference of several."""
+_LIMITS: Final = xml.Limits(bytes_max=BODY_BYTES_MAX, elements_max=1_000, depth_max=16)
+_RECEIPT_BYTES = 8
+
+
+def queue_name(exchange: Exchange) -> QueueName:
+    name, _ = exchange.signed.resource
+    abort_if(queues.check_queue_name(name))
+    return QueueName(exchange.signed.account, name)
+
+
+def message_id(exchange: Exchange) -> bytes:
+    """What is not written as one is the id of no message."""
+    _, below = exchange.signed.resource
+    try:
+        return uuid.UUID(below.partition("/")[2]).bytes
+    except ValueError:
+        raise Refused(Refusal("MessageNotFound")) from None
+
+
+def receipt(exchange: Exchange) -> int:
+    written = exchange.parameter("popreceipt")
+    if not written:
+        facts: dict[str, str | int] = {"QueryParameterName": "popreceipt"}
+        raise Refused(Refusal("MissingRequiredQueryParameter", facts))
+    try:
+        decoded = base64.b64decode(written, validate=True)
+    except (binascii.Error, ValueError):
+        decoded = b""
+    if len(decoded) != _RECEIPT_BYTES:
+        raise Refused(Refusal("PopReceiptMismatch"))
+    return int.from_bytes(decoded, "big")
+
+
+def count(exchange: Exchange) -> int:
+    found = _number(exchange, "numofmessages", 1)
+    abort_if(queues.check_parameter("numofmessages", found, 1, queues.GET_COUNT_MAX))
+    return found
+
+
+def taken_seconds(exchange: Exchange) -> int:
+    """How long a message that is taken is hidden from others."""
+    found = _number(exchange, "visibilitytimeout", queues.INVISIBLE_SECONDS_DEFAULT)
+    most = queues.INVISIBLE_SECONDS_MAX
+    abort_if(queues.check_parameter("visibilitytimeout", found, 1, most))
+    return found
+
+
+def updated_seconds(exchange: Exchange) -> int:
+    """How long a message that is updated is hidden, which has to be said."""
+    if exchange.parameter("visibilitytimeout") is None:
+        facts: dict[str, str | int] = {"QueryParameterName": "visibilitytimeout"}
+        raise Refused(Refusal("MissingRequiredQueryParameter", facts))
+    found = _number(exchange, "visibilitytimeout", 0)
+    most = queues.INVISIBLE_SECONDS_MAX
+    abort_if(queues.check_parameter("visibilitytimeout", found, 0, most))
+    return found
+
+
+def times_of_new(exchange: Exchange) -> tuple[int, int | None]:
+    """How long a new message is hidden, and how long it lives."""
+    lives: int | None = _number(exchange, "messagettl", queues.LIVES_SECONDS_DEFAULT)
+    assert lives is not None
+    abort_if(queues.check_life(lives, exchange.version))
+    lives = None if lives == -1 else lives
+    hidden = _number(exchange, "visibilitytimeout", 0)
+    abort_if(queues.check_hidden_from_start(hidden, lives))
+    return hidden, lives
+
+
+def _number(exchange: Exchange, name: str, default: int) -> int:
+    written = exchange.parameter(name)
+    if not written:
+        return default
+    if NUMBER.fullmatch(written.removeprefix("-")) is None:
+        raise bad_parameter("InvalidQueryParameterValue", name, written)
+    return int(written)
+
+
+async def message_text(exchange: Exchange) -> str:
+    text = await optional_text(exchange)
+    if text is None:
+        raise Refused(xml.invalid_document("There is no message."))
+    return text
+
+
+async def optional_text(exchange: Exchange) -> str | None:
+    body = await exchange.http.body.read(BODY_BYTES_MAX)
+    if not body:
+        return None
+    root = xml.read(body, "QueueMessage", _LIMITS)
+    if isinstance(root, Refusal):
+        raise Refused(root)
+    for child in root.children:
+        if child.name == "MessageText":
+            # Markup inside of a text is left out of it.
+            abort_if(queues.check_text(child.text))
+            return child.text
+    raise Refused(Refusal("MissingRequiredXmlNode", {"XmlNodeName": "MessageText"}))

@@ -1,0 +1,87 @@
+"""What the queue service answers."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterable
+
+from etagere.auth.request import octets
+from etagere.model.queues import ListQueues, Message, QueuePage, ShownMessage
+from etagere.protocol.answers import http_date, metadata_element
+from etagere.protocol.codecs import xml
+
+_NEVER = "Fri, 31 Dec 9999 23:59:59 GMT"
+
+
+def receipt_text(message: Message) -> str:
+    return base64.b64encode(message.receipt.to_bytes(8, "big")).decode()
+
+
+def put(shown: ShownMessage) -> bytes:
+    return _list([_times(shown) + _receipt(shown.message)])
+
+
+def taken(messages: Iterable[ShownMessage]) -> bytes:
+    return _list(
+        _times(shown) + _receipt(shown.message) + _count(shown.message) + _text(shown)
+        for shown in messages
+    )
+
+
+def peeked(messages: Iterable[ShownMessage]) -> bytes:
+    return _list(_times(shown) + _count(shown.message) + _text(shown) for shown in messages)
+
+
+def _list(messages: Iterable[str]) -> bytes:
+    content = "".join(f"<QueueMessage>{message}</QueueMessage>" for message in messages)
+    return xml.document(f"<QueueMessagesList>{content}</QueueMessagesList>")
+
+
+def _times(shown: ShownMessage) -> str:
+    message = shown.message
+    expires = _NEVER if message.expires is None else http_date(message.expires)
+    return (
+        f"<MessageId>{uuid.UUID(bytes=shown.id)}</MessageId>"
+        f"<InsertionTime>{http_date(message.inserted)}</InsertionTime>"
+        f"<ExpirationTime>{expires}</ExpirationTime>"
+    )
+
+
+def _receipt(message: Message) -> str:
+    return (
+        f"<PopReceipt>{receipt_text(message)}</PopReceipt>"
+        f"<TimeNextVisible>{http_date(message.visible)}</TimeNextVisible>"
+    )
+
+
+def _count(message: Message) -> str:
+    return f"<DequeueCount>{message.taken}</DequeueCount>"
+
+
+def _text(shown: ShownMessage) -> str:
+    return f"<MessageText>{xml.escape(shown.text)}</MessageText>"
+
+
+# Listings
+
+
+def queues_page(page: QueuePage, asked: ListQueues, endpoint: str, *, include: set[str]) -> bytes:
+    with_metadata = "metadata" in include
+    rows = "".join(
+        f"<Queue><Name>{name}</Name>"
+        f"{metadata_element(queue.metadata) if with_metadata else ''}</Queue>"
+        for name, queue in page.queues
+    )
+    marker = f"<Marker>{format_marker(asked.marker)}</Marker>" if asked.marker else ""
+    following = format_marker(page.next_marker)
+    return xml.document(
+        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
+        f"<Prefix>{xml.escape(asked.prefix)}</Prefix>{marker}"
+        f"<MaxResults>{asked.limit}</MaxResults><Queues>{rows}</Queues>"
+        f"<NextMarker>{following}</NextMarker></EnumerationResults>"
+    )
+
+
+def format_marker(name: str) -> str:
+    return base64.urlsafe_b64encode(octets(name)).decode()

@@ -1,0 +1,145 @@
+"""What each operation of the queue service takes from a request and gives back."""
+
+from __future__ import annotations
+
+import base64
+
+from etagere.engine.interface import Engine, Refused
+from etagere.errors import Refusal
+from etagere.model.ids import new_id
+from etagere.model.queues import (
+    ClearMessages,
+    CreateQueue,
+    DeleteMessage,
+    DeleteQueue,
+    GetMessages,
+    ListQueues,
+    PeekMessages,
+    PutMessage,
+    SetQueueAccess,
+    SetQueueMetadata,
+    UpdateMessage,
+)
+from etagere.operations.queue import messages, queues
+from etagere.protocol import requests
+from etagere.protocol.answers import XML, http_date, metadata_headers
+from etagere.protocol.codecs import access_policies
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+from etagere.protocol.queue import decode, encode
+
+_DETAILS = frozenset({"metadata"})
+
+
+class Handlers:
+    """One method per operation, under the name that it has in the table of routes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # Queues
+
+    async def list_queues(self, exchange: Exchange) -> Response:
+        command = ListQueues(
+            exchange.signed.account,
+            requests.page_limit(exchange),
+            requests.text_parameter(exchange, "prefix"),
+            _marker(exchange),
+        )
+        include = requests.included(exchange, _DETAILS)
+        page = await self._engine.read(queues.list_queues, command)
+        endpoint = requests.endpoint(exchange)
+        return Response(200, [XML], encode.queues_page(page, command, endpoint, include=include))
+
+    async def create_queue(self, exchange: Exchange) -> Response:
+        name, metadata = decode.queue_name(exchange), requests.metadata(exchange)
+        command = CreateQueue(name, new_id(), metadata)
+        return Response(201 if await self._engine.write(queues.create_queue, command) else 204)
+
+    async def delete_queue(self, exchange: Exchange) -> Response:
+        await self._engine.write(queues.delete_queue, DeleteQueue(decode.queue_name(exchange)))
+        return Response(204)
+
+    async def get_queue_metadata(self, exchange: Exchange) -> Response:
+        shown = await self._engine.read(queues.get_queue, decode.queue_name(exchange))
+        count = (b"x-ms-approximate-messages-count", b"%d" % shown.messages)
+        return Response(200, [*metadata_headers(shown.queue.metadata), count])
+
+    async def set_queue_metadata(self, exchange: Exchange) -> Response:
+        command = SetQueueMetadata(decode.queue_name(exchange), requests.metadata(exchange))
+        await self._engine.write(queues.set_queue_metadata, command)
+        return Response(204)
+
+    async def get_queue_acl(self, exchange: Exchange) -> Response:
+        shown = await self._engine.read(queues.get_queue, decode.queue_name(exchange))
+        return Response(200, [XML], access_policies.encode(shown.queue.policies))
+
+    async def set_queue_acl(self, exchange: Exchange) -> Response:
+        document = await exchange.http.body.read(access_policies.BYTES_MAX)
+        policies = access_policies.decode(document, "queue")
+        if isinstance(policies, Refusal):
+            raise Refused(policies)
+        command = SetQueueAccess(decode.queue_name(exchange), policies)
+        await self._engine.write(queues.set_queue_access, command)
+        return Response(204)
+
+    # Messages
+
+    async def put_message(self, exchange: Exchange) -> Response:
+        hidden, lives = decode.times_of_new(exchange)
+        text = await decode.message_text(exchange)
+        command = PutMessage(decode.queue_name(exchange), new_id(), text, hidden, lives)
+        shown = await self._engine.write(messages.put_message, command)
+        return Response(201, [XML], encode.put(shown))
+
+    async def get_messages(self, exchange: Exchange) -> Response:
+        command = GetMessages(
+            decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
+        )
+        taken = await self._engine.write(messages.get_messages, command)
+        return Response(200, [XML], encode.taken(taken))
+
+    async def peek_messages(self, exchange: Exchange) -> Response:
+        command = PeekMessages(decode.queue_name(exchange), decode.count(exchange))
+        peeked = await self._engine.read(messages.peek_messages, command)
+        return Response(200, [XML], encode.peeked(peeked))
+
+    async def update_message(self, exchange: Exchange) -> Response:
+        command = UpdateMessage(
+            decode.queue_name(exchange),
+            decode.message_id(exchange),
+            decode.receipt(exchange),
+            decode.updated_seconds(exchange),
+            await decode.optional_text(exchange),
+        )
+        updated = (await self._engine.write(messages.update_message, command)).message
+        return Response(
+            204,
+            [
+                (b"x-ms-popreceipt", encode.receipt_text(updated).encode()),
+                (b"x-ms-time-next-visible", http_date(updated.visible).encode()),
+            ],
+        )
+
+    async def delete_message(self, exchange: Exchange) -> Response:
+        command = DeleteMessage(
+            decode.queue_name(exchange), decode.message_id(exchange), decode.receipt(exchange)
+        )
+        await self._engine.write(messages.delete_message, command)
+        return Response(204)
+
+    async def clear_messages(self, exchange: Exchange) -> Response:
+        command = ClearMessages(decode.queue_name(exchange), new_id())
+        await self._engine.write(queues.clear_messages, command)
+        return Response(204)
+
+
+def _marker(exchange: Exchange) -> str:
+    """The name that a page begins with, from the marker that the page before ended with."""
+    written = exchange.parameter("marker")
+    if not written:
+        return ""
+    try:
+        return base64.b64decode(written, b"-_", validate=True).decode("ascii")
+    except ValueError:
+        raise requests.bad_parameter("InvalidMarker", "marker", written) from None
