@@ -15,6 +15,8 @@ from benchmarks import (
     http_large,
     http_requests,
     puts,
+    queue_growth,
+    queues,
     reads,
     space,
     uploads,
@@ -33,6 +35,8 @@ GROUPS = {
         http_requests.GROUP,
         http_large.GROUP,
         http_growth.GROUP,
+        queues.GROUP,
+        queue_growth.GROUP,
     )
 }
 

@@ -15,7 +15,7 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
@@ -30,12 +30,13 @@ _ANSWER_SECONDS_MAX = 60
 _RECEIVE_BYTES = 1 << 20
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
-_DONE = tuple(b"HTTP/1.1 %d " % status for status in (200, 201, 202))
+_DONE = tuple(b"HTTP/1.1 %d " % status for status in (200, 201, 202, 204))
+_NO_BODY = b"HTTP/1.1 204 "
 
 
 def account_sas(key: bytes, account: str, expiry: str) -> str:
-    """A query that allows everything in the blob service."""
-    signed = {"sp": "rwdlac", "ss": "b", "srt": "sco", "st": "", "se": expiry, "sip": ""}
+    """A query that allows everything in the blob and queue services."""
+    signed = {"sp": "rwdlacup", "ss": "bq", "srt": "sco", "st": "", "se": expiry, "sip": ""}
     signed |= {"spr": "https,http", "sv": _SAS_VERSION, "ses": ""}
     text = "".join(f"{line}\n" for line in (account, *signed.values()))
     digest = hmac.digest(key, text.encode(), hashlib.sha256)
@@ -58,6 +59,12 @@ class Load(NamedTuple):
     headers: tuple[str, ...] = ()
     body_bytes: int = 0
     connections: int = 16
+    envelope: str = "{}"
+    """What the service wants around the bytes of the body."""
+
+    @property
+    def body(self) -> str:
+        return self.envelope.format("x" * self.body_bytes)
 
 
 class Run(NamedTuple):
@@ -91,7 +98,7 @@ function init(args)
     math.randomseed(seed)
 end
 local before, after = {before}, {after}
-local body = string.rep("x", {body_bytes})
+local body = {body}
 function request()
     return before .. {number} .. after .. body
 end
@@ -115,14 +122,14 @@ def script(load: Load, address: str, seed: int) -> str:
         before=json.dumps(f"{load.method} {before}"),
         after=json.dumps(_head(load, address, after)),
         number=f"math.random(0, {load.names - 1})" if varies else '""',
-        body_bytes=load.body_bytes,
+        body=json.dumps(load.body),
     )
 
 
 def _head(load: Load, address: str, target: str) -> str:
     headers = [f"Host: {address}", *load.headers]
-    if load.body_bytes:
-        headers.append(f"Content-Length: {load.body_bytes}")
+    if load.body:
+        headers.append(f"Content-Length: {len(load.body)}")
     return "".join(f"{line}\r\n" for line in (f"{target} HTTP/1.1", *headers, ""))
 
 
@@ -156,34 +163,43 @@ def run(wrk: str, service: Service, load: Load, seconds: float, where: Path, see
     )
 
 
-def run_to_the_end(service: Service, load: Load, seconds: float, seed: int) -> Run:
+Follow = Callable[[bytes], bytes | None]
+"""Takes an answer and gives the request that it leads to, on the same connection; None if it leads
+to none."""
+
+
+def run_to_the_end(
+    service: Service, load: Load, seconds: float, seed: int, follow: Follow | None = None
+) -> Run:
     """The same by a client of our own, for what wrk cannot do: it waits for a body after a HEAD,
     and does not count what it has begun when the time is over, which of a few slow requests is
-    many. Having nothing to parse, it costs little more than wrk."""
+    many. Having little to parse, it costs little more than wrk. A request and what follows it
+    count as one."""
     choose = random.Random(seed)
     names = [str(choose.randrange(load.names)) if load.names > 1 else "" for _ in range(997)]
     requests = itertools.cycle(list(_requests(service, load, names)))
     deadline = time.perf_counter() + seconds
-    return _run(
-        service, load, itertools.takewhile(lambda _: time.perf_counter() < deadline, requests)
-    )
+    in_time = itertools.takewhile(lambda _: time.perf_counter() < deadline, requests)
+    return _run(service, load, in_time, follow)
 
 
-def run_each(service: Service, load: Load, names: Iterable[str]) -> Run:
+def run_each(
+    service: Service, load: Load, names: Iterable[str], follow: Follow | None = None
+) -> Run:
     """One request for each of these names, which stand where the target says {}."""
-    return _run(service, load, _requests(service, load, names))
+    return _run(service, load, _requests(service, load, names), follow)
 
 
 def _requests(service: Service, load: Load, names: Iterable[str]) -> Iterator[bytes]:
     before, _, after = load.target.partition("{}")
-    rest = _head(load, service.address, after) + "x" * load.body_bytes
+    rest = _head(load, service.address, after) + load.body
     return (f"{load.method} {before}{name}{rest}".encode() for name in names)
 
 
-def _run(service: Service, load: Load, requests: Iterator[bytes]) -> Run:
+def _run(service: Service, load: Load, requests: Iterator[bytes], follow: Follow | None) -> Run:
     cpu_before = service.cpu_seconds()
     began = time.perf_counter()
-    latencies = _Client(service, load, requests).latencies()
+    latencies = _Client(service, load, requests, follow).latencies()
     elapsed = time.perf_counter() - began
     cpu_seconds = service.cpu_seconds() - cpu_before
     p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
@@ -193,8 +209,11 @@ def _run(service: Service, load: Load, requests: Iterator[bytes]) -> Run:
 class _Client:
     """Keeps one request on each of its connections."""
 
-    def __init__(self, service: Service, load: Load, requests: Iterator[bytes]) -> None:
+    def __init__(
+        self, service: Service, load: Load, requests: Iterator[bytes], follow: Follow | None
+    ) -> None:
         self._requests = requests
+        self._follow = follow
         self._bodies = load.method != "HEAD"
         here = "127.0.0.1", service.port
         connections = [socket.create_connection(here) for _ in range(load.connections)]
@@ -213,25 +232,39 @@ class _Client:
             while answers:
                 for number, _ in poll.poll():
                     received = self._connections[number].recv(_RECEIVE_BYTES)
-                    if answers[number].whole(received):
+                    if answers[number].whole(received) and not self._followed(number):
                         found.append(time.perf_counter() - answers.pop(number).began)
                         self._send(number)
         return sorted(found)
+
+    def _followed(self, number: int) -> bool:
+        """Whether the answer on this connection has led to another request."""
+        answer = self._answers[number]
+        request = None if self._follow is None else self._follow(bytes(answer.kept))
+        if request is None:
+            return False
+        self._connections[number].sendall(request)
+        self._answers[number] = _Answer(self._bodies, keep=True, began=answer.began)
+        return True
 
     def _send(self, number: int) -> None:
         """The next request on this connection, if there is one."""
         if (request := next(self._requests, None)) is not None:
             self._connections[number].sendall(request)
-            self._answers[number] = _Answer(self._bodies)
+            kept = self._follow is not None
+            self._answers[number] = _Answer(self._bodies, kept, time.perf_counter())
 
 
 class _Answer:
     """What has come of an answer."""
 
-    __slots__ = ("_chunked", "_has_body", "_head", "_missing", "_tail", "began")
+    __slots__ = ("_chunked", "_has_body", "_head", "_keep", "_missing", "_tail", "began", "kept")
 
-    def __init__(self, has_body: bool) -> None:
-        self.began = time.perf_counter()
+    def __init__(self, has_body: bool, keep: bool, began: float) -> None:
+        self.began = began
+        self.kept = bytearray()
+        """All of it, if anybody wants to know."""
+        self._keep = keep
         self._has_body = has_body
         self._head = b""
         self._missing: int | None = None
@@ -242,6 +275,8 @@ class _Answer:
         """Takes in more; returns whether that was the end."""
         if not received:
             raise RuntimeError("the server hung up")
+        if self._keep:
+            self.kept += received
         if self._missing is None:
             self._head += received
             head, end, received = self._head.partition(b"\r\n\r\n")
@@ -249,7 +284,7 @@ class _Answer:
                 return False
             if not head.startswith(_DONE):
                 raise RuntimeError(f"a request was answered with {self._head[:1000]!r}")
-            if not self._has_body:
+            if not self._has_body or head.startswith(_NO_BODY):
                 return True
             length = _CONTENT_LENGTH.search(head)
             self._chunked = length is None

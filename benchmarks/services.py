@@ -23,6 +23,8 @@ _STOP_SECONDS_MAX = 20.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 OURS, AZURITE, NGINX = "ours", "azurite", "nginx"
+BLOB, QUEUE = "blob", "queue"
+"""The services that a server may have, each on a port of its own."""
 
 
 class Service:
@@ -110,17 +112,20 @@ def _proportional_mebibytes(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def started(settings: Settings, files: Mapping[str, bytes]) -> Iterator[dict[str, Service]]:
+def started(
+    settings: Settings, files: Mapping[str, bytes], *, kind: str = BLOB
+) -> Iterator[dict[str, Service]]:
     """Ours and, unless it has to be quick, those it is compared with, as far as they are to be
-    had. nginx serves these files; the others are empty."""
+    had. nginx serves these files, if there are any; the others are empty."""
     below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
     with contextlib.ExitStack() as ends:
         directory = Path(ends.enter_context(below))
-        services = {OURS: etagere(directory, ends)}
+        services = {OURS: etagere(directory, ends, kind)}
         if not settings.quick:
-            command, nginx = tools.azurite(), tools.nginx(install=True)
+            command = tools.azurite(kind)
+            nginx = tools.nginx(install=True) if files else None
             if command is not None:
-                services[AZURITE] = _azurite(command, directory, ends)
+                services[AZURITE] = _azurite(command, directory, ends, kind)
             if nginx is not None:
                 services[NGINX] = _nginx(nginx, directory, files, ends)
         for service in services.values():
@@ -128,7 +133,7 @@ def started(settings: Settings, files: Mapping[str, bytes]) -> Iterator[dict[str
         yield services
 
 
-def etagere(directory: Path, ends: contextlib.ExitStack) -> Service:
+def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Service:
     """Ours, over what an earlier one left in this directory; returns when it answers requests."""
     log = ends.enter_context((directory / "ours.log").open("wb"))
     serve = [sys.executable, "-m", "etagere", "serve", "--blob-port", "0", "--queue-port", "0"]
@@ -143,16 +148,16 @@ def etagere(directory: Path, ends: contextlib.ExitStack) -> Service:
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("READY "):
-            service.port = int(line.split("blob=")[1].split()[0].rpartition(":")[2])
+            service.port = int(line.split(f"{kind}=")[1].split()[0].rpartition(":")[2])
             return service
     raise RuntimeError(f"ours did not start: {Path(log.name).read_text(encoding='utf-8')[-500:]}")
 
 
-def _azurite(command: list[str], directory: Path, ends: contextlib.ExitStack) -> Service:
+def _azurite(command: list[str], directory: Path, ends: contextlib.ExitStack, kind: str) -> Service:
     port = _free_port()
     flags = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
     process = subprocess.Popen(
-        [*command, *flags, "--blobPort", str(port), "--location", str(directory / "azurite")],
+        [*command, *flags, f"--{kind}Port", str(port), "--location", str(directory / "azurite")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -229,6 +234,6 @@ def ask(
     connection.request(method, target, body, dict(headers or {}))
     response = connection.getresponse()
     answer = response.read()
-    if response.status not in (200, 201):
+    if response.status not in (200, 201, 204):
         raise RuntimeError(f"{method} {target}: {response.status} {answer[:500]!r}")
     return answer

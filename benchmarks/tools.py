@@ -40,10 +40,10 @@ def nginx(*, install: bool) -> str | None:
 
 
 @functools.cache
-def azurite() -> list[str] | None:
-    """How to start Azurite's blob service; it is fetched the first time."""
+def azurite(service: str) -> list[str] | None:
+    """How to start this service of Azurite's; it is fetched the first time."""
     prefix = CACHE / "azurite"
-    script = prefix / "node_modules/azurite/dist/src/blob/main.js"
+    script = prefix / f"node_modules/azurite/dist/src/{service}/main.js"
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or (npm is None and not script.exists()):
         tell("there is no npm, so nothing is compared with Azurite")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -18,7 +19,7 @@ import uvloop
 
 from etagere.bodies.collector import Collector
 from etagere.bodies.files import FileBodyStore
-from etagere.config import Config
+from etagere.config import MIB, Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.purging import keep_purging
 from etagere.operations.blob import containers
@@ -38,6 +39,8 @@ _JOB_SECONDS = 5.0
 _THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there.
 _COLLECTED_AFTER = 20_000
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_ALLOCATION = {_MMAP_THRESHOLD: 32 * MIB, _TRIM_THRESHOLD: 64 * MIB, _TOP_PAD: 8 * MIB}
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class FrontEnd:
             asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
         ]
         _spare_the_collector()
+        _keep_memory()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Shows that the writer answers too.
         await engine.write(discard_stale, PurgeStagings())
@@ -98,6 +102,16 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECTED_AFTER)
+
+
+def _keep_memory() -> None:
+    """What large bodies and listings take and give back is kept for the next: to get it from the
+    kernel again, page by page, costs a third of an upload. Other C libraries than GNU's have no
+    such settings."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in _ALLOCATION.items():
+            mallopt(parameter, value)
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

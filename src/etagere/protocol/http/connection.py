@@ -38,6 +38,7 @@ _NEVER = float("inf")
 # Files up to this length go out in one piece with their head, which costs half of what it takes
 # to hand them to the kernel.
 _READ_BYTES_MAX = 64 * 1024
+_UNPARSED_BYTES_MIN = 256 * 1024
 # A body up to this length is copied behind its head: cheaper than a second system call.
 _JOINED_BYTES_MAX = 64 * 1024
 
@@ -111,6 +112,8 @@ class Connection(asyncio.Protocol):
         # finished head.
         self._in_message = False
         self._incoming: RequestBody | None = None
+        # So much of the body comes to us without being parsed.
+        self._unparsed_bytes = 0
         # A parser is told about a head that another one has parsed.
         self._upgrading = False
         self._unframed_bytes = 0
@@ -165,7 +168,9 @@ class Connection(asyncio.Protocol):
             return
         self._unframed_bytes += len(data)
         try:
-            self._parse(data)
+            self._parse(self._take(data) if self._unparsed_bytes else data)
+        except _Refused as refused:
+            self._refuse(refused)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, _Refused):
@@ -191,7 +196,25 @@ class Connection(asyncio.Protocol):
                     self._parser.feed_data(_head_again(self._incoming))
                     self._upgrading = False
             else:
-                return
+                break
+        if self._incoming is not None and not self._unparsed_bytes:
+            self._spare_the_parser(self._incoming)
+
+    def _spare_the_parser(self, body: RequestBody) -> None:
+        """Of a long body whose end is known the parser would only make copies."""
+        rest = (body.length or 0) - body.received
+        if rest > _UNPARSED_BYTES_MIN:
+            self._unparsed_bytes = rest
+            self._parser = httptools.HttpRequestParser(self)
+
+    def _take(self, data: bytes) -> bytes:
+        """Takes what belongs to the body at hand; returns what follows it."""
+        count = min(len(data), self._unparsed_bytes)
+        self._unparsed_bytes -= count
+        self.on_body(data if count == len(data) else data[:count])
+        if not self._unparsed_bytes:
+            self.on_message_complete()
+        return data[count:]
 
     def _ignore(self, count: int) -> None:
         self._ignored_bytes += count
