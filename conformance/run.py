@@ -81,7 +81,8 @@ def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[st
     server = Server(directory / "data", *flags)
     server.start()
     try:
-        yield {**variables, "CONFORMANCE_BLOB": server.endpoint}
+        endpoints = {f"CONFORMANCE_{name.upper()}": url for name, url in server.endpoints.items()}
+        yield {**variables, **endpoints}
     finally:
         server.kill()
         if not options.keep:

@@ -40,6 +40,7 @@ SUITES: Final = {
                 "SOFT_DELETE_STORAGE",
             ),
         ),
+        Suite("queue", "azure-storage-queue", ("STORAGE",)),
     )
 }
 

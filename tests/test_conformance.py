@@ -10,6 +10,7 @@ import pytest
 from conformance.lists import Lists, Name, parse
 from conformance.report import as_list, judge, table
 from conformance.run import Outcome, read
+from conformance.shim.devtools_testutils.storage import StorageRecordedTestCase
 from conformance.sources import ROOT, find_pin
 from conformance.suites import SUITES, Suite, accounts
 
@@ -143,8 +144,22 @@ def test_each_suite_has_its_lists_and_pins(suite: Suite) -> None:
     assert dev.hashes
 
 
-def test_each_runner_has_accounts_of_its_own() -> None:
-    suite = SUITES["blob"]
+@pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
+def test_each_runner_has_accounts_of_its_own(suite: Suite) -> None:
     names = [name for _, name, _ in accounts(suite, 3)]
     assert len(set(names)) == 3 * len(suite.accounts)
     assert all(3 <= len(name) <= 24 and name.isalnum() for name in names)
+
+
+def test_a_connection_string_names_the_address_of_each_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number, name in enumerate(SUITES, 1):
+        monkeypatch.setenv(f"CONFORMANCE_{name.upper()}", f"https://127.0.0.1:{number}")
+    parts = StorageRecordedTestCase().connection_string("shelf", "a2V5").split(";")
+    assert parts == [
+        "AccountName=shelf",
+        "AccountKey=a2V5",
+        "BlobEndpoint=https://127.0.0.1:1/shelf",
+        "QueueEndpoint=https://127.0.0.1:2/shelf",
+    ]

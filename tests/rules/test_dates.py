@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.rules.dates import format_http_date, format_instant, is_several_dates, parse_http_date
+from etagere.rules.dates import (
+    format_http_date,
+    format_instant,
+    is_several_dates,
+    parse_http_date,
+    parse_instant,
+)
 
 moments = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)).map(
     lambda moment: moment.replace(microsecond=0, tzinfo=UTC)
@@ -114,3 +120,60 @@ def test_several_dates() -> None:
 def test_instants_are_written_to_the_tick(moment: datetime, fraction: int) -> None:
     told = format_instant(seconds_of(moment) * TICKS_PER_SECOND + fraction)
     assert told == f"{moment.replace(tzinfo=None).isoformat()}.{fraction:07}Z"
+
+
+@given(
+    st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59)),
+    st.integers(0, TICKS_PER_SECOND - 1),
+)
+def test_instants_come_back(moment: datetime, fraction: int) -> None:
+    ticks = seconds_of(moment.replace(microsecond=0, tzinfo=UTC)) * TICKS_PER_SECOND + fraction
+    assert parse_instant(format_instant(ticks)) == ticks
+
+
+@pytest.mark.parametrize(
+    ("text", "ticks"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:00.0000001Z", 1),
+        ("1970-01-01T00:00:01.5Z", 15_000_000),
+        ("1970-01-01T00:00:01.05Z", 10_500_000),
+        ("2024-02-29T23:59:59.9999999Z", 17_092_511_999_999_999),
+    ],
+)
+def test_a_fraction_may_be_shorter(text: str, ticks: int) -> None:
+    assert parse_instant(text) == ticks
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2024-02-29",
+        "2024-02-29T10:00Z",
+        "2024-02-29T10:00:00",
+        "2024-02-29T10:00:00.Z",
+        "2024-02-29T10:00:00.12345678Z",
+        "2024-02-29T10:00:00,5Z",
+        "2024-02-29T10:00:00+00:00",
+        "2024-02-29T10:00:00z",
+        "2024-02-29t10:00:00Z",
+        "2024-02-29 10:00:00Z",
+        " 2024-02-29T10:00:00Z",
+        "2024-02-29T10:00:00Z\n",
+        "2023-02-29T10:00:00Z",
+        "2024-00-01T10:00:00Z",
+        "2024-13-01T10:00:00Z",
+        "2024-02-00T10:00:00Z",
+        "2024-02-29T24:00:00Z",
+        "2024-02-29T10:60:00Z",
+        "2024-02-29T10:00:60Z",
+        "1969-12-31T23:59:59.9999999Z",
+        "0000-01-01T00:00:00Z",
+        "20240229T100000Z",
+        "\N{ARABIC-INDIC DIGIT TWO}024-02-29T10:00:00Z",
+        "Thu, 29 Feb 2024 10:00:00 GMT",
+    ],
+)
+def test_what_is_no_instant(text: str) -> None:
+    assert parse_instant(text) is None

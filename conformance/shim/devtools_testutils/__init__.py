@@ -11,10 +11,13 @@ from .recording import (
     add_general_regex_sanitizer,
     add_header_regex_sanitizer,
     add_oauth_response_sanitizer,
+    add_remove_header_sanitizer,
     add_uri_regex_sanitizer,
+    add_uri_string_sanitizer,
     is_live,
     recorded_by_proxy,
     set_custom_default_matcher,
+    test_proxy,
 )
 
 __all__ = [
@@ -27,8 +30,11 @@ __all__ = [
     "add_general_regex_sanitizer",
     "add_header_regex_sanitizer",
     "add_oauth_response_sanitizer",
+    "add_remove_header_sanitizer",
     "add_uri_regex_sanitizer",
+    "add_uri_string_sanitizer",
     "is_live",
     "recorded_by_proxy",
     "set_custom_default_matcher",
+    "test_proxy",
 ]

@@ -23,8 +23,11 @@ add_body_regex_sanitizer = _nothing
 add_general_regex_sanitizer = _nothing
 add_header_regex_sanitizer = _nothing
 add_oauth_response_sanitizer = _nothing
+add_remove_header_sanitizer = _nothing
 add_uri_regex_sanitizer = _nothing
+add_uri_string_sanitizer = _nothing
 set_custom_default_matcher = _nothing
+test_proxy = _nothing  # the fixture of this name is in plugin.py
 
 
 class RetryCounter:

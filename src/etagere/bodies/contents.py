@@ -195,8 +195,9 @@ def extend_list(
     reference."""
     uses = list(_block_list(txn, content).chunks)
     for use in shared:
-        _chunk(txn, use)
+        # First the guard, then the look: whoever takes the chunk apart guards its sharers too.
         _add_sharer(txn, CHUNK_SHARERS, use.key)
+        _chunk(txn, use)
         uses.append(use)
     if blocks:
         for block in blocks:

@@ -253,6 +253,8 @@ class ExtendDraft(Command, frozen=True):
     shared: tuple[ChunkUse, ...] = ()
     blocks: tuple[Block, ...] = ()
     """Behind those that are shared."""
+    begins: bool = False
+    """The first step, for which there must be no draft yet; for all others there must be one."""
 
 
 class AbandonDraft(Command, frozen=True):

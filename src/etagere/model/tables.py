@@ -25,7 +25,7 @@ class DeletedTable(Record, frozen=True):
     """A table whose name is free again and whose entities are still to be removed."""
 
 
-class Edm(str, enum.Enum):
+class Edm(enum.StrEnum):
     """The types of properties: the letter is what is stored, and what the value is in Python."""
 
     STRING = "s"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import msgspec
 
 from etagere.engine.interface import (
@@ -12,6 +14,7 @@ from etagere.engine.interface import (
     abort_if,
     operation,
 )
+from etagere.engine.records import Collection
 from etagere.errors import Refusal
 from etagere.model.accounts import (
     BUILT_IN,
@@ -24,6 +27,8 @@ from etagere.model.accounts import (
 )
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS
+from etagere.operations.queue.collections import QUEUES
+from etagere.operations.table.collections import TABLES
 from etagere.rules.accounts import (
     check_absent,
     check_account_name,
@@ -31,6 +36,9 @@ from etagere.rules.accounts import (
     check_key,
     check_key_number,
 )
+
+_HELD: Final[tuple[Collection[Any, Any], ...]] = (CONTAINERS, QUEUES, TABLES)
+"""What is in accounts, by the account's name and their own."""
 
 
 @operation
@@ -62,7 +70,7 @@ def rotate_key(txn: WriteTxn, command: RotateKey) -> Account:
 def remove_account(txn: WriteTxn, command: RemoveAccount) -> None:
     """Only what holds nothing: a new account of that name must not find what was in the old."""
     _load(txn, command.name)
-    if txn.scan(CONTAINERS, CONTAINERS.under((command.name,)), 1):
+    if any(txn.scan(names, names.under((command.name,)), 1) for names in _HELD):
         raise Refused(Refusal("AccountProtectedFromDeletion", {"Account": command.name}))
     txn.delete(ACCOUNTS, (command.name,))
 

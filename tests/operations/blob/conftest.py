@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.conftest import start
 
 __all__ = ["start"]
+
+
+@pytest.fixture
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of a few blocks have several chunks, and share them. In the writer process too, since
+    it is forked afterwards."""
+    monkeypatch.setattr("etagere.bodies.contents.CHUNK_PIECES_MAX", 4)
+    monkeypatch.setattr("etagere.bodies.contents.REUSE_BLOCKS_MIN", 2)

@@ -17,6 +17,7 @@ from ..testcase import AzureRecordedTestCase
 T = TypeVar("T")
 Progress = list[tuple[int, int | None]]
 
+_SERVICES = ("blob", "queue")
 _PATTERN_BYTES = 65_521  # a prime, so that no block or page is like another
 
 
@@ -33,6 +34,7 @@ class StorageRecordedTestCase(AzureRecordedTestCase):
     """Addresses, contents and logs."""
 
     logger = logging.getLogger("azure.storage")
+    sas_token = "?sp=r&sig=NEVER+USED"
 
     def setup_method(self, _: object) -> None:
         self.logger.setLevel(logging.DEBUG)
@@ -41,8 +43,11 @@ class StorageRecordedTestCase(AzureRecordedTestCase):
         return f"{os.environ[f'CONFORMANCE_{storage_type.upper()}']}/{storage_account}"
 
     def connection_string(self, account: str, key: str) -> str:
-        endpoint = self.account_url(account, "blob")
-        return f"AccountName={account};AccountKey={key};BlobEndpoint={endpoint}"
+        endpoints = [
+            f"{service.capitalize()}Endpoint={self.account_url(account, service)}"
+            for service in _SERVICES
+        ]
+        return ";".join([f"AccountName={account}", f"AccountKey={key}", *endpoints])
 
     def get_random_bytes(self, size: int) -> bytes:
         """Letters that differ from test to test; fewer of them are the beginning of more."""

@@ -137,10 +137,10 @@ def steps(plan: DraftPlan, content_id: bytes) -> list[ExtendDraft]:
         if isinstance(chunk, ChunkUse):
             shared.append(chunk)
         else:
-            found.append(ExtendDraft(content_id, tuple(shared), chunk))
+            found.append(ExtendDraft(content_id, tuple(shared), chunk, begins=not found))
             shared = []
     if shared:
-        found.append(ExtendDraft(content_id, tuple(shared)))
+        found.append(ExtendDraft(content_id, tuple(shared), begins=not found))
     return found
 
 
@@ -149,6 +149,9 @@ def extend_draft(txn: WriteTxn, command: ExtendDraft) -> None:
     """One step of a draft. Refused if what it is to be made of is not there any more."""
     key = (command.content_id,)
     draft = txn.get(DRAFTS, key, EXCLUSIVE)
+    if (draft is None) != command.begins:
+        # It was purged meanwhile: what would be put now is a blob without its beginning.
+        raise Refused(Refusal("InvalidBlockList"))
     if draft is None:
         draft = Draft(begin_list(txn, command.content_id), txn.now)
     try:

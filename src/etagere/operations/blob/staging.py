@@ -121,12 +121,16 @@ class PurgeStagings(Command, frozen=True):
     rows_max: int = 200
 
 
+def stale(now: int) -> Span:
+    """Where the ages of stagings lie that are to be dropped."""
+    ended = max(0, _hour(now - STALE_SECONDS * TICKS_PER_SECOND))
+    return Span(STAGING_AGES.all().start, STAGING_AGES.under((ended,)).start)
+
+
 @operation(reclaims=True)
 def discard_stale(txn: WriteTxn, command: PurgeStagings) -> int:
     """Drops stagings a week after their last block; returns how many."""
-    ended = max(0, _hour(txn.now - STALE_SECONDS * TICKS_PER_SECOND))
-    span = Span(STAGING_AGES.all().start, STAGING_AGES.under((ended,)).start)
-    rows = txn.scan(STAGING_AGES, span, command.rows_max, claim=True)
+    rows = txn.scan(STAGING_AGES, stale(txn.now), command.rows_max, claim=True)
     for (hour, container_id, name), _ in rows:
         key = (container_id, name)
         staging = txn.get(STAGINGS, key, EXCLUSIVE)

@@ -11,6 +11,7 @@ from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.blobs import (
+    NO_SNAPSHOT,
     BlobHeaders,
     BlobName,
     GetBlob,
@@ -286,10 +287,14 @@ def marker(exchange: Exchange) -> tuple[str, int]:
     if not written:
         return "", 0
     try:
-        name, _, snapshot = base64.b64decode(written, b"-_", validate=True).partition(b"\xff")
-        start, moment = name.decode(), snapshot.decode("ascii") or "0"
-        if len(start) > names.BLOB_NAME_LENGTH_MAX or NUMBER.fullmatch(moment) is None:
-            raise ValueError("no page ends like this")
+        name, mark, snapshot = base64.b64decode(written, b"-_", validate=True).partition(b"\xff")
+        start, moment = name.decode(), snapshot.decode("ascii")
+        if len(start) > names.BLOB_NAME_LENGTH_MAX:
+            raise ValueError("no name is so long")
+        if not mark:
+            return start, NO_SNAPSHOT
+        if NUMBER.fullmatch(moment) is None:
+            raise ValueError("no snapshot is called so")
         return start, int(moment)
     except ValueError:
         raise bad_parameter("OutOfRangeInput", "marker", written) from None

@@ -75,7 +75,7 @@ async def blobs_page(
 ) -> AsyncIterator[bytes]:
     """In pieces, between which others have their turn."""
     delimiter = xml.element("Delimiter", command.delimiter) if command.delimiter else ""
-    start = format_marker(command.start, command.start_snapshot)
+    start = format_marker(command.start, command.start_snapshot) if command.start else ""
     yield xml.document(
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}" '
         f'ContainerName="{xml.escape_attribute(command.container.name)}">'

@@ -39,7 +39,7 @@ def decode(document: bytes) -> tuple[ListedBlock, ...] | Refusal:
         source = _SOURCES.get(element.name)
         if source is None:
             return Refusal("UnsupportedXmlNode", {"XmlNodeName": element.name})
-        name = decode_block_name(element.text.strip())
+        name = decode_block_name(element.text.strip(xml.SPACE))
         if name is None or check_block_name(name) is not None:
             facts: dict[str, str | int] = {
                 "XmlNodeName": element.name,

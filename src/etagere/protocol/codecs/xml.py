@@ -169,7 +169,7 @@ def text(element: Element) -> str:
 
 def value(element: Element) -> str:
     """The same without the space around it, where space says nothing."""
-    return text(element).strip(_SPACE)
+    return text(element).strip(SPACE)
 
 
 def boolean(element: Element) -> bool:
@@ -191,12 +191,12 @@ def bad_value(element: Element) -> Unreadable:
     return Unreadable(
         Refusal(
             "InvalidXmlNodeValue",
-            {"XmlNodeName": element.name, "XmlNodeValue": element.text.strip(_SPACE)},
+            {"XmlNodeName": element.name, "XmlNodeValue": element.text.strip(SPACE)},
         )
     )
 
 
-_SPACE: Final = " \t\r\n"
+SPACE: Final = " \t\r\n"
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 
 

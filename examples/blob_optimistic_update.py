@@ -1,0 +1,83 @@
+"""Optimistic concurrency: several writers change one blob, and no change is lost.
+
+Nobody locks anything. Each writer reads the blob, changes what it has read, and writes it back
+under the condition that the blob is still the version that was read. If it is not, the server
+refuses with 412, nothing is overwritten, and the writer begins again with what is there now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+import uuid
+
+from azure.core import MatchConditions
+from azure.core.exceptions import ResourceModifiedError
+from azure.storage.blob import BlobClient, BlobServiceClient
+
+CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
+WRITERS = 4
+ENTRIES_PER_WRITER = 5
+
+
+def sign(book: BlobClient, entry: str) -> int:
+    """Adds an entry to the guest book; returns how many races were lost before that."""
+    lost = 0
+    while True:
+        # The ETag names the version. It comes with the content, so both belong together; asking
+        # for it in a second request would leave a gap between the two.
+        download = book.download_blob()
+        entries = json.loads(download.readall())
+        version = download.properties.etag
+
+        # When an answer is lost on its way, the SDK sends the request again, and the condition
+        # fails because of our own first attempt. What we wrote tells us that it was there.
+        if entry in entries:
+            return lost
+
+        try:
+            book.upload_blob(
+                json.dumps([*entries, entry]),
+                overwrite=True,
+                etag=version,
+                match_condition=MatchConditions.IfNotModified,  # If-Match
+            )
+        except ResourceModifiedError:
+            # Somebody was faster. A random pause that grows keeps the losers from running into
+            # each other again.
+            lost += 1
+            time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
+        else:
+            return lost
+
+
+def main() -> None:
+    with BlobServiceClient.from_connection_string(CONNECTION) as service:
+        container = service.create_container(f"example-{uuid.uuid4()}")
+        try:
+            book = container.upload_blob("guest-book.json", "[]")
+            lost: list[int] = []
+
+            def visit(writer: int) -> None:
+                for number in range(ENTRIES_PER_WRITER):
+                    lost.append(sign(book, f"writer {writer}, entry {number}"))
+
+            visitors = [threading.Thread(target=visit, args=(n,)) for n in range(WRITERS)]
+            for visitor in visitors:
+                visitor.start()
+            for visitor in visitors:
+                visitor.join()
+
+            entries = json.loads(book.download_blob().readall())
+            print(f"{WRITERS} writers signed {WRITERS * ENTRIES_PER_WRITER} times.")
+            print(f"{len(entries)} entries are in the book, {len(set(entries))} of them different.")
+            print(f"Races lost and run again: {sum(lost)}.")
+        finally:
+            container.delete_container()
+
+
+if __name__ == "__main__":
+    main()

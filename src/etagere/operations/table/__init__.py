@@ -1,0 +1,1 @@
+"""The table service: tables and entities."""

@@ -1,0 +1,113 @@
+"""Counts anew what the records of the blob service hold, and compares with what was counted.
+
+The audit behind `etagere check` knows SQLite alone, and knows contents but no stagings; this
+walks any engine, from those who hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from etagere.bodies.contents import (
+    BLOCK_LISTS,
+    CHUNK_SHARERS,
+    CHUNKS,
+    CONTENT_SHARERS,
+    DEAD,
+    DYING,
+    EXTENTS,
+    HOLDERS,
+    INLINE,
+)
+from etagere.clock import TICKS_PER_SECOND
+from etagere.engine.interface import ReadTxn
+from etagere.engine.records import Collection
+from etagere.model.bodies import Chunked, Content, Empty, Inline, Piece, Pieces
+from etagere.operations.blob.collections import (
+    BLOBS,
+    DISCARDED_STAGINGS,
+    SNAPSHOTS,
+    STAGED_BLOCKS,
+    STAGING_AGES,
+    STAGINGS,
+)
+
+_ROWS_MAX = 100_000
+_TICKS_PER_HOUR = 3600 * TICKS_PER_SECOND
+
+
+def rows(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, Any]:
+    return dict(txn.scan(collection, collection.all(), _ROWS_MAX))
+
+
+def require_balanced(txn: ReadTxn, _: None) -> None:
+    """Every content, chunk and extent has as many holders as were counted."""
+    contents: list[Content] = []
+    pieces: list[Piece] = []
+    for holder in HOLDERS:
+        for record in rows(txn, holder.collection).values():
+            contents += [held for held in holder.contents(record) if not isinstance(held, Empty)]
+            pieces += holder.pieces(record)
+    held = {_id(content): content for content in contents}
+    assert _sharers(txn, CONTENT_SHARERS) == _extra([(_id(content),) for content in contents])
+    inline = {key for key, content in held.items() if isinstance(content, Inline)}
+    assert {key for (key,) in rows(txn, INLINE)} == inline
+    chunks = _require_lists(txn, {k: c for k, c in held.items() if isinstance(c, Chunked)})
+    for content in held.values():
+        if isinstance(content, Pieces):
+            pieces += content.pieces
+    for chunk in chunks:
+        pieces += [piece for block in chunk.blocks for piece in block.pieces]
+    extents = rows(txn, EXTENTS)
+    assert {e.origin or place: e.references for place, e in extents.items()} == dict(
+        Counter(piece.extent for piece in pieces)
+    )
+    assert not extents.keys() & rows(txn, DEAD).keys()
+
+
+def _id(content: Content) -> bytes:
+    assert not isinstance(content, Empty)
+    return content.id
+
+
+def _require_lists(txn: ReadTxn, held: dict[bytes, Chunked]) -> list[Any]:
+    """The chunks that are there: those that a list has, be it held or about to be taken apart."""
+    lists = {key: found.chunks for (key,), found in rows(txn, BLOCK_LISTS).items()}
+    dying = {key for (key,) in rows(txn, DYING)}
+    assert not dying & held.keys()
+    assert dying | held.keys() == lists.keys()
+    for key, content in held.items():
+        assert content.length == sum(use.length for use in lists[key])
+    uses = [use.key for chunks in lists.values() for use in chunks]
+    assert _sharers(txn, CHUNK_SHARERS) == _extra(uses)
+    chunks = rows(txn, CHUNKS)
+    assert chunks.keys() == set(uses)
+    return list(chunks.values())
+
+
+def _extra(keys: list[Any]) -> dict[Any, int]:
+    return {key: count - 1 for key, count in Counter(keys).items() if count > 1}
+
+
+def _sharers(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, int]:
+    return {key: record.extra for key, record in rows(txn, collection).items()}
+
+
+def require_orderly(txn: ReadTxn, _: None) -> None:
+    """Every staged block can be found by whoever is to use or remove it, and no snapshot is
+    without its blob."""
+    stagings = rows(txn, STAGINGS)
+    staged = Counter(staging_id for staging_id, _ in rows(txn, STAGED_BLOCKS))
+    for staging in stagings.values():
+        assert staged.pop(staging.id, 0) == staging.count > 0
+    assert staged.keys() <= {key for (key,) in rows(txn, DISCARDED_STAGINGS)}
+    ages = {(found.staged // _TICKS_PER_HOUR, *key) for key, found in stagings.items()}
+    assert rows(txn, STAGING_AGES).keys() == ages
+    assert {key[:2] for key in rows(txn, SNAPSHOTS)} <= rows(txn, BLOBS).keys()
+
+
+def holdings(txn: ReadTxn, _: None) -> int:
+    """How many records there are of bytes that somebody holds, or has not yet let go of."""
+    kept: tuple[Collection[Any, Any], ...] = (INLINE, EXTENTS, CHUNKS, BLOCK_LISTS, STAGED_BLOCKS)
+    return sum(len(rows(txn, collection)) for collection in kept)
