@@ -7,6 +7,7 @@ many entities to show few, and this is what takes the least to read.
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from etagere.model.base import Command, Part, Record, Result
 from etagere.model.service import SignedIdentifier
@@ -55,7 +56,9 @@ class Properties(Part, frozen=True):
     names: tuple[str, ...] = ()
     types: str = ""
     """A letter of `Edm` for each."""
-    values: tuple[Value, ...] = ()
+    values: tuple[Any, ...] = ()
+    """Each a `Value`: what is stored tells them apart, but not to a decoder that is told to
+    expect both text and bytes."""
 
 
 class Entity(Record, frozen=True):
@@ -140,3 +143,31 @@ class GetEntity(Command, frozen=True):
 class ShownEntity(Result, frozen=True):
     keys: Keys
     entity: Entity
+
+
+class Reach(Part, frozen=True):
+    """The entities that a caller may touch, both ends included; None is no bound."""
+
+    start_partition: str | None = None
+    start_row: str | None = None
+    end_partition: str | None = None
+    end_row: str | None = None
+
+    def holds(self, keys: Keys) -> bool:
+        """Keys are in the order of their partitions, and of their rows in one partition."""
+        if self.start_partition is not None:
+            if keys.partition < self.start_partition:
+                return False
+            same = keys.partition == self.start_partition
+            if same and self.start_row is not None and keys.row < self.start_row:
+                return False
+        if self.end_partition is not None:
+            if keys.partition > self.end_partition:
+                return False
+            same = keys.partition == self.end_partition
+            if same and self.end_row is not None and keys.row > self.end_row:
+                return False
+        return True
+
+
+EVERYTHING = Reach()
