@@ -27,7 +27,7 @@ test: test-packages environment check ## install what is missing, check, and run
 check: environment ## lint, formatting, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy $(wildcard src tests benchmarks conformance)
+	$(BIN)/mypy $(wildcard src tests benchmarks conformance examples)
 	$(BIN)/lint-imports
 
 format: environment ## rewrite the sources as the linter wants them

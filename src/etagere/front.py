@@ -37,8 +37,8 @@ _DRAIN_SECONDS = 8.0
 _JOB_SECONDS = 5.0
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
-# New objects that are still there.
-_COLLECTED_AFTER = 20_000
+# New objects that are still there, and how many times the young are looked at before the older.
+_COLLECTED_AFTER = (20_000, 50, 100)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _ALLOCATION = {_MMAP_THRESHOLD: 32 * MIB, _TRIM_THRESHOLD: 64 * MIB, _TOP_PAD: 8 * MIB}
 
@@ -101,7 +101,7 @@ def _spare_the_collector() -> None:
     """What is there now stays, and requests make few cycles but, in listings, many objects."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECTED_AFTER)
+    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 def _keep_memory() -> None:

@@ -49,7 +49,7 @@ def staged(bench: Bench, count: int) -> list[Block]:
 
 def plan(bench: Bench, blocks: list[Block], base: Chunked | None = None) -> Plan:
     def look(txn: ReadTxn, _: object) -> Plan:
-        return list(plan_chunks(txn, blocks, base))
+        return list(plan_chunks(txn, blocks, base, CHUNK_PIECES_MAX))
 
     return bench.look(look)
 

@@ -163,7 +163,7 @@ def compose(
     """
     uses: list[ChunkUse] = []
     taken: set[tuple[int, int]] = set()
-    for run in _runs(blocks, _chunks_by_first_block(txn, base)):
+    for run in _runs(blocks, _chunks_by_first_block(txn, base), CHUNK_PIECES_MAX):
         if isinstance(run, _SharedChunk):
             _add_sharer(txn, CHUNK_SHARERS, run.use.key)
             uses.append(run.use)
@@ -211,10 +211,11 @@ def extend_list(
 
 
 def plan_chunks(
-    txn: ReadTxn, blocks: Sequence[Block], base: Chunked | None
+    txn: ReadTxn, blocks: Sequence[Block], base: Chunked | None, pieces_max: int
 ) -> Iterator[ChunkUse | tuple[Block, ...]]:
-    """The chunks of a list of these blocks: those of the base that can be shared, and new ones."""
-    for run in _runs(blocks, _chunks_by_first_block(txn, base)):
+    """The chunks of a list of these blocks: those of the base that can be shared, and new ones of
+    this size."""
+    for run in _runs(blocks, _chunks_by_first_block(txn, base), pieces_max):
         yield run.use if isinstance(run, _SharedChunk) else tuple(run)
 
 
@@ -238,7 +239,7 @@ def _chunks_by_first_block(
 
 
 def _runs(
-    blocks: Sequence[Block], shareable: dict[Block, _SharedChunk]
+    blocks: Sequence[Block], shareable: dict[Block, _SharedChunk], pieces_max: int
 ) -> Iterator[_SharedChunk | list[Block]]:
     """Cuts a list into chunks to share and rows of blocks that make new ones."""
     row: list[Block] = []
@@ -254,7 +255,7 @@ def _runs(
             yield shared
             at += len(shared.blocks)
             continue
-        if row and pieces + len(block.pieces) > CHUNK_PIECES_MAX:
+        if row and pieces + len(block.pieces) > pieces_max:
             yield row
             row, pieces = [], 0
         row.append(block)

@@ -46,6 +46,9 @@ from etagere.rules import leases as lease_rules
 from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
 
 _DRAFT_SECONDS_MAX = 3600
+# In one step, so that nobody waits for it for more than a millisecond or two.
+_DRAFTED_PIECES_MAX = 256
+_SHARED_CHUNKS_MAX = 16
 # Rows of a scan for which one could be looked up by its key.
 _LOOKUPS_WORTH = 4
 
@@ -123,7 +126,7 @@ def plan_draft(txn: ReadTxn, command: PutBlockList) -> DraftPlan:
     if not looks_at_committed(command.blocks):
         base = None
     return DraftPlan(
-        tuple(plan_chunks(txn, blocks, base)),
+        tuple(plan_chunks(txn, blocks, base, _DRAFTED_PIECES_MAX)),
         staging.stamp if staging is not None else None,
         base.id if base is not None else None,
     )
@@ -134,10 +137,11 @@ def steps(plan: DraftPlan, content_id: bytes) -> list[ExtendDraft]:
     found: list[ExtendDraft] = []
     shared: list[ChunkUse] = []
     for chunk in plan.chunks:
+        new = () if isinstance(chunk, ChunkUse) else chunk
         if isinstance(chunk, ChunkUse):
             shared.append(chunk)
-        else:
-            found.append(ExtendDraft(content_id, tuple(shared), chunk, begins=not found))
+        if new or len(shared) == _SHARED_CHUNKS_MAX:
+            found.append(ExtendDraft(content_id, tuple(shared), new, begins=not found))
             shared = []
     if shared:
         found.append(ExtendDraft(content_id, tuple(shared), begins=not found))
