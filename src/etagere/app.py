@@ -114,7 +114,11 @@ def serve(settings: Settings, announce: Announce) -> int:
 
 def _serve_in(directory: Path, settings: Settings, config: Config, announce: Announce) -> int:
     tls = _tls(settings)
-    asked = {"blob": settings.blob_port, "queue": settings.queue_port}
+    asked = {
+        "blob": settings.blob_port,
+        "queue": settings.queue_port,
+        "table": settings.table_port,
+    }
     with ExitStack() as held:
         sockets = {
             service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))

@@ -25,12 +25,14 @@ from etagere.jobs.purging import keep_purging
 from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
 from etagere.operations.queue import queues
+from etagere.operations.table import tables
 from etagere.processes import ChildMain
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.server import HttpServer
 from etagere.protocol.queue.service import QueueService
+from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
 
 _DRAIN_SECONDS = 8.0
@@ -65,11 +67,16 @@ class FrontEnd:
         store = FileBodyStore(self.directory, engine, self.config)
         collector = Collector(self.directory, engine, store, self.config)
         access_log = AccessLog()
-        policies = {"blob": containers.policies_of, "queue": queues.policies_of}
+        policies = {
+            "blob": containers.policies_of,
+            "queue": queues.policies_of,
+            "table": tables.policies_of,
+        }
         gate = Gate(engine, self.settings, policies)
         services = (
             BlobService(engine, store, gate, access_log),
             QueueService(engine, gate, access_log),
+            TableService(engine, gate, access_log),
         )
         servers = [
             HttpServer(service, [self.sockets[service.name]], tls=self.tls) for service in services

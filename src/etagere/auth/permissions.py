@@ -189,9 +189,38 @@ _QUEUE: Final[dict[str, Need]] = {
     "clear_messages": _of_message("d", None),
 }
 
+
+def _of_entity(letters: str) -> Need:
+    return Need("o", letters, letters, _WHOLE)
+
+
+_TABLE: Final[dict[str, Need]] = {
+    # The service
+    "preflight_table_request": Need("sco", "", public=Public.NOTHING),
+    "get_table_service_properties": _of_service("r"),
+    "set_table_service_properties": _of_service("w"),
+    "get_table_service_stats": _of_service("r"),
+    # Tables: the reference counts the list of them among either kind
+    "query_tables": Need("sc", "l"),
+    "create_table": _of_container("c|w"),
+    "delete_table": _of_container("d"),
+    "get_table_acl": _of_container(None),
+    "set_table_acl": _of_container(None),
+    # Entities
+    "query_entities": _of_entity("r"),
+    "insert_entity": _of_entity("a"),
+    "update_entity": _of_entity("u"),
+    "merge_entity": _of_entity("u"),
+    "insert_or_replace_entity": _of_entity("au"),
+    "insert_or_merge_entity": _of_entity("au"),
+    "delete_entity": _of_entity("d"),
+    # Each part of a group is authorized by itself, so the envelope needs no letter.
+    "entity_group_transaction": Need("sco", "", "", _WHOLE),
+}
+
 NEEDS: Final[dict[str, Need]] = {
     f"{service}.{name}": need
-    for service, rows in (("blob", _BLOB), ("queue", _QUEUE))
+    for service, rows in (("blob", _BLOB), ("queue", _QUEUE), ("table", _TABLE))
     for name, need in rows.items()
 }
 

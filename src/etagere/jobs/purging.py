@@ -1,5 +1,5 @@
-"""Removes what nothing shows any more: the contents of deleted containers and queues, blocks that
-were never used, drafts that were never finished, messages whose time is over."""
+"""Removes what nothing shows any more: the contents of deleted containers, queues and tables,
+blocks that were never used, drafts that were never finished, messages whose time is over."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
 from etagere.operations.blob.staging import PurgeStagings, discard_stale, purge_discarded
 from etagere.operations.queue import messages
+from etagere.operations.table import tables
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
         (messages.expire_messages, messages.PurgeMessages()),
         (messages.purge_contents, messages.PurgeMessages()),
     ),
+    tables.may_purge: ((tables.purge_tables, tables.PurgeTables()),),
 }
 """What to do, by what says whether there may be something to do."""
 

@@ -6,14 +6,16 @@ refusals, faults and unknown outcomes become answers.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import Principal
-from etagere.auth.request import SignedRequest, address, octets, text
+from etagere.auth.request import Address, SignedRequest, address, octets, text
 from etagere.errors import Refusal
 from etagere.protocol.http.messages import Request
 
@@ -62,6 +64,24 @@ class Exchange:
         # What is no version is not repeated in the answer: it may have come percent-encoded.
         known = _is_version(self._asked_version)
         self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
+
+    def inside(self, method: str, query: str, fields: Mapping[str, str]) -> Exchange:
+        """A request that came inside of this one, from the same sender to the same account."""
+        inner = copy.copy(self)
+        outer = self.signed
+        named = Address(outer.account, outer.secondary, outer.path_style)
+        host = {"host": outer.fields.get("host", "")}
+        inner.signed = SignedRequest(
+            outer.service,
+            method,
+            named,
+            outer.path,
+            query,
+            {**fields, **host},
+            scheme=outer.scheme,
+            client=outer.client,
+        )
+        return inner
 
     def check_version(self) -> Refusal | None:
         if _is_version(self._asked_version):

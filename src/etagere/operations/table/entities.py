@@ -1,0 +1,87 @@
+"""Entities: changed one by one or in groups, and found by their keys.
+
+A group is carried out in order and as a whole. The first change that is refused refuses all, and
+says which it was.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
+from etagere.errors import Refusal
+from etagere.model.tables import (
+    Change,
+    ChangeEntities,
+    Entity,
+    EntityChange,
+    GetEntity,
+    ShownEntity,
+)
+from etagere.operations.table.collections import ENTITIES
+from etagere.operations.table.tables import find, find_guarded
+from etagere.rules.entities import check_entity, merge
+
+INDEX: Final = "OperationIndex"
+"""The fact that says which change of a group was refused."""
+
+_NEEDS_IT: Final = frozenset({Change.REPLACE, Change.MERGE, Change.DELETE})
+_MERGES: Final = frozenset({Change.MERGE, Change.INSERT_OR_MERGE})
+
+_Key = tuple[bytes, str, str]
+
+
+@operation
+def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
+    """The new stamp of each, 0 for what was deleted."""
+    table_id = find_guarded(txn, command.table).id
+    keys = [(table_id, change.keys.partition, change.keys.row) for change in command.changes]
+    found = {key: txn.get(ENTITIES, key, EXCLUSIVE) for key in sorted(keys)}
+    stamps = []
+    for index, (key, change) in enumerate(zip(keys, command.changes, strict=True)):
+        refusal = _check(found[key], change)
+        entity = None if refusal is not None else _changed(txn, found[key], change)
+        if isinstance(entity, Refusal):
+            refusal = entity
+        if refusal is not None:
+            raise Refused(msgspec.structs.replace(refusal, facts=refusal.facts | {INDEX: index}))
+        if isinstance(entity, Entity):
+            txn.put(ENTITIES, key, entity)
+            stamps.append(entity.stamp)
+        else:
+            txn.delete(ENTITIES, key)
+            stamps.append(0)
+    return tuple(stamps)
+
+
+def _check(entity: Entity | None, change: EntityChange) -> Refusal | None:
+    if change.change is Change.INSERT:
+        return None if entity is None else Refusal("EntityAlreadyExists")
+    if change.change in _NEEDS_IT and entity is None:
+        return Refusal("ResourceNotFound")
+    if entity is not None and change.if_match is not None and change.if_match != entity.stamp:
+        return Refusal("UpdateConditionNotSatisfied")
+    return None
+
+
+def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Entity | Refusal | None:
+    """What it is then; None if it is no more."""
+    if change.change is Change.DELETE:
+        return None
+    properties = change.properties
+    if entity is not None and change.change in _MERGES:
+        properties = merge(entity.properties, properties)
+        refusal = check_entity(change.keys, properties)
+        if refusal is not None:
+            return refusal
+    return Entity(txn.stamp, properties)
+
+
+def get_entity(txn: ReadTxn, command: GetEntity) -> ShownEntity:
+    table_id = find(txn, command.table).id
+    entity = txn.get(ENTITIES, (table_id, command.keys.partition, command.keys.row))
+    if entity is None:
+        raise Refused(Refusal("ResourceNotFound"))
+    return ShownEntity(command.keys, entity)

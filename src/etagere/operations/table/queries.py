@@ -1,0 +1,107 @@
+"""Queries: pages of entities that a filter lets through, in the order of their keys.
+
+What a filter says of the keys bounds the scan, so that a query costs its result as far as keys can
+tell. A page is one snapshot, and ends when it is full or when enough has been looked at; the next
+one starts with the first entity that was not looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from etagere.engine.interface import ReadTxn
+from etagere.engine.records import Span
+from etagere.model.tables import EVERYTHING, Entity, Keys, Reach, TableName
+from etagere.operations.table.collections import ENTITIES
+from etagere.operations.table.tables import find
+from etagere.rules.filters import Filter, KeyBounds
+
+_STEP_MIN = 64
+_STEP_MAX = 1_024
+
+
+class Query(NamedTuple):
+    """What to look for; not sent anywhere, so it may hold a compiled filter."""
+
+    table: TableName
+    limit: int
+    filter: Filter | None = None
+    start: Keys | None = None
+    """The first entity to look at."""
+    reach: Reach = EVERYTHING
+    rows_max: int | None = None
+    """Give up if more than these would have to be looked at."""
+    seconds_max: float = 5.0
+    """End the page then, full or not."""
+
+
+class EntityPage(NamedTuple):
+    entities: list[tuple[Keys, Entity]]
+    following: Keys | None = None
+    """What the next page starts with."""
+
+
+def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
+    """None if it takes long and must not."""
+    table_id = find(txn, query.table).id
+    found: list[tuple[Keys, Entity]] = []
+    matches = query.filter.matches if query.filter is not None else None
+    holds = query.reach.holds if query.reach != EVERYTHING else None
+    seen = 0
+    ends = time.monotonic() + query.seconds_max
+    for rows in _rows(txn, table_id, query):
+        seen += len(rows)
+        if query.rows_max is not None and seen > query.rows_max:
+            return None
+        # At least some of what was looked for has been looked at: there is progress.
+        if seen > len(rows) and time.monotonic() > ends:
+            return EntityPage(found, _keys(rows[0][0]))
+        for key, entity in rows:
+            keys = _keys(key)
+            if holds is not None and not holds(keys):
+                continue
+            if matches is None or matches(keys, entity):
+                if len(found) == query.limit:
+                    return EntityPage(found, keys)
+                found.append((keys, entity))
+    return EntityPage(found)
+
+
+def _keys(key: tuple[bytes, str, str]) -> Keys:
+    return Keys(key[1], key[2])
+
+
+_Rows = list[tuple[tuple[bytes, str, str], Entity]]
+
+
+def _rows(txn: ReadTxn, table_id: bytes, query: Query) -> Iterator[_Rows]:
+    """What lies within the bounds, some at a time."""
+    span = _span(table_id, query)
+    step = _STEP_MIN
+    while span.start < span.stop and (rows := txn.scan(ENTITIES, span, step)):
+        yield rows
+        if len(rows) < step:
+            return
+        span = ENTITIES.after(span, rows[-1][0])
+        step = min(_STEP_MAX, step * 4)
+
+
+def _span(table_id: bytes, query: Query) -> Span:
+    bounds = query.filter.bounds() if query.filter is not None else KeyBounds()
+    whole = ENTITIES.under((table_id,))
+    if bounds.is_empty:
+        return Span(whole.start, whole.start)
+    start, stop = whole
+    first = max(filter(None, (bounds.first, query.start, _start_of(query.reach))))
+    start = max(start, ENTITIES.pack((table_id, first.partition, first.row)))
+    if bounds.stop is not None:
+        stop = min(stop, ENTITIES.pack((table_id, bounds.stop.partition, bounds.stop.row)))
+    if query.reach.end_partition is not None:
+        stop = min(stop, ENTITIES.under((table_id, query.reach.end_partition)).stop)
+    return Span(start, stop)
+
+
+def _start_of(reach: Reach) -> Keys:
+    return Keys(reach.start_partition or "", reach.start_row or "")

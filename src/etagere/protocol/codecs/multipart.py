@@ -1,0 +1,263 @@
+"""The bodies of `$batch`: requests inside of a request, and their answers.
+
+    batch           multipart/mixed, of exactly one part:
+      change set    multipart/mixed, of requests that are carried out together
+      or a query    application/http, a single GET
+
+Lines may end as they do in HTTP or with a bare line feed. What stands before the first boundary
+and after the last is not looked at (RFC 2046, section 5.1.1). The last one must be there: without
+it nobody can tell whether something is missing, and a change set is all or nothing.
+
+A part ends where the next boundary is; a Content-Length inside of it is not asked. Whatever cannot
+be read is refused as `InvalidInput`, with the reason. Each byte is looked at a fixed number of
+times, however the boundaries are placed.
+"""
+
+from __future__ import annotations
+
+import http
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from etagere.errors import Refusal
+
+OPERATIONS_MAX: Final = 100
+_HEAD_BYTES_MAX = 64 * 1024
+_HEADERS_MAX = 100
+_CONTENT_TYPE_CHARACTERS_MAX = 1024
+
+
+class PartRequest(NamedTuple):
+    """One of the requests inside of a batch."""
+
+    method: str
+    target: str
+    """As it is written: an address or only its path."""
+    headers: dict[str, str]
+    """By names in lower case."""
+    body: bytes
+    content_id: str
+    """What the client calls it; empty if it does not."""
+
+
+class ChangeSet(NamedTuple):
+    requests: list[PartRequest]
+
+
+class SingleQuery(NamedTuple):
+    request: PartRequest
+
+
+Batch = ChangeSet | SingleQuery
+
+
+class PartResponse(NamedTuple):
+    """The answer to one of them."""
+
+    status: int
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+
+
+# Reading
+
+
+def parse_batch(content_type: str, body: bytes) -> Batch | Refusal:
+    """What a batch asks for. How long its body may be, the caller has seen to."""
+    try:
+        return _batch(content_type, body)
+    except _Unreadable as unreadable:
+        return Refusal("InvalidInput", {"Reason": str(unreadable)})
+
+
+class _Unreadable(Exception):
+    """Not a batch, and why. Never leaves this module."""
+
+
+_CHANGES: Final = frozenset({"POST", "PUT", "MERGE", "PATCH", "DELETE"})
+_QUERY: Final = "GET"
+_MULTIPART: Final = "multipart/mixed"
+_HTTP: Final = "application/http"
+
+
+def _batch(content_type: str, body: bytes) -> Batch:
+    parts = _parts(body, _boundary(content_type), parts_max=1)
+    if parts is None:
+        raise _Unreadable("A batch holds one change set or one query, and nothing beside it.")
+    headers, content = _mime_part(parts[0])
+    inner_type = headers.get("content-type", "")
+    if _media_type(inner_type) == _MULTIPART:
+        return ChangeSet(_change_set(inner_type, content))
+    request = _request(headers, content)
+    if request.method != _QUERY:
+        raise _Unreadable("Changes must be inside of a change set.")
+    return SingleQuery(request)
+
+
+def _change_set(content_type: str, body: bytes) -> list[PartRequest]:
+    parts = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
+    if parts is None:
+        raise _Unreadable(f"A change set holds at most {OPERATIONS_MAX} operations.")
+    requests = [_request(*_mime_part(part)) for part in parts]
+    if not all(request.method in _CHANGES for request in requests):
+        raise _Unreadable("A change set holds changes only.")
+    return requests
+
+
+def _request(mime_headers: dict[str, str], content: bytes) -> PartRequest:
+    """The request that a part holds. Some clients write its Content-ID inside of it."""
+    if _media_type(mime_headers.get("content-type", "")) != _HTTP:
+        raise _Unreadable("A part is neither a change set nor a request.")
+    if mime_headers.get("content-transfer-encoding", "binary").lower() not in _UNENCODED:
+        raise _Unreadable("The transfer encoding of a part is not supported.")
+    # As a server forgives lines before a request (RFC 9112, section 2.2).
+    head, body = _split_head(content.lstrip(b"\r\n"))
+    line, *header_lines = head.split("\n")
+    found = _REQUEST_LINE.fullmatch(line)
+    if found is None:
+        raise _Unreadable("A part does not begin with a request line.")
+    headers = _headers(header_lines)
+    content_id = mime_headers.get("content-id") or headers.get("content-id", "")
+    return PartRequest(found["method"], found["target"], headers, body, content_id)
+
+
+_REQUEST_LINE = re.compile(
+    r"(?P<method>[A-Z]+) +(?P<target>[^\x00-\x20\x7f]+)(?: +HTTP/1\.[01])? *\r?"
+)
+_UNENCODED: Final = frozenset({"binary", "8bit", "7bit"})
+
+
+def _mime_part(part: bytes) -> tuple[dict[str, str], bytes]:
+    head, content = _split_head(part)
+    return _headers(head.split("\n")), content
+
+
+# Boundaries
+
+_PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*(?:"([^"]*)"|([^\s;"]+))\s*')
+_BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _boundary(content_type: str) -> bytes:
+    boundaries = []
+    if _media_type(content_type) == _MULTIPART and len(content_type) < _CONTENT_TYPE_CHARACTERS_MAX:
+        boundaries = [
+            quoted or token
+            for name, quoted, token in _PARAMETER.findall(content_type)
+            if name.lower() == "boundary"
+        ]
+    if len(boundaries) != 1 or _BOUNDARY.fullmatch(boundaries[0]) is None:
+        raise _Unreadable("The content type is not multipart/mixed with a boundary.")
+    return str(boundaries[0]).encode()
+
+
+def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
+    """What stands between the boundaries; None if that are too many parts."""
+    # The line feed of the line before belongs to the delimiter, and so makes the search fast.
+    delimiter = re.compile(rb"\n--%b(--)?[ \t]*\r?(?=\n|\Z)" % re.escape(boundary))
+    body = b"\n" + body
+    parts: list[bytes] = []
+    start: int | None = None
+    for found in delimiter.finditer(body):
+        if start is not None:
+            parts.append(body[start : found.start()].removesuffix(b"\r"))
+        if found[1] is not None:
+            if not parts:
+                break
+            return parts
+        if len(parts) == parts_max:
+            return None
+        start = found.end() + 1
+    raise _Unreadable("There is no part, or no boundary behind the last one.")
+
+
+# Heads
+
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r?")
+
+
+def _split_head(content: bytes) -> tuple[str, bytes]:
+    """Head and body. Without a body the blank line may be missing: it was the boundary's."""
+    blank = _BLANK_LINE.search(content)
+    head, body = (
+        (content, b"") if blank is None else (content[: blank.start()], content[blank.end() :])
+    )
+    if len(head) > _HEAD_BYTES_MAX:
+        raise _Unreadable("The headers of a part are too long.")
+    try:
+        return head.removesuffix(b"\n").decode(), body
+    except UnicodeDecodeError:
+        raise _Unreadable("The head of a part is not UTF-8.") from None
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    if len(lines) > _HEADERS_MAX:
+        raise _Unreadable("A part has too many headers.")
+    headers: dict[str, str] = {}
+    for line in lines:
+        found = _HEADER.fullmatch(line)
+        if found is None:
+            raise _Unreadable("A line of a part's head is no header.")
+        name, value = found[1].lower(), found[2].strip(" \t")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+# Writing
+
+_STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in http.HTTPStatus
+}
+_LINE_ENDS = str.maketrans("", "", "\r\n")
+
+
+def format_changeset(
+    responses: Sequence[PartResponse], batch_id: str, changeset_id: str
+) -> tuple[str, bytes]:
+    """Content-Type and body of the answer to a change set: all of its answers, or, if it failed,
+    only that to the operation which did."""
+    boundary = f"changesetresponse_{changeset_id}"
+    parts = _multipart(boundary, [_http_part(response) for response in responses])
+    return _batch_answer(
+        batch_id, f"Content-Type: {_multipart_type(boundary)}\r\n\r\n".encode() + parts
+    )
+
+
+def format_query(response: PartResponse, batch_id: str) -> tuple[str, bytes]:
+    """Content-Type and body of the answer to a single query."""
+    return _batch_answer(batch_id, _http_part(response))
+
+
+def _batch_answer(batch_id: str, part: bytes) -> tuple[str, bytes]:
+    boundary = f"batchresponse_{batch_id}"
+    return _multipart_type(boundary), _multipart(boundary, [part]) + b"\r\n"
+
+
+def _multipart_type(boundary: str) -> str:
+    return f"{_MULTIPART}; boundary={boundary}"
+
+
+def _multipart(boundary: str, parts: Sequence[bytes]) -> bytes:
+    delimiter = f"--{boundary}".encode()
+    lines = [line for part in parts for line in (delimiter, part)]
+    return b"\r\n".join([*lines, delimiter + b"--"])
+
+
+def _http_part(response: PartResponse) -> bytes:
+    lines = [
+        f"Content-Type: {_HTTP}",
+        "Content-Transfer-Encoding: binary",
+        "",
+        _STATUS_LINES[response.status],
+        # A line end in a value would make more headers, or a body, of it.
+        *[f"{name}: {value}".translate(_LINE_ENDS) for name, value in response.headers],
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode() + response.body

@@ -1,0 +1,71 @@
+"""What the path of a request to the table service names.
+
+    Tables                                      all tables
+    Tables('People')                            one of them, as an object
+    People, People()                            its entities
+    People(PartitionKey='p',RowKey='r')         one of those
+    $batch                                      several at once
+
+A quote in a key is written twice, so that a key cannot be mistaken for what follows it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final, NamedTuple
+
+from etagere.model.tables import Keys
+
+
+class Kind(enum.Enum):
+    """What kind of thing an address names."""
+
+    SERVICE = enum.auto()
+    TABLES = enum.auto()
+    TABLE = enum.auto()
+    ENTITIES = enum.auto()
+    ENTITY = enum.auto()
+    GROUP = enum.auto()
+
+
+class Address(NamedTuple):
+    kind: Kind
+    table: str = ""
+    keys: Keys | None = None
+
+
+_TEXT = r"'((?:[^']|'')*)'"
+_TABLE = re.compile(rf"Tables\({_TEXT}\)", re.DOTALL)
+_ENTITIES = re.compile(r"([^()']+)(?:\(\s*\))?")
+_ENTITY = re.compile(
+    rf"([^()']+)\(\s*(?:PartitionKey\s*=\s*{_TEXT}\s*,\s*RowKey\s*=\s*{_TEXT}"
+    rf"|RowKey\s*=\s*{_TEXT}\s*,\s*PartitionKey\s*=\s*{_TEXT})\s*\)",
+    re.DOTALL,
+)
+_TABLES: Final = frozenset({"Tables", "Tables()"})
+
+
+def parse_address(path: str) -> Address | None:
+    """What a path below the account names, decoded; None if it is no address."""
+    if not path:
+        return Address(Kind.SERVICE)
+    if path in _TABLES:
+        return Address(Kind.TABLES)
+    if path == "$batch":
+        return Address(Kind.GROUP)
+    if (found := _TABLE.fullmatch(path)) is not None:
+        return Address(Kind.TABLE, _unquoted(found[1]))
+    if (found := _ENTITIES.fullmatch(path)) is not None:
+        return Address(Kind.ENTITIES, found[1])
+    found = _ENTITY.fullmatch(path)
+    if found is None:
+        return None
+    table, partition, row, row_first, partition_second = found.groups()
+    if partition is None:
+        partition, row = partition_second, row_first
+    return Address(Kind.ENTITY, table, Keys(_unquoted(partition), _unquoted(row)))
+
+
+def _unquoted(written: str) -> str:
+    return written.replace("''", "'")

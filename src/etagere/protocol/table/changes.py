@@ -1,0 +1,154 @@
+"""Changes of entities, alone or in a group: from a request to what is asked, and to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from etagere.engine.interface import Refused, abort_if
+from etagere.errors import Refusal
+from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
+from etagere.protocol.answers import Headers
+from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
+from etagere.protocol.codecs.entity_answers import (
+    Level,
+    Origin,
+    encode_entity,
+    entity_path,
+    parse_level,
+)
+from etagere.protocol.http.messages import Response
+from etagere.protocol.table.addresses import Address, Kind
+from etagere.rules.entities import check_entity, check_keys, format_etag, parse_etag
+
+MERGING: Final = frozenset({"MERGE", "PATCH"})
+
+PERMISSIONS: Final = {
+    Change.INSERT: "insert_entity",
+    Change.REPLACE: "update_entity",
+    Change.MERGE: "merge_entity",
+    Change.INSERT_OR_REPLACE: "insert_or_replace_entity",
+    Change.INSERT_OR_MERGE: "insert_or_merge_entity",
+    Change.DELETE: "delete_entity",
+}
+"""The rows of the table of permissions."""
+
+
+class Asked(NamedTuple):
+    """A change, and how its answer is wanted."""
+
+    change: EntityChange
+    level: Level
+    prefer: str = ""
+
+
+def method_of(method: str, fields: Mapping[str, str]) -> str:
+    """The method that is meant: those that a proxy would not let through come inside of a POST."""
+    tunnelled = fields.get("x-http-method")
+    if tunnelled is None:
+        return method
+    if method != "POST":
+        raise Refused(Refusal("XMethodNotUsingPost"))
+    if "," in tunnelled:
+        raise Refused(Refusal("XMethodIncorrectCount"))
+    if tunnelled.upper() not in {"PUT", "DELETE", *MERGING}:
+        raise Refused(Refusal("XMethodIncorrectValue"))
+    return tunnelled.upper()
+
+
+def kind_of_change(method: str, address: Address, fields: Mapping[str, str]) -> Change | None:
+    """What a request does to an entity; None if it does not change one."""
+    if address.kind is Kind.ENTITIES:
+        return Change.INSERT if method == "POST" else None
+    if address.kind is not Kind.ENTITY:
+        return None
+    conditional = "if-match" in fields
+    if method == "PUT":
+        return Change.REPLACE if conditional else Change.INSERT_OR_REPLACE
+    if method in MERGING:
+        return Change.MERGE if conditional else Change.INSERT_OR_MERGE
+    return Change.DELETE if method == "DELETE" else None
+
+
+def decode_change(
+    kind: Change, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
+) -> Asked:
+    if_match = fields.get("if-match")
+    if kind is Change.DELETE and not if_match:
+        raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
+    stamp = parse_etag(if_match) if if_match and kind is not Change.INSERT else None
+    if isinstance(stamp, Refusal):
+        raise Refused(stamp)
+    properties = Properties()
+    keys = address.keys
+    if kind is not Change.DELETE:
+        decoded = decode_entity(body)
+        if isinstance(decoded, Refusal):
+            raise Refused(decoded)
+        keys, properties = _keys(decoded, address), decoded.properties
+    assert keys is not None
+    abort_if(check_keys(keys))
+    abort_if(check_entity(keys, properties))
+    level = parse_level(fields.get("accept"), query_format)
+    if isinstance(level, Refusal):
+        raise Refused(level)
+    prefer = fields.get("prefer", "").strip().lower()
+    return Asked(EntityChange(kind, keys, properties, stamp), level, prefer)
+
+
+def _keys(decoded: DecodedEntity, address: Address) -> Keys:
+    """The keys in the address, or where it has none, those in the body."""
+    if address.keys is not None:
+        said = (decoded.partition, decoded.row)
+        for name, told, meant in zip(
+            ("PartitionKey", "RowKey"),
+            said,
+            (address.keys.partition, address.keys.row),
+            strict=True,
+        ):
+            if told is not None and told != meant:
+                facts: dict[str, str | int] = {"PropertyName": name}
+                raise Refused(Refusal("InvalidInput", facts))
+        return address.keys
+    if decoded.partition is None or decoded.row is None:
+        missing = "PartitionKey" if decoded.partition is None else "RowKey"
+        raise Refused(Refusal("PropertiesNeedValue", {"PropertyName": missing}))
+    return Keys(decoded.partition, decoded.row)
+
+
+# Answers
+
+NO_CONTENT: Final = "return-no-content"
+CONTENT: Final = "return-content"
+
+COMMON: Final[Headers] = [
+    (b"Cache-Control", b"no-cache"),
+    (b"X-Content-Type-Options", b"nosniff"),
+]
+
+
+def preference_headers(prefer: str) -> Headers:
+    """Said only if it was asked for."""
+    if prefer in (NO_CONTENT, CONTENT):
+        return [(b"Preference-Applied", prefer.encode())]
+    return []
+
+
+def answer(asked: Asked, stamp: int, table: str, origin: Origin) -> Response:
+    """What is told of a change that was carried out."""
+    change = asked.change
+    if change.change is Change.DELETE:
+        return Response(204, list(COMMON))
+    headers = [*COMMON, (b"ETag", format_etag(stamp).encode())]
+    if change.change is not Change.INSERT:
+        return Response(204, headers)
+    headers += preference_headers(asked.prefer)
+    address = f"{origin.address}/{entity_path(table, change.keys)}".encode()
+    headers.append((b"Location", address))
+    if asked.prefer == NO_CONTENT:
+        headers.append((b"DataServiceId", address))
+        return Response(204, headers)
+    headers.append((b"Content-Type", asked.level.content_type.encode()))
+    entity = Entity(stamp, change.properties)
+    body = encode_entity(change.keys, entity, table, origin, asked.level)
+    return Response(201, headers, body)

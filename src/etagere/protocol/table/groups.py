@@ -1,0 +1,108 @@
+"""Entity group transactions: requests inside of a request, carried out together or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final, NamedTuple
+
+from etagere.auth.request import address, percent_decoded
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.protocol.codecs.multipart import (
+    Batch,
+    PartRequest,
+    PartResponse,
+    format_changeset,
+    format_query,
+    parse_batch,
+)
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+from etagere.protocol.requests import required_header
+from etagere.protocol.table.addresses import Address, parse_address
+from etagere.protocol.table.changes import Asked, decode_change, kind_of_change, method_of
+
+BYTES_MAX: Final = 4 << 20
+
+
+class Part(NamedTuple):
+    """One change of a group, and the table that its address names."""
+
+    table: str
+    asked: Asked
+
+
+async def read_batch(exchange: Exchange) -> Batch:
+    content_type = required_header(exchange, "content-type")
+    length = exchange.http.body.length
+    if length is not None and length > BYTES_MAX:
+        raise Refused(Refusal("RequestBodyTooLarge", {"MaxLimit": BYTES_MAX}))
+    batch = parse_batch(content_type, await exchange.http.body.read(BYTES_MAX))
+    if isinstance(batch, Refusal):
+        raise Refused(batch)
+    return batch
+
+
+def address_of(exchange: Exchange, request: PartRequest) -> tuple[Address, str]:
+    """What the address of a part names, and its query. It may be whole, or begin at any level."""
+    _, scheme, rest = request.target.rpartition("://")
+    path = f"/{rest.partition('/')[2]}" if scheme else request.target
+    path, _, query = path.partition("?")
+    signed = exchange.signed
+    host = exchange.header("host") or ""
+    below = path.lstrip("/")
+    if address(host, path).path_style or below.startswith(f"{signed.account}/"):
+        first, _, others = below.partition("/")
+        if first in (signed.account, f"{signed.account}-secondary"):
+            below = others
+    found = parse_address(percent_decoded(below))
+    if found is None:
+        raise Refused(Refusal("InvalidInput", {"Reason": "A part has no address."}))
+    return found, query
+
+
+def decode_part(exchange: Exchange, request: PartRequest) -> Part:
+    target, _ = address_of(exchange, request)
+    method = method_of(request.method, request.headers)
+    kind = kind_of_change(method, target, request.headers)
+    if kind is None:
+        raise Refused(Refusal("InvalidInput", {"Reason": "A part changes no entity."}))
+    asked = decode_change(kind, target, request.headers, request.body, "")
+    return Part(target.table, asked)
+
+
+def check_group(parts: list[Part]) -> Refusal | None:
+    """One table, one partition, no entity twice."""
+    if len({part.table.lower() for part in parts}) > 1:
+        return Refusal("InvalidInput", {"Reason": "All parts must be about one table."})
+    keys = [part.asked.change.keys for part in parts]
+    if len({each.partition for each in keys}) > 1:
+        return Refusal("CommandsInBatchActOnDifferentPartitions")
+    if len(set(keys)) < len(keys):
+        return Refusal("InvalidDuplicateRow")
+    return None
+
+
+# Answers
+
+
+def _part_of(response: Response) -> PartResponse:
+    headers = [(name.decode(), value.decode()) for name, value in response.headers]
+    assert isinstance(response.body, bytes)
+    version = [("DataServiceVersion", "3.0;")]
+    return PartResponse(response.status, [*headers, *version], response.body)
+
+
+def changes_answer(responses: list[Response]) -> Response:
+    """All of them, or the one of the change that was refused."""
+    parts = [_part_of(response) for response in responses]
+    return _accepted(format_changeset(parts, str(uuid.uuid4()), str(uuid.uuid4())))
+
+
+def query_answer(response: Response) -> Response:
+    return _accepted(format_query(_part_of(response), str(uuid.uuid4())))
+
+
+def _accepted(formatted: tuple[str, bytes]) -> Response:
+    content_type, body = formatted
+    return Response(202, [(b"Content-Type", content_type.encode())], body)

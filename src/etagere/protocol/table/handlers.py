@@ -1,0 +1,256 @@
+"""What each operation of the table service takes from a request and gives back."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import msgspec
+
+from etagere.auth.permissions import authorize
+from etagere.engine.interface import Engine, Refused, abort_if
+from etagere.errors import Refusal, http_status
+from etagere.model.ids import new_id
+from etagere.model.tables import (
+    ChangeEntities,
+    CreateTable,
+    DeleteTable,
+    GetEntity,
+    Keys,
+    SetTableAccess,
+    Table,
+    TableName,
+)
+from etagere.operations.table import entities, tables
+from etagere.operations.table.queries import EntityPage, Query, query_entities
+from etagere.protocol import requests
+from etagere.protocol.answers import XML
+from etagere.protocol.codecs import access_policies
+from etagere.protocol.codecs.entities import decode_table
+from etagere.protocol.codecs.entity_answers import (
+    Level,
+    Origin,
+    encode_entities,
+    encode_entity,
+    encode_table,
+    encode_tables,
+    parse_level,
+)
+from etagere.protocol.codecs.errors import ODATA_TYPE, Occasion, encode_odata
+from etagere.protocol.codecs.multipart import PartRequest, SingleQuery
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+from etagere.protocol.table import changes, groups, queries
+from etagere.protocol.table.addresses import Address, Kind
+from etagere.rules.entities import check_keys, check_table_name, format_etag
+from etagere.rules.filters import parse_select
+
+_ENTITY_BYTES_MAX: Final = 8 << 20
+"""A binary of the largest size is a third longer in base64, and text may be all escapes."""
+_TABLE_BYTES_MAX: Final = 64 << 10
+_TABLES_IN_STEP: Final = 1_000
+# What is looked at while everybody else waits; more is looked at aside.
+_BRIEF_ROWS_MAX: Final = 256
+
+
+class Handlers:
+    """One method per operation, with the address that its request names."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # Tables
+
+    async def query_tables(self, exchange: Exchange, _: Address) -> Response:
+        level, limit = _level(exchange), queries.limit(exchange)
+        asked, start = queries.filter_of(exchange), queries.table_start_of(exchange)
+        found: list[Table] = []
+        following = ""
+        while len(found) <= limit:
+            command = tables.ListTables(exchange.signed.account, _TABLES_IN_STEP, start)
+            step = await self._engine.read(tables.list_tables, command)
+            found += [table for table in step if queries.is_asked_for(table, asked)]
+            if len(step) < _TABLES_IN_STEP:
+                break
+            start = f"{step[-1].name.lower()}\0"
+        if len(found) > limit:
+            following = found[limit].name.lower()
+        names = [table.name for table in found[:limit]]
+        headers = [*_json(level), *queries.table_continuation(following)]
+        return Response(200, headers, encode_tables(names, _origin(exchange), level))
+
+    async def create_table(self, exchange: Exchange, _: Address) -> Response:
+        level = _level(exchange)
+        name = decode_table(await exchange.http.body.read(_TABLE_BYTES_MAX))
+        if isinstance(name, Refusal):
+            raise Refused(name)
+        table = _table_name(exchange, name)
+        await self._engine.write(tables.create_table, CreateTable(table, new_id()))
+        prefer = (exchange.header("prefer") or "").strip().lower()
+        headers = [*changes.COMMON, *changes.preference_headers(prefer)]
+        address = f"{_origin(exchange).address}/Tables('{name}')".encode()
+        headers.append((b"Location", address))
+        if prefer == changes.NO_CONTENT:
+            return Response(204, [*headers, (b"DataServiceId", address)])
+        body = encode_table(name, _origin(exchange), level)
+        return Response(201, [*headers, (b"Content-Type", level.content_type.encode())], body)
+
+    async def delete_table(self, exchange: Exchange, address: Address) -> Response:
+        table = _table_name(exchange, address.table)
+        await self._engine.write(tables.delete_table, DeleteTable(table))
+        return Response(204, list(changes.COMMON))
+
+    async def get_table_acl(self, exchange: Exchange, address: Address) -> Response:
+        name = _table_name(exchange, address.table)
+        table = await self._engine.read(tables.get_table, name)
+        return Response(200, [XML], access_policies.encode(table.policies))
+
+    async def set_table_acl(self, exchange: Exchange, address: Address) -> Response:
+        document = await exchange.http.body.read(access_policies.BYTES_MAX)
+        policies = access_policies.decode(document, "table")
+        if isinstance(policies, Refusal):
+            raise Refused(policies)
+        command = SetTableAccess(_table_name(exchange, address.table), policies)
+        await self._engine.write(tables.set_table_access, command)
+        return Response(204)
+
+    # Entities
+
+    async def query_entities(self, exchange: Exchange, address: Address) -> Response:
+        if address.keys is not None:
+            return await self._get_entity(exchange, address.table, address.keys)
+        level, select = _level(exchange), parse_select(exchange.parameter("$select"))
+        query = Query(
+            _table_name(exchange, address.table),
+            queries.limit(exchange),
+            queries.filter_of(exchange),
+            queries.start_of(exchange),
+            queries.reach_of(exchange),
+            _BRIEF_ROWS_MAX,
+        )
+        page = await self._found(query)
+        headers = [*_json(level), *queries.continuation(page.following)]
+        body = encode_entities(page.entities, address.table, _origin(exchange), level, select)
+        return Response(200, headers, body)
+
+    async def _found(self, query: Query) -> EntityPage:
+        page = await self._engine.read(query_entities, query)
+        if page is None:
+            page = await self._engine.read_aside(query_entities, query._replace(rows_max=None))
+        assert page is not None
+        return page
+
+    async def _get_entity(self, exchange: Exchange, table: str, keys: Keys) -> Response:
+        level, select = _level(exchange), parse_select(exchange.parameter("$select"))
+        if check_keys(keys) is not None or not queries.reach_of(exchange).holds(keys):
+            raise Refused(Refusal("ResourceNotFound"))
+        command = GetEntity(_table_name(exchange, table), keys)
+        entity = (await self._engine.read(entities.get_entity, command)).entity
+        body = encode_entity(keys, entity, table, _origin(exchange), level, select)
+        return Response(200, [*_json(level), (b"ETag", format_etag(entity.stamp).encode())], body)
+
+    async def change_entity(self, exchange: Exchange, address: Address) -> Response:
+        fields = exchange.signed.fields
+        method = changes.method_of(exchange.signed.method, fields)
+        kind = changes.kind_of_change(method, address, fields)
+        assert kind is not None
+        body = await exchange.http.body.read(_ENTITY_BYTES_MAX)
+        query_format = exchange.parameter("$format") or ""
+        asked = changes.decode_change(kind, address, fields, body, query_format)
+        _require_reach(exchange, asked.change.keys)
+        command = ChangeEntities(_table_name(exchange, address.table), (asked.change,))
+        try:
+            (stamp,) = await self._engine.write(entities.change_entities, command)
+        except Refused as refused:
+            raise Refused(_without_index(refused.refusal)) from None
+        return changes.answer(asked, stamp, address.table, _origin(exchange))
+
+    # Groups
+
+    async def entity_group_transaction(self, exchange: Exchange, _: Address) -> Response:
+        batch = await groups.read_batch(exchange)
+        if isinstance(batch, SingleQuery):
+            return await self._single_query(exchange, batch.request)
+        parts: list[groups.Part] = []
+        try:
+            for request in batch.requests:
+                part = groups.decode_part(exchange, request)
+                row = changes.PERMISSIONS[part.asked.change.change]
+                self._authorize(exchange, row, part.table)
+                _require_reach(exchange, part.asked.change.keys)
+                parts.append(part)
+            abort_if(groups.check_group(parts))
+        except Refused as refused:
+            return groups.changes_answer([_refused(exchange, refused.refusal, len(parts))])
+        table = _table_name(exchange, parts[0].table)
+        command = ChangeEntities(table, tuple(part.asked.change for part in parts))
+        try:
+            stamps = await self._engine.write(entities.change_entities, command)
+        except Refused as refused:
+            index = refused.refusal.facts.get(entities.INDEX, 0)
+            told = _refused(exchange, _without_index(refused.refusal), int(index))
+            return groups.changes_answer([told])
+        origin = _origin(exchange)
+        answers = [
+            changes.answer(part.asked, stamp, part.table, origin)
+            for part, stamp in zip(parts, stamps, strict=True)
+        ]
+        return groups.changes_answer(answers)
+
+    def _authorize(self, exchange: Exchange, row: str, table: str) -> None:
+        """Each part needs what it would need alone."""
+        permit = authorize(exchange.principal, f"table.{row}", table, version=exchange.version)
+        if isinstance(permit, Refusal):
+            raise Refused(permit)
+
+    async def _single_query(self, exchange: Exchange, request: PartRequest) -> Response:
+        """A query that comes as a batch is the only thing in it."""
+        try:
+            address, query = groups.address_of(exchange, request)
+            if address.kind not in (Kind.ENTITIES, Kind.ENTITY):
+                raise Refused(Refusal("InvalidInput", {"Reason": "A part queries no entities."}))
+            self._authorize(exchange, "query_entities", address.table)
+            inner = exchange.inside(request.method, query, request.headers)
+            response = await self.query_entities(inner, address)
+        except Refused as refused:
+            response = _refused(exchange, refused.refusal, 0)
+        return groups.query_answer(response)
+
+
+def _level(exchange: Exchange) -> Level:
+    level = parse_level(exchange.header("accept"), exchange.parameter("$format"))
+    if isinstance(level, Refusal):
+        raise Refused(level)
+    return level
+
+
+def _json(level: Level) -> list[tuple[bytes, bytes]]:
+    return [*changes.COMMON, (b"Content-Type", level.content_type.encode())]
+
+
+def _origin(exchange: Exchange) -> Origin:
+    return Origin(requests.endpoint(exchange).rstrip("/"), exchange.signed.account)
+
+
+def _table_name(exchange: Exchange, name: str) -> TableName:
+    abort_if(check_table_name(name))
+    return TableName(exchange.signed.account, name)
+
+
+def _require_reach(exchange: Exchange, keys: Keys) -> None:
+    if not queries.reach_of(exchange).holds(keys):
+        raise Refused(Refusal("AuthorizationFailure"))
+
+
+def _without_index(refusal: Refusal) -> Refusal:
+    facts = {name: fact for name, fact in refusal.facts.items() if name != entities.INDEX}
+    return msgspec.structs.replace(refusal, facts=facts)
+
+
+def _refused(exchange: Exchange, refusal: Refusal, index: int) -> Response:
+    """The answer to one part of a group, which says which it was."""
+    occasion = Occasion(
+        exchange.request_id, time.time_ns() // 100, shows_details=True, operation_index=index
+    )
+    headers = [*changes.COMMON, (b"Content-Type", ODATA_TYPE.encode())]
+    return Response(http_status(refusal.code, "table"), headers, encode_odata(refusal, occasion))

@@ -1,0 +1,104 @@
+"""Queries of entities and tables: from a request to what is looked for, and the pages found."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from etagere.auth.principal import TokenHolder
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.model.tables import EVERYTHING, Entity, Keys, Properties, Reach, Table
+from etagere.protocol.answers import Headers
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.requests import NUMBER, bad_parameter
+from etagere.rules.filters import Filter, parse_filter
+
+PAGE_MAX: Final = 1_000
+_TOKEN_VERSION: Final = "1"
+
+
+def limit(exchange: Exchange) -> int:
+    written = exchange.parameter("$top")
+    if not written:
+        return PAGE_MAX
+    if NUMBER.fullmatch(written) is None or not 1 <= int(written) <= PAGE_MAX:
+        raise bad_parameter("InvalidInput", "$top", written)
+    return int(written)
+
+
+def filter_of(exchange: Exchange) -> Filter | None:
+    written = exchange.parameter("$filter")
+    if not written:
+        return None
+    parsed = parse_filter(written)
+    if isinstance(parsed, Refusal):
+        raise Refused(parsed)
+    return parsed
+
+
+def reach_of(exchange: Exchange) -> Reach:
+    """The entities that the caller's token is good for."""
+    principal = exchange.principal
+    if not isinstance(principal, TokenHolder) or principal.keys is None:
+        return EVERYTHING
+    keys = principal.keys
+    return Reach(keys.start_partition, keys.start_row, keys.end_partition, keys.end_row)
+
+
+# Where pages go on
+
+
+def start_of(exchange: Exchange) -> Keys | None:
+    partition = exchange.parameter("nextpartitionkey")
+    if partition is None:
+        return None
+    row = exchange.parameter("nextrowkey")
+    return Keys(_decode("NextPartitionKey", partition), _decode("NextRowKey", row) if row else "")
+
+
+def continuation(following: Keys | None) -> Headers:
+    if following is None:
+        return []
+    return [
+        (b"x-ms-continuation-NextPartitionKey", _encode(following.partition)),
+        (b"x-ms-continuation-NextRowKey", _encode(following.row)),
+    ]
+
+
+def table_start_of(exchange: Exchange) -> str:
+    written = exchange.parameter("nexttablename")
+    return _decode("NextTableName", written) if written else ""
+
+
+def table_continuation(following: str) -> Headers:
+    return [(b"x-ms-continuation-NextTableName", _encode(following))] if following else []
+
+
+def _encode(text: str) -> bytes:
+    """Opaque, and fit for a header and a query."""
+    encoded = base64.urlsafe_b64encode(text.encode()).rstrip(b"=")
+    return b"%b!%d!%b" % (_TOKEN_VERSION.encode(), len(encoded), encoded)
+
+
+def _decode(name: str, written: str) -> str:
+    version, _, rest = written.partition("!")
+    length, _, encoded = rest.partition("!")
+    try:
+        if version != _TOKEN_VERSION or length != str(len(encoded)):
+            raise ValueError("not one of ours")
+        padded = encoded + "=" * (-len(encoded) % 4)
+        return base64.b64decode(padded, b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise bad_parameter("InvalidInput", name, written) from None
+
+
+# Tables, which are filtered as if they were entities
+
+
+def is_asked_for(table: Table, asked: Filter | None) -> bool:
+    if asked is None:
+        return True
+    shown = Entity(0, Properties(("TableName",), "s", (table.name,)))
+    return asked.matches(Keys("", ""), shown)

@@ -1,0 +1,250 @@
+"""The rules of tables and entities: names, keys, sizes, ETags, and how values are written as text.
+
+Lengths are counted as the service counts them, in UTF-16 units. Only keys are limited by their
+UTF-8, which is what they are stored and sorted by.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from typing import Final
+from unicodedata import category
+
+from etagere.clock import TICKS_PER_SECOND
+from etagere.errors import Refusal
+from etagere.model.tables import Edm, Keys, Properties, Value
+from etagere.rules.dates import format_instant, parse_instant
+
+TABLE_NAME_LENGTH_MIN: Final = 3
+TABLE_NAME_LENGTH_MAX: Final = 63
+KEY_BYTES_MAX: Final = 1024
+PROPERTY_NAME_LENGTH_MAX: Final = 255
+PROPERTIES_MAX: Final = 252
+"""Besides PartitionKey, RowKey and Timestamp."""
+VALUE_BYTES_MAX: Final = 64 * 1024
+ENTITY_BYTES_MAX: Final = 1024 * 1024
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+# Names and keys
+
+_TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_RESERVED_TABLE_NAME: Final = "tables"
+"""Where the tables themselves are listed."""
+# Half of a surrogate pair is no character and has no UTF-8.
+_NOT_IN_KEYS = re.compile("[/\\\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_table_name(name: str) -> Refusal | None:
+    if not TABLE_NAME_LENGTH_MIN <= len(name) <= TABLE_NAME_LENGTH_MAX:
+        facts: dict[str, str | int] = {
+            "Input": "TableName",
+            "Minimum": TABLE_NAME_LENGTH_MIN,
+            "Maximum": TABLE_NAME_LENGTH_MAX,
+        }
+        return Refusal("OutOfRangeInput", facts)
+    if _TABLE_NAME.fullmatch(name) is None or name.lower() == _RESERVED_TABLE_NAME:
+        return Refusal("InvalidResourceName")
+    return None
+
+
+def check_keys(keys: Keys) -> Refusal | None:
+    return _check_key("PartitionKey", keys.partition) or _check_key("RowKey", keys.row)
+
+
+def _check_key(name: str, key: str) -> Refusal | None:
+    if _NOT_IN_KEYS.search(key) is not None:
+        return Refusal("OutOfRangeInput", {"Input": name})
+    if len(key.encode()) > KEY_BYTES_MAX:
+        return Refusal("KeyValueTooLarge", {"PropertyName": name, "BytesMax": KEY_BYTES_MAX})
+    return None
+
+
+# Of C#'s identifiers (ECMA-334, section 6.4.3), by the categories of their characters.
+_LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
+_LETTERS_AND_MORE: Final = _LETTERS | {"Mn", "Mc", "Nd", "Pc", "Cf"}
+
+
+def check_property_name(name: str) -> Refusal | None:
+    if len(name) > PROPERTY_NAME_LENGTH_MAX:
+        facts: dict[str, str | int] = {"PropertyName": name, "Maximum": PROPERTY_NAME_LENGTH_MAX}
+        return Refusal("PropertyNameTooLong", facts)
+    # Within ASCII, identifiers are the same in every language.
+    good = name.isidentifier() if name.isascii() else _is_identifier(name)
+    return None if good else Refusal("PropertyNameInvalid", {"PropertyName": name})
+
+
+def _is_identifier(name: str) -> bool:
+    """What C# takes as one: it looks at UTF-16 units, so all of it is in the basic plane."""
+    return (
+        (name[0] == "_" or category(name[0]) in _LETTERS)
+        and all(category(character) in _LETTERS_AND_MORE for character in name)
+        and max(name) <= "\uffff"
+    )
+
+
+# Properties and their size
+
+_ENTITY_BYTES = 4
+_PROPERTY_BYTES = 8
+_LENGTH_BYTES = 4
+_FIXED_BYTES: Final[dict[str, int]] = {
+    Edm.INT32.value: 4,
+    Edm.INT64.value: 8,
+    Edm.DOUBLE.value: 8,
+    Edm.BOOLEAN.value: 1,
+    Edm.DATETIME.value: 8,
+    Edm.GUID.value: 16,
+}
+
+
+def check_entity(keys: Keys, properties: Properties) -> Refusal | None:
+    """Whether these can be all the properties of one entity, whose keys have been checked."""
+    count = len(properties.names)
+    if count > PROPERTIES_MAX:
+        return Refusal("TooManyProperties", {"Properties": count, "Maximum": PROPERTIES_MAX})
+    size_bytes = _ENTITY_BYTES + 2 * (_utf16_length(keys.partition) + _utf16_length(keys.row))
+    for name, letter, value in zip(
+        properties.names, properties.types, properties.values, strict=True
+    ):
+        refusal = check_property_name(name)
+        if refusal is not None:
+            return refusal
+        size_bytes += _PROPERTY_BYTES + 2 * len(name)
+        fixed_bytes = _FIXED_BYTES.get(letter)
+        if fixed_bytes is not None:
+            size_bytes += fixed_bytes
+            continue
+        value_bytes = _value_bytes(value)
+        if value_bytes > VALUE_BYTES_MAX:
+            facts: dict[str, str | int] = {"PropertyName": name, "Bytes": value_bytes}
+            return Refusal("PropertyValueTooLarge", facts | {"BytesMax": VALUE_BYTES_MAX})
+        size_bytes += _LENGTH_BYTES + value_bytes
+    if size_bytes > ENTITY_BYTES_MAX:
+        return Refusal("EntityTooLarge", {"Bytes": size_bytes, "BytesMax": ENTITY_BYTES_MAX})
+    return None
+
+
+def _value_bytes(value: Value) -> int:
+    """Of a value that can be of any length."""
+    if isinstance(value, str):
+        return 2 * _utf16_length(value)
+    assert isinstance(value, bytes)
+    return len(value)
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def merge(old: Properties, new: Properties) -> Properties:
+    """What is new replaces its like or comes at the end; nothing goes away."""
+    merged = dict(zip(old.names, zip(old.types, old.values, strict=True), strict=True))
+    merged.update(zip(new.names, zip(new.types, new.values, strict=True), strict=True))
+    types = "".join([letter for letter, _ in merged.values()])
+    return Properties(tuple(merged), types, tuple([value for _, value in merged.values()]))
+
+
+# ETags
+
+IfMatch = int | None
+"""The stamp that an entity must have, as `EntityChange` has it."""
+ANY: Final = None
+"""What `*` asks for: that there is an entity."""
+NEVER: Final = -1
+"""The stamp of no entity: what an ETag asks for that we never gave out."""
+
+_WEAK_ETAG = re.compile(r'[Ww]/"([^"]*)"')
+_STAMP_IN_ETAG = re.compile(r"datetime'(.*)'")
+_COLON_IN_ETAG: Final = "%3A"
+
+
+def format_etag(stamp: int) -> str:
+    return etag_of(format_instant(stamp))
+
+
+def etag_of(timestamp: str) -> str:
+    """The ETag of an entity whose Timestamp is written so."""
+    return f"W/\"datetime'{timestamp.replace(':', _COLON_IN_ETAG)}'\""
+
+
+def parse_etag(text: str) -> IfMatch | Refusal:
+    """What an If-Match asks for: a stamp, `ANY` or `NEVER`.
+
+    What is not one weak ETag is refused: it is a mistake, where an unknown ETag may be a
+    version that is gone.
+    """
+    text = text.strip()
+    if text == "*":
+        return ANY
+    found = _WEAK_ETAG.fullmatch(text)
+    if found is None:
+        return Refusal("InvalidInput", {"HeaderName": "If-Match", "HeaderValue": text})
+    moment = _STAMP_IN_ETAG.fullmatch(found[1])
+    stamp = None
+    if moment is not None:
+        stamp = parse_instant(moment[1].replace("%3a", ":").replace(_COLON_IN_ETAG, ":"))
+    return NEVER if stamp is None else stamp
+
+
+# Values as text
+
+_YEAR_1 = datetime(1, 1, 1)
+_DATETIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
+    r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))?"
+)
+_SECONDS_PER_DAY = 86_400
+_OFFSET_SECONDS_MAX = 14 * 3600
+DATETIME_MIN: Final = (date(1601, 1, 1).toordinal() - 1) * _SECONDS_PER_DAY * TICKS_PER_SECOND
+DATETIME_MAX: Final = date.max.toordinal() * _SECONDS_PER_DAY * TICKS_PER_SECOND - 1
+"""The first and last moment that a property can have, in ticks since the beginning of year 1."""
+
+_GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32}")
+
+
+def parse_datetime(text: str) -> int | None:
+    """Ticks since the beginning of year 1; None if it is no moment that a property can have.
+    Without a time zone it is UTC."""
+    found = _DATETIME.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction, sign, offset_hours, offset_minutes = (
+        found.groups()
+    )
+    if hour > "23" or minute > "59" or second > "59":
+        return None
+    seconds = int(hour) * 3600 + int(minute) * 60 + int(second)
+    if sign is not None:
+        offset = int(offset_hours) * 3600 + int(offset_minutes) * 60
+        if offset > _OFFSET_SECONDS_MAX or offset_minutes > "59":
+            return None
+        seconds -= offset if sign == "+" else -offset
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - 1
+    except ValueError:
+        return None
+    ticks = (days * _SECONDS_PER_DAY + seconds) * TICKS_PER_SECOND
+    if fraction is not None:
+        ticks += int(fraction.ljust(7, "0"))
+    return ticks if DATETIME_MIN <= ticks <= DATETIME_MAX else None
+
+
+def format_datetime(ticks: int) -> str:
+    """From ticks since the beginning of year 1, with no more digits than say something."""
+    seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
+    moment = (_YEAR_1 + timedelta(seconds=seconds)).isoformat()
+    return f"{f'{moment}.{fraction:07}'.rstrip('0')}Z" if fraction else f"{moment}Z"
+
+
+def parse_guid(text: str) -> bytes | None:
+    """With hyphens in their places or without any; in either case."""
+    return bytes.fromhex(text.replace("-", "")) if _GUID.fullmatch(text) is not None else None
+
+
+def format_guid(guid: bytes) -> str:
+    digits = guid.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,0 +1,296 @@
+"""The language of filters: from the text of `$filter` to what it asks for.
+
+    condition    conjunction ("or" conjunction)*
+    conjunction  term ("and" term)*
+    term         "not" term | "(" condition ")" | comparison | name | "true" | "false"
+    comparison   name operator literal | literal operator name
+    operator     eq | ne | gt | ge | lt | le
+
+Case matters, except in the prefixes and suffixes of literals. A name on its own is a boolean
+property that must be true. `not a eq 1` is `not (a eq 1)`: the other reading, which OData's own
+precedence suggests, has no meaning.
+
+Nothing here recurses while it reads, and what is read is flat where it can be: parentheses that
+change nothing leave no trace, and `((a or b) or c) or d`, as clients write that add one condition
+after the other, is one alternative of four. So the limit of nesting is met only by what is nested
+indeed, and whoever walks the result may recurse.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from etagere.errors import Refusal
+from etagere.model.tables import Edm
+from etagere.rules.filter_literals import NAMED, Literal, parse_number, parse_quoted
+
+TEXT_BYTES_MAX: Final = 64 * 1024
+TERMS_MAX: Final = 5_000
+NESTING_MAX: Final = 200
+"""Levels of and, or and not inside each other."""
+
+
+# What is asked for
+
+
+class Operator(enum.Enum):
+    EQ = "eq"
+    NE = "ne"
+    GT = "gt"
+    GE = "ge"
+    LT = "lt"
+    LE = "le"
+
+    @property
+    def mirrored(self) -> Operator:
+        """The same with its sides exchanged."""
+        return _MIRRORED.get(self, self)
+
+
+_MIRRORED: Final = {
+    Operator.GT: Operator.LT,
+    Operator.GE: Operator.LE,
+    Operator.LT: Operator.GT,
+    Operator.LE: Operator.GE,
+}
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Of a property with a constant."""
+
+    name: str
+    operator: Operator
+    literal: Literal
+    depth: ClassVar[int] = 0
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    """None at all are met by everything."""
+
+    parts: tuple[Condition, ...] = ()
+    depth: int = 0
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    """None at all are met by nothing."""
+
+    parts: tuple[Condition, ...] = ()
+    depth: int = 0
+
+
+class Not(msgspec.Struct, frozen=True):
+    part: Condition
+    depth: int
+
+
+Condition: TypeAlias = Comparison | AllOf | AnyOf | Not
+
+ALWAYS: Final = AllOf()
+NEVER: Final = AnyOf()
+
+
+def _joined(kind: type[AllOf] | type[AnyOf], conditions: list[Condition]) -> Condition:
+    if len(conditions) == 1:
+        return conditions[0]
+    parts: list[Condition] = []
+    depth = 0
+    for condition in conditions:
+        if isinstance(condition, kind):
+            parts.extend(condition.parts)
+            depth = max(depth, condition.depth)
+        else:
+            parts.append(condition)
+            depth = max(depth, condition.depth + 1)
+    return kind(tuple(parts), depth)
+
+
+def _negated(condition: Condition) -> Condition:
+    if isinstance(condition, Not):
+        return condition.part
+    return Not(condition, condition.depth + 1)
+
+
+# Reading
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<open> \( )
+      | (?P<close> \) )
+      | (?P<quoted> [A-Za-z]*+ ' [^']*+ (?: '' [^']*+ )*+ ' )
+      | (?P<number>
+            (?: -INF
+              | -? (?: [0-9]++ (?: \.[0-9]*+ )? | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )? [LlDd]?
+            ) (?![\w.']) )
+      | (?P<word> [^\W\d] [^\s\x00-/:-@\[-^`{-\x7f]* )
+      | (?P<end> \Z )
+      | (?P<other> . )
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+"""Something matches everywhere. A word is what C# may call a property, and more: of the characters
+beyond ASCII it takes all."""
+
+_SHOWN_MAX = 40
+"""Characters of what was not understood that a refusal repeats."""
+
+_OPERATORS: Final = {operator.value: operator for operator in Operator}
+_NEVER_ALONE: Final = frozenset({"and", "or", *_OPERATORS})
+"""A property may be called so; but as a term of its own it is a slip of the pen."""
+
+
+class _MalformedError(Exception):
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(reason)
+        self.refusal = _refuse(reason, position)
+
+
+def _refuse(reason: str, position: int) -> Refusal:
+    return Refusal("InvalidInput", {"Reason": reason, "Position": position})
+
+
+def parse_condition(text: str) -> Condition | Refusal:
+    """What a filter asks for; a blank one lets everything through. The position in a refusal
+    counts characters, from 0."""
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        return _refuse("Half of a surrogate pair is no character.", error.start)
+    if size_bytes > TEXT_BYTES_MAX:
+        return _refuse(f"The filter is longer than {TEXT_BYTES_MAX} bytes.", 0)
+    if not text.strip():
+        return ALWAYS
+    try:
+        return _Parser(text).condition()
+    except _MalformedError as malformed:
+        return malformed.refusal
+
+
+class _Group:
+    """What has been read of a condition in parentheses, or of the whole."""
+
+    __slots__ = ("alternatives", "conjunction", "negates", "position")
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.alternatives: list[Condition] = []
+        self.conjunction: list[Condition] = []
+        self.negates = False
+
+    def add(self, term: Condition) -> None:
+        self.conjunction.append(_negated(term) if self.negates else term)
+        self.negates = False
+
+    def end_conjunction(self) -> None:
+        self.alternatives.append(_joined(AllOf, self.conjunction))
+        self.conjunction = []
+
+    def condition(self) -> Condition:
+        self.end_conjunction()
+        condition = _joined(AnyOf, self.alternatives)
+        if condition.depth > NESTING_MAX:
+            raise _MalformedError(f"Nested more than {NESTING_MAX} deep.", self.position)
+        return condition
+
+
+class _Parser:
+    """Reads tokens one after the other; the groups that are still open are on a list instead of
+    on Python's stack."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _TOKEN.finditer(text)
+        self._terms = 0
+        self._advance()
+
+    def _advance(self) -> None:
+        found = next(self._tokens)
+        self._kind = found.lastgroup or ""
+        self._text = found[self._kind]
+        self._position = found.start(self._kind)
+
+    def condition(self) -> Condition:
+        groups = [_Group(0)]
+        while True:
+            if self._takes_word("not"):
+                groups[-1].negates = not groups[-1].negates
+            elif self._kind == "open":
+                groups.append(_Group(self._position))
+                self._advance()
+            else:
+                groups[-1].add(self._term())
+                self._close(groups)
+                if self._kind == "end":
+                    break
+                if self._takes_word("or"):
+                    groups[-1].end_conjunction()
+                elif not self._takes_word("and"):
+                    raise self._unexpected("'and' or 'or'")
+        if len(groups) > 1:
+            raise _MalformedError("The parenthesis is not closed.", groups[-1].position)
+        return groups[0].condition()
+
+    def _close(self, groups: list[_Group]) -> None:
+        """Each group that ends here is a term of the one around it."""
+        while self._kind == "close":
+            if len(groups) == 1:
+                raise _MalformedError("The parenthesis was not opened.", self._position)
+            condition = groups.pop().condition()
+            groups[-1].add(condition)
+            self._advance()
+
+    def _term(self) -> Condition:
+        self._terms += 1
+        if self._terms > TERMS_MAX:
+            raise _MalformedError(f"There are more than {TERMS_MAX} terms.", self._position)
+        position, text = self._position, self._text
+        left = self._operand()
+        operator = _OPERATORS.get(self._text) if self._kind == "word" else None
+        if operator is not None:
+            self._advance()
+            return self._comparison(left, operator, position)
+        if isinstance(left, Literal):
+            if left.type is not Edm.BOOLEAN:
+                raise self._unexpected("a comparison")
+            return ALWAYS if left.value else NEVER
+        if text in _NEVER_ALONE:
+            raise _MalformedError(f"Expected a term, not '{text}'.", position)
+        return Comparison(left, Operator.EQ, NAMED["true"])
+
+    def _comparison(self, left: str | Literal, operator: Operator, position: int) -> Comparison:
+        right = self._operand()
+        if isinstance(left, str) and isinstance(right, Literal):
+            return Comparison(left, operator, right)
+        if isinstance(left, Literal) and isinstance(right, str):
+            return Comparison(right, operator.mirrored, left)
+        raise _MalformedError("A property is compared with a constant.", position)
+
+    def _operand(self) -> str | Literal:
+        """The name of a property, or a literal."""
+        operand: str | Literal | None
+        if self._kind == "word":
+            operand = NAMED.get(self._text, self._text)
+        elif self._kind == "number":
+            operand = parse_number(self._text)
+        elif self._kind == "quoted":
+            operand = parse_quoted(self._text)
+        else:
+            raise self._unexpected("a property or a constant")
+        if operand is None:
+            raise _MalformedError("The constant cannot be read.", self._position)
+        self._advance()
+        return operand
+
+    def _takes_word(self, word: str) -> bool:
+        if self._kind != "word" or self._text != word:
+            return False
+        self._advance()
+        return True
+
+    def _unexpected(self, expected: str) -> _MalformedError:
+        if self._text == "'":
+            return _MalformedError("The quote is not closed.", self._position)
+        found = f"'{self._text[:_SHOWN_MAX]}'" if self._text else "the end"
+        return _MalformedError(f"Expected {expected}, not {found}.", self._position)
