@@ -124,7 +124,9 @@ CONTENT: Final = "return-content"
 COMMON: Final[Headers] = [
     (b"Cache-Control", b"no-cache"),
     (b"X-Content-Type-Options", b"nosniff"),
+    (b"DataServiceVersion", b"3.0;"),
 ]
+"""What every answer about tables and entities has."""
 
 
 def preference_headers(prefer: str) -> Headers:

@@ -89,8 +89,7 @@ def check_group(parts: list[Part]) -> Refusal | None:
 def _part_of(response: Response) -> PartResponse:
     headers = [(name.decode(), value.decode()) for name, value in response.headers]
     assert isinstance(response.body, bytes)
-    version = [("DataServiceVersion", "3.0;")]
-    return PartResponse(response.status, [*headers, *version], response.body)
+    return PartResponse(response.status, headers, response.body)
 
 
 def changes_answer(responses: list[Response]) -> Response:
