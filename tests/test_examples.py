@@ -1,4 +1,4 @@
-"""The examples run as they are, and say what they are there to show."""
+"""The examples of Blob run as they are, and say what they are there to show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.sdk.server import ACCOUNT, KEY, ROOT, development_port, served
 
 DIRECTORY = ROOT / "examples"
-NAMES = sorted(path.name for path in DIRECTORY.glob("*.py"))
+NAMES = sorted(path.name for path in DIRECTORY.glob("blob_*.py"))
 
 # What each prints, line by line.
 SHOWN = {
@@ -89,4 +89,8 @@ def test_by_default_they_talk_to_the_development_account(tmp_path: Path) -> None
 def test_the_list_names_them_all() -> None:
     page = (DIRECTORY / "README.md").read_text("utf-8")
     linked = re.findall(r"^\| \[(\S+)\]\(\1\)", page, re.MULTILINE)
-    assert sorted(linked) == NAMES == sorted(SHOWN)
+    assert sorted(linked) == sorted(path.name for path in DIRECTORY.glob("*.py"))
+
+
+def test_what_each_shows_is_known() -> None:
+    assert sorted(SHOWN) == NAMES

@@ -106,8 +106,13 @@ def parse_instant(text: str) -> int | None:
 def format_instant(ticks: int) -> str:
     """ISO 8601 to the tick, as snapshot names and timestamps of entities are written."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
+    return f"{_format_second(seconds)}.{fraction:07}Z"
+
+
+@lru_cache(maxsize=8192)
+def _format_second(seconds: int) -> str:
     moment = time.gmtime(seconds)
     return (
         f"{moment.tm_year:04}-{moment.tm_mon:02}-{moment.tm_mday:02}T"
-        f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}.{fraction:07}Z"
+        f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}"
     )

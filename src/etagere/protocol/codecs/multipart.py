@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import http
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
@@ -158,22 +158,46 @@ def _boundary(content_type: str) -> bytes:
 
 def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
     """What stands between the boundaries; None if that are too many parts."""
-    # The line feed of the line before belongs to the delimiter, and so makes the search fast.
-    delimiter = re.compile(rb"\n--%b(--)?[ \t]*\r?(?=\n|\Z)" % re.escape(boundary))
     body = b"\n" + body
     parts: list[bytes] = []
     start: int | None = None
-    for found in delimiter.finditer(body):
+    for delimiter in _delimiters(body, b"\n--" + boundary):
         if start is not None:
-            parts.append(body[start : found.start()].removesuffix(b"\r"))
-        if found[1] is not None:
+            parts.append(body[start : delimiter.start].removesuffix(b"\r"))
+        if delimiter.is_last:
             if not parts:
                 break
             return parts
         if len(parts) == parts_max:
             return None
-        start = found.end() + 1
+        start = delimiter.stop
     raise _Unreadable("There is no part, or no boundary behind the last one.")
+
+
+class _Delimiter(NamedTuple):
+    """A line between two parts, and the end of the line before, which is no part's."""
+
+    start: int
+    stop: int
+    is_last: bool
+
+
+_REST_OF_DELIMITER = re.compile(rb"(--)?[ \t]*\r?(?=\n|\Z)")
+_LIKE_DELIMITERS_MAX = 10 * OPERATIONS_MAX
+"""Lines that go on differently are met when one boundary is the beginning of another."""
+
+
+def _delimiters(body: bytes, beginning: bytes) -> Iterator[_Delimiter]:
+    # Not one pattern for all of it: every batch has boundaries of its own, and to compile
+    # a pattern takes longer than to read a small batch.
+    at = body.find(beginning)
+    for _ in range(_LIKE_DELIMITERS_MAX):
+        if at < 0:
+            return
+        rest = _REST_OF_DELIMITER.match(body, at + len(beginning))
+        if rest is not None:
+            yield _Delimiter(at, rest.end() + 1, rest[1] is not None)
+        at = body.find(beginning, at + len(beginning))
 
 
 # Heads
