@@ -134,18 +134,27 @@ def test_introduction(tmp_path: Path) -> None:
             assert list(service.list_containers()) == []
         assert told["data"] == str(tmp_path / "etagere-data")
         assert told["stop"] == f"^C, or kill {server.pid}"
-        assert list(told) == ["blob", "connect", "data", "stop"]
+        assert list(told) == [*SERVICES, "connect", "data", "stop"]
         assert SECOND_KEYS[0] not in server.log()
         os.kill(server.pid, signal.SIGTERM)
-        endpoint = url.removesuffix("/devstoreaccount1")
-        assert server.end() == (0, f"READY blob={endpoint}\n")
+        endpoints = [f"{name}={told[name].removesuffix('/devstoreaccount1')}" for name in SERVICES]
+        assert server.end() == (0, f"READY {' '.join(endpoints)}\n")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_introduction_on_the_ports_that_everybody_knows(tmp_path: Path, host: str) -> None:
     with (
         development_port() as port,
-        serving(tmp_path, "--blob-port", str(port), "--host", host) as server,
+        serving(
+            tmp_path,
+            *(
+                word
+                for number, name in enumerate(SERVICES)
+                for word in (f"--{name}-port", str(port + number))
+            ),
+            "--host",
+            host,
+        ) as server,
     ):
         assert server.introduction()["connect"] == "UseDevelopmentStorage=true"
 
@@ -171,7 +180,7 @@ def test_introduction_with_tls(tmp_path: Path, certificates: Path) -> None:
 
 
 def test_what_is_set_and_not_used_is_said(tmp_path: Path) -> None:
-    unused = ("--oauth", "development", "--queue-port", "1", "--smb-port", "2")
+    unused = ("--oauth", "development", "--file-port", "1", "--smb-port", "2")
     with serving(tmp_path, *unused) as server:
         (line,) = (line for line in server.log().splitlines() if "oauth" in line)
         assert "has no effect yet" in line

@@ -166,7 +166,8 @@ class Store:
             insist(leases.check_write(blob.lease, lease_id, ticks - late, LeaseKind.BLOB))
         asked = _conditions(request)
         if request.verb in (Verb.PUT, Verb.COMMIT):
-            insist(conditions.check_create(asked, blob.stamp))
+            by_holder = request.lease_id is not None
+            insist(conditions.check_create(asked, blob.stamp, by_holder=by_holder))
         elif blob.stamp is not None:
             insist(conditions.check_write(asked, blob.stamp))
         if request.verb is Verb.COMMIT and not blob.committed.keys() | blob.staged.keys() >= set(

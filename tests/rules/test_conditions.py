@@ -383,3 +383,12 @@ def test_conditions_survive_being_sent(conditions: Conditions) -> None:
     received = msgspec.msgpack.decode(sent, type=Conditions)
     assert received == conditions
     assert status(check_read(received, STAMP)) == status(check_read(conditions, STAMP))
+
+
+def test_the_holder_of_the_lease_may_ask_for_a_new_blob_and_replace_it() -> None:
+    new = Conditions(if_none_match=("*",))
+    assert check_create(new, STAMP, by_holder=True) is None
+    assert check_create(new, None, by_holder=True) is None
+    refusal = check_create(new, STAMP)
+    assert refusal is not None
+    assert refusal.code == "BlobAlreadyExists"

@@ -174,8 +174,12 @@ def _binds(turn: socket.socket, name: str) -> bool:
 
 
 def _is_free() -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", DEVELOPMENT_PORT)) != 0
+    """The port of Blob, and those behind it of the other services."""
+    for number in range(len(SERVICES)):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", DEVELOPMENT_PORT + number)) == 0:
+                return False
+    return True
 
 
 def environment() -> dict[str, str]:

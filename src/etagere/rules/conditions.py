@@ -211,8 +211,13 @@ def check_write(conditions: Conditions, stamp: int) -> Refusal | None:
     return None if unmet is None else _condition_not_met(unmet)
 
 
-def check_create(conditions: Conditions, stamp: int | None) -> Refusal | None:
+def check_create(
+    conditions: Conditions, stamp: int | None, *, by_holder: bool = False
+) -> Refusal | None:
     """Refuses a write that would create a blob or replace it whole; None: it is not there.
+
+    Who holds the blob's lease knows that it is there: clients that upload with a lease ask for a
+    new blob all the same, and mean to replace it.
 
     That it is there already, when it was to be new, has a code of its own, and clients tell
     it from a lost race by that. What is not there has no ETag that could match, and no date
@@ -222,6 +227,8 @@ def check_create(conditions: Conditions, stamp: int | None) -> Refusal | None:
         if conditions.if_match is None:
             return None
         return _condition_not_met(_Unmet(IF_MATCH, ", ".join(conditions.if_match), "absent"))
+    if by_holder and conditions.if_none_match == ANY:
+        conditions = msgspec.structs.replace(conditions, if_none_match=None)
     unmet = _first_unmet(conditions, stamp)
     if unmet is not None and conditions.if_none_match == ANY:
         return Refusal("BlobAlreadyExists", unmet.facts())

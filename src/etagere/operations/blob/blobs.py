@@ -25,7 +25,7 @@ from etagere.model.blobs import (
     SnapshotsToo,
 )
 from etagere.model.bodies import Content
-from etagere.model.conditions import ANY, Conditions
+from etagere.model.conditions import Conditions
 from etagere.model.leases import NO_LEASE, LeaseKind
 from etagere.operations.blob import snapshots, staging
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
@@ -67,11 +67,9 @@ def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -
     """Refuses to put a block blob where there is this one."""
     lease = old.lease if old is not None else NO_LEASE
     abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
-    conditions = command.conditions
-    if command.lease_id is not None and conditions.if_none_match == ANY:
-        # Who holds the lease knows that the blob is there: clients send both and mean to replace.
-        conditions = msgspec.structs.replace(conditions, if_none_match=None)
-    abort_if(condition_rules.check_create(conditions, old.stamp if old else None))
+    by_holder = command.lease_id is not None
+    stamp = old.stamp if old is not None else None
+    abort_if(condition_rules.check_create(command.conditions, stamp, by_holder=by_holder))
     if old is not None and command.only_if_absent:
         raise Refused(Refusal("AuthorizationPermissionMismatch"))
     if old is not None and old.kind is not BlobKind.BLOCK:

@@ -8,6 +8,7 @@ from typing import Final
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
+from etagere.model.leases import LeaseVerb
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob import decode
 from etagere.protocol.blob.handlers import Handlers
@@ -79,9 +80,16 @@ class BlobService(Service):
 
 
 def _permission(exchange: Exchange, operation: str) -> str:
-    """The row of the table of permissions; of a lease, that of its action."""
+    """The row of the table of permissions; of a lease, that of its action. Who names no action
+    is told so, but only if it could have been carried out."""
     leased = LEASED.get(operation)
-    return operation if leased is None else f"{decode.lease_verb(exchange).value}_{leased}_lease"
+    if leased is None:
+        return operation
+    try:
+        verb = decode.lease_verb(exchange)
+    except Refused:
+        verb = LeaseVerb.ACQUIRE
+    return f"{verb.value}_{leased}_lease"
 
 
 def _refuse_what_is_not_there_yet(exchange: Exchange) -> None:
