@@ -42,6 +42,8 @@ class Routed(NamedTuple):
     target: str
     """What it touches: as in `authorize`."""
     call: Callable[[Exchange], Awaitable[Response]]
+    changes: bool = False
+    """Something is changed by it, although its method says that it reads."""
 
 
 class Service:
@@ -91,7 +93,7 @@ class Service:
             return await self._properties.preflight(exchange)
         routed = self.route(exchange)
         exchange.principal = await self._gate.admit(exchange)
-        if signed.secondary and signed.method not in _READING:
+        if signed.secondary and (routed.changes or signed.method not in _READING):
             # It is there to be read when the primary cannot be.
             raise Refused(Refusal("InsufficientAccountPermissions"))
         permit = authorize(

@@ -16,6 +16,8 @@ LIVES_SECONDS_DEFAULT: Final = 7 * 24 * 3600
 INVISIBLE_SECONDS_MAX: Final = 7 * 24 * 3600
 ANY_LIFE_SINCE: Final = "2017-07-29"
 """From this version on a message may live for longer than a week, or for ever."""
+TOLD_OF_NEW_SINCE: Final = "2016-05-31"
+"""From this version on who puts a message is told its id and receipt."""
 LIVES_SECONDS_MAX: Final = 2**31 - 1
 
 # Letters and digits, with single hyphens only between them.

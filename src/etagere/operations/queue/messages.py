@@ -39,6 +39,7 @@ from etagere.operations.queue.queues import COUNT_PARTS, find, find_guarded
 _SHORT_CHARACTERS_MAX = 1_024
 # Messages that are over are removed soon; until then few stand in anybody's way.
 _PASSED_OVER_MAX = 1_000
+_STEP_AMONG_PAST = 64
 
 _PLACE = Place()
 
@@ -65,7 +66,7 @@ def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
     return ShownMessage(command.id, message, command.text)
 
 
-@operation
+@operation(reclaims=True)  # or a queue on a full disk could not be emptied
 def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...]:
     """Takes some of those that can be seen, and hides them for a while."""
     contents = find_guarded(txn, command.queue).contents
@@ -74,9 +75,11 @@ def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...
     span = _seen(contents, txn.now)
     passed_over = 0
     while len(taken) < command.count and passed_over < _PASSED_OVER_MAX:
-        wanted = command.count - len(taken)
-        rows = txn.scan(VISIBLE, span, wanted, claim=True)
+        step = _step(command.count - len(taken), passed_over)
+        rows = txn.scan(VISIBLE, span, step, claim=True)
         for (_, moment, message_id), _ in rows:
+            if len(taken) == command.count:
+                break
             message = txn.get(MESSAGES, (contents, message_id), EXCLUSIVE)
             if message is None or _is_over(message, txn.now):
                 passed_over += 1
@@ -88,7 +91,7 @@ def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...
             )
             txn.put(MESSAGES, (contents, message_id), changed)
             taken.append(_shown(txn, message_id, changed))
-        if len(rows) < wanted:
+        if len(rows) < step:
             break
         span = VISIBLE.after(span, rows[-1][0])
     return tuple(taken)
@@ -100,15 +103,17 @@ def peek_messages(txn: ReadTxn, command: PeekMessages) -> tuple[ShownMessage, ..
     span = _seen(contents, txn.now)
     passed_over = 0
     while len(shown) < command.count and passed_over < _PASSED_OVER_MAX:
-        wanted = command.count - len(shown)
-        rows = txn.scan(VISIBLE, span, wanted)
+        step = _step(command.count - len(shown), passed_over)
+        rows = txn.scan(VISIBLE, span, step)
         for (_, _, message_id), _ in rows:
+            if len(shown) == command.count:
+                break
             message = txn.get(MESSAGES, (contents, message_id))
             if message is None or _is_over(message, txn.now):
                 passed_over += 1
                 continue
             shown.append(_shown(txn, message_id, message))
-        if len(rows) < wanted:
+        if len(rows) < step:
             break
         span = VISIBLE.after(span, rows[-1][0])
     return tuple(shown)
@@ -157,6 +162,11 @@ def _held(
     if message is None or _is_over(message, txn.now) or message.receipt != receipt:
         raise Refused(Refusal("MessageNotFound"))
     return key, message
+
+
+def _step(wanted: int, passed_over: int) -> int:
+    """How many to look at: more than are wanted where many are over."""
+    return max(wanted, _STEP_AMONG_PAST) if passed_over else wanted
 
 
 def _seen(contents: bytes, now: int) -> Span:

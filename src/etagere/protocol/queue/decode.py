@@ -66,7 +66,7 @@ def taken_seconds(exchange: Exchange) -> int:
 
 def updated_seconds(exchange: Exchange) -> int:
     """How long a message that is updated is hidden, which has to be said."""
-    if exchange.parameter("visibilitytimeout") is None:
+    if not exchange.parameter("visibilitytimeout"):
         facts: dict[str, str | int] = {"QueryParameterName": "visibilitytimeout"}
         raise Refused(Refusal("MissingRequiredQueryParameter", facts))
     found = _number(exchange, "visibilitytimeout", 0)

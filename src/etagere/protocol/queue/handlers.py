@@ -27,6 +27,7 @@ from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.queue import decode, encode
+from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
 _DETAILS = frozenset({"metadata"})
 
@@ -90,6 +91,8 @@ class Handlers:
         text = await decode.message_text(exchange)
         command = PutMessage(decode.queue_name(exchange), new_id(), text, hidden, lives)
         shown = await self._engine.write(messages.put_message, command)
+        if exchange.version < TOLD_OF_NEW_SINCE:
+            return Response(201)
         return Response(201, [XML], encode.put(shown))
 
     async def get_messages(self, exchange: Exchange) -> Response:
@@ -140,6 +143,9 @@ def _marker(exchange: Exchange) -> str:
     if not written:
         return ""
     try:
-        return base64.b64decode(written, b"-_", validate=True).decode("ascii")
+        name = base64.b64decode(written, b"-_", validate=True).decode("ascii")
     except ValueError:
-        raise requests.bad_parameter("InvalidMarker", "marker", written) from None
+        name = ""
+    if check_queue_name(name) is not None:
+        raise requests.bad_parameter("InvalidMarker", "marker", written)
+    return name

@@ -34,4 +34,4 @@ class QueueService(Service):
         if name is None:
             raise no_route(method, comp)
         call = self._of_service.get(name) or getattr(self._handlers, name)
-        return Routed(name, queue, call)
+        return Routed(name, queue, call, changes=name == "get_messages")

@@ -1,0 +1,60 @@
+"""What the records of the queue service say, held against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from etagere.engine.interface import ReadTxn
+from etagere.engine.records import Collection
+from etagere.operations.queue.collections import (
+    COUNTS,
+    DISCARDED,
+    EXPIRING,
+    MESSAGES,
+    QUEUES,
+    TEXTS,
+    VISIBLE,
+)
+from tests.operations.blob.accounts import rows
+
+OF_MESSAGES: Final[tuple[Collection[Any, Any], ...]] = (
+    MESSAGES,
+    TEXTS,
+    VISIBLE,
+    EXPIRING,
+    COUNTS,
+    DISCARDED,
+)
+
+
+def require_consistent(txn: ReadTxn, _: None) -> None:
+    """A message stands once in each order, has its text in one place, and is counted once."""
+    messages = rows(txn, MESSAGES)
+    assert rows(txn, VISIBLE).keys() == {
+        (contents, message.visible, message_id)
+        for (contents, message_id), message in messages.items()
+    }
+    assert rows(txn, EXPIRING).keys() == {
+        (message.expires, contents, message_id)
+        for (contents, message_id), message in messages.items()
+        if message.expires is not None
+    }
+    assert rows(txn, TEXTS).keys() == {
+        (message_id,) for (_, message_id), message in messages.items() if message.text is None
+    }
+    counted: Counter[bytes] = Counter()
+    for (contents, _part), part in rows(txn, COUNTS).items():
+        assert part.count > 0
+        counted[contents] += part.count
+    assert counted == Counter(contents for contents, _ in messages)
+    held = {queue.contents for queue in rows(txn, QUEUES).values()}
+    discarded = {contents for (contents,) in rows(txn, DISCARDED)}
+    assert not held & discarded
+    assert counted.keys() <= held | discarded
+
+
+def left_behind(txn: ReadTxn, _: None) -> dict[str, int]:
+    """How many records there are of messages, by collection; those without any are left out."""
+    counts = {collection.name: len(rows(txn, collection)) for collection in OF_MESSAGES}
+    return {name: count for name, count in counts.items() if count}

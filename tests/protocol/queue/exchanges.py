@@ -1,0 +1,56 @@
+"""Requests to the queue service as its decoders meet them, without a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Request, RequestBody
+
+T = TypeVar("T")
+
+VERSION = "2021-12-02"
+
+
+class _Arrived:
+    """The flow of a body that is there as a whole."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def wanted(self, _body: RequestBody) -> None: ...
+
+
+def exchange(
+    query: str = "",
+    body: bytes = b"",
+    *,
+    below: str = "",
+    version: str = VERSION,
+    method: str = "POST",
+) -> Exchange:
+    """A request for what lies below the queue `tray`."""
+    arrived = RequestBody(_Arrived(), len(body))
+    if body:
+        arrived.feed(body)
+    arrived.feed_end()
+    fields = {b"host": b"localhost", b"x-ms-version": version.encode()}
+    target = f"/shelf/tray{below}" + (f"?{query}" if query else "")
+    return Exchange("queue", Request(method, target.encode(), [], fields, arrived))
+
+
+def decoded(call: Awaitable[T]) -> T | Refusal:
+    """What a decoder that reads the body comes to."""
+
+    async def run() -> T | Refusal:
+        try:
+            return await call
+        except Refused as refused:
+            return refused.refusal
+
+    return asyncio.run(run())

@@ -1,0 +1,146 @@
+"""What the queue service answers, read again as any client reads XML."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etagere.clock import TICKS_PER_SECOND
+from etagere.model.queues import ListQueues, Message, Queue, QueuePage, ShownMessage
+from etagere.protocol.queue import encode
+
+ID: Final = uuid.UUID("5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10")
+NEW_YEAR: Final = 1_767_225_600 * TICKS_PER_SECOND
+MESSAGE: Final = Message(
+    inserted=NEW_YEAR,
+    expires=NEW_YEAR + 7 * 24 * 3600 * TICKS_PER_SECOND,
+    # Dates are in whole seconds, and the rest is left out.
+    visible=NEW_YEAR + 31 * TICKS_PER_SECOND - 1,
+    receipt=0x0102030405060708,
+    text="text",
+    taken=3,
+)
+TIMES: Final = {
+    "MessageId": str(ID),
+    "InsertionTime": "Thu, 01 Jan 2026 00:00:00 GMT",
+    "ExpirationTime": "Thu, 08 Jan 2026 00:00:00 GMT",
+}
+RECEIPT: Final = {
+    "PopReceipt": "AQIDBAUGBwg=",
+    "TimeNextVisible": "Thu, 01 Jan 2026 00:00:30 GMT",
+}
+
+
+def shown(text: str = "text", message: Message = MESSAGE) -> ShownMessage:
+    return ShownMessage(ID.bytes, message, text)
+
+
+def read(document: bytes) -> list[dict[str, str]]:
+    """The elements of each message, in their order."""
+    root = ElementTree.fromstring(document)
+    assert root.tag == "QueueMessagesList"
+    assert {child.tag for child in root} <= {"QueueMessage"}
+    return [{element.tag: element.text or "" for element in child} for child in root]
+
+
+def test_each_answer_tells_what_its_reader_may_know() -> None:
+    assert read(encode.put(shown())) == [TIMES | RECEIPT]
+    told = {"DequeueCount": "3", "MessageText": "text"}
+    assert read(encode.taken([shown()])) == [TIMES | RECEIPT | told]
+    assert read(encode.peeked([shown()])) == [TIMES | told]
+
+
+def test_the_order_of_the_elements() -> None:
+    names = [list(message) for message in read(encode.taken([shown()] * 2))]
+    assert names == [[*TIMES, *RECEIPT, "DequeueCount", "MessageText"]] * 2
+
+
+def test_no_messages() -> None:
+    assert read(encode.taken([])) == read(encode.peeked([])) == []
+
+
+def test_what_never_ends() -> None:
+    for_ever = Message(NEW_YEAR, None, NEW_YEAR, 1, "text")
+    (told,) = read(encode.put(shown(message=for_ever)))
+    assert told["ExpirationTime"] == "Fri, 31 Dec 9999 23:59:59 GMT"
+
+
+def test_receipts_are_as_long_as_a_stamp() -> None:
+    for number in (0, 1, 2**64 - 1):
+        message = Message(NEW_YEAR, None, NEW_YEAR, number, "text")
+        decoded = base64.b64decode(encode.receipt_text(message), validate=True)
+        assert decoded == number.to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("<a>&amp;", b"&lt;a&gt;&amp;amp;"),
+        ("]]>", b"]]&gt;"),
+        ("\"'", b"\"'"),
+        ("a\r\n\tb", b"a&#13;\n\tb"),
+        (" text ", b" text "),
+        ("été 🦄", "été 🦄".encode()),
+    ],
+)
+def test_escapes(text: str, written: bytes) -> None:
+    for document in (encode.taken([shown(text)]), encode.peeked([shown(text)])):
+        assert b"<MessageText>" + written + b"</MessageText>" in document
+        assert read(document)[0]["MessageText"] == text
+
+
+@given(
+    st.text(
+        st.characters(
+            codec="utf-8",
+            exclude_characters="\ufffe\uffff",
+            exclude_categories=("Cs", "Cc"),
+            include_characters="\t\n\r<>&\"'",
+        )
+    )
+)
+def test_any_text_that_was_put_comes_back(text: str) -> None:
+    assert read(encode.taken([shown(text)]))[0]["MessageText"] == text
+
+
+# Listings
+
+
+def page(*queues: tuple[str, Queue], **said: str) -> ElementTree.Element:
+    following = said.pop("next_marker", "")
+    asked = ListQueues("shelf", 10, **said)
+    document = encode.queues_page(
+        QueuePage(queues, following), asked, "http://x/?a=1&b=\"'", include={"metadata"}
+    )
+    return ElementTree.fromstring(document)
+
+
+def test_a_page_of_queues() -> None:
+    root = page(("one", Queue(b"")), ("two", Queue(b"", (("Colour", "<red>"), ("Empty", "")))))
+    assert root.tag == "EnumerationResults"
+    assert root.get("ServiceEndpoint") == "http://x/?a=1&b=\"'"
+    assert [child.tag for child in root] == ["Prefix", "MaxResults", "Queues", "NextMarker"]
+    assert root.findtext("MaxResults") == "10"
+    assert [queue.findtext("Name") for queue in root.iter("Queue")] == ["one", "two"]
+    described = [{e.tag: e.text or "" for e in found} for found in root.iter("Metadata")]
+    assert described == [{}, {"Colour": "<red>", "Empty": ""}]
+
+
+def test_a_page_without_metadata() -> None:
+    shown_page = QueuePage((("one", Queue(b"", (("Colour", "red"),))),))
+    document = encode.queues_page(shown_page, ListQueues("shelf", 1), "http://x/", include=set())
+    assert b"Metadata" not in document
+
+
+def test_markers_repeat_what_was_asked_and_say_what_follows() -> None:
+    root = page(prefix="<a>", marker="box-2", next_marker="box-4")
+    assert root.findtext("Prefix") == "<a>"
+    for tag, name in (("Marker", "box-2"), ("NextMarker", "box-4")):
+        assert base64.urlsafe_b64decode(root.findtext(tag) or "") == name.encode()
+    assert page().findtext("NextMarker") == ""

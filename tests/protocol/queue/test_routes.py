@@ -1,0 +1,122 @@
+"""Every form of request that the protocol has leads to its operation, or is known to be missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from etagere.auth.permissions import NEEDS
+from etagere.engine.memory import MemoryEngine
+from etagere.protocol.access_log import AccessLog
+from etagere.protocol.gate import Gate
+from etagere.protocol.queue.handlers import Handlers
+from etagere.protocol.queue.routes import ROUTES, find_route
+from etagere.protocol.queue.service import QueueService
+from etagere.settings import Settings
+from tests.protocol.queue.exchanges import exchange
+from tests.sdk.server import ROOT
+
+REQUESTS: Final[list[dict[str, str]]] = json.loads(
+    Path(__file__).with_name("requests.json").read_text("utf-8")
+)
+OPERATIONS: Final[dict[str, list[str]]] = json.loads(
+    (ROOT / "tests/data/operations.json").read_text("utf-8")
+)["queue"]
+
+MISSING: Final = {"Service_GetUserDelegationKey"}
+"""What has no route yet."""
+NO_ROUTE: Final = {"Preflight"}
+"""What is asked of any address."""
+
+LEVELS: Final = {
+    "service": ("", ""),
+    "queue": ("tray", ""),
+    "messages": ("tray", "messages"),
+    "message": ("tray", "messages/5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10"),
+}
+
+
+def routed(method: str, level: str, comp: str = "", peekonly: str = "") -> str | None:
+    return find_route(method, *LEVELS[level], comp, peek=peekonly == "true")
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["id"])
+def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
+    form = dict(request_)
+    name = form.pop("id")
+    found = routed(**form)
+    if name in MISSING:
+        assert found is None
+    else:
+        assert found is not None
+        assert name in OPERATIONS[found]
+
+
+def test_every_operation_of_the_protocol_is_asked_for() -> None:
+    asked = {request["id"] for request in REQUESTS} | NO_ROUTE
+    assert asked == {name for names in OPERATIONS.values() for name in names}
+
+
+def test_no_route_leads_nowhere() -> None:
+    for name in (*ROUTES.values(), "peek_messages"):
+        assert "_service_" in name or callable(getattr(Handlers, name))
+        assert f"queue.{name}" in NEEDS
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("method", ["PATCH", "TRACE", "COPY", "MERGE", "get", ""])
+def test_methods_that_nothing_takes(method: str, level: str) -> None:
+    assert routed(method, level) is None
+    assert routed(method, level, "metadata") is None
+
+
+@pytest.mark.parametrize("comp", ["metadata", "acl", "list", "lease", "x"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("level", ["messages", "message"])
+def test_messages_have_no_components(method: str, level: str, comp: str) -> None:
+    assert routed(method, level, comp) is None
+
+
+def test_nobody_takes_or_peeks_without_wanting_to_see() -> None:
+    assert routed("HEAD", "messages") is None
+    assert routed("HEAD", "messages", peekonly="true") is None
+
+
+def test_peeking_is_for_those_who_get() -> None:
+    assert routed("DELETE", "messages", peekonly="true") == "clear_messages"
+    assert routed("POST", "messages", peekonly="true") == "put_message"
+
+
+@pytest.mark.parametrize(
+    "below", ["message", "Messages", "messages/", "messages//", "messages/a/b", "x", "/messages"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+def test_places_that_there_are_not(method: str, below: str) -> None:
+    assert find_route(method, "tray", below, "", peek=False) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("", "get_messages"),
+        ("peekonly=true", "peek_messages"),
+        ("PeekOnly=True", "peek_messages"),
+        ("peekonly=false", "get_messages"),
+        ("peekonly=", "get_messages"),
+        ("peekonly=1", "get_messages"),
+        ("peekonly=true&peekonly=true", "get_messages"),
+    ],
+)
+def test_who_says_that_they_only_peek(query: str, name: str) -> None:
+    engine = MemoryEngine()
+    service = QueueService(engine, Gate(engine, Settings(), {}), AccessLog())
+    routed_to = service.route(exchange(query, below="/messages", method="GET"))
+    assert (routed_to.permission, routed_to.target) == (name, "tray")
+
+
+def test_a_component_is_known_in_any_case() -> None:
+    assert routed("GET", "service", "LIST") == "list_queues"
+    assert routed("GET", "queue", "Metadata") == "get_queue_metadata"

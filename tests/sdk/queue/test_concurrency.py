@@ -1,0 +1,153 @@
+"""Many who consume one queue, in one front end and in two: each message goes to one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from azure.storage.queue import QueueClient
+from azure.storage.queue.aio import QueueClient as AsyncQueueClient
+
+from tests.sdk.queue.clients import async_queue_service, queue_service
+from tests.sdk.server import Server, served, unique
+
+CONSUMERS = 16
+MESSAGES = 320
+WINDOW_SECONDS = 1
+WINDOWS = 3
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one front end", "two front ends"])
+def crowded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    directory: Path = tmp_path_factory.mktemp("crowded") / "data"
+    with served(directory, "--workers", str(request.param)) as server:
+        yield server
+        assert server.stop() == 0
+
+
+# Whoever is done with a message deletes it
+
+
+def test_threads_that_put_and_consume(crowded: Server) -> None:
+    with queue_service(crowded) as service:
+        queue = service.create_queue(unique("threads"))
+    numbers = [range(first, MESSAGES, CONSUMERS) for first in range(CONSUMERS)]
+    with ThreadPoolExecutor(CONSUMERS) as threads:
+        list(threads.map(lambda share: _put(crowded, queue.queue_name, share), numbers))
+        taken = list(threads.map(lambda _: _consume(crowded, queue.queue_name), numbers))
+    assert sorted(chain(*taken)) == sorted(map(str, range(MESSAGES)))
+    with queue_service(crowded) as service:
+        left = service.get_queue_client(queue.queue_name).get_queue_properties()
+        assert left.approximate_message_count == 0
+
+
+def _put(server: Server, name: str, numbers: range) -> None:
+    with queue_service(server) as service:
+        queue = service.get_queue_client(name)
+        for number in numbers:
+            queue.send_message(str(number))
+
+
+def _consume(server: Server, name: str) -> list[str]:
+    """Until nothing can be seen."""
+    with queue_service(server) as service:
+        queue: QueueClient = service.get_queue_client(name)
+        done = []
+        for message in queue.receive_messages(messages_per_page=5, visibility_timeout=60):
+            queue.delete_message(message)
+            done.append(message.content)
+        return done
+
+
+def test_tasks_that_put_while_others_consume(crowded: Server) -> None:
+    """Some messages are given back at first, and come to somebody again."""
+
+    async def main() -> None:
+        name = unique("tasks")
+        deliveries: Counter[str] = Counter()
+        async with async_queue_service(crowded) as service:
+            queue = await service.create_queue(name)
+
+            async def produce(share: range) -> None:
+                for number in share:
+                    await queue.send_message(str(number))
+
+            async def consume() -> None:
+                while len(deliveries) < MESSAGES:
+                    taken = [
+                        message
+                        async for message in queue.receive_messages(
+                            messages_per_page=4, max_messages=4, visibility_timeout=60
+                        )
+                    ]
+                    for message in taken:
+                        if int(message.content) % 8 == 0 and message.dequeue_count == 1:
+                            await queue.update_message(message, visibility_timeout=0)
+                        else:
+                            await queue.delete_message(message)
+                            deliveries[message.content] += 1
+                    if not taken:
+                        await asyncio.sleep(0.01)
+
+            shares = [range(first, MESSAGES, CONSUMERS) for first in range(CONSUMERS)]
+            async with asyncio.timeout(30):
+                await asyncio.gather(*map(produce, shares), *(consume() for _ in shares))
+            assert deliveries == Counter(map(str, range(MESSAGES)))
+            assert (await queue.get_queue_properties()).approximate_message_count == 0
+
+    asyncio.run(main())
+
+
+# Nobody deletes anything
+
+
+class Delivery(NamedTuple):
+    """A message that came with an answer, between these two moments."""
+
+    asked: float
+    answered: float
+    times: int
+
+
+def test_once_in_each_window(crowded: Server) -> None:
+    async def main() -> None:
+        async with async_queue_service(crowded) as service:
+            queue = await service.create_queue(unique("windows"))
+            await asyncio.gather(*(queue.send_message(str(number)) for number in range(40)))
+            end = time.monotonic() + WINDOWS * WINDOW_SECONDS + 0.5
+            shares = await asyncio.gather(*(_watch(queue, end) for _ in range(CONSUMERS)))
+        deliveries: dict[str, list[Delivery]] = defaultdict(list)
+        for share in shares:
+            for text, delivery in share:
+                deliveries[text].append(delivery)
+        assert deliveries.keys() == set(map(str, range(40)))
+        for found in deliveries.values():
+            found.sort(key=lambda delivery: delivery.times)
+            assert [delivery.times for delivery in found] == list(range(1, len(found) + 1))
+            assert len(found) >= WINDOWS - 1
+            for before, after in pairwise(found):
+                # The engine's clock may drift towards the wall's, by less than this.
+                assert after.answered - before.asked > WINDOW_SECONDS * 0.999
+
+    asyncio.run(main())
+
+
+async def _watch(queue: AsyncQueueClient, end: float) -> list[tuple[str, Delivery]]:
+    found = []
+    while (asked := time.monotonic()) < end:
+        message = await queue.receive_message(visibility_timeout=WINDOW_SECONDS)
+        if message is None:
+            await asyncio.sleep(0.02)
+            continue
+        delivery = Delivery(asked, time.monotonic(), message.dequeue_count or 0)
+        found.append((message.content, delivery))
+    return found
