@@ -19,6 +19,8 @@ from benchmarks import (
     queues,
     reads,
     space,
+    table_growth,
+    tables,
     uploads,
 )
 from benchmarks.figures import Measured, Settings, as_json, measure, table
@@ -37,6 +39,8 @@ GROUPS = {
         http_growth.GROUP,
         queues.GROUP,
         queue_growth.GROUP,
+        tables.GROUP,
+        table_growth.GROUP,
     )
 }
 

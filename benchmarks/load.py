@@ -15,7 +15,7 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
@@ -35,8 +35,8 @@ _NO_BODY = b"HTTP/1.1 204 "
 
 
 def account_sas(key: bytes, account: str, expiry: str) -> str:
-    """A query that allows everything in the blob and queue services."""
-    signed = {"sp": "rwdlacup", "ss": "bq", "srt": "sco", "st": "", "se": expiry, "sip": ""}
+    """A query that allows everything in the blob, queue and table services."""
+    signed = {"sp": "rwdlacup", "ss": "bqt", "srt": "sco", "st": "", "se": expiry, "sip": ""}
     signed |= {"spr": "https,http", "sv": _SAS_VERSION, "ses": ""}
     text = "".join(f"{line}\n" for line in (account, *signed.values()))
     digest = hmac.digest(key, text.encode(), hashlib.sha256)
@@ -61,10 +61,17 @@ class Load(NamedTuple):
     connections: int = 16
     envelope: str = "{}"
     """What the service wants around the bytes of the body."""
+    document: str = ""
+    """A body of its own instead. Where it says {}, there is the number, with as many digits as the
+    greatest has: so all are of one length."""
 
     @property
     def body(self) -> str:
-        return self.envelope.format("x" * self.body_bytes)
+        return self.document or self.envelope.format("x" * self.body_bytes)
+
+    @property
+    def digits(self) -> int:
+        return len(str(self.names - 1))
 
 
 class Run(NamedTuple):
@@ -100,7 +107,7 @@ end
 local before, after = {before}, {after}
 local body = {body}
 function request()
-    return before .. {number} .. after .. body
+    return before .. {number} .. after .. {numbered}
 end
 function done(summary, latency, requests)
     local errors = summary.errors
@@ -116,12 +123,15 @@ end
 def script(load: Load, address: str, seed: int) -> str:
     """The Lua that makes wrk send these requests."""
     before, varies, after = load.target.partition("{}")
+    random_number = f"math.random(0, {load.names - 1})"
+    padded = f'string.format("%0{load.digits}d", {random_number})'
     return _SCRIPT.format(
         seed=seed,
         # JSON's strings, being ASCII without slashes escaped, are Lua's too.
         before=json.dumps(f"{load.method} {before}"),
         after=json.dumps(_head(load, address, after)),
-        number=f"math.random(0, {load.names - 1})" if varies else '""',
+        number=random_number if varies else '""',
+        numbered=f'body:gsub("{{}}", {padded})' if "{}" in load.document else "body",
         body=json.dumps(load.body),
     )
 
@@ -129,7 +139,9 @@ def script(load: Load, address: str, seed: int) -> str:
 def _head(load: Load, address: str, target: str) -> str:
     headers = [f"Host: {address}", *load.headers]
     if load.body:
-        headers.append(f"Content-Length: {len(load.body)}")
+        numbers = load.document.count("{}")
+        length = len(load.body) + numbers * (load.digits - len("{}"))
+        headers.append(f"Content-Length: {length}")
     return "".join(f"{line}\r\n" for line in (f"{target} HTTP/1.1", *headers, ""))
 
 
@@ -188,6 +200,13 @@ def run_each(
 ) -> Run:
     """One request for each of these names, which stand where the target says {}."""
     return _run(service, load, _requests(service, load, names), follow)
+
+
+def run_all(service: Service, loads: Sequence[Load]) -> Run:
+    """One request of each of these, none of which says {}, on the connections of the first."""
+    heads = [_head(load, service.address, f"{load.method} {load.target}") for load in loads]
+    requests = [(head + load.body).encode("ascii") for head, load in zip(heads, loads, strict=True)]
+    return _run(service, loads[0], iter(requests), None)
 
 
 def _requests(service: Service, load: Load, names: Iterable[str]) -> Iterator[bytes]:

@@ -178,7 +178,7 @@ GROUP = Group(
     measure,
     (
         *_figures("put", "Put Message of 1 KiB, 16 connections", 8),
-        *_figures("pair", "Get and Delete Message of 1 KiB, 16 connections", 30),
+        *_figures("pair", "Get and Delete Message, 10,000 standing, 16 connections", 30),
         Figure("queues.memory", "peak memory of all processes, messages", " MiB"),
         Figure("queues.memory_azurite", "  Azurite's", " MiB"),
     ),

@@ -23,7 +23,7 @@ _STOP_SECONDS_MAX = 20.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 OURS, AZURITE, NGINX = "ours", "azurite", "nginx"
-BLOB, QUEUE = "blob", "queue"
+BLOB, QUEUE, TABLE = "blob", "queue", "table"
 """The services that a server may have, each on a port of its own."""
 
 
@@ -136,7 +136,18 @@ def started(
 def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Service:
     """Ours, over what an earlier one left in this directory; returns when it answers requests."""
     log = ends.enter_context((directory / "ours.log").open("wb"))
-    serve = [sys.executable, "-m", "etagere", "serve", "--blob-port", "0", "--queue-port", "0"]
+    serve = [
+        sys.executable,
+        "-m",
+        "etagere",
+        "serve",
+        "--blob-port",
+        "0",
+        "--queue-port",
+        "0",
+        "--table-port",
+        "0",
+    ]
     process = subprocess.Popen(
         [*serve, "--data", str(directory / "ours")],
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from benchmarks.__main__ import GROUPS, main
 from benchmarks.figures import Figure, Measured, table
-from benchmarks.load import Load, account_sas, script
+from benchmarks.load import Load, account_sas, development_sas, run_each, script
+from benchmarks.queues import create, delete_load, get_load, put_load, taken_in
+from benchmarks.services import QUEUE, etagere
 from etagere.auth import sas_parsing, sas_signature
 from etagere.auth.request import Address, SignedRequest
 from etagere.auth.shared_key import AccountKey
@@ -30,7 +33,7 @@ def test_every_figure_is_measured_and_told(
     figures = [figure for figure in figures if figure.key in keys or not _needs_others(figure)]
     assert all(figure.text in told for figure in figures)
     assert keys == [figure.key for figure in figures]
-    assert not any(_of_others(figure) for figure in figures if figure.key.startswith("http"))
+    assert not any(_of_others(figure) for figure in figures if _is_over_http(figure))
     assert all(row["values"] for row in rows)
     assert list(tmp_path.iterdir()) == [written]
 
@@ -40,9 +43,13 @@ def _of_others(figure: Figure) -> bool:
     return "azurite" in figure.key or "nginx" in figure.key or figure.key.endswith("_ratio")
 
 
+def _is_over_http(figure: Figure) -> bool:
+    return figure.key.startswith(("http", "queue", "table"))
+
+
 def _needs_others(figure: Figure) -> bool:
-    return figure.key.startswith(("http.put", "http.get")) or (
-        figure.key.startswith("http") and _of_others(figure)
+    return figure.key.startswith(("http.put", "http.get", "queues.put")) or (
+        _is_over_http(figure) and _of_others(figure)
     )
 
 
@@ -56,15 +63,19 @@ def test_only_what_is_named_is_measured(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no such benchmark" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "progress"),
+    [("http_growth", "400 of 400 blobs"), ("queue_growth", "340 of 400 are hidden")],
+)
 def test_what_takes_long_is_measured_when_it_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, progress: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    growth = GROUPS["http_growth"]
+    growth = GROUPS[name]
     assert growth.on_request
     written = tmp_path / "figures.json"
     where = ["--directory", str(tmp_path), "--json", str(written)]
     assert main([growth.name, "--rounds", "1", "--quick", *where]) == 0
-    assert "400 of 400 blobs" in capsys.readouterr().err
+    assert progress in capsys.readouterr().err
     rows = json.loads(written.read_text(encoding="utf-8"))
     assert [row["key"] for row in rows] == [figure.key for figure in growth.figures]
     assert all(row["values"] for row in rows)
@@ -97,9 +108,10 @@ def test_the_table_is_aligned() -> None:
     ]
 
 
-def test_a_token_for_the_whole_account_is_let_in() -> None:
+@pytest.mark.parametrize("service", ["blob", "queue"])
+def test_a_token_for_the_whole_account_is_let_in(service: str) -> None:
     query = account_sas(b"key", "account", "2099-01-01T00:00:00Z")
-    signed = SignedRequest("blob", "GET", Address("account", False, True), "/account/c", query, {})
+    signed = SignedRequest(service, "GET", Address("account", False, True), "/account/c", query, {})
     token = sas_parsing.parse(signed)
     assert not isinstance(token, Refusal)
     assert sas_signature.verify(token, [AccountKey(b"key")]) is None
@@ -111,4 +123,31 @@ def test_the_load_says_which_request_is_sent() -> None:
     assert 'local before, after = "PUT /a/", "?q HTTP/1.1\\r\\n' in lua
     assert "x: y\\r\\nContent-Length: 3\\r\\n\\r\\n" in lua
     assert "math.random(0, 9)" in lua
+    assert 'local body = "xxx"' in lua
     assert 'return before .. "" .. after' in script(Load("GET", "/a"), "host:1", 7)
+    enveloped = script(Load("POST", "/a", body_bytes=3, envelope="<b>{}</b>"), "host:1", 7)
+    assert "Content-Length: 10\\r\\n\\r\\n" in enveloped
+    assert 'local body = "<b>xxx</b>"' in enveloped
+
+
+def test_a_request_may_follow_from_an_answer(tmp_path: Path) -> None:
+    """Both together count as one, and both are sent."""
+    sas = development_sas()
+    with contextlib.ExitStack() as ends:
+        service = etagere(tmp_path, ends, QUEUE)
+        create(service, "queue", sas)
+        run_each(service, put_load("queue", sas), [""] * 20)
+        answers: list[bytes] = []
+
+        def follow(answer: bytes) -> bytes | None:
+            answers.append(answer)
+            if answer.startswith(b"HTTP/1.1 204 "):
+                return None
+            target = delete_load("queue", sas).target.format(taken_in(answer))
+            return f"DELETE {target} HTTP/1.1\r\nHost: {service.address}\r\n\r\n".encode()
+
+        done = run_each(service, get_load("queue", sas), [""] * 20, follow)
+        assert done.requests == 20
+        assert len(answers) == 40
+        with pytest.raises(RuntimeError, match="no message was taken"):
+            run_each(service, get_load("queue", sas), [""], follow)

@@ -1,0 +1,271 @@
+"""Entities inserted, found and scanned over HTTP, beside Azurite.
+
+Ours has an entity on the disk when it says so; Azurite writes now and then what it has in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, quote_from_bytes
+
+from benchmarks import tools
+from benchmarks.figures import Figure, Group, Round, Settings
+from benchmarks.load import (
+    ACCOUNT,
+    Load,
+    Run,
+    development_sas,
+    run,
+    run_all,
+    run_each,
+)
+from benchmarks.services import AZURITE, OURS, TABLE, Service, ask, started
+
+GROUP_SIZE: Final = 100
+"""Changes in an entity group transaction: as many as there may be."""
+JSON: Final = "application/json;odata=minimalmetadata"
+# Azurite knows no other beginnings of these.
+_BATCH, _CHANGE_SET = "batch_0", "changeset_0"
+_GROUPS = 1_000
+_GROUPS_PER_RUN = 100
+_SHELVES = 1_000
+"""One in so many entities matches the filter."""
+_SHELF = 500
+_SECONDS = 2
+_NEW = 10**13
+"""So many numbers that none comes twice."""
+
+# What is asked
+
+
+def entity(partition: str, row: str, shelf: int = 0) -> str:
+    """Ten properties, of all types; a KiB of JSON."""
+    members = {
+        "PartitionKey": partition,
+        "RowKey": row,
+        "Shelf": shelf,
+        "Title": "t" * 80,
+        "Author": "a" * 40,
+        "Summary": "s" * 360,
+        "Copies@odata.type": "Edm.Int64",
+        "Copies": "9007199254740993",
+        "Price": 12.5,
+        "Lent": False,
+        "Printed@odata.type": "Edm.DateTime",
+        "Printed": "2001-02-03T04:05:06.789Z",
+        "Edition@odata.type": "Edm.Guid",
+        "Edition": "0f8fad5b-d9cb-469f-a165-70867728950e",
+        "Cover@odata.type": "Edm.Binary",
+        "Cover": "Y292" * 40,
+    }
+    return json.dumps(members)
+
+
+def insert_load(table: str, sas: str, document: str) -> Load:
+    headers = (f"Content-Type: {JSON}", f"Accept: {JSON}", "Prefer: return-no-content")
+    return Load("POST", f"/{ACCOUNT}/{table}?{sas}", _NEW, headers, document=document)
+
+
+def get_load(table: str, sas: str, keys: str, names: int = 1) -> Load:
+    target = f"/{ACCOUNT}/{table}({keys})?{sas}"
+    return Load("GET", target, names, (f"Accept: {JSON}",))
+
+
+def query_load(table: str, sas: str, condition: str) -> Load:
+    target = f"/{ACCOUNT}/{table}()?$filter={quote(condition, safe='')}&{sas}"
+    return Load("GET", target, headers=(f"Accept: {JSON}",), connections=1)
+
+
+def group_load(table: str, sas: str, documents: list[str]) -> Load:
+    """All of these are inserted, or none."""
+    part = (
+        f"--{_CHANGE_SET}\r\n"
+        "Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+        f"POST http://127.0.0.1/{ACCOUNT}/{table} HTTP/1.1\r\nContent-Type: {JSON}\r\n"
+        f"Accept: {JSON}\r\nPrefer: return-no-content\r\nDataServiceVersion: 3.0\r\n\r\n"
+    )
+    body = (
+        f"--{_BATCH}\r\nContent-Type: multipart/mixed; boundary={_CHANGE_SET}\r\n\r\n"
+        + "".join(f"{part}{document}\r\n" for document in documents)
+        + f"--{_CHANGE_SET}--\r\n--{_BATCH}--\r\n"
+    )
+    headers = (f"Content-Type: multipart/mixed; boundary={_BATCH}", f"Accept: {JSON}")
+    return Load("POST", f"/{ACCOUNT}/$batch?{sas}", _NEW, headers, document=body)
+
+
+def create(service: Service, table: str, sas: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", service.port)
+    with contextlib.closing(connection):
+        document = json.dumps({"TableName": table}).encode()
+        headers = {"Content-Type": JSON, "Accept": JSON}
+        ask(connection, "POST", f"/{ACCOUNT}/Tables?{sas}", document, headers)
+
+
+# Scans
+
+_CONTINUES = re.compile(rb"\r\nx-ms-continuation-next(partition|row)key: *([^\r]+)", re.IGNORECASE)
+_FOUND = b'"RowKey":'
+
+
+class Scan:
+    """All pages of a query, as one request and those that follow from its answers."""
+
+    def __init__(self, service: Service, load: Load) -> None:
+        self.found = 0
+        self._service = service
+        self._load = load
+
+    def run(self) -> Run:
+        return run_each(self._service, self._load, [""], self._follow)
+
+    def _follow(self, answer: bytes) -> bytes | None:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        self.found += body.count(_FOUND)
+        names = {b"partition": "NextPartitionKey", b"row": "NextRowKey"}
+        following = "".join(
+            f"&{names[key.lower()]}={quote_from_bytes(token, safe='')}"
+            for key, token in _CONTINUES.findall(head)
+        )
+        if not following:
+            return None
+        lines = (
+            f"GET {self._load.target}{following} HTTP/1.1",
+            f"Host: {self._service.address}",
+            *self._load.headers,
+        )
+        return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+# Rounds
+
+
+async def measure(settings: Settings) -> AsyncIterator[Round]:
+    wrk = tools.wrk(install=not settings.quick)
+    with (
+        tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory) as scripts,
+        started(settings, {}, kind=TABLE) as services,
+    ):
+        client = _Client(wrk, Path(scripts), settings)
+        for service in services.values():
+            client.prepare(service)
+        for number in range(settings.rounds):
+            order = list(services.values())
+            if number % 2:
+                order.reverse()
+            told: Round = {}
+            for what, done_by in client.kinds().items():
+                told |= _told(what, {one.name: done_by(one) for one in order})
+            yield told
+        yield {
+            f"tables.memory{_suffix(name)}": service.peak_mebibytes()
+            for name, service in services.items()
+        }
+
+
+class _Client:
+    """Inserts into tables of their own: the one that is looked at stays as it is."""
+
+    def __init__(self, wrk: str | None, scripts: Path, settings: Settings) -> None:
+        self._wrk = wrk
+        self._scripts = scripts
+        self._seconds = 1 if settings.quick else _SECONDS
+        self._groups = settings.scaled(_GROUPS, 10)
+        self._sas = development_sas()
+        self._seeds = itertools.count(1)
+
+    def prepare(self, service: Service) -> None:
+        for table in ("Standing", "Inserted", "Grouped"):
+            create(service, table, self._sas)
+        for first in range(0, self._groups, _GROUPS_PER_RUN):
+            groups = range(first, min(self._groups, first + _GROUPS_PER_RUN))
+            run_all(service, [self._standing(group) for group in groups])
+        self._scan(service)
+
+    def _standing(self, group: int) -> Load:
+        numbers = range(GROUP_SIZE * group, GROUP_SIZE * (group + 1))
+        documents = [
+            entity(str(group), str(number % GROUP_SIZE), number % _SHELVES) for number in numbers
+        ]
+        return group_load("Standing", self._sas, documents)
+
+    def kinds(self) -> dict[str, Callable[[Service], Run | None]]:
+        insert = insert_load("Inserted", self._sas, entity("{}", "row"))
+        keys = "PartitionKey='{}',RowKey='42'"
+        get = get_load("Standing", self._sas, keys, self._groups)
+        documents = [entity("{}", str(row)) for row in range(GROUP_SIZE)]
+        group = group_load("Grouped", self._sas, documents)
+        return {
+            "insert": lambda service: self._run(service, insert),
+            "get": lambda service: self._run(service, get),
+            "group": lambda service: self._run(service, group),
+            "scan": self._scan,
+        }
+
+    def _run(self, service: Service, load: Load) -> Run | None:
+        if self._wrk is None:
+            return None
+        return run(self._wrk, service, load, self._seconds, self._scripts, next(self._seeds))
+
+    def _scan(self, service: Service) -> Run:
+        scan = Scan(service, query_load("Standing", self._sas, f"Shelf eq {_SHELF}"))
+        done = scan.run()
+        if scan.found != self._groups * GROUP_SIZE // _SHELVES:
+            raise RuntimeError(f"{service.name} found {scan.found} entities")
+        return done
+
+
+def _told(what: str, measured: dict[str, Run | None]) -> Round:
+    runs = {name: done for name, done in measured.items() if done is not None}
+    told: Round = {}
+    for name, done in runs.items():
+        suffix = _suffix(name)
+        told[f"tables.{what}{suffix}"] = done.per_second
+        told[f"tables.{what}_cpu{suffix}"] = done.cpu_microseconds
+        told[f"tables.{what}_p50{suffix}"] = 1000 * done.p50
+        told[f"tables.{what}_p99{suffix}"] = 1000 * done.p99
+    if len(runs) > 1:
+        ours, theirs = runs[OURS], runs[AZURITE]
+        told[f"tables.{what}_ratio"] = ours.per_second / theirs.per_second
+        told[f"tables.{what}_cpu_ratio"] = theirs.cpu_microseconds / ours.cpu_microseconds
+    return told
+
+
+def _suffix(name: str) -> str:
+    return "" if name == OURS else f"_{name}"
+
+
+def _figures(what: str, text: str, at_least: float) -> tuple[Figure, ...]:
+    return (
+        Figure(f"tables.{what}_ratio", f"{text}, to Azurite's", " x", at_least=at_least),
+        Figure(f"tables.{what}", text, "/s"),
+        Figure(f"tables.{what}_azurite", "  Azurite's", "/s"),
+        Figure(f"tables.{what}_cpu", "  CPU of one", " µs"),
+        Figure(f"tables.{what}_cpu_azurite", "  CPU of one of Azurite's", " µs"),
+        Figure(f"tables.{what}_cpu_ratio", "  Azurite's CPU to ours", " x"),
+        Figure(f"tables.{what}_p50", "  latency: half of them", " ms"),
+        Figure(f"tables.{what}_p50_azurite", "  Azurite's", " ms"),
+        Figure(f"tables.{what}_p99", "  latency: 99 in 100", " ms"),
+        Figure(f"tables.{what}_p99_azurite", "  Azurite's", " ms"),
+    )
+
+
+GROUP = Group(
+    "tables",
+    measure,
+    (
+        *_figures("insert", "Insert Entity of 1 KiB, 16 connections", 3),
+        *_figures("get", "Query Entity by its keys, 16 connections", 4),
+        *_figures("group", "Entity group transaction of 100 inserts, 16 connections", 4),
+        *_figures("scan", "Query Entities by a property, 100 of 100,000 match", 5),
+        Figure("tables.memory", "peak memory of all processes, entities", " MiB"),
+        Figure("tables.memory_azurite", "  Azurite's", " MiB"),
+    ),
+)

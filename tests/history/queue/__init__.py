@@ -1,0 +1,1 @@
+"""Histories of producers and consumers, and a judge of what a queue may have done to them."""

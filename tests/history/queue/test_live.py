@@ -1,0 +1,58 @@
+"""Histories of real servers that are killed under their producers and consumers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.history.events import Refused, Unknown
+from tests.history.queue.clients import CONSUMERS, PRODUCERS
+from tests.history.queue.events import Done, History, Verb
+from tests.history.queue.judge import judge
+from tests.history.queue.live import Plan, run
+
+
+def require_explained(directory: Path, plan: Plan) -> History:
+    recorded = run(directory, plan)
+    findings = "\n".join(map(str, judge(recorded.history)))
+    assert not findings, f"{findings}\npython -m tests.history.queue replay {recorded.path}"
+    return recorded.history
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_servers_and_consumers_are_explained(tmp_path: Path, workers: int) -> None:
+    history = require_explained(tmp_path, Plan(seed=workers, seconds=2.5, workers=workers))
+    assert len(history.deaths) > 1  # the last one comes when the clients are done
+    assert any(isinstance(each.outcome, Unknown) for each in history.operations)
+    done = Counter(each.request.verb for each in history.operations if _is_done(each.outcome))
+    assert min(done[verb] for verb in Verb) >= 5, done
+    assert any(each.outcome == Refused("MessageNotFound") for each in history.operations)
+    assert max(_counts(history)) > 1
+    # Others have taken the place of those that were killed.
+    assert len({each.client for each in history.operations}) > PRODUCERS + CONSUMERS + 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_servers_and_consumers_are_explained_for_long(
+    tmp_path: Path, workers: int, seed: int
+) -> None:
+    history = require_explained(tmp_path, Plan(seed, 120.0, workers))
+    assert max(_counts(history)) > 3
+
+
+def _is_done(outcome: object) -> bool:
+    return isinstance(outcome, Done)
+
+
+def _counts(history: History) -> list[int]:
+    """Of all deliveries."""
+    return [
+        seen.count
+        for each in history.operations
+        if isinstance(each.outcome, Done)
+        for seen in each.outcome.seen
+    ]
