@@ -10,6 +10,7 @@ import pytest
 from conformance.lists import Lists, Name, parse
 from conformance.report import as_list, judge, table
 from conformance.run import Outcome, read
+from conformance.shim.devtools_testutils import AzureRecordedTestCase, PowerShellPreparer
 from conformance.shim.devtools_testutils.storage import StorageRecordedTestCase
 from conformance.sources import ROOT, find_pin
 from conformance.suites import SUITES, Suite, accounts
@@ -163,3 +164,38 @@ def test_a_connection_string_names_the_address_of_each_service(
         "BlobEndpoint=https://127.0.0.1:1/shelf",
         "QueueEndpoint=https://127.0.0.1:2/shelf",
     ]
+
+
+def test_a_table_is_addressed_through_the_path_whatever_class_comes_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class TableTestCase:
+        def account_url(self, account: str, kind: str) -> str:
+            return f"https://{account}.{kind}.core.windows.net"
+
+    class TestTable(AzureRecordedTestCase, TableTestCase):
+        """As theirs are made."""
+
+    monkeypatch.setenv("CONFORMANCE_TABLE", "https://127.0.0.1:1")
+    assert TestTable().account_url("shelf", "table") == "https://127.0.0.1:1/shelf"
+
+
+def test_a_test_is_given_the_account_of_its_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = list(accounts(SUITES["table"], 2))
+    for prefix, name, key in both:
+        monkeypatch.setenv(f"{prefix}_ACCOUNT_NAME", name)
+        monkeypatch.setenv(f"{prefix}_ACCOUNT_KEY", key)
+    given = []
+
+    @PowerShellPreparer(
+        "tables",
+        tables_storage_account_name="fake",
+        tables_primary_storage_account_key="fake",
+    )
+    def test(*, tables_storage_account_name: str, tables_primary_storage_account_key: str) -> None:
+        given.append((tables_storage_account_name, tables_primary_storage_account_key))
+
+    for runner in ("gw0", "gw1"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", runner)
+        test()
+    assert given == [(name, key) for _, name, key in both]

@@ -13,6 +13,7 @@ any valid token will do. None is out of reach.
 from __future__ import annotations
 
 import enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.auth.principal import Anonymous, KeyOwner, Kind, Principal, TokenHolder, covers
@@ -288,16 +289,16 @@ def _outside_resource(
 def _by_letters(held: str, letters: str | None, absent: str | None, also: str) -> Permit | Refusal:
     if letters is None:
         return Refusal("AuthorizationPermissionMismatch")
+    if not also or set(also) <= set(held):
+        if _suffices(held, letters):
+            return Permit()
+        if absent is not None and _suffices(held, absent):
+            return Permit(only_if_absent=True)
     lacking: dict[str, str | int] = {"RequiredPermission": letters + also, "Permissions": held}
-    if not set(also) <= set(held):
-        return Refusal("AuthorizationPermissionMismatch", lacking)
-    if _suffices(held, letters):
-        return Permit()
-    if absent is not None and _suffices(held, absent):
-        return Permit(only_if_absent=True)
     return Refusal("AuthorizationPermissionMismatch", lacking)
 
 
+@lru_cache(maxsize=1_024)
 def _suffices(held: str, letters: str) -> bool:
     return any(all(letter in held for letter in choice) for choice in letters.split("|"))
 

@@ -56,11 +56,20 @@ class Address(NamedTuple):
 
 def address(host: str, path: str) -> Address:
     """Reads the account from a host `{account}.{service}.…`, else from the path's first segment."""
-    labels = host.lower().partition(":")[0].split(".", 2)
-    path_style = len(labels) < 2 or labels[1] not in SERVICES
-    name = path[1:].partition("/")[0] if path_style else labels[0]
+    in_host = _account_in(host) if len(host) <= _HOST_CHARACTERS_MAX else None
+    name = path[1:].partition("/")[0] if in_host is None else in_host
     secondary = name.endswith(SECONDARY)
-    return Address(name.removesuffix(SECONDARY), secondary, path_style)
+    return Address(name.removesuffix(SECONDARY), secondary, in_host is None)
+
+
+_HOST_CHARACTERS_MAX = 255 + len(":65535")
+
+
+@lru_cache(maxsize=256)
+def _account_in(host: str) -> str | None:
+    """Clients come to few hosts, so these are remembered."""
+    labels = host.lower().partition(":")[0].split(".", 2)
+    return None if len(labels) < 2 or labels[1] not in SERVICES else labels[0]
 
 
 # The request

@@ -247,6 +247,15 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
             return packed
 
         return pack_two
+    if arity == 3 and set(kinds) <= {ID, UINT}:
+        # The shape of orders by a moment: short enough whatever is in them.
+        one, two, three = packers
+
+        def pack_three(key: tuple[Any, ...]) -> bytes:
+            first, second, third = key
+            return one(first) + two(second) + three(third)
+
+        return pack_three
     return pack
 
 

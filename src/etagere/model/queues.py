@@ -154,4 +154,9 @@ class ClearMessages(Command, frozen=True):
 class ShownMessage(Part, frozen=True):
     id: bytes
     message: Message
-    text: str
+    long_text: str = ""
+    """If it is kept apart."""
+
+    @property
+    def text(self) -> str:
+        return self.long_text if self.message.text is None else self.message.text

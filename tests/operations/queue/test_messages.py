@@ -169,7 +169,7 @@ async def test_a_receipt_ends_with_the_message(desk: Desk) -> None:
 @on_a_desk
 async def test_a_receipt_of_another_message(desk: Desk) -> None:
     one, other = await desk.put("one"), await desk.put("other")
-    crossed = ShownMessage(one.id, other.message, one.text)
+    crossed = ShownMessage(one.id, other.message)
     assert await desk.is_lost(crossed)
     assert await desk.count() == 2
 

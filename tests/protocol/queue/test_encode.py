@@ -7,6 +7,7 @@ import uuid
 from typing import Final
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ RECEIPT: Final = {
 
 
 def shown(text: str = "text", message: Message = MESSAGE) -> ShownMessage:
-    return ShownMessage(ID.bytes, message, text)
+    return ShownMessage(ID.bytes, msgspec.structs.replace(message, text=text))
 
 
 def read(document: bytes) -> list[dict[str, str]]:

@@ -63,7 +63,8 @@ def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
     if message.expires is not None:
         txn.put(EXPIRING, (message.expires, contents, command.id), _PLACE)
     _count(txn, contents, command.id, 1)
-    return ShownMessage(command.id, message, command.text)
+    # Who has just sent a long text does not get it back.
+    return ShownMessage(command.id, message)
 
 
 @operation(reclaims=True)  # or a queue on a full disk could not be emptied
@@ -179,11 +180,8 @@ def _is_over(message: Message, now: int) -> bool:
 
 
 def _shown(txn: ReadTxn | WriteTxn, message_id: bytes, message: Message) -> ShownMessage:
-    text = message.text
-    if text is None:
-        apart = txn.get(TEXTS, (message_id,))
-        text = apart.text if apart is not None else ""
-    return ShownMessage(message_id, message, text)
+    apart = txn.get(TEXTS, (message_id,)) if message.text is None else None
+    return ShownMessage(message_id, message, apart.text if apart is not None else "")
 
 
 def _with_text(txn: WriteTxn, message_id: bytes, message: Message, text: str) -> Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import uuid
 from typing import Final
 
@@ -19,6 +20,13 @@ BODY_BYTES_MAX: Final = 8 * queues.TEXT_BYTES_MAX
 """Every character of a text may come as a reference of several."""
 _LIMITS: Final = xml.Limits(bytes_max=BODY_BYTES_MAX, elements_max=1_000, depth_max=16)
 _RECEIPT_BYTES = 8
+# What almost every message is: a text without markup, references, or anything beyond ASCII.
+# Whatever else it may be, the parser finds out.
+_PLAIN: Final = re.compile(
+    rb"(?:<\?xml version=['\"]1\.0['\"] encoding=['\"]utf-8['\"]\?>)?[\t\n\r ]*"
+    rb"<QueueMessage>[\t\n\r ]*<MessageText>([\t\n\x20-\x25\x27-\x3b\x3d\x3f-\x7e]*)</MessageText>"
+    rb"[\t\n\r ]*</QueueMessage>[\t\n\r ]*"
+)
 
 
 def queue_name(exchange: Exchange) -> QueueName:
@@ -106,6 +114,10 @@ async def optional_text(exchange: Exchange) -> str | None:
     body = await exchange.http.body.read(BODY_BYTES_MAX)
     if not body:
         return None
+    if (plain := _PLAIN.fullmatch(body)) is not None:
+        text = plain[1].decode("ascii")
+        abort_if(queues.check_text(text))
+        return text
     root = xml.read(body, "QueueMessage", _LIMITS)
     if isinstance(root, Refusal):
         raise Refused(root)

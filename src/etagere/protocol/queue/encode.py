@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Iterable
 
 from etagere.auth.request import octets
 from etagere.model.queues import ListQueues, Message, QueuePage, ShownMessage
 from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.codecs import xml
+from etagere.rules.entities import format_guid
 
 _NEVER = "Fri, 31 Dec 9999 23:59:59 GMT"
 
@@ -42,7 +42,7 @@ def _times(shown: ShownMessage) -> str:
     message = shown.message
     expires = _NEVER if message.expires is None else http_date(message.expires)
     return (
-        f"<MessageId>{uuid.UUID(bytes=shown.id)}</MessageId>"
+        f"<MessageId>{format_guid(shown.id)}</MessageId>"
         f"<InsertionTime>{http_date(message.inserted)}</InsertionTime>"
         f"<ExpirationTime>{expires}</ExpirationTime>"
     )

@@ -1,0 +1,221 @@
+"""Any mix of changes, groups and queries, held against a table that is a dictionary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hypothesis import strategies as st
+
+from etagere.engine.interface import Refused
+from etagere.model.tables import Change, Edm, Entity, EntityChange, Keys, Properties, Value
+from etagere.operations.table.entities import INDEX
+from etagere.operations.table.queries import Query
+from tests.operations.table.cabinet import PEOPLE, Cabinet, at_a_cabinet_for_any, filter_of
+
+PARTITIONS: Final = ("", "p", "q")
+ROWS: Final = ("", "r", "r ", "é", "\U0001f984")
+SEEN: Final = ("none", "last", "stale")
+UPSERTS: Final = (Change.INSERT_OR_MERGE, Change.INSERT_OR_REPLACE)
+FILTERS: Final = (
+    "",
+    "PartitionKey eq 'p'",
+    "PartitionKey ge 'p' and RowKey ge 'r '",
+    "A eq 1",
+    "not (A eq 1)",
+    "B eq 'x' or PartitionKey eq ''",
+    "PartitionKey eq 'p' and RowKey eq 'r'",
+)
+
+Cells = dict[str, tuple[str, Value]]
+"""The type and value of each property, by name."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One change of a group; the partition is the group's."""
+
+    change: Change
+    row: str
+    cells: tuple[tuple[str, str, Value], ...]
+    seen: str
+
+
+@dataclass(frozen=True)
+class Group:
+    partition: str
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    filter: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class Recreate:
+    pass
+
+
+@dataclass(frozen=True)
+class Purge:
+    rows_max: int
+
+
+Step = Group | Look | Recreate | Purge
+
+_CELLS: Final = st.sampled_from(
+    (
+        (),
+        (("A", Edm.INT32.value, 1),),
+        (("A", Edm.STRING.value, "1"), ("B", Edm.STRING.value, "x")),
+        (("B", Edm.BINARY.value, b"x"), ("A", Edm.INT64.value, 1)),
+        (("C", Edm.DOUBLE.value, 0.5),),
+    )
+)
+_WISH: Final = st.builds(
+    Wish, st.sampled_from(Change), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
+)
+_WISHES: Final = st.lists(_WISH, min_size=1, max_size=4, unique_by=lambda wish: wish.row).map(tuple)
+_GROUP: Final = st.builds(Group, st.sampled_from(PARTITIONS), _WISHES)
+STEPS: Final = st.lists(
+    st.one_of(
+        _GROUP,
+        _GROUP,
+        _GROUP,
+        st.builds(Look, st.sampled_from(FILTERS), st.integers(1, 20)),
+        st.builds(Recreate),
+        st.builds(Purge, st.integers(1, 3)),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+class Model:
+    """What there should be, and what a group should come to."""
+
+    def __init__(self) -> None:
+        self.entities: dict[Keys, tuple[int, Cells]] = {}
+        self.last_seen: dict[Keys, list[int]] = {}
+
+    def if_match(self, wish: Wish, keys: Keys) -> int | None:
+        seen = self.last_seen.get(keys)
+        if wish.seen == "none" or not seen or wish.change in (Change.INSERT, *UPSERTS):
+            return None
+        return seen[-1] if wish.seen == "last" else seen[0] - 1
+
+    def outcome(self, wish: Wish, keys: Keys, if_match: int | None) -> Cells | str | None:
+        """Its cells, the code of a refusal, or nothing at all."""
+        there = self.entities.get(keys)
+        if wish.change is Change.INSERT and there is not None:
+            return "EntityAlreadyExists"
+        if there is None and wish.change in (Change.REPLACE, Change.MERGE, Change.DELETE):
+            return "ResourceNotFound"
+        if there is not None and if_match is not None and if_match != there[0]:
+            return "UpdateConditionNotSatisfied"
+        if wish.change is Change.DELETE:
+            return None
+        cells: Cells = {name: (letter, value) for name, letter, value in wish.cells}
+        merges = wish.change in (Change.MERGE, Change.INSERT_OR_MERGE) and there is not None
+        return {**there[1], **cells} if merges and there is not None else cells
+
+
+class Run:
+    """One example: each step is done to both, and what they say is compared."""
+
+    def __init__(self, cabinet: Cabinet) -> None:
+        self._cabinet = cabinet
+        self._model = Model()
+
+    async def step(self, step: Step) -> None:
+        match step:
+            case Group():
+                await self._group(step)
+            case Look():
+                await self._look(step)
+            case Recreate():
+                await self._cabinet.delete_table()
+                await self._cabinet.create()
+                self._model.entities.clear()
+            case Purge():
+                await self._cabinet.purge_step(step.rows_max)
+
+    async def _group(self, group: Group) -> None:
+        model, changes, expected = self._model, list[EntityChange](), dict[Keys, Cells | None]()
+        refused: tuple[str, int] | None = None
+        for index, wish in enumerate(group.wishes):
+            keys = Keys(group.partition, wish.row)
+            if_match = model.if_match(wish, keys)
+            changes.append(EntityChange(wish.change, keys, _properties(wish), if_match))
+            outcome = model.outcome(wish, keys, if_match)
+            if isinstance(outcome, str):
+                refused = refused or (outcome, index)
+            else:
+                expected[keys] = outcome
+        try:
+            stamps = await self._cabinet.change(*changes)
+        except Refused as error:
+            assert (error.refusal.code, error.refusal.facts[INDEX]) == refused
+            return
+        assert refused is None
+        for (keys, cells), stamp in zip(expected.items(), stamps, strict=True):
+            if cells is None:
+                assert stamp == 0
+                del model.entities[keys]
+                continue
+            seen = model.last_seen.setdefault(keys, [])
+            assert all(stamp > earlier for earlier in seen)
+            seen.append(stamp)
+            model.entities[keys] = (stamp, cells)
+
+    async def _look(self, look: Look) -> None:
+        chosen = filter_of(look.filter)
+        expected = {k: e for k, e in self._told().items() if chosen.matches(k, e)}
+        query, found = Query(PEOPLE, look.limit, chosen), list[tuple[Keys, Entity]]()
+        while True:
+            page = await self._cabinet.query(query)
+            found += page.entities
+            if page.following is None:
+                break
+            query = query._replace(start=page.following)
+        assert found == list(expected.items())
+
+    def _told(self) -> dict[Keys, Entity]:
+        return {
+            keys: Entity(
+                stamp,
+                Properties(
+                    tuple(cells),
+                    "".join(letter for letter, _ in cells.values()),
+                    tuple(value for _, value in cells.values()),
+                ),
+            )
+            for keys, (stamp, cells) in sorted(self._model.entities.items())
+        }
+
+    async def compare(self) -> None:
+        told = self._told()
+        assert await self._cabinet.contents() == told
+        for keys, entity in told.items():
+            assert await self._cabinet.get(keys) == entity
+
+
+def _properties(wish: Wish) -> Properties:
+    if wish.change is Change.DELETE:
+        return Properties()
+    names = tuple(name for name, _, _ in wish.cells)
+    types = "".join(letter for _, letter, _ in wish.cells)
+    return Properties(names, types, tuple(value for _, _, value in wish.cells))
+
+
+@at_a_cabinet_for_any(STEPS, count=100)
+async def test_any_mix(cabinet: Cabinet, steps: list[Step]) -> None:
+    run = Run(cabinet)
+    for step in steps:
+        await run.step(step)
+        await run.compare()
+    await cabinet.purge()
+    await run.compare()
+    assert await cabinet.left_behind() == 0

@@ -1,0 +1,147 @@
+"""A table service on a ledger in memory, without a connection. Whoever the test says comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from etagere.auth.principal import KeyOwner, KeyRange, Kind, Principal, TokenHolder
+from etagere.auth.request import octets, text
+from etagere.engine.memory import MemoryEngine
+from etagere.protocol.access_log import AccessLog
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.gate import Gate
+from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.table.service import TableService
+from etagere.settings import Settings
+from tests.protocol.table.batches import BATCH_TYPE, PartAnswer, answers_in, change_set
+
+ACCOUNT = "devstoreaccount1"
+OWNER = KeyOwner(ACCOUNT)
+HOST = "tables.example:10002"
+ADDRESS = f"http://{HOST}/{ACCOUNT}"
+
+
+def guest(
+    permissions: str = "raud", table: str = "people", keys: KeyRange | None = None
+) -> TokenHolder:
+    """Someone with a token for a table, or for some of its entities."""
+    return TokenHolder(
+        account=ACCOUNT,
+        kind=Kind.SERVICE,
+        version="2019-02-02",
+        permissions=permissions,
+        service="table",
+        scope=table,
+        keys=keys,
+    )
+
+
+class Answer(NamedTuple):
+    """A status, headers by their names in lower case, and a body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        return self.headers.get("x-ms-error-code", "")
+
+    @property
+    def refusal(self) -> tuple[int, str]:
+        return self.status, self.code
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def rows(self) -> list[str]:
+        return [entity["RowKey"] for entity in self.json()["value"]]
+
+
+class _Gate(Gate):
+    """Lets in whom it is told to; who that is, other tests ask."""
+
+    caller: Principal = OWNER
+
+    async def admit(self, _exchange: Exchange) -> Principal:
+        return self.caller
+
+
+class _Arrived:
+    """The flow of a body that is there as a whole."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def wanted(self, _body: RequestBody) -> None: ...
+
+
+def request(
+    method: str, target: str, body: bytes | dict[str, Any] = b"", **headers: str
+) -> Request:
+    """A request for what lies below the account; underscores in the names of headers are dashes."""
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    arrived = RequestBody(_Arrived(), len(sent))
+    if sent:
+        arrived.feed(sent)
+    arrived.feed_end()
+    said = {"Host": HOST, "x-ms-version": "2019-02-02", **headers}
+    pairs = [
+        (name.replace("_", "-").encode(), octets(value)) for name, value in said.items()
+    ]
+    fields = {name.lower(): value for name, value in pairs}
+    return Request(method, f"/{ACCOUNT}/{target}".encode(), pairs, fields, arrived)
+
+
+class Office:
+    """What a test asks of the service, in a few words each."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        engine = MemoryEngine()
+        self._gate = _Gate(engine, Settings(), {})
+        self._runner = runner
+        self.service = TableService(engine, self._gate, AccessLog())
+
+    @contextmanager
+    def visited_by(self, caller: Principal) -> Iterator[None]:
+        self._gate.caller = caller
+        try:
+            yield
+        finally:
+            self._gate.caller = OWNER
+
+    def ask(
+        self, method: str, target: str, body: bytes | dict[str, Any] = b"", **headers: str
+    ) -> Answer:
+        asked = request(method, target, body, **headers)
+        response = self._runner.run(self.service.handle(asked))
+        assert isinstance(response.body, bytes)
+        told = {name.decode().lower(): text(value) for name, value in response.headers}
+        return Answer(response.status, told, response.body)
+
+    def group(self, *parts: bytes) -> list[PartAnswer]:
+        """The answers to a change set of these."""
+        return self.batch(change_set(parts))
+
+    def batch(self, body: bytes) -> list[PartAnswer]:
+        answer = self.ask("POST", "$batch", body, Content_Type=BATCH_TYPE)
+        assert answer.status == 202, answer
+        return answers_in(answer.headers["content-type"], answer.body)
+
+    def insert(self, partition: str, *rows: str, table: str = "People", **values: Any) -> None:
+        for row in rows:
+            entity = {"PartitionKey": partition, "RowKey": row, **values}
+            answer = self.ask("POST", table, entity)
+            assert answer.status == 201, answer
+
+    def rows(self, query: str = "", table: str = "People") -> list[str]:
+        """The rows of all entities, on one page."""
+        answer = self.ask("GET", f"{table}()?{query}")
+        assert answer.status == 200, answer
+        return answer.rows

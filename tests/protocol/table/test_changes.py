@@ -1,0 +1,236 @@
+"""Changes of entities over REST: conditions, what is answered, and in which form."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from tests.protocol.table.office import ACCOUNT, ADDRESS, Answer, Office
+
+ENTITY: Final = "People(PartitionKey='p',RowKey='r')"
+ADA: Final = {"PartitionKey": "p", "RowKey": "r", "Age": 36, "Name": "Ada"}
+OLD_ETAG: Final = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\""
+NO_METADATA: Final = "application/json;odata=nometadata"
+
+# The code of a refusal, or what there is afterwards: if it was there, and if it was not.
+Outcome = dict[str, Any] | str
+REPLACED: Final[dict[str, Any]] = {"Age": 37}
+MERGED: Final[dict[str, Any]] = {"Age": 37, "Name": "Ada"}
+GONE: Final = "ResourceNotFound"
+STALE: Final = "UpdateConditionNotSatisfied"
+OUTCOMES: Final[dict[tuple[str, str], tuple[Outcome, Outcome]]] = {
+    ("PUT", ""): (REPLACED, REPLACED),
+    ("MERGE", ""): (MERGED, REPLACED),
+    ("PATCH", ""): (MERGED, REPLACED),
+    ("DELETE", ""): ("MissingRequiredHeader", "MissingRequiredHeader"),
+    **{
+        (method, seen): (outcome if seen in ("any", "right") else STALE, GONE)
+        for method, outcome in (
+            ("PUT", REPLACED),
+            ("MERGE", MERGED),
+            ("PATCH", MERGED),
+            ("DELETE", dict[str, Any]()),
+        )
+        for seen in ("any", "right", "stale", "wrong")
+    },
+}
+
+
+def shown(office: Office) -> dict[str, Any]:
+    """The properties of the entity; none if it is not there."""
+    answer = office.ask("GET", ENTITY, Accept=NO_METADATA)
+    if answer.refusal == (404, GONE):
+        return {}
+    return {name: answer.json()[name] for name in ("Age", "Name") if name in answer.json()}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "missing"])
+@pytest.mark.parametrize(("method", "seen"), OUTCOMES)
+def test_outcomes(office: Office, method: str, seen: str, there: bool) -> None:
+    office.insert("p", "r", Age=36, Name="Ada")
+    right = office.ask("GET", ENTITY).headers["etag"]
+    if not there:
+        office.ask("DELETE", ENTITY, If_Match="*")
+    etags = {"any": "*", "right": right, "stale": OLD_ETAG, "wrong": 'W/"wrong"'}
+    headers = {"If_Match": etags[seen]} if seen else {}
+    before = shown(office)
+    answer = office.ask(method, ENTITY, b"" if method == "DELETE" else {"Age": 37}, **headers)
+    expected = OUTCOMES[method, seen][0 if there else 1]
+    if isinstance(expected, str):
+        assert answer.code == expected
+        assert answer.status == {GONE: 404, STALE: 412}.get(expected, 400)
+        assert shown(office) == before
+    else:
+        assert (answer.status, answer.body) == (204, b"")
+        assert ("etag" in answer.headers) == (method != "DELETE")
+        assert shown(office) == expected
+
+
+@pytest.mark.parametrize("etag", ['"0x1"', "wrong", "W/", '*,*', 'W/"a", W/"b"', "W/wrong", '""'])
+@pytest.mark.parametrize("method", ["PUT", "MERGE", "DELETE"])
+def test_what_is_no_weak_etag(office: Office, method: str, etag: str) -> None:
+    office.insert("p", "r", Age=36)
+    answer = office.ask(method, ENTITY, {"Age": 37}, If_Match=etag)
+    assert answer.refusal == (400, "InvalidInput")
+    assert shown(office) == {"Age": 36}
+
+
+def test_every_change_has_an_etag_of_its_own(office: Office) -> None:
+    office.insert("p", "r")
+    etags = [office.ask("MERGE", ENTITY, {}).headers["etag"] for _ in range(20)]
+    assert len(set(etags)) == 20
+    answer = office.ask("GET", ENTITY)
+    assert answer.headers["etag"] == answer.json()["odata.etag"] == etags[-1]
+    timestamp = answer.json()["Timestamp"].replace(":", "%3A")
+    assert etags[-1] == f"W/\"datetime'{timestamp}'\""
+
+
+def test_null_is_no_value(office: Office) -> None:
+    office.insert("p", "r", Age=36, Name="Ada")
+    office.ask("MERGE", ENTITY, {"Age": None})
+    assert shown(office) == {"Age": 36, "Name": "Ada"}
+    office.ask("PUT", ENTITY, {"Age": None, "Name": "Ada"})
+    assert shown(office) == {"Name": "Ada"}
+
+
+# Keys in the address and in the body
+
+
+@pytest.mark.parametrize("method", ["PUT", "MERGE", "PATCH"])
+def test_keys_may_be_said_twice_but_not_differently(office: Office, method: str) -> None:
+    assert office.ask(method, ENTITY, ADA).status == 204
+    for name in ("PartitionKey", "RowKey"):
+        answer = office.ask(method, ENTITY, {**ADA, name: "other"})
+        assert answer.refusal == (400, "InvalidInput")
+        answer = office.ask(method, ENTITY, {**ADA, name: 5})
+        assert answer.refusal == (400, "PrimaryKeyPropertyIsInvalidType")
+
+
+@pytest.mark.parametrize("name", ["PartitionKey", "RowKey"])
+def test_an_insert_names_both_keys(office: Office, name: str) -> None:
+    for entity in ({k: v for k, v in ADA.items() if k != name}, {**ADA, name: None}):
+        assert office.ask("POST", "People", entity).refusal == (400, "PropertiesNeedValue")
+    assert office.rows() == []
+
+
+@pytest.mark.parametrize("character", ["/", "\\", "#", "?", "\t", "\n", "\x00", "\x7f", "\x9f"])
+def test_characters_that_no_key_has(office: Office, character: str) -> None:
+    for name in ("PartitionKey", "RowKey"):
+        answer = office.ask("POST", "People", {**ADA, name: f"a{character}b"})
+        assert answer.refusal == (400, "OutOfRangeInput")
+    quoted = f"a%{ord(character):02X}b" if ord(character) < 0x80 else "a%C2%9Fb"
+    path = f"People(PartitionKey='{quoted}',RowKey='r')"
+    assert office.ask("GET", path).refusal == (404, GONE)
+    assert office.ask("PUT", path, {}).refusal == (400, "OutOfRangeInput")
+
+
+def test_keys_of_every_length_that_there_is(office: Office) -> None:
+    for key in ("x" * 1_024, "é" * 512):
+        office.insert(key, key)
+    for key in ("x" * 1_025, "é" * 513):
+        for name in ("PartitionKey", "RowKey"):
+            answer = office.ask("POST", "People", {**ADA, name: key})
+            assert answer.refusal == (400, "KeyValueTooLarge")
+
+
+# What is answered
+
+
+def inserted(office: Office, **headers: str) -> Answer:
+    answer = office.ask("POST", "People", ADA, **headers)
+    office.ask("DELETE", ENTITY, If_Match="*")
+    return answer
+
+
+def test_an_insert_tells_where_and_what(office: Office) -> None:
+    answer = inserted(office)
+    assert answer.status == 201
+    assert answer.headers["location"] == f"{ADDRESS}/{ENTITY}"
+    assert "preference-applied" not in answer.headers
+    told = answer.json()
+    assert told["odata.metadata"] == f"{ADDRESS}/$metadata#People/@Element"
+    assert told["odata.etag"] == answer.headers["etag"]
+    assert {name: told[name] for name in ADA} == ADA
+
+
+@pytest.mark.parametrize(
+    ("prefer", "status", "applied"),
+    [
+        ("return-no-content", 204, "return-no-content"),
+        ("return-content", 201, "return-content"),
+        (" Return-No-Content ", 204, "return-no-content"),
+        ("respond-async", 201, None),
+        ("", 201, None),
+    ],
+)
+def test_preferences(office: Office, prefer: str, status: int, applied: str | None) -> None:
+    for answer in (
+        inserted(office, Prefer=prefer),
+        office.ask("POST", "Tables", {"TableName": "Preferred"}, Prefer=prefer),
+    ):
+        assert answer.status == status
+        assert answer.headers.get("preference-applied") == applied
+        assert (answer.body == b"") == (status == 204)
+        assert ("content-type" in answer.headers) == (status == 201)
+        assert ("dataserviceid" in answer.headers) == (status == 204)
+
+
+# How much is said
+
+LEVELS: Final = ("nometadata", "minimalmetadata", "fullmetadata")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels(office: Office, level: str) -> None:
+    office.insert("p", "r", **{"Big": "5", "Big@odata.type": "Edm.Int64"})
+    asked = f"application/json;odata={level}"
+    for answer in (
+        office.ask("GET", ENTITY, Accept=asked),
+        office.ask("GET", f"{ENTITY}?$format={asked}", Accept="application/atom+xml"),
+        office.ask("GET", f"{ENTITY}?$format={asked.upper()}"),
+        office.ask("GET", ENTITY, Accept=f"text/html, {asked}"),
+    ):
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith(asked)
+        told = answer.json()
+        assert told["Big"] == "5"
+        assert ("Big@odata.type" in told) == (level != "nometadata")
+        assert ("odata.etag" in told) == (level != "nometadata")
+        assert ("odata.type" in told) == (level == "fullmetadata")
+        if level == "fullmetadata":
+            assert told["odata.type"] == f"{ACCOUNT}.People"
+            assert told["odata.editLink"] == ENTITY
+            assert told["Timestamp@odata.type"] == "Edm.DateTime"
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "application/*", "application/json", "json"])
+def test_what_is_said_unless_more_or_less_is_asked_for(office: Office, accept: str) -> None:
+    office.insert("p", "r")
+    told = office.ask("GET", "People()", Accept=accept).json()
+    assert "odata.etag" in told["value"][0]
+    assert "odata.id" not in told["value"][0]
+
+
+@pytest.mark.parametrize(
+    ("accept", "code"),
+    [
+        ("application/atom+xml", "AtomFormatNotSupported"),
+        ("application/xml", "AtomFormatNotSupported"),
+        ("application/json;odata=verbose", "JsonVerboseFormatNotSupported"),
+        ("application/json;odata=some", "JsonFormatNotSupported"),
+        ("text/html", "MediaTypeNotSupported"),
+    ],
+)
+def test_forms_that_are_not_spoken(office: Office, accept: str, code: str) -> None:
+    office.insert("p", "r")
+    for answer in (
+        office.ask("GET", "People()", Accept=accept),
+        office.ask("GET", ENTITY, Accept=accept),
+        office.ask("GET", "Tables", Accept=accept),
+        office.ask("POST", "People", {**ADA, "RowKey": "s"}, Accept=accept),
+        office.ask("POST", "Tables", {"TableName": "Another"}, Accept=accept),
+    ):
+        assert answer.refusal == (415, code)
+    assert office.rows() == ["r"]
+    assert len(office.ask("GET", "Tables").json()["value"]) == 1

@@ -1,0 +1,244 @@
+"""What nobody should send: documented refusals, and never a failure of ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from etagere.auth.principal import KeyRange
+from tests.protocol.table.batches import BATCH_TYPE, change_set, part, single_query
+from tests.protocol.table.office import Office, guest
+from tests.sdk.server import ROOT
+
+CODES: Final[dict[str, int]] = json.loads((ROOT / "tests/data/error_codes.json").read_text("utf-8"))
+ENTITY: Final = "People(PartitionKey='p',RowKey='r')"
+NOT_TEXT: Final = ("%FF", "a%C0%AFb", "%ED%A0%80", "%F4%90%80%80")
+CONTROL: Final = ("%00", "%0A", "a%0D%0Ax-injected%3A%201", "%7F", "%C2%85")
+ODD: Final = (*NOT_TEXT, *CONTROL, "%EF%BF%BE", "%F0%9F%A6%84", "'", "''", "(", "%25", "a" * 9_000)
+
+SHARED_OFFICE: Final = settings(
+    deadline=None,
+    max_examples=150,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def require_answer(office: Office, method: str, target: str, body: Any = b"", **said: str) -> None:
+    """Something that clients know: never a failure of the server."""
+    answer = office.ask(method, target, body, **said)
+    assert answer.status < 500, answer
+    assert "x-injected" not in answer.headers
+    if answer.status >= 400:
+        assert CODES.get(answer.code) == answer.status, answer
+        assert answer.json()["odata.error"]["code"] == answer.code
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_parameters(office: Office, odd: str) -> None:
+    office.insert("p", "r", Age=36)
+    for name in ("$filter", "$select", "$top", "$format", "NextPartitionKey", "NextRowKey",
+                 "NextTableName", "comp", "timeout", "$orderby", "$skip", odd):  # fmt: skip
+        for target in ("People()", ENTITY, "Tables", ""):
+            require_answer(office, "GET", f"{target}?{name}={odd}")
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PartitionKey%20eq%20'{}'",
+        "RowKey%20ge%20'{}'",
+        "Name%20eq%20'{}'",
+        "Age%20eq%20{}",
+        "{}%20eq%205",
+        "PartitionKey%20eq%20'p'%20and%20RowKey%20lt%20'{}'",
+        "TableName%20eq%20'{}'",
+        "Born%20eq%20datetime'{}'",
+    ],
+)
+def test_filters(office: Office, text: str, odd: str) -> None:
+    office.insert("p", "r", Age=36)
+    require_answer(office, "GET", f"People()?$filter={text.format(odd)}")
+    require_answer(office, "GET", f"Tables?$filter={text.format(odd)}")
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_addresses(office: Office, odd: str) -> None:
+    for target in (
+        odd,
+        f"{odd}()",
+        f"Tables('{odd}')",
+        f"People(PartitionKey='{odd}',RowKey='r')",
+        f"People(PartitionKey='p',RowKey='{odd}')",
+        f"People({odd})",
+    ):
+        for method in ("GET", "PUT", "POST", "DELETE", "MERGE"):
+            require_answer(office, method, target, b"{}", If_Match="*")
+            require_answer(office, method, f"{target}?comp=acl", b"")
+        require_answer(office, "POST", "$batch", change_set([part("PUT", f"/{target}", {})]),
+                       Content_Type=BATCH_TYPE)  # fmt: skip
+        require_answer(office, "POST", "$batch", single_query(part("GET", f"/{target}")),
+                       Content_Type=BATCH_TYPE)  # fmt: skip
+
+
+def test_bounds_longer_than_any_key(office: Office) -> None:
+    """In a filter, in a token of a page, and in that of a guest: all the same, nothing is there."""
+    office.insert("a", "a")
+    office.insert("b", "b")
+    for long in ("a" * 9_000, "\U0001f984" * 3_000, "é" * 1_025):
+        encoded = base64.urlsafe_b64encode(long.encode()).rstrip(b"=").decode()
+        token = f"1!{len(encoded)}!{encoded}"
+        after = ["b"] if long < "b" else []
+        for query, expected in (
+            (f"$filter=PartitionKey%20eq%20'{quote(long)}'", []),
+            (f"$filter=PartitionKey%20ge%20'{quote(long)}'", after),
+            (f"$filter=PartitionKey%20le%20'{quote(long)}'", ["a", "b"][: 2 - len(after)]),
+            (f"$filter=PartitionKey%20eq%20'b'%20and%20RowKey%20lt%20'{quote(long)}'", [] if after else ["b"]),
+            (f"NextPartitionKey={token}", after),
+            (f"NextPartitionKey={token}&NextRowKey={token}", after),
+        ):
+            answer = office.ask("GET", f"People()?{query}")
+            assert (answer.status, answer.code) == (200, ""), query[:40]
+            assert answer.rows == expected, query[:40]
+        assert office.ask("GET", f"Tables?NextTableName={token}").status == 200
+        for reach in (KeyRange(long), KeyRange("a", long), KeyRange(None, None, long, long)):
+            with office.visited_by(guest("r", keys=reach)):
+                assert office.ask("GET", "People()").status == 200
+
+
+HEADERS: Final = (
+    "", "\udcff", "é", "\U0001f984", "\t", "*", ",", ";=;", '"', "W/", 'W/"', "W/\"datetime''\"",
+    "W/\"datetime'9999-99-99T99%3A99%3A99.9999999Z'\"", "a" * 9_000, "application/json;odata",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HEADERS)
+@pytest.mark.parametrize(
+    "name",
+    ["Accept", "If_Match", "Prefer", "Content_Type", "X_HTTP_Method", "Host", "DataServiceVersion",
+     "MaxDataServiceVersion", "x_ms_version", "x_ms_client_request_id", "Origin"],
+)  # fmt: skip
+def test_headers(office: Office, name: str, value: str) -> None:
+    office.insert("p", "r")
+    said = {name: value}
+    require_answer(office, "GET", "People()", **said)
+    require_answer(office, "GET", f"{ENTITY}?$format=application/json;odata=fullmetadata", **said)
+    require_answer(office, "GET", "Tables", **said)
+    require_answer(office, "POST", "Tables", {"TableName": "Another"}, **said)
+    require_answer(office, "POST", "People", {"PartitionKey": "p", "RowKey": "s"}, **said)
+    require_answer(office, "MERGE", ENTITY, {}, **said)
+    require_answer(office, "DELETE", ENTITY, **said)
+    inner = {name: value} if value.isprintable() and value.isascii() else {}
+    body = change_set([part("PUT", f"/{ENTITY}", {}, **inner)])
+    require_answer(office, "POST", "$batch", body, **{"Content_Type": BATCH_TYPE, **said})
+
+
+# Bodies
+
+_SCALARS: Final = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20),
+    st.sampled_from(["NaN", "Infinity", "2020-01-01T00:00:00Z", "AAAA", "\ud800", "0" * 30, ""]),
+)
+_NAMES: Final = st.one_of(
+    st.sampled_from(
+        ["PartitionKey", "RowKey", "Timestamp", "Age", "Age@odata.type", "odata.etag", "odata.x",
+         "PartitionKey@odata.type", "RowKey@odata.type", "Timestamp@odata.type", "@odata.type",
+         "a b", "1", "", "é", "\ud800", "A" * 300, "Age@odata.other", "TableName"]
+    ),  # fmt: skip
+    st.text(max_size=5),
+)
+_TYPES: Final = st.sampled_from(
+    ["Edm.String", "Edm.Int32", "Edm.Int64", "Edm.Double", "Edm.Boolean", "Edm.DateTime",
+     "Edm.Guid", "Edm.Binary", "Edm.Single", "String", "", 5]
+)  # fmt: skip
+_ENTITIES: Final = st.dictionaries(
+    _NAMES, st.one_of(_SCALARS, _TYPES, st.lists(_SCALARS, max_size=2)), max_size=6
+)
+
+
+@SHARED_OFFICE
+@given(entity=_ENTITIES)
+def test_entities(office: Office, entity: dict[str, Any]) -> None:
+    body = json.dumps(entity).encode()
+    named = json.dumps({"PartitionKey": "p", "RowKey": "r", **entity}).encode()
+    require_answer(office, "POST", "People", named)
+    require_answer(office, "PUT", ENTITY, body)
+    require_answer(office, "MERGE", ENTITY, body)
+    require_answer(office, "POST", "Tables", body)
+    require_answer(office, "GET", ENTITY)
+    group = change_set([part("MERGE", f"/{ENTITY}", body)])
+    require_answer(office, "POST", "$batch", group, Content_Type=BATCH_TYPE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"5",
+        b'"text"',
+        b"{",
+        b"{}{}",
+        b"\xff",
+        b'{"a": \xff}',
+        b"\xef\xbb\xbf{}",
+        "{}".encode("utf-16"),
+        b'{"A": NaN}',
+        b'{"A": 1e999}',
+        b'{"A": -1e999}',
+        b'{"A": ' + b"9" * 5_000 + b"}",
+        b'{"A": 1, "A": 1}',
+        b'{"A": {}}',
+        b'{"A": [[1]]}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"A": "' + b"x" * (9 << 20) + b'"}',
+    ],
+)
+def test_bodies_that_are_no_entity(office: Office, body: bytes) -> None:
+    office.insert("p", "r", Age=36)
+    for method, target in (("POST", "People"), ("PUT", ENTITY), ("MERGE", ENTITY), ("POST", "Tables")):
+        answer = office.ask(method, target, body)
+        assert answer.status in {400, 413}, answer
+        assert CODES[answer.code] == answer.status
+    assert office.ask("GET", ENTITY).json()["Age"] == 36
+
+
+def test_groups_with_something_wrong(office: Office) -> None:
+    """Bytes changed, put in, taken out, repeated or cut off, anywhere."""
+    office.insert("p", "1", "2")
+    whole = change_set(
+        [
+            part("MERGE", "/People(PartitionKey='p',RowKey='1')", {"Age": 36}, If_Match="*"),
+            part("POST", "/People", {"PartitionKey": "p", "RowKey": "3"}, Prefer="return-no-content"),
+        ]
+    )
+    pieces = (b"\r\n", b"\n", b"--", b"--changeset_1", b"--batch_1--", b"\x00", b"\xff", b":", b" ")
+    for number in range(600):
+        chance = random.Random(number)
+        body = bytearray(whole if number % 5 else single_query(part("GET", "/People()?$top=1")))
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(body))
+            match chance.randrange(4):
+                case 0:
+                    body[at : at + 1] = bytes([chance.randrange(256)])
+                case 1:
+                    body[at:at] = chance.choice(pieces)
+                case 2:
+                    del body[at : at + chance.randint(1, 30)]
+                case _:
+                    body[at:at] = body[max(0, at - 40) : at]
+        require_answer(office, "POST", "$batch", bytes(body), Content_Type=BATCH_TYPE)

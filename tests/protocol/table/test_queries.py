@@ -1,0 +1,182 @@
+"""Queries over REST: pages, their tokens, what is selected, and lists of tables."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+
+from tests.protocol.table.office import Answer, Office
+
+NO_METADATA: Final = "application/json;odata=nometadata"
+BAD: Final = (400, "InvalidInput")
+
+
+def following(answer: Answer) -> str:
+    """The parameters that ask for the next page; empty if there is none."""
+    names = ("NextPartitionKey", "NextRowKey", "NextTableName")
+    tokens = {name: answer.headers.get(f"x-ms-continuation-{name.lower()}") for name in names}
+    return "&".join(f"{name}={quote(token)}" for name, token in tokens.items() if token is not None)
+
+
+def pages(office: Office, target: str, query: str) -> list[list[Any]]:
+    found, more = [], ""
+    while True:
+        answer = office.ask("GET", f"{target}?{query}&{more}", Accept=NO_METADATA)
+        assert answer.status == 200, answer
+        found.append(answer.json()["value"])
+        more = following(answer)
+        if not more:
+            return found
+
+
+# Entities
+
+
+def test_pages_of_every_size(office: Office) -> None:
+    keys = [(partition, row) for partition in ("", "O'Neil", "é&=") for row in ("", " ", "a/"[:1])]
+    for partition, row in keys:
+        office.insert(partition, row)
+    for size in range(1, len(keys) + 2):
+        found = pages(office, "People()", f"$top={size}")
+        shown = [(each["PartitionKey"], each["RowKey"]) for page in found for each in page]
+        assert shown == sorted(keys)
+        assert [len(page) for page in found[:-1]] == [size] * (len(found) - 1)
+
+
+def test_no_more_than_a_thousand(office: Office) -> None:
+    for partition in range(11):
+        rows = [{"PartitionKey": str(partition), "RowKey": f"{row:02}"} for row in range(100)]
+        for row in rows:
+            office.ask("PUT", "People(PartitionKey='{PartitionKey}',RowKey='{RowKey}')".format(**row), b"{}")
+    answer = office.ask("GET", "People()")
+    assert len(answer.rows) == 1_000
+    assert len(office.ask("GET", f"People()?{following(answer)}").rows) == 100
+    assert office.ask("GET", "People()?$top=1001").refusal == BAD
+
+
+@pytest.mark.parametrize("top", ["0", "-1", "1001", "x", "1e2", "1.0", "9" * 5_000, "%D9%A3", "1,2"])
+def test_sizes_that_no_page_has(office: Office, top: str) -> None:
+    assert office.ask("GET", f"People()?$top={top}").refusal == BAD
+    assert office.ask("GET", f"Tables?$top={top}").refusal == BAD
+
+
+def _token(text: bytes) -> str:
+    encoded = base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+    return f"1!{len(encoded)}!{encoded}"
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["x", "1", "1!", "1!!", "2!4!AAAA", "1!3!AAAA", "1!4!AA*A", "1!5!AAAAA", "1!4!AAAA!",
+     "%FF", "1!4!%C3%A9%C3%A9", "1!-1!", "1!04!AAAA", _token(b"\xff"), _token(b"\xed\xa0\x80")],
+)  # fmt: skip
+def test_tokens_that_were_never_given_out(office: Office, token: str) -> None:
+    office.insert("p", "r")
+    assert office.ask("GET", f"People()?NextPartitionKey={token}").refusal == BAD
+    row = f"People()?NextPartitionKey={_token(b'p')}&NextRowKey={token}"
+    assert office.ask("GET", row).refusal == BAD
+    assert office.ask("GET", f"Tables?NextTableName={token}").refusal == BAD
+
+
+def test_a_token_may_name_a_partition_only(office: Office) -> None:
+    office.insert("p", "1", "2")
+    office.insert("q", "3")
+    assert office.ask("GET", f"People()?NextPartitionKey={_token(b'p')}").rows == ["1", "2", "3"]
+    assert office.ask("GET", f"People()?NextPartitionKey={_token(b'q')}").rows == ["3"]
+    assert office.ask("GET", f"People()?NextPartitionKey={_token(b'q' + bytes(1))}").rows == []
+
+
+def test_the_next_page_may_have_lost_its_first(office: Office) -> None:
+    office.insert("p", "1", "2", "4")
+    first = office.ask("GET", "People()?$top=1")
+    office.ask("DELETE", "People(PartitionKey='p',RowKey='2')", If_Match="*")
+    office.insert("p", "0", "3")
+    assert office.ask("GET", f"People()?{following(first)}").rows == ["3", "4"]
+
+
+# What is selected
+
+
+def test_what_is_selected(office: Office) -> None:
+    office.insert("p", "r", Age=36, Name="Ada")
+
+    def selected(names: str, address: str = "People()") -> dict[str, Any]:
+        answer = office.ask("GET", f"{address}?$select={names}", Accept=NO_METADATA).json()
+        (entity,) = answer["value"] if "value" in answer else [answer]
+        found: dict[str, Any] = entity
+        return found
+
+    for address in ("People()", "People(PartitionKey='p',RowKey='r')"):
+        assert selected("Age", address) == {"Age": 36}
+        assert selected("Age,%20RowKey", address) == {"Age": 36, "RowKey": "r"}
+        # What there is not is null; names are told apart by their case.
+        assert selected("age,Age", address) == {"age": None, "Age": 36}
+        assert set(selected("*", address)) == {"PartitionKey", "RowKey", "Timestamp", "Age", "Name"}
+        assert selected("", address) == selected("*", address)
+        assert selected("Age,Age", address) == {"Age": 36}
+
+
+# Tables
+
+
+@pytest.fixture
+def many(office: Office) -> list[str]:
+    names = ["People", "apple", "Banana", "APricot", "cherry", "Zoo9", "zoo10"]
+    for name in names[1:]:
+        assert office.ask("POST", "Tables", {"TableName": name}).status == 201
+    return sorted(names, key=str.lower)
+
+
+def test_lists_of_tables(office: Office, many: list[str]) -> None:
+    for size in range(1, len(many) + 2):
+        found = pages(office, "Tables", f"$top={size}")
+        assert [each["TableName"] for page in found for each in page] == many
+        assert all(page for page in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TableName eq 'People'", ["People"]),
+        ("TableName eq 'people'", []),
+        ("TableName ge 'a' and TableName lt 'b'", ["apple"]),
+        ("TableName ge 'A' and TableName lt 'B'", ["APricot"]),
+        ("not (TableName gt 'a')", ["APricot", "Banana", "People", "Zoo9"]),
+        ("TableName eq 'apple' or TableName eq 'cherry'", ["apple", "cherry"]),
+        ("TableName eq 5", []),
+    ],
+)
+def test_filters_of_tables(
+    office: Office, many: list[str], text: str, expected: list[str]
+) -> None:
+    for size in (1, 2, 1_000):
+        found = pages(office, "Tables", f"$top={size}&$filter={quote(text)}")
+        assert [each["TableName"] for page in found for each in page] == expected
+    assert set(expected) <= set(many)
+
+
+def test_more_tables_than_are_looked_at_at_once(
+    office: Office, many: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etagere.protocol.table.handlers._TABLES_IN_STEP", 2)
+    for size in (1, 2, 3, 1_000):
+        found = pages(office, "Tables", f"$top={size}")
+        assert [each["TableName"] for page in found for each in page] == many
+        found = pages(office, "Tables", f"$top={size}&$filter={quote('TableName ge {0}z{0}'.format(chr(39)))}")
+        assert [each["TableName"] for page in found for each in page] == ["zoo10"]
+
+
+@pytest.mark.parametrize("level", ["nometadata", "minimalmetadata", "fullmetadata"])
+def test_what_is_said_of_tables(office: Office, level: str) -> None:
+    accept = f"application/json;odata={level}"
+    answer = office.ask("GET", "Tables", Accept=accept).json()
+    (table,) = answer["value"]
+    assert table["TableName"] == "People"
+    assert ("odata.metadata" in answer) == (level != "nometadata")
+    assert ("odata.editLink" in table) == (level == "fullmetadata")
+    made = office.ask("POST", "Tables", {"TableName": "Another"}, Accept=accept).json()
+    assert made["TableName"] == "Another"
+    assert ("odata.metadata" in made) == (level != "nometadata")

@@ -1,0 +1,211 @@
+"""What a token reaches is all that its holder touches or sees, in whatever form it is asked for."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Final
+
+import pytest
+
+from etagere.auth.principal import KeyRange, Kind, TokenHolder
+from tests.protocol.table.batches import part, single_query
+from tests.protocol.table.office import ACCOUNT, Office, guest
+
+REFUSED: Final = (403, "AuthorizationFailure")
+LACKING: Final = (403, "AuthorizationPermissionMismatch")
+
+# From the row 2 of partition b to the row 2 of partition d.
+REACH: Final = KeyRange("b", "2", "d", "2")
+WITHIN: Final = (("b", "2"), ("b", "3"), ("c", "1"), ("c", "3"), ("d", "1"), ("d", "2"))
+WITHOUT: Final = (("a", "2"), ("b", "1"), ("b", ""), ("d", "3"), ("e", "2"), ("", ""))
+
+
+def address(keys: tuple[str, str], table: str = "People") -> str:
+    return "{}(PartitionKey='{}',RowKey='{}')".format(table, *keys)
+
+
+@pytest.fixture
+def kept(office: Office) -> Office:
+    for partition in "abcde":
+        office.insert(partition, *"123", Age=36)
+    return office
+
+
+CHANGES: Final = {
+    "replace": ("PUT", "*"),
+    "merge": ("MERGE", "*"),
+    "upsert": ("PUT", ""),
+    "upsert by merge": ("PATCH", ""),
+    "delete": ("DELETE", "*"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_within_and_without(kept: Office, name: str) -> None:
+    method, if_match = CHANGES[name]
+    headers = {"If_Match": if_match} if if_match else {}
+    body = b"" if method == "DELETE" else b'{"Age":37}'
+    before = kept.ask("GET", "People()").json()
+    with kept.visited_by(guest(keys=REACH)):
+        for keys in WITHOUT:
+            assert kept.ask(method, address(keys), body, **headers).refusal == REFUSED
+            (told,) = kept.group(part(method, f"/{address(keys)}", body, **headers))
+            assert (told.status, told.code, told.index) == (*REFUSED, 0)
+    assert kept.ask("GET", "People()").json() == before
+    with kept.visited_by(guest(keys=REACH)):
+        for keys in WITHIN:
+            assert kept.ask(method, address(keys), body, **headers).status == 204
+
+
+def test_inserts_within_and_without(office: Office) -> None:
+    with office.visited_by(guest(keys=REACH)):
+        for partition, row in WITHOUT:
+            entity = {"PartitionKey": partition, "RowKey": row}
+            assert office.ask("POST", "People", entity).refusal == REFUSED
+            (told,) = office.group(part("POST", "/People", entity))
+            assert (told.status, told.code) == REFUSED
+        for partition, row in WITHIN:
+            office.insert(partition, row)
+    assert len(office.rows()) == len(WITHIN)
+
+
+def test_one_without_refuses_the_group(kept: Office) -> None:
+    with kept.visited_by(guest(keys=REACH)):
+        (told,) = kept.group(
+            part("DELETE", f"/{address(('b', '2'))}", If_Match="*"),
+            part("DELETE", f"/{address(('b', '1'))}", If_Match="*"),
+        )
+        assert (told.status, told.code, told.index) == (*REFUSED, 1)
+    assert len(kept.rows()) == 15
+
+
+def test_reads_within_and_without(kept: Office) -> None:
+    with kept.visited_by(guest(keys=REACH)):
+        for keys in WITHOUT:
+            assert kept.ask("GET", address(keys)).refusal == (404, "ResourceNotFound")
+            (told,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
+            assert (told.status, told.code) == (404, "ResourceNotFound")
+        for keys in WITHIN:
+            assert kept.ask("GET", address(keys)).status == 200
+            (told,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
+            assert told.status == 200
+
+
+RANGES: Final = (
+    KeyRange(),
+    REACH,
+    KeyRange("b"),
+    KeyRange(None, None, "b"),
+    KeyRange("b", "2"),
+    KeyRange(None, None, "d", "2"),
+    KeyRange("c", "2", "c", "2"),
+    KeyRange("c", "3", "c", "1"),
+    KeyRange("d", None, "b"),
+)
+FILTERS: Final = (
+    "",
+    "PartitionKey eq 'a'",
+    "PartitionKey eq 'c'",
+    "PartitionKey ge 'b' and RowKey eq '1'",
+    "RowKey eq '2' or Age eq 36",
+    "not (PartitionKey eq 'c')",
+)
+
+
+def _holds(reach: KeyRange, keys: tuple[str, str]) -> bool:
+    """By our own reading: both ends are included, and rows bound only their own partition."""
+    partition, row = keys
+    start, start_row, end, end_row = (
+        reach.start_partition,
+        reach.start_row,
+        reach.end_partition,
+        reach.end_row,
+    )
+    after = start is None or (partition, row) >= (start, start_row or "")
+    before = end is None or partition < end or (partition == end and row <= (end_row or row))
+    return after and before
+
+
+@pytest.mark.parametrize("reach", RANGES, ids=repr)
+def test_queries_show_what_is_within(kept: Office, reach: KeyRange) -> None:
+    everybody = list(product("abcde", "123"))
+    for text in FILTERS:
+        query = f"People()?$filter={text.replace(' ', '%20')}" if text else "People()"
+        all_of_them = [
+            (each["PartitionKey"], each["RowKey"]) for each in kept.ask("GET", query).json()["value"]
+        ]
+        assert set(all_of_them) <= set(everybody)
+        with kept.visited_by(guest("r", keys=reach)):
+            answer = kept.ask("GET", query)
+            (inside,) = kept.batch(single_query(part("GET", f"/{query}")))
+        for body in (answer.body, inside.body):
+            found = [(e["PartitionKey"], e["RowKey"]) for e in json.loads(body)["value"]]
+            assert found == [keys for keys in all_of_them if _holds(reach, keys)], text
+
+
+def test_pages_lead_to_nothing_without(kept: Office) -> None:
+    with kept.visited_by(guest("r", keys=REACH)):
+        first = kept.ask("GET", "People()?$top=2")
+        # As the owner would go on, from before and from behind.
+    ends = [kept.ask("GET", f"People()?$top={count}").headers for count in (1, 14)]
+    with kept.visited_by(guest("r", keys=REACH)):
+        for headers in (first.headers, *ends):
+            partition = headers["x-ms-continuation-nextpartitionkey"]
+            row = headers["x-ms-continuation-nextrowkey"]
+            answer = kept.ask("GET", f"People()?NextPartitionKey={partition}&NextRowKey={row}")
+            found = [(e["PartitionKey"], e["RowKey"]) for e in answer.json()["value"]]
+            assert all(_holds(REACH, keys) for keys in found)
+
+
+# Letters
+
+
+@pytest.mark.parametrize("letters", ["r", "a", "u", "d", "au", "ra"])
+def test_each_part_needs_what_it_would_need_alone(kept: Office, letters: str) -> None:
+    parts = {
+        "a": part("POST", "/People", {"PartitionKey": "a", "RowKey": "new"}),
+        "u": part("MERGE", f"/{address(('a', '1'))}", {"Age": 37}, If_Match="*"),
+        "au": part("MERGE", f"/{address(('a', '2'))}", {"Age": 37}),
+        "d": part("DELETE", f"/{address(('a', '3'))}", If_Match="*"),
+    }
+    with kept.visited_by(guest(letters)):
+        for needed, request in parts.items():
+            (told,) = kept.group(request)
+            if set(needed) <= set(letters):
+                assert told.status < 300
+            else:
+                assert (told.status, told.code, told.index) == (*LACKING, 0)
+        (queried,) = kept.batch(single_query(part("GET", "/People()")))
+        if "r" in letters:
+            assert queried.status == 200
+        else:
+            assert (queried.status, queried.code) == LACKING
+
+
+def test_a_part_for_another_table(kept: Office) -> None:
+    kept.ask("POST", "Tables", {"TableName": "Others"})
+    entity = {"PartitionKey": "a", "RowKey": "1"}
+    with kept.visited_by(guest()):
+        (told,) = kept.group(part("POST", "/Others", entity))
+        assert (told.status, told.code) == REFUSED
+        (told,) = kept.batch(single_query(part("GET", "/Others()")))
+        assert (told.status, told.code) == REFUSED
+    assert kept.rows(table="Others") == []
+
+
+def test_a_token_of_an_account_for_one_service(kept: Office) -> None:
+    holder = TokenHolder(
+        account=ACCOUNT,
+        kind=Kind.ACCOUNT,
+        version="2019-02-02",
+        permissions="a",
+        services="t",
+        resource_types="o",
+    )
+    with kept.visited_by(holder):
+        entity = {"PartitionKey": "a", "RowKey": "new"}
+        (told,) = kept.group(part("POST", "/People", entity))
+        assert told.status == 201
+        (told,) = kept.group(part("DELETE", f"/{address(('a', '1'))}", If_Match="*"))
+        assert (told.status, told.code) == LACKING

@@ -1,0 +1,24 @@
+"""Tables on the server that all tests of the SDK share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from azure.data.tables import TableClient, TableServiceClient
+
+from tests.sdk.server import Server
+from tests.sdk.table.clients import table_service, unique
+
+
+@pytest.fixture(scope="session")
+def tables(server: Server) -> Iterator[TableServiceClient]:
+    with table_service(server) as client:
+        yield client
+
+
+@pytest.fixture
+def table(tables: TableServiceClient) -> Iterator[TableClient]:
+    made = tables.create_table(unique())
+    yield made
+    made.delete_table()
