@@ -97,6 +97,10 @@ def scan_items(txn: ReadTxn, scan: Scan) -> list[str]:
     return [key for (key,), _ in txn.scan(ITEMS, scan.span, scan.limit, reverse=scan.reverse)]
 
 
+def count_items(txn: ReadTxn, span: Span) -> int:
+    return txn.count(ITEMS, span)
+
+
 def scan_named(txn: ReadTxn, scan: Scan) -> list[tuple[bytes, str]]:
     return [key for key, _ in txn.scan(NAMED, scan.span, scan.limit, reverse=scan.reverse)]
 

@@ -109,9 +109,13 @@ async def test_scans(harness: Harness) -> None:
     async def scan(span: Span, limit: int = 100, reverse: bool = False) -> list[str]:
         return await engine.read(samples.scan_items, Scan(span, limit, reverse))
 
+    async def count(span: Span) -> int:
+        return await engine.read(samples.count_items, span)
+
     everything = ITEMS.all()
     assert await scan(everything) == []
     assert await scan(everything, reverse=True) == []
+    assert await count(everything) == 0
     await put(engine, "b/2", "a", "b/1", "c", "b", "b/1/x")
     keys = ["a", "b", "b/1", "b/1/x", "b/2", "c"]
     assert await scan(everything) == keys
@@ -120,7 +124,9 @@ async def test_scans(harness: Harness) -> None:
         assert await scan(everything, limit) == keys[:limit]
         assert await scan(everything, limit, reverse=True) == keys[::-1][:limit]
 
+    assert await count(everything) == len(keys)
     below = ITEMS.under((), "b/")
+    assert await count(below) == 3
     assert await scan(below) == ["b/1", "b/1/x", "b/2"]
     assert await scan(below, 2, reverse=True) == ["b/2", "b/1/x"]
     assert await scan(ITEMS.under((), "d")) == []

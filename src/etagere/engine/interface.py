@@ -57,6 +57,10 @@ class ReadTxn(Protocol):
         """At most `limit` records of a span in the order of their keys."""
         ...
 
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        """How many records a span has. Looks at each: for `read_aside` if they are many."""
+        ...
+
 
 class WriteTxn(Protocol):
     """One atomic change. Reads see its own writes.

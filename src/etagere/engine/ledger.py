@@ -7,7 +7,7 @@ ones in a rowid table with an index, so that their bytes stay out of the way of 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apsw
 import msgspec
@@ -55,6 +55,7 @@ class Statements(NamedTuple):
     delete: str
     scan: str
     scan_reverse: str
+    count_rows: str
 
 
 _STATEMENTS: dict[Collection[Any, Any], Statements] = {}
@@ -72,6 +73,7 @@ def statements(collection: Collection[Any, Any]) -> Statements:
             f"DELETE FROM {name} WHERE key = ?",  # noqa: S608
             f"{scan} LIMIT ?",
             f"{scan} DESC LIMIT ?",
+            f"SELECT count(*) FROM {name} WHERE key >= ? AND key < ?",  # noqa: S608
         )
         return made
 
@@ -147,6 +149,11 @@ def scan(
     decode = collection.decode
     keys = collection.unpack_all([key for key, _ in rows])
     return list(zip(keys, [decode(value) for _, value in rows], strict=True))
+
+
+def count(cursor: apsw.Cursor, collection: Collection[K, R], span: Span) -> int:
+    ((found,),) = cursor.execute(statements(collection).count_rows, span)
+    return cast("int", found)
 
 
 def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:

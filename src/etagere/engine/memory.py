@@ -236,6 +236,11 @@ class MemoryReadTxn:
                 found.append((collection.unpack(key), collection.decode(value)))
         return found
 
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        table = self._table(collection)
+        keys = table.keys_in(span, reverse=False)
+        return sum(table.value_at(key, self._sequence) is not None for key in keys)
+
     def close(self) -> None:
         if self._open:
             self._open = False

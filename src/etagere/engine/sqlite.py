@@ -78,6 +78,9 @@ class ReadTransaction:
     ) -> list[tuple[K, R]]:
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        return ledger.count(self._cursor, collection, span)
+
 
 class Reader:
     """A connection to the database that runs one read at a time, each in a snapshot."""

@@ -46,13 +46,6 @@ class Place(Record, frozen=True):
     (moment, contents, id), that it is gone from then on."""
 
 
-class MessageCount(Record, frozen=True):
-    """How many messages there are of one part of them: put and deleted messages of different
-    parts do not wait for each other."""
-
-    count: int
-
-
 class DiscardedContents(Record, frozen=True):
     """Messages that no queue has any more and that are still to be removed."""
 

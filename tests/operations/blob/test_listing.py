@@ -106,6 +106,9 @@ class _Counting:
         self.rows += len(found)
         return found
 
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        return self._beneath.count(collection, span)
+
 
 def _counted(txn: ReadTxn, command: ListBlobs) -> tuple[BlobPage, int]:
     counting = _Counting(txn)

@@ -33,7 +33,12 @@ from etagere.operations.queue.messages import (
     put_message,
     update_message,
 )
-from etagere.operations.queue.queues import clear_messages, create_queue, delete_queue, get_queue
+from etagere.operations.queue.queues import (
+    clear_messages,
+    count_messages,
+    create_queue,
+    delete_queue,
+)
 from tests.operations.blob.shelf import (
     ACCOUNT,
     Shelf,
@@ -90,7 +95,7 @@ class Desk:
         await self.shelf.write(clear_messages, ClearMessages(self.name, new_id()))
 
     async def count(self) -> int:
-        return (await self.shelf.read(get_queue, self.name)).messages
+        return (await self.shelf.read(count_messages, self.name)).messages
 
     # Messages
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Collection
 from etagere.operations.queue.collections import (
-    COUNTS,
     DISCARDED,
     EXPIRING,
     MESSAGES,
@@ -23,13 +21,12 @@ OF_MESSAGES: Final[tuple[Collection[Any, Any], ...]] = (
     TEXTS,
     VISIBLE,
     EXPIRING,
-    COUNTS,
     DISCARDED,
 )
 
 
 def require_consistent(txn: ReadTxn, _: None) -> None:
-    """A message stands once in each order, has its text in one place, and is counted once."""
+    """A message stands once in each order, and has its text in one place."""
     messages = rows(txn, MESSAGES)
     assert rows(txn, VISIBLE).keys() == {
         (contents, message.visible, message_id)
@@ -43,15 +40,10 @@ def require_consistent(txn: ReadTxn, _: None) -> None:
     assert rows(txn, TEXTS).keys() == {
         (message_id,) for (_, message_id), message in messages.items() if message.text is None
     }
-    counted: Counter[bytes] = Counter()
-    for (contents, _part), part in rows(txn, COUNTS).items():
-        assert part.count > 0
-        counted[contents] += part.count
-    assert counted == Counter(contents for contents, _ in messages)
     held = {queue.contents for queue in rows(txn, QUEUES).values()}
     discarded = {contents for (contents,) in rows(txn, DISCARDED)}
     assert not held & discarded
-    assert counted.keys() <= held | discarded
+    assert {contents for contents, _ in messages} <= held | discarded
 
 
 def left_behind(txn: ReadTxn, _: None) -> dict[str, int]:

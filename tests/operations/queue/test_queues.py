@@ -115,7 +115,7 @@ async def test_clearing_takes_all_there_is_and_nothing_else(desk: Desk) -> None:
     assert (await desk.count(), await desk.peek()) == (0, ())
     desk.wait(61)
     assert await desk.get(32) == ()
-    queue = (await desk.shelf.read(get_queue, TRAY)).queue
+    queue = await desk.shelf.read(get_queue, TRAY)
     assert (queue.metadata, queue.policies) == (RED, READERS)
     await desk.put("next")
     await desk.purge()
@@ -145,13 +145,13 @@ async def test_removal_goes_in_bounded_steps(desk: Desk) -> None:
 async def test_metadata_is_replaced_as_a_whole(desk: Desk) -> None:
     for metadata in (RED, (("Size", "a4"), ("Other", "")), ()):
         await desk.shelf.write(set_queue_metadata, SetQueueMetadata(TRAY, metadata))
-        assert (await desk.shelf.read(get_queue, TRAY)).queue.metadata == metadata
+        assert (await desk.shelf.read(get_queue, TRAY)).metadata == metadata
 
 
 @on_a_desk
 async def test_policies_go_with_their_queue(desk: Desk) -> None:
     await desk.shelf.write(set_queue_access, SetQueueAccess(TRAY, READERS))
-    assert (await desk.shelf.read(get_queue, TRAY)).queue.policies == READERS
+    assert (await desk.shelf.read(get_queue, TRAY)).policies == READERS
     assert await desk.shelf.read(policies_of, TRAY.key) == READERS
     await desk.delete_queue()
     assert await desk.shelf.read(policies_of, TRAY.key) == ()

@@ -6,7 +6,6 @@ from etagere.engine.records import ID, TEXT, UINT, Collection, Layout
 from etagere.model.queues import (
     DiscardedContents,
     Message,
-    MessageCount,
     MessageText,
     Place,
     Queue,
@@ -22,9 +21,6 @@ VISIBLE: Collection[tuple[bytes, int, bytes], Place] = Collection(
 )
 EXPIRING: Collection[tuple[int, bytes, bytes], Place] = Collection(
     "expiring_messages", Place, (UINT, ID, ID)
-)
-COUNTS: Collection[tuple[bytes, int], MessageCount] = Collection(
-    "message_counts", MessageCount, (ID, UINT)
 )
 DISCARDED: Collection[tuple[bytes], DiscardedContents] = Collection(
     "discarded_contents", DiscardedContents, (ID,)

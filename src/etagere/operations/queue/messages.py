@@ -18,7 +18,6 @@ from etagere.model.queues import (
     DeleteMessage,
     GetMessages,
     Message,
-    MessageCount,
     MessageText,
     PeekMessages,
     Place,
@@ -27,14 +26,13 @@ from etagere.model.queues import (
     UpdateMessage,
 )
 from etagere.operations.queue.collections import (
-    COUNTS,
     DISCARDED,
     EXPIRING,
     MESSAGES,
     TEXTS,
     VISIBLE,
 )
-from etagere.operations.queue.queues import COUNT_PARTS, find, find_guarded
+from etagere.operations.queue.queues import find, find_guarded
 
 _SHORT_CHARACTERS_MAX = 1_024
 # Messages that are over are removed soon; until then few stand in anybody's way.
@@ -62,7 +60,6 @@ def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
     txn.put(VISIBLE, (contents, message.visible, command.id), _PLACE)
     if message.expires is not None:
         txn.put(EXPIRING, (message.expires, contents, command.id), _PLACE)
-    _count(txn, contents, command.id, 1)
     # Who has just sent a long text does not get it back.
     return ShownMessage(command.id, message)
 
@@ -200,17 +197,6 @@ def _remove(txn: WriteTxn, contents: bytes, message_id: bytes, message: Message)
         txn.delete(EXPIRING, (message.expires, contents, message_id))
     if message.text is None:
         txn.delete(TEXTS, (message_id,))
-    _count(txn, contents, message_id, -1)
-
-
-def _count(txn: WriteTxn, contents: bytes, message_id: bytes, change: int) -> None:
-    key = (contents, message_id[-1] % COUNT_PARTS)
-    found = txn.get(COUNTS, key, EXCLUSIVE)
-    count = (found.count if found is not None else 0) + change
-    if count > 0:
-        txn.put(COUNTS, key, MessageCount(count))
-    else:
-        txn.delete(COUNTS, key)
 
 
 # What is removed later

@@ -21,11 +21,8 @@ from etagere.model.queues import (
 )
 from etagere.model.service import SignedIdentifier
 from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.queue.collections import COUNTS, DISCARDED, QUEUES
+from etagere.operations.queue.collections import DISCARDED, QUEUES, VISIBLE
 from etagere.rules.queues import check_queue_name
-
-COUNT_PARTS = 16
-"""Of the messages of a queue, each counted by itself."""
 
 
 @operation
@@ -73,11 +70,15 @@ def set_queue_access(txn: WriteTxn, command: SetQueueAccess) -> None:
     txn.put(QUEUES, command.queue.key, changed)
 
 
-def get_queue(txn: ReadTxn, name: QueueName) -> ShownQueue:
-    """With the number of its messages, those that are hidden included."""
+def get_queue(txn: ReadTxn, name: QueueName) -> Queue:
+    return find(txn, name)
+
+
+def count_messages(txn: ReadTxn, name: QueueName) -> ShownQueue:
+    """With the number of its messages, those that are hidden included. Takes long if there are
+    many: no put has to write down that there is one more."""
     queue = find(txn, name)
-    counts = txn.scan(COUNTS, COUNTS.under((queue.contents,)), COUNT_PARTS)
-    return ShownQueue(queue, sum(part.count for _, part in counts))
+    return ShownQueue(queue, txn.count(VISIBLE, VISIBLE.under((queue.contents,))))
 
 
 def list_queues(txn: ReadTxn, command: ListQueues) -> QueuePage:

@@ -62,7 +62,8 @@ class Handlers:
         return Response(204)
 
     async def get_queue_metadata(self, exchange: Exchange) -> Response:
-        shown = await self._engine.read(queues.get_queue, decode.queue_name(exchange))
+        name = decode.queue_name(exchange)
+        shown = await self._engine.read_aside(queues.count_messages, name)
         count = (b"x-ms-approximate-messages-count", b"%d" % shown.messages)
         return Response(200, [*metadata_headers(shown.queue.metadata), count])
 
@@ -72,8 +73,8 @@ class Handlers:
         return Response(204)
 
     async def get_queue_acl(self, exchange: Exchange) -> Response:
-        shown = await self._engine.read(queues.get_queue, decode.queue_name(exchange))
-        return Response(200, [XML], access_policies.encode(shown.queue.policies))
+        queue = await self._engine.read(queues.get_queue, decode.queue_name(exchange))
+        return Response(200, [XML], access_policies.encode(queue.policies))
 
     async def set_queue_acl(self, exchange: Exchange) -> Response:
         document = await exchange.http.body.read(access_policies.BYTES_MAX)
