@@ -73,6 +73,8 @@ def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[st
         "REQUESTS_CA_BUNDLE": str(certificate),
         "SSL_CERT_FILE": str(certificate),
     }
+    if suite.sleep_seconds_max is not None:
+        variables["CONFORMANCE_SLEEP_SECONDS_MAX"] = str(suite.sleep_seconds_max)
     flags = ["--workers", str(options.workers), "--oauth", "development"]
     flags += ["--tls-cert", str(certificate), "--tls-key", str(key_file)]
     for prefix, name, key in accounts(suite, options.runners):

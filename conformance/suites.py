@@ -19,6 +19,8 @@ class Suite:
     """On PyPI; its version is that of requirements/dev.txt."""
     accounts: tuple[str, ...]
     """What precedes ACCOUNT_NAME and ACCOUNT_KEY in the variables that the tests read."""
+    sleep_seconds_max: float | None = None
+    """Of tests that sleep only until a change shows in Azure; here it shows at once."""
 
     @property
     def lists(self) -> Path:
@@ -41,6 +43,7 @@ SUITES: Final = {
             ),
         ),
         Suite("queue", "azure-storage-queue", ("STORAGE",)),
+        Suite("table", "azure-data-tables", ("TABLES_STORAGE",), sleep_seconds_max=0.1),
     )
 }
 

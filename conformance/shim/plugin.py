@@ -8,6 +8,7 @@ import ipaddress
 import json
 import os
 import socket
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from conformance.lists import Lists
 
 OUTCOMES = "CONFORMANCE_OUTCOMES"
 LISTS = "CONFORMANCE_LISTS"
+SLEEP_SECONDS_MAX = "CONFORMANCE_SLEEP_SECONDS_MAX"
 
 _TELLING = ("x-ms-blob-type", "x-ms-lease-action")
 """Headers that say which operation is asked for."""
 
 _resolve = socket.getaddrinfo
+_sleep = time.sleep
 
 
 def _resolve_here(host: Any, *arguments: Any, **options: Any) -> Any:
@@ -38,8 +41,14 @@ def _resolve_here(host: Any, *arguments: Any, **options: Any) -> Any:
     return _resolve(host, *arguments, **options)
 
 
+def _sleep_briefly(seconds: Any) -> None:
+    _sleep(min(seconds, float(os.environ[SLEEP_SECONDS_MAX])))
+
+
 def pytest_configure() -> None:
     socket.getaddrinfo = _resolve_here
+    if SLEEP_SECONDS_MAX in os.environ:
+        time.sleep = _sleep_briefly
 
 
 @pytest.fixture(scope="session")
@@ -75,18 +84,25 @@ def pytest_runtest_makereport(
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Called where all outcomes come together: not by those who run tests for xdist."""
+    if report.when == "call" or not report.passed:
+        error = dict(report.user_properties).get("error", "")
+        _tell({"node": report.nodeid, "outcome": report.outcome, "error": error})
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A file that cannot be read would be missed by nobody."""
+    if report.failed:
+        error = report.longreprtext.strip().rpartition("\n")[2]
+        _tell({"node": f"{report.nodeid}::test_*", "outcome": report.outcome, "error": error})
+
+
+def _tell(outcome: dict[str, object]) -> None:
+    """Only where all outcomes come together: not by those who run tests for xdist."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    if report.when == "call" or not report.passed:
-        told = {
-            "node": report.nodeid,
-            "outcome": report.outcome,
-            "error": dict(report.user_properties).get("error", ""),
-        }
-        # A line at a time, so that there is something to tell also of a run that was cut short.
-        with Path(os.environ[OUTCOMES]).open("a", encoding="utf-8") as outcomes:
-            print(json.dumps(told), file=outcomes)
+    # A line at a time, so that there is something to tell also of a run that was cut short.
+    with Path(os.environ[OUTCOMES]).open("a", encoding="utf-8") as outcomes:
+        print(json.dumps(outcome), file=outcomes)
 
 
 def describe(error: BaseException) -> str:

@@ -362,7 +362,7 @@ _TABLE: Final = (
     Error("JsonFormatNotSupported", 415, "JSON format is not supported."),
     Error("JsonVerboseFormatNotSupported", 415, "JSON verbose format is not supported."),
     Error("KeyValueTooLarge", 400, "A key value is larger than the maximum size permitted."),
-    Error("MediaTypeNotSupported", 415, "The media type of the request is not supported."),
+    Error("MediaTypeNotSupported", 415, "None of the provided media types are supported."),
     Error("MethodNotAllowed", 405,
           "The requested method is not allowed on the specified resource."),
     Error("NotImplemented", 501,
@@ -587,6 +587,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     facts: dict[str, str | int] = {}
     subject: str = ""
     """What it is about, where the row's message speaks of a blob and it is something else."""
+    said: str = ""
+    """What the service says instead, where it is more precise than the row."""
 
     def __post_init__(self) -> None:
         if self.code not in ERRORS:
@@ -598,5 +600,5 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def message(self) -> str:
-        message = self.error.message
+        message = self.said or self.error.message
         return message.replace("blob", self.subject) if self.subject else message

@@ -71,3 +71,8 @@ class AsyncCredential:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def get_credential(**options: Any) -> DevelopmentCredential | AsyncCredential:
+    credential = DevelopmentCredential()
+    return AsyncCredential(credential) if options.get("is_async") else credential

@@ -19,6 +19,7 @@ def _nothing(*_: object, **__: object) -> None:
     """There are no recordings to keep clean."""
 
 
+add_body_key_sanitizer = _nothing
 add_body_regex_sanitizer = _nothing
 add_general_regex_sanitizer = _nothing
 add_header_regex_sanitizer = _nothing
@@ -26,6 +27,7 @@ add_oauth_response_sanitizer = _nothing
 add_remove_header_sanitizer = _nothing
 add_uri_regex_sanitizer = _nothing
 add_uri_string_sanitizer = _nothing
+remove_batch_sanitizers = _nothing
 set_custom_default_matcher = _nothing
 test_proxy = _nothing  # the fixture of this name is in plugin.py
 

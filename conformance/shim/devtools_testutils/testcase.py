@@ -9,13 +9,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from .credentials import AsyncCredential, DevelopmentCredential
+from .credentials import get_credential
 
 
 class AzureRecordedTestCase:
-    """Names, credentials and time, for tests that run live."""
+    """Addresses, names, credentials and time, for tests that run live."""
 
     is_live = True
+
+    def account_url(self, storage_account: str, storage_type: str) -> str:
+        return f"{os.environ[f'CONFORMANCE_{storage_type.upper()}']}/{storage_account}"
 
     @property
     def qualified_test_name(self) -> str:
@@ -30,8 +33,7 @@ class AzureRecordedTestCase:
         return os.environ.get(f"AZURE_{name}", "00000000-0000-0000-0000-000000000000")
 
     def get_credential(self, _client: type, **options: Any) -> Any:
-        credential = DevelopmentCredential()
-        return AsyncCredential(credential) if options.get("is_async") else credential
+        return get_credential(**options)
 
     def generate_sas(
         self, generate: Callable[..., str], *arguments: Any, fake_value: str = "", **options: Any

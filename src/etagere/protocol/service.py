@@ -95,7 +95,8 @@ class Service:
         exchange.principal = await self._gate.admit(exchange)
         if signed.secondary and (routed.changes or signed.method not in _READING):
             # It is there to be read when the primary cannot be.
-            raise Refused(Refusal("InsufficientAccountPermissions"))
+            said = "Write operations are not allowed."
+            raise Refused(Refusal("InsufficientAccountPermissions", said=said))
         permit = authorize(
             exchange.principal,
             f"{self.name}.{routed.permission}",

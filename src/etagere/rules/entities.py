@@ -38,6 +38,9 @@ _RESERVED_TABLE_NAME: Final = "tables"
 _NOT_IN_KEYS = re.compile("[/\\\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+_NAME_LENGTH: Final = "The specified resource name length is not within the permissible limits."
+
+
 def check_table_name(name: str) -> Refusal | None:
     if not TABLE_NAME_LENGTH_MIN <= len(name) <= TABLE_NAME_LENGTH_MAX:
         facts: dict[str, str | int] = {
@@ -45,7 +48,7 @@ def check_table_name(name: str) -> Refusal | None:
             "Minimum": TABLE_NAME_LENGTH_MIN,
             "Maximum": TABLE_NAME_LENGTH_MAX,
         }
-        return Refusal("OutOfRangeInput", facts)
+        return Refusal("OutOfRangeInput", facts, said=_NAME_LENGTH)
     if _TABLE_NAME.fullmatch(name) is None or name.lower() == _RESERVED_TABLE_NAME:
         return Refusal("InvalidResourceName")
     return None

@@ -65,7 +65,7 @@ def test_odata() -> None:
     in_batch = HIDDEN._replace(operation_index=1)
     assert errors.encode_odata(refusal, in_batch) == start + b"1:" + rest + b'"}}}'
     assert errors.encode_odata(refusal, SHOWN) == (
-        start + rest + b'"},"innererror":{"Current":"W/\\"1\\""}}}'
+        start + rest + b'"}},"details":{"Current":"W/\\"1\\""}}'
     )
 
 

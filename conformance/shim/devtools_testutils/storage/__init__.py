@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import math
-import os
 import random
 import string
 import zlib
@@ -31,16 +30,13 @@ GenericTestProxyParametrize2 = parametrize
 
 
 class StorageRecordedTestCase(AzureRecordedTestCase):
-    """Addresses, contents and logs."""
+    """Connection strings, contents and logs."""
 
     logger = logging.getLogger("azure.storage")
     sas_token = "?sp=r&sig=NEVER+USED"
 
     def setup_method(self, _: object) -> None:
         self.logger.setLevel(logging.DEBUG)
-
-    def account_url(self, storage_account: str, storage_type: str) -> str:
-        return f"{os.environ[f'CONFORMANCE_{storage_type.upper()}']}/{storage_account}"
 
     def connection_string(self, account: str, key: str) -> str:
         endpoints = [

@@ -16,6 +16,7 @@ from etagere.engine.records import Span
 from etagere.model.tables import EVERYTHING, Entity, Keys, Reach, TableName
 from etagere.operations.table.collections import ENTITIES
 from etagere.operations.table.tables import find
+from etagere.rules.entities import KEY_BYTES_MAX
 from etagere.rules.filters import Filter, KeyBounds
 
 _STEP_MIN = 64
@@ -95,12 +96,21 @@ def _span(table_id: bytes, query: Query) -> Span:
         return Span(whole.start, whole.start)
     start, stop = whole
     first = max(filter(None, (bounds.first, query.start, _start_of(query.reach))))
-    start = max(start, ENTITIES.pack((table_id, first.partition, first.row)))
+    start = max(start, _packed(table_id, first))
     if bounds.stop is not None:
-        stop = min(stop, ENTITIES.pack((table_id, bounds.stop.partition, bounds.stop.row)))
+        stop = min(stop, _packed(table_id, bounds.stop))
     if query.reach.end_partition is not None:
-        stop = min(stop, ENTITIES.under((table_id, query.reach.end_partition)).stop)
+        stop = min(
+            stop, ENTITIES.under((table_id, query.reach.end_partition[: KEY_BYTES_MAX + 1])).stop
+        )
     return Span(start, stop)
+
+
+def _packed(table_id: bytes, keys: Keys) -> bytes:
+    """Where keys would be. No key is as long as these may be: what differs only behind that is
+    in the same place between all keys that there can be."""
+    longest = KEY_BYTES_MAX + 1
+    return ENTITIES.pack((table_id, keys.partition[:longest], keys.row[:longest]))
 
 
 def _start_of(reach: Reach) -> Keys:

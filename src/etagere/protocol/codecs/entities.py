@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple, NoReturn
@@ -39,11 +40,15 @@ class DecodedEntity(NamedTuple):
     properties: Properties
 
 
-def decode_entity(body: bytes) -> DecodedEntity | Refusal:
-    """What a body says, of the right form. Whether an entity may be so, the rules say."""
+def decode_entity(body: bytes, *, is_addressed: bool = False) -> DecodedEntity | Refusal:
+    """What a body says, of the right form. Whether an entity may be so, the rules say. Where an
+    address names it, the types of its keys in the body are not looked at."""
     try:
         members = _members(body)
         types = _take_types(members)
+        if is_addressed:
+            types.pop("PartitionKey", None)
+            types.pop("RowKey", None)
         partition = _take_key(members, types, "PartitionKey")
         row = _take_key(members, types, "RowKey")
         return DecodedEntity(partition, row, _properties(members, types))
@@ -135,9 +140,9 @@ def _take_types(members: _Members) -> _Members:
     for name in [name for name in members if _SYSTEM_PREFIX in name]:
         if name.startswith(_SYSTEM_PREFIX):
             del members[name]
-        elif name.endswith(_TYPE):
+        elif name.endswith(_TYPE) and _ANNOTATION not in name.removesuffix(_TYPE):
             types[name.removesuffix(_TYPE)] = members.pop(name)
-        elif _ANNOTATION in name:
+        elif _ANNOTATION in name:  # Also what is said of an annotation, as some clients do.
             del members[name]
     types.pop(_TIMESTAMP, None)
     return types
@@ -191,36 +196,47 @@ def _string(written: object) -> str | None:
     return written if isinstance(written, str) else None
 
 
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
 def _boolean(written: object) -> bool | None:
+    """Where its type is given, a value may also be written as a string: here and below."""
+    if isinstance(written, str):
+        return _BOOLEANS.get(written.lower())
     return written if isinstance(written, bool) else None
 
 
 def _int32(written: object) -> int | None:
-    # Not isinstance: JSON's true is no number.
-    if type(written) is int and INT32_MIN <= written <= INT32_MAX:
-        return written
-    return None
-
-
-_INT64_CHARACTERS_MAX: Final = 20
+    number = _integer(written)
+    return number if number is not None and INT32_MIN <= number <= INT32_MAX else None
 
 
 def _int64(written: object) -> int | None:
-    """As a string, because the numbers of many clients are not as exact."""
+    """Mostly a string, because the numbers of many clients are not as exact."""
+    number = _integer(written)
+    return number if number is not None and INT64_MIN <= number <= INT64_MAX else None
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
+def _integer(written: object) -> int | None:
     if isinstance(written, str):
-        digits = written.removeprefix("-")
-        if len(written) > _INT64_CHARACTERS_MAX or not (digits.isascii() and digits.isdecimal()):
-            return None
-        written = int(written)
-    return written if type(written) is int and INT64_MIN <= written <= INT64_MAX else None
+        return int(written) if _INTEGER.fullmatch(written) is not None else None
+    # Not isinstance: JSON's true is no number.
+    return written if type(written) is int else None
 
 
 _NOT_NUMBERS: Final = {"NaN": float("nan"), "Infinity": inf, "-Infinity": -inf}
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[Ee][+-]?[0-9]+)?")
+_NUMBER_CHARACTERS_MAX: Final = 400
 
 
 def _double(written: object) -> float | None:
     if isinstance(written, str):
-        return _NOT_NUMBERS.get(written)
+        if len(written) > _NUMBER_CHARACTERS_MAX or _NUMBER.fullmatch(written) is None:
+            return _NOT_NUMBERS.get(written)
+        written = float(written)
     if type(written) is int:
         try:
             return float(written)

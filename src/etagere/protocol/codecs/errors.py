@@ -54,14 +54,13 @@ def encode_odata(refusal: Refusal, occasion: Occasion) -> bytes:
     message = _message(refusal, occasion)
     if occasion.operation_index is not None:
         message = f"{occasion.operation_index}:{message}"
-    error: dict[str, object] = {
-        "code": refusal.code,
-        "message": {"lang": "en-US", "value": message},
-    }
+    error = {"code": refusal.code, "message": {"lang": "en-US", "value": message}}
+    answer: dict[str, object] = {"odata.error": error}
+    # Beside the error: Microsoft's client for Python takes none that has more members than these.
     details = _details(refusal, occasion)
     if details:
-        error["innererror"] = details
-    return msgspec.json.encode({"odata.error": error})
+        answer["details"] = details
+    return msgspec.json.encode(answer)
 
 
 def encode_json(refusal: Refusal, occasion: Occasion) -> bytes:

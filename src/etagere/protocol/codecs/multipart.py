@@ -43,6 +43,7 @@ class PartRequest(NamedTuple):
 
 class ChangeSet(NamedTuple):
     requests: list[PartRequest]
+    """None of them if they are too many."""
 
 
 class SingleQuery(NamedTuple):
@@ -98,7 +99,7 @@ def _batch(content_type: str, body: bytes) -> Batch:
 def _change_set(content_type: str, body: bytes) -> list[PartRequest]:
     parts = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
     if parts is None:
-        raise _Unreadable(f"A change set holds at most {OPERATIONS_MAX} operations.")
+        return []
     requests = [_request(*_mime_part(part)) for part in parts]
     if not all(request.method in _CHANGES for request in requests):
         raise _Unreadable("A change set holds changes only.")

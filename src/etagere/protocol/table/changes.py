@@ -70,6 +70,11 @@ def kind_of_change(method: str, address: Address, fields: Mapping[str, str]) -> 
     return Change.DELETE if method == "DELETE" else None
 
 
+def check_content_type(fields: Mapping[str, str]) -> Refusal | None:
+    media_type = fields.get("content-type", "").partition(";")[0].strip().lower()
+    return None if media_type in ("", "application/json") else Refusal("MediaTypeNotSupported")
+
+
 def decode_change(
     kind: Change, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
 ) -> Asked:
@@ -82,7 +87,7 @@ def decode_change(
     properties = Properties()
     keys = address.keys
     if kind is not Change.DELETE:
-        decoded = decode_entity(body)
+        decoded = decode_entity(body, is_addressed=address.keys is not None)
         if isinstance(decoded, Refusal):
             raise Refused(decoded)
         keys, properties = _keys(decoded, address), decoded.properties

@@ -9,6 +9,7 @@ from etagere.auth.request import address, percent_decoded
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.protocol.codecs.multipart import (
+    OPERATIONS_MAX,
     Batch,
     PartRequest,
     PartResponse,
@@ -69,6 +70,14 @@ def decode_part(exchange: Exchange, request: PartRequest) -> Part:
         raise Refused(Refusal("InvalidInput", {"Reason": "A part changes no entity."}))
     asked = decode_change(kind, target, request.headers, request.body, "")
     return Part(target.table, asked)
+
+
+def check_length(requests: list[PartRequest]) -> Refusal | None:
+    """What reads a batch gives none for too many."""
+    if requests:
+        return None
+    reason = f"A change set holds at most {OPERATIONS_MAX} operations."
+    return Refusal("InvalidInput", {"Reason": reason})
 
 
 def check_group(parts: list[Part]) -> Refusal | None:

@@ -48,6 +48,10 @@ from etagere.rules.filters import parse_select
 _ENTITY_BYTES_MAX: Final = 8 << 20
 """A binary of the largest size is a third longer in base64, and text may be all escapes."""
 _TABLE_BYTES_MAX: Final = 64 << 10
+_KEYS_NOT_ALL: Final = (
+    "The number of keys specified in the URI does not match number of key properties for the "
+    "resource."
+)
 _TABLES_IN_STEP: Final = 1_000
 # What is looked at while everybody else waits; more is looked at aside.
 _BRIEF_ROWS_MAX: Final = 256
@@ -154,6 +158,7 @@ class Handlers:
         method = changes.method_of(exchange.signed.method, fields)
         kind = changes.kind_of_change(method, address, fields)
         assert kind is not None
+        abort_if(changes.check_content_type(fields))
         body = await exchange.http.body.read(_ENTITY_BYTES_MAX)
         query_format = exchange.parameter("$format") or ""
         asked = changes.decode_change(kind, address, fields, body, query_format)
@@ -165,6 +170,14 @@ class Handlers:
             raise Refused(_without_index(refused.refusal)) from None
         return changes.answer(asked, stamp, address.table, _origin(exchange))
 
+    async def refuse_below(self, exchange: Exchange, address: Address) -> Response:
+        """Says what is wrong in the words of the service, by which clients know the mistake."""
+        await self._engine.read(tables.get_table, _table_name(exchange, address.table))
+        if exchange.signed.method == "POST":
+            abort_if(changes.check_content_type(exchange.signed.fields))
+            raise Refused(Refusal("PropertiesNeedValue"))
+        raise Refused(Refusal("InvalidInput", said=_KEYS_NOT_ALL))
+
     # Groups
 
     async def entity_group_transaction(self, exchange: Exchange, _: Address) -> Response:
@@ -173,6 +186,7 @@ class Handlers:
             return await self._single_query(exchange, batch.request)
         parts: list[groups.Part] = []
         try:
+            abort_if(groups.check_length(batch.requests))
             for request in batch.requests:
                 part = groups.decode_part(exchange, request)
                 row = changes.PERMISSIONS[part.asked.change.change]

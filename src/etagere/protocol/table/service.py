@@ -50,9 +50,11 @@ class TableService(Service):
 
     def route(self, exchange: Exchange) -> Routed:
         path, below = exchange.signed.resource
-        address = parse_address(path) if not below else None
-        if address is None:
+        address = parse_address(path)
+        if address is None or (below and address.kind is not Kind.ENTITIES):
             raise Refused(Refusal("InvalidUri"))
+        if below:
+            return self._below(exchange, address)
         fields = exchange.signed.fields
         method = method_of(exchange.signed.method, fields)
         method = "GET" if method == "HEAD" else method
@@ -67,6 +69,11 @@ class TableService(Service):
         if of_service is not None:
             return Routed(name, "", of_service)
         return Routed(name, address.table, self._bound(name, address))
+
+    def _below(self, exchange: Exchange, address: Address) -> Routed:
+        """Mostly from a client that was given the address of a table for that of the service."""
+        row = "insert_entity" if exchange.signed.method == "POST" else "query_entities"
+        return Routed(row, address.table, self._bound("refuse_below", address))
 
     def _bound(self, name: str, address: Address) -> Callable[[Exchange], Awaitable[Response]]:
         handler: Handler = getattr(self._handlers, name)
