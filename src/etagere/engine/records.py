@@ -225,6 +225,20 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
             return packed
 
         return pack_named
+    if kinds == (ID, TEXT, TEXT):
+
+        def pack_twice_named(key: tuple[Any, ...]) -> bytes:
+            parent, first, second = key
+            if len(parent) != ID_BYTES or parent[0] == 0xFF:
+                raise ValueError("an id has 16 bytes, the first below FF")
+            if "\0" in first or "\0" in second:
+                return pack(key)
+            packed: bytes = parent + f"{first}\0{second}\0".encode()
+            if len(packed) > KEY_BYTES_MAX:
+                raise ValueError(f"a key of {len(packed)} bytes; {KEY_BYTES_MAX} is the limit")
+            return packed
+
+        return pack_twice_named
     if arity == 1:
         (only,) = packers
 

@@ -84,4 +84,5 @@ def endpoint(exchange: Exchange) -> str:
     """The address of the service as the client knows it."""
     signed = exchange.signed
     account = f"/{signed.account}" if signed.path_style else ""
-    return f"{signed.scheme}://{exchange.header('host') or ''}{account}/"
+    host = exchange.header("host") or ""
+    return f"{signed.scheme}://{host if is_text(host) else ''}{account}/"

@@ -80,16 +80,26 @@ def check_length(requests: list[PartRequest]) -> Refusal | None:
     return Refusal("InvalidInput", {"Reason": reason})
 
 
-def check_group(parts: list[Part]) -> Refusal | None:
-    """One table, one partition, no entity twice."""
-    if len({part.table.lower() for part in parts}) > 1:
-        return Refusal("InvalidInput", {"Reason": "All parts must be about one table."})
-    keys = [part.asked.change.keys for part in parts]
-    if len({each.partition for each in keys}) > 1:
-        return Refusal("CommandsInBatchActOnDifferentPartitions")
-    if len(set(keys)) < len(keys):
-        return Refusal("InvalidDuplicateRow")
-    return None
+class Group:
+    """The parts of a group so far: of one table, of one partition, and no entity twice."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self._rows: set[str] = set()
+
+    def add(self, part: Part) -> None:
+        keys = part.asked.change.keys
+        if self.parts:
+            first = self.parts[0]
+            if part.table.lower() != first.table.lower():
+                facts: dict[str, str | int] = {"Reason": "All parts must be about one table."}
+                raise Refused(Refusal("InvalidInput", facts))
+            if keys.partition != first.asked.change.keys.partition:
+                raise Refused(Refusal("CommandsInBatchActOnDifferentPartitions"))
+        if keys.row in self._rows:
+            raise Refused(Refusal("InvalidDuplicateRow"))
+        self._rows.add(keys.row)
+        self.parts.append(part)
 
 
 # Answers

@@ -184,25 +184,27 @@ class Handlers:
         batch = await groups.read_batch(exchange)
         if isinstance(batch, SingleQuery):
             return await self._single_query(exchange, batch.request)
-        parts: list[groups.Part] = []
+        group = groups.Group()
         try:
             abort_if(groups.check_length(batch.requests))
             for request in batch.requests:
                 part = groups.decode_part(exchange, request)
+                abort_if(check_table_name(part.table))
                 row = changes.PERMISSIONS[part.asked.change.change]
                 self._authorize(exchange, row, part.table)
                 _require_reach(exchange, part.asked.change.keys)
-                parts.append(part)
-            abort_if(groups.check_group(parts))
+                group.add(part)
         except Refused as refused:
-            return groups.changes_answer([_refused(exchange, refused.refusal, len(parts))])
+            index = len(group.parts)
+            return groups.changes_answer([_refused(exchange, refused.refusal, index)])
+        parts = group.parts
         table = _table_name(exchange, parts[0].table)
         command = ChangeEntities(table, tuple(part.asked.change for part in parts))
         try:
             stamps = await self._engine.write(entities.change_entities, command)
         except Refused as refused:
-            index = refused.refusal.facts.get(entities.INDEX, 0)
-            told = _refused(exchange, _without_index(refused.refusal), int(index))
+            index = int(refused.refusal.facts.get(entities.INDEX, 0))
+            told = _refused(exchange, _without_index(refused.refusal), index)
             return groups.changes_answer([told])
         origin = _origin(exchange)
         answers = [

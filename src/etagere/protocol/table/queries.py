@@ -13,6 +13,7 @@ from etagere.model.tables import EVERYTHING, Entity, Keys, Properties, Reach, Ta
 from etagere.protocol.answers import Headers
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.requests import NUMBER, bad_parameter
+from etagere.rules.entities import TABLE_NAME_LENGTH_MAX
 from etagere.rules.filters import Filter, parse_filter
 
 PAGE_MAX: Final = 1_000
@@ -69,7 +70,9 @@ def continuation(following: Keys | None) -> Headers:
 
 def table_start_of(exchange: Exchange) -> str:
     written = exchange.parameter("nexttablename")
-    return _decode("NextTableName", written) if written else ""
+    start = _decode("NextTableName", written) if written else ""
+    # What differs only behind the longest name is in the same place between all names.
+    return start[: TABLE_NAME_LENGTH_MAX + 1]
 
 
 def table_continuation(following: str) -> Headers:
