@@ -100,17 +100,21 @@ def _span(table_id: bytes, query: Query) -> Span:
     if bounds.stop is not None:
         stop = min(stop, _packed(table_id, bounds.stop))
     if query.reach.end_partition is not None:
-        stop = min(
-            stop, ENTITIES.under((table_id, query.reach.end_partition[: KEY_BYTES_MAX + 1])).stop
-        )
+        stop = min(stop, ENTITIES.under((table_id, _short(query.reach.end_partition))).stop)
     return Span(start, stop)
 
 
 def _packed(table_id: bytes, keys: Keys) -> bytes:
-    """Where keys would be. No key is as long as these may be: what differs only behind that is
-    in the same place between all keys that there can be."""
-    longest = KEY_BYTES_MAX + 1
-    return ENTITIES.pack((table_id, keys.partition[:longest], keys.row[:longest]))
+    """Where keys would be."""
+    return ENTITIES.pack((table_id, _short(keys.partition), _short(keys.row)))
+
+
+def _short(text: str) -> str:
+    """No key is as long as a bound may be: what differs only behind the longest is in the same
+    place between all keys that there can be."""
+    if len(text) <= KEY_BYTES_MAX // 4:
+        return text
+    return text.encode()[: KEY_BYTES_MAX + 1].decode(errors="ignore")
 
 
 def _start_of(reach: Reach) -> Keys:
