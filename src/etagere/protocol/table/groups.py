@@ -46,8 +46,9 @@ async def read_batch(exchange: Exchange) -> Batch:
 
 def address_of(exchange: Exchange, request: PartRequest) -> tuple[Address, str]:
     """What the address of a part names, and its query. It may be whole, or begin at any level."""
-    _, scheme, rest = request.target.rpartition("://")
-    path = f"/{rest.partition('/')[2]}" if scheme else request.target
+    scheme, _, rest = request.target.partition("://")
+    # A filter may hold an address too.
+    path = f"/{rest.partition('/')[2]}" if rest and scheme.isalpha() else request.target
     path, _, query = path.partition("?")
     signed = exchange.signed
     host = exchange.header("host") or ""
