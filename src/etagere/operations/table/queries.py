@@ -114,7 +114,8 @@ def _short(text: str) -> str:
     place between all keys that there can be."""
     if len(text) <= KEY_BYTES_MAX // 4:
         return text
-    return text.encode()[: KEY_BYTES_MAX + 1].decode(errors="ignore")
+    # With three bytes more, what is left of a character that was cut is never needed.
+    return text.encode()[: KEY_BYTES_MAX + 4].decode(errors="ignore")
 
 
 def _start_of(reach: Reach) -> Keys:

@@ -66,6 +66,7 @@ class Handlers:
     # Tables
 
     async def query_tables(self, exchange: Exchange, _: Address) -> Response:
+        queries.require_text(exchange)
         level, limit = _level(exchange), queries.limit(exchange)
         asked, start = queries.filter_of(exchange), queries.table_start_of(exchange)
         found: list[Table] = []
@@ -121,6 +122,7 @@ class Handlers:
     # Entities
 
     async def query_entities(self, exchange: Exchange, address: Address) -> Response:
+        queries.require_text(exchange)
         if address.keys is not None:
             return await self._get_entity(exchange, address.table, address.keys)
         level, select = _level(exchange), parse_select(exchange.parameter("$select"))

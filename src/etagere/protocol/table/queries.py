@@ -7,6 +7,7 @@ import binascii
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
+from etagere.auth.request import is_text
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.tables import EVERYTHING, Entity, Keys, Properties, Reach, Table
@@ -18,6 +19,13 @@ from etagere.rules.filters import Filter, parse_filter
 
 PAGE_MAX: Final = 1_000
 _TOKEN_VERSION: Final = "1"
+
+
+def require_text(exchange: Exchange) -> None:
+    """What is asked for and repeated in answers has to be text."""
+    for name, value in exchange.signed.parameters.items():
+        if not is_text(value):
+            raise bad_parameter("InvalidInput", name, value)
 
 
 def limit(exchange: Exchange) -> int:

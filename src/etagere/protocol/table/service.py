@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from etagere.auth.request import is_text
 from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
-from etagere.protocol.requests import bad_parameter
 from etagere.protocol.service import Routed, Service, no_route
 from etagere.protocol.table.addresses import Address, Kind, parse_address
 from etagere.protocol.table.changes import PERMISSIONS, kind_of_change, method_of
@@ -51,9 +49,6 @@ class TableService(Service):
         }
 
     def route(self, exchange: Exchange) -> Routed:
-        for parameter, value in exchange.signed.parameters.items():
-            if not is_text(value):
-                raise bad_parameter("InvalidInput", parameter, value)
         path, below = exchange.signed.resource
         address = parse_address(path)
         if address is None or (below and address.kind is not Kind.ENTITIES):
