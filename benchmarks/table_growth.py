@@ -147,7 +147,7 @@ class _Library:
     def __init__(self, directory: Path, entities: int, sizes: _Sizes, sas: str) -> None:
         self.service: Service
         self._directory = directory
-        self.tables = {
+        self._tables = {
             "many": _Catalogue("Many", entities, sizes.partition, sizes, sas),
             "single": _Catalogue("Single", entities, entities, sizes, sas),
         }
@@ -155,11 +155,11 @@ class _Library:
 
     def start(self, ends: contextlib.ExitStack) -> None:
         self.service = etagere(self._directory, ends, TABLE)
-        for table in self.tables.values():
+        for table in self._tables.values():
             table.seed(self.service)
 
     def turn(self, table: str, kind: str) -> Run:
-        return self.tables[table].turn(self.service, kind)
+        return self._tables[table].turn(self.service, kind)
 
 
 async def measure(settings: Settings) -> AsyncIterator[Round]:

@@ -14,6 +14,8 @@ import os
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
@@ -26,30 +28,35 @@ LEASE_SECONDS = 15
 AMOUNT = 10
 
 
-def acquire(accounts: BlobClient, name: str) -> BlobLeaseClient:
+def acquire(accounts: BlobClient, name: str, waits: threading.Event) -> BlobLeaseClient:
     """Waits until nobody else has the lease."""
-    has_waited = False
     while True:
         try:
             return accounts.acquire_lease(LEASE_SECONDS)
         except HttpResponseError as error:
             if error.status_code != 409:
                 raise
-        if not has_waited:
+        if not waits.is_set():
             print(f"{name} waits")
-            has_waited = True
+            waits.set()
         time.sleep(0.02)
 
 
-def transfer(table: TableClient, accounts: BlobClient, name: str, bank: threading.Event) -> None:
+def transfer(
+    table: TableClient,
+    accounts: BlobClient,
+    name: str,
+    waits: threading.Event,
+    tell_the_bank: Callable[[], object],
+) -> None:
     """Moves an amount from one account to the other."""
-    lease = acquire(accounts, name)
+    lease = acquire(accounts, name, waits)
     try:
         print(f"{name} has the lease")
         giver = table.get_entity("accounts", "giver")
         taker = table.get_entity("accounts", "taker")
-        # Something that takes its time and must not be done twice, such as to tell a bank.
-        bank.wait()
+        # Something that takes its time, and that must not be done twice.
+        tell_the_bank()
         giver["balance"] -= AMOUNT
         taker["balance"] += AMOUNT
 
@@ -65,31 +72,30 @@ def transfer(table: TableClient, accounts: BlobClient, name: str, bank: threadin
         lease.release()
 
 
-def update_unchanged(entity: TableEntity) -> tuple[str, TableEntity, dict[str, object]]:
-    """Writes an entity, unless it is no longer as it was read."""
-    condition = {
-        "etag": entity.metadata["etag"],
-        "match_condition": MatchConditions.IfNotModified,
-    }
-    return "update", entity, condition
+def update_unchanged(entity: TableEntity) -> tuple[str, TableEntity, dict[str, Any]]:
+    """What writes an entity, unless it is no longer as it was read."""
+    etag = entity.metadata["etag"]
+    return "update", entity, {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
 def run(table: TableClient, accounts: BlobClient) -> None:
     for row, balance in (("giver", 100), ("taker", 0)):
         table.create_entity({"PartitionKey": "accounts", "RowKey": row, "balance": balance})
 
-    # Alice stays in the middle of her work until Bob has found out that he has to wait.
-    may_go_on, at_once = threading.Event(), threading.Event()
-    at_once.set()
-    alice = threading.Thread(target=transfer, args=(table, accounts, "Alice", may_go_on))
-    bob = threading.Thread(target=transfer, args=(table, accounts, "Bob", at_once))
-    alice.start()
-    while accounts.get_blob_properties().lease.state != "leased":
-        time.sleep(0.02)
-    bob.start()
-    time.sleep(0.5)
-    may_go_on.set()
-    alice.join()
+    alice_waits, bob_waits = threading.Event(), threading.Event()
+
+    def quick_call() -> None:
+        print("Bob tells the bank")
+
+    bob = threading.Thread(target=transfer, args=(table, accounts, "Bob", bob_waits, quick_call))
+
+    def long_call() -> None:
+        print("Alice tells the bank")
+        # Meanwhile Bob comes, and finds out that he has to wait.
+        bob.start()
+        bob_waits.wait(LEASE_SECONDS / 2)
+
+    transfer(table, accounts, "Alice", alice_waits, long_call)
     bob.join()
 
     for row in ("giver", "taker"):

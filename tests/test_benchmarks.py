@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import tables
 from benchmarks.__main__ import GROUPS, main
 from benchmarks.figures import Figure, Measured, table
-from benchmarks.load import Load, account_sas, development_sas, run_each, script
+from benchmarks.load import Load, account_sas, development_sas, run_all, run_each, script
 from benchmarks.queues import create, delete_load, get_load, put_load, taken_in
-from benchmarks.services import QUEUE, etagere
+from benchmarks.services import QUEUE, TABLE, etagere
 from etagere.auth import sas_parsing, sas_signature
 from etagere.auth.request import Address, SignedRequest
 from etagere.auth.shared_key import AccountKey
@@ -48,9 +49,8 @@ def _is_over_http(figure: Figure) -> bool:
 
 
 def _needs_others(figure: Figure) -> bool:
-    return figure.key.startswith(("http.put", "http.get", "queues.put")) or (
-        _is_over_http(figure) and _of_others(figure)
-    )
+    by_wrk = ("http.put", "http.get", "queues.put", "tables.get", "tables.insert", "tables.group")
+    return figure.key.startswith(by_wrk) or (_is_over_http(figure) and _of_others(figure))
 
 
 def test_only_what_is_named_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,11 @@ def test_only_what_is_named_is_measured(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("name", "progress"),
-    [("http_growth", "400 of 400 blobs"), ("queue_growth", "340 of 400 are hidden")],
+    [
+        ("http_growth", "400 of 400 blobs"),
+        ("queue_growth", "340 of 400 are hidden"),
+        ("table_growth", "2,400 of 2,400"),
+    ],
 )
 def test_what_takes_long_is_measured_when_it_is_named(
     name: str, progress: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -108,7 +112,7 @@ def test_the_table_is_aligned() -> None:
     ]
 
 
-@pytest.mark.parametrize("service", ["blob", "queue"])
+@pytest.mark.parametrize("service", ["blob", "queue", "table"])
 def test_a_token_for_the_whole_account_is_let_in(service: str) -> None:
     query = account_sas(b"key", "account", "2099-01-01T00:00:00Z")
     signed = SignedRequest(service, "GET", Address("account", False, True), "/account/c", query, {})
@@ -128,6 +132,31 @@ def test_the_load_says_which_request_is_sent() -> None:
     enveloped = script(Load("POST", "/a", body_bytes=3, envelope="<b>{}</b>"), "host:1", 7)
     assert "Content-Length: 10\\r\\n\\r\\n" in enveloped
     assert 'local body = "<b>xxx</b>"' in enveloped
+
+
+def test_a_document_is_numbered_wherever_it_says_so() -> None:
+    """The length is that of what is sent: numbers have the digits of the greatest."""
+    lua = script(Load("POST", "/a", 10_000, document="a={}, b={}"), "host:1", 7)
+    assert 'local body = "a={}, b={}"' in lua
+    assert "Content-Length: 14\\r\\n\\r\\n" in lua
+    assert 'return before .. "" .. after .. body:gsub("{}", ' in lua
+    assert 'string.format("%04d", math.random(0, 9999))' in lua
+
+
+def test_all_pages_of_a_scan_are_followed(tmp_path: Path) -> None:
+    """They count as one request, and show all that there is."""
+    sas = development_sas()
+    with contextlib.ExitStack() as ends:
+        service = etagere(tmp_path, ends, TABLE)
+        tables.create(service, "Table", sas)
+        groups = [
+            tables.group_load("Table", sas, [tables.entity(str(n), str(row)) for row in range(100)])
+            for n in range(12)
+        ]
+        assert run_all(service, groups).requests == 12
+        scan = tables.Scan(service, tables.query_load("Table", sas, "PartitionKey ne '3'"))
+        assert scan.run().requests == 1
+        assert scan.found == 1_100
 
 
 def test_a_request_may_follow_from_an_answer(tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ SHOWN = {
     ],
     "table_with_lease.py": [
         r"Alice has the lease",
+        r"Alice tells the bank",
         r"Bob waits",
         r"Alice is done",
         r"Bob has the lease",
+        r"Bob tells the bank",
         r"Bob is done",
         r"giver: 80",
         r"taker: 20",

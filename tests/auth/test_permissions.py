@@ -210,6 +210,82 @@ def test_letters_of_queues(name: str, type_: str, account: str, service: str) ->
     assert authorize(KeyOwner("a"), operation, target) == Permit()
 
 
+# The same of tables: operation, types, account token, service token
+
+TABLE = [
+    ("get_table_service_properties", "s", "r", ""),
+    ("set_table_service_properties", "s", "w", ""),
+    ("get_table_service_stats", "s", "r", ""),
+    ("query_tables", "sc", "l", ""),
+    ("create_table", "c", "c|w", ""),
+    ("delete_table", "c", "d", ""),
+    ("get_table_acl", "c", "", ""),
+    ("set_table_acl", "c", "", ""),
+    ("query_entities", "o", "r", "r"),
+    ("insert_entity", "o", "a", "a"),
+    ("update_entity", "o", "u", "u"),
+    ("merge_entity", "o", "u", "u"),
+    ("insert_or_replace_entity", "o", "au", "au"),
+    ("insert_or_merge_entity", "o", "au", "au"),
+    ("delete_entity", "o", "d", "d"),
+]
+
+
+def test_the_rows_of_tables_are_all_looked_at() -> None:
+    seldom = {"preflight_table_request", "entity_group_transaction"}
+    assert {name for name, *_ in TABLE} == OPERATIONS["table"].keys() - seldom
+
+
+def suffices(held: str, letters: str) -> bool:
+    return any(choice and set(choice) <= set(held) for choice in letters.split("|"))
+
+
+@pytest.mark.parametrize(("name", "types", "account", "service"), TABLE)
+def test_letters_of_tables(name: str, types: str, account: str, service: str) -> None:
+    operation = f"table.{name}"
+    target = "" if types in {"s", "sc"} else "People"
+    for held in (*ACCOUNT_LETTERS, "au", "cw", "rwdxylcpfti"):
+        outcome = authorize(account_token(held), operation, target)
+        assert isinstance(outcome, Permit) is suffices(held, account), held
+        for other in set("sco") - set(types):
+            outcome = authorize(account_token(held, types=other), operation, target)
+            assert code(outcome) == "AuthorizationResourceTypeMismatch"
+        outcome = authorize(account_token(held, services="bqf"), operation, target)
+        assert code(outcome) == "AuthorizationServiceMismatch"
+    for held in (*LETTERS["table", ""], "au", "rud", "rad", "raud"):
+        mine = token(held, "", "people", service="table")
+        assert isinstance(authorize(mine, operation, target), Permit) is suffices(held, service)
+        for other_token in (
+            token(held, "", "other", service="table"),
+            token(held, "", "people", service="queue"),
+            token(held, "c", "people"),
+        ):
+            assert isinstance(authorize(other_token, operation, target), Refusal)
+    outcome = authorize(Anonymous("a"), operation, target, version="2020-12-06")
+    assert code(outcome) == "NoAuthenticationInformation"
+    assert authorize(KeyOwner("a"), operation, target) == Permit()
+
+
+def test_the_envelope_of_a_group_needs_no_letter() -> None:
+    """Each of its parts needs what it would need alone; but nobody without a name gets so far."""
+    group = "table.entity_group_transaction"
+    for caller in (
+        token("r", "", "people", service="table"),
+        account_token("r", "t", "o"),
+        account_token("", "t", "s"),
+        KeyOwner("a"),
+    ):
+        assert authorize(caller, group, "") == Permit()
+    assert code(authorize(account_token("raud", "bqf"), group, "")) == (
+        "AuthorizationServiceMismatch"
+    )
+    assert code(authorize(token("r", "", "people", service="queue"), group, "")) == (
+        "AuthorizationServiceMismatch"
+    )
+    anonymous = authorize(Anonymous("a"), group, "", version="2020-12-06")
+    assert code(anonymous) == "NoAuthenticationInformation"
+
+
 @pytest.mark.parametrize("name", BLOB)
 def test_the_owner_of_a_key_may_do_all_but_what_bearers_do(name: str) -> None:
     outcome = authorize(KeyOwner("a"), f"blob.{name}", "c/b")

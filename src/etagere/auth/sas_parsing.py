@@ -195,6 +195,9 @@ def _table_scope(request: SignedRequest, given: Mapping[str, str]) -> str | Refu
     # Requests to these carry the names of their tables elsewhere.
     if not table or (named != table and named not in {"", "tables", "$batch"}):
         return failed("The parameter tn does not name the table of the request.")
+    for row, partition in (("srk", "spk"), ("erk", "epk")):
+        if row in given and partition not in given:
+            return failed(f"The parameter {row} bounds nothing without {partition}.")
     return table
 
 

@@ -47,6 +47,9 @@ class Counting:
         self.rows += len(found)
         return found
 
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        return self._txn.count(collection, span)
+
 
 def counted(txn: ReadTxn, query: Query) -> tuple[EntityPage | None, int]:
     counting = Counting(txn)
@@ -98,12 +101,12 @@ COSTS: Final = {
 @at_a_cabinet
 async def test_costs(cabinet: Cabinet) -> None:
     await filled(cabinet)
+    everybody = await cabinet.contents()
     for text, rows in COSTS.items():
         page, seen = await cabinet.shelf.read(counted, asking(text, limit=10_000))
         assert seen == rows, text
         assert page is not None
         matches = filter_of(text).matches
-        everybody = await cabinet.contents()
         expected = [keys for keys, entity in everybody.items() if matches(keys, entity)]
         assert keys_of(page) == expected, text
         assert page.following is None

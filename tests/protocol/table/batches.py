@@ -28,8 +28,8 @@ class PartAnswer(NamedTuple):
         return str(self.error["code"])
 
     @property
-    def index(self) -> int:
-        """Which operation was refused."""
+    def operation(self) -> int:
+        """Which operation of the group was refused."""
         index, colon, _ = self.error["message"]["value"].partition(":")
         assert colon
         return int(index)

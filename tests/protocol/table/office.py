@@ -92,9 +92,7 @@ def request(
         arrived.feed(sent)
     arrived.feed_end()
     said = {"Host": HOST, "x-ms-version": "2019-02-02", **headers}
-    pairs = [
-        (name.replace("_", "-").encode(), octets(value)) for name, value in said.items()
-    ]
+    pairs = [(name.replace("_", "-").encode(), octets(value)) for name, value in said.items()]
     fields = {name.lower(): value for name, value in pairs}
     return Request(method, f"/{ACCOUNT}/{target}".encode(), pairs, fields, arrived)
 

@@ -87,13 +87,10 @@ def test_what_names_nothing(path: str) -> None:
 
 @given(st.text(), st.text())
 def test_every_key_can_be_written(partition: str, row: str) -> None:
+    quoted_partition, quoted_row = partition.replace("'", "''"), row.replace("'", "''")
     for path in (
-        "People(PartitionKey='{}',RowKey='{}')".format(
-            partition.replace("'", "''"), row.replace("'", "''")
-        ),
-        "People(RowKey='{1}',PartitionKey='{0}')".format(
-            partition.replace("'", "''"), row.replace("'", "''")
-        ),
+        f"People(PartitionKey='{quoted_partition}',RowKey='{quoted_row}')",
+        f"People(RowKey='{quoted_row}',PartitionKey='{quoted_partition}')",
     ):
         assert parse_address(path) == entity(partition, row)
 
@@ -158,11 +155,19 @@ def test_one_entity_has_many_addresses(office: Office, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["People('p')", "People(PartitionKey='p')", "a/b", "People/x", "$batch/x", "People("]
+    "path", ["People('p')", "People(PartitionKey='p')", "Tables/x", "$batch/x", "People("]
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "MERGE"])
 def test_addresses_of_nothing(office: Office, method: str, path: str) -> None:
     assert office.ask(method, path).refusal == (400, "InvalidUri")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "MERGE"])
+def test_nothing_lies_below_a_table(office: Office, method: str) -> None:
+    """Clients tell by these that they were given the address of a table for that of the service."""
+    assert office.ask(method, "People/x").refusal == (400, "InvalidInput")
+    assert office.ask(method, "Nobody/x").refusal == (404, "TableNotFound")
+    assert office.ask("POST", "People/x", b"{}").refusal == (400, "PropertiesNeedValue")
 
 
 @pytest.mark.parametrize(

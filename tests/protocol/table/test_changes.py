@@ -67,7 +67,7 @@ def test_outcomes(office: Office, method: str, seen: str, there: bool) -> None:
         assert shown(office) == expected
 
 
-@pytest.mark.parametrize("etag", ['"0x1"', "wrong", "W/", '*,*', 'W/"a", W/"b"', "W/wrong", '""'])
+@pytest.mark.parametrize("etag", ['"0x1"', "wrong", "W/", "*,*", 'W/"a", W/"b"', "W/wrong", '""'])
 @pytest.mark.parametrize("method", ["PUT", "MERGE", "DELETE"])
 def test_what_is_no_weak_etag(office: Office, method: str, etag: str) -> None:
     office.insert("p", "r", Age=36)
@@ -210,6 +210,21 @@ def test_what_is_said_unless_more_or_less_is_asked_for(office: Office, accept: s
     told = office.ask("GET", "People()", Accept=accept).json()
     assert "odata.etag" in told["value"][0]
     assert "odata.id" not in told["value"][0]
+
+
+@pytest.mark.parametrize("content_type", ["application/atom+xml", "text/plain", "json", "a/b;c"])
+def test_bodies_that_are_not_read(office: Office, content_type: str) -> None:
+    for method, target in (("POST", "People"), ("PUT", ENTITY), ("MERGE", ENTITY)):
+        answer = office.ask(method, target, ADA, Content_Type=content_type)
+        assert answer.refusal == (415, "MediaTypeNotSupported")
+    assert office.rows() == []
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "application/json", "Application/JSON; odata=nometadata; charset=utf-8"]
+)
+def test_bodies_that_are_read(office: Office, content_type: str) -> None:
+    assert office.ask("POST", "People", ADA, Content_Type=content_type).status == 201
 
 
 @pytest.mark.parametrize(

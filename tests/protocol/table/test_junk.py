@@ -41,13 +41,21 @@ def require_answer(office: Office, method: str, target: str, body: Any = b"", **
         assert answer.json()["odata.error"]["code"] == answer.code
 
 
+PARAMETERS: Final = (
+    "$filter", "$select", "$top", "$format", "NextPartitionKey", "NextRowKey", "NextTableName",
+    "comp", "timeout", "$orderby", "$skip",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("odd", ODD)
 def test_parameters(office: Office, odd: str) -> None:
     office.insert("p", "r", Age=36)
-    for name in ("$filter", "$select", "$top", "$format", "NextPartitionKey", "NextRowKey",
-                 "NextTableName", "comp", "timeout", "$orderby", "$skip", odd):  # fmt: skip
+    for name in (*PARAMETERS, odd):
         for target in ("People()", ENTITY, "Tables", ""):
             require_answer(office, "GET", f"{target}?{name}={odd}")
+            # The same inside of a batch.
+            query = single_query(part("GET", f"/{target}?{name}={odd}"))
+            require_answer(office, "POST", "$batch", query, Content_Type=BATCH_TYPE)
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -101,7 +109,10 @@ def test_bounds_longer_than_any_key(office: Office) -> None:
             (f"$filter=PartitionKey%20eq%20'{quote(long)}'", []),
             (f"$filter=PartitionKey%20ge%20'{quote(long)}'", after),
             (f"$filter=PartitionKey%20le%20'{quote(long)}'", ["a", "b"][: 2 - len(after)]),
-            (f"$filter=PartitionKey%20eq%20'b'%20and%20RowKey%20lt%20'{quote(long)}'", [] if after else ["b"]),
+            (
+                f"$filter=PartitionKey%20eq%20'b'%20and%20RowKey%20lt%20'{quote(long)}'",
+                [] if after else ["b"],
+            ),
             (f"NextPartitionKey={token}", after),
             (f"NextPartitionKey={token}&NextRowKey={token}", after),
         ):
@@ -112,6 +123,30 @@ def test_bounds_longer_than_any_key(office: Office) -> None:
         for reach in (KeyRange(long), KeyRange("a", long), KeyRange(None, None, long, long)):
             with office.visited_by(guest("r", keys=reach)):
                 assert office.ask("GET", "People()").status == 200
+
+
+@pytest.mark.parametrize("unit", ["a", "é", "\u20ac", "\U0001f984"])
+def test_bounds_just_longer_than_the_longest_key(office: Office, unit: str) -> None:
+    """Whatever is cut off of them, the longest keys are on their own side of it."""
+    longest = unit * (1_024 // len(unit.encode()))
+    office.insert(longest, longest)
+    for bound in (longest + unit, longest + unit * 1_000, f"{longest}~"):
+        for name in ("PartitionKey", "RowKey"):
+            other = "RowKey" if name == "PartitionKey" else "PartitionKey"
+            for operator, found in (
+                ("lt", 1),
+                ("le", 1),
+                ("ne", 1),
+                ("gt", 0),
+                ("ge", 0),
+                ("eq", 0),
+            ):
+                text = f"{name} {operator} '{bound}' and {other} eq '{longest}'"
+                assert len(office.rows(f"$filter={quote(text)}")) == found, (name, operator)
+        with office.visited_by(guest("r", keys=KeyRange(None, None, bound))):
+            assert office.rows() == [longest]
+        with office.visited_by(guest("r", keys=KeyRange(bound))):
+            assert office.rows() == []
 
 
 HEADERS: Final = (
@@ -151,14 +186,12 @@ _SCALARS: Final = st.one_of(
     st.text(max_size=20),
     st.sampled_from(["NaN", "Infinity", "2020-01-01T00:00:00Z", "AAAA", "\ud800", "0" * 30, ""]),
 )
-_NAMES: Final = st.one_of(
-    st.sampled_from(
-        ["PartitionKey", "RowKey", "Timestamp", "Age", "Age@odata.type", "odata.etag", "odata.x",
-         "PartitionKey@odata.type", "RowKey@odata.type", "Timestamp@odata.type", "@odata.type",
-         "a b", "1", "", "é", "\ud800", "A" * 300, "Age@odata.other", "TableName"]
-    ),  # fmt: skip
-    st.text(max_size=5),
-)
+_MEMBERS: Final = (
+    "PartitionKey", "RowKey", "Timestamp", "Age", "Age@odata.type", "odata.etag", "odata.x", "1",
+    "PartitionKey@odata.type", "RowKey@odata.type", "Timestamp@odata.type", "@odata.type", "a b",
+    "", "é", "\ud800", "A" * 300, "Age@odata.other", "TableName",
+)  # fmt: skip
+_NAMES: Final = st.one_of(st.sampled_from(_MEMBERS), st.text(max_size=5))
 _TYPES: Final = st.sampled_from(
     ["Edm.String", "Edm.Int32", "Edm.Int64", "Edm.Double", "Edm.Boolean", "Edm.DateTime",
      "Edm.Guid", "Edm.Binary", "Edm.Single", "String", "", 5]
@@ -210,7 +243,12 @@ def test_entities(office: Office, entity: dict[str, Any]) -> None:
 )
 def test_bodies_that_are_no_entity(office: Office, body: bytes) -> None:
     office.insert("p", "r", Age=36)
-    for method, target in (("POST", "People"), ("PUT", ENTITY), ("MERGE", ENTITY), ("POST", "Tables")):
+    for method, target in (
+        ("POST", "People"),
+        ("PUT", ENTITY),
+        ("MERGE", ENTITY),
+        ("POST", "Tables"),
+    ):
         answer = office.ask(method, target, body)
         assert answer.status in {400, 413}, answer
         assert CODES[answer.code] == answer.status
@@ -223,7 +261,9 @@ def test_groups_with_something_wrong(office: Office) -> None:
     whole = change_set(
         [
             part("MERGE", "/People(PartitionKey='p',RowKey='1')", {"Age": 36}, If_Match="*"),
-            part("POST", "/People", {"PartitionKey": "p", "RowKey": "3"}, Prefer="return-no-content"),
+            part(
+                "POST", "/People", {"PartitionKey": "p", "RowKey": "3"}, Prefer="return-no-content"
+            ),
         ]
     )
     pieces = (b"\r\n", b"\n", b"--", b"--changeset_1", b"--batch_1--", b"\x00", b"\xff", b":", b" ")

@@ -36,7 +36,7 @@ def pages(office: Office, target: str, query: str) -> list[list[Any]]:
 
 
 def test_pages_of_every_size(office: Office) -> None:
-    keys = [(partition, row) for partition in ("", "O'Neil", "é&=") for row in ("", " ", "a/"[:1])]
+    keys = [(partition, row) for partition in ("", "O'Neil", "é&=") for row in ("", " ", "a")]
     for partition, row in keys:
         office.insert(partition, row)
     for size in range(1, len(keys) + 2):
@@ -47,17 +47,17 @@ def test_pages_of_every_size(office: Office) -> None:
 
 
 def test_no_more_than_a_thousand(office: Office) -> None:
-    for partition in range(11):
-        rows = [{"PartitionKey": str(partition), "RowKey": f"{row:02}"} for row in range(100)]
-        for row in rows:
-            office.ask("PUT", "People(PartitionKey='{PartitionKey}',RowKey='{RowKey}')".format(**row), b"{}")
+    for number in range(1_100):
+        path = f"People(PartitionKey='{number // 100:02}',RowKey='{number:04}')"
+        assert office.ask("PUT", path, b"{}").status == 204
     answer = office.ask("GET", "People()")
     assert len(answer.rows) == 1_000
     assert len(office.ask("GET", f"People()?{following(answer)}").rows) == 100
-    assert office.ask("GET", "People()?$top=1001").refusal == BAD
 
 
-@pytest.mark.parametrize("top", ["0", "-1", "1001", "x", "1e2", "1.0", "9" * 5_000, "%D9%A3", "1,2"])
+@pytest.mark.parametrize(
+    "top", ["0", "-1", "1001", "x", "1e2", "1.0", "9" * 5_000, "%D9%A3", "1,2"]
+)
 def test_sizes_that_no_page_has(office: Office, top: str) -> None:
     assert office.ask("GET", f"People()?$top={top}").refusal == BAD
     assert office.ask("GET", f"Tables?$top={top}").refusal == BAD
@@ -105,8 +105,8 @@ def test_what_is_selected(office: Office) -> None:
 
     def selected(names: str, address: str = "People()") -> dict[str, Any]:
         answer = office.ask("GET", f"{address}?$select={names}", Accept=NO_METADATA).json()
-        (entity,) = answer["value"] if "value" in answer else [answer]
-        found: dict[str, Any] = entity
+        found: dict[str, Any]
+        (found,) = answer.get("value", [answer])
         return found
 
     for address in ("People()", "People(PartitionKey='p',RowKey='r')"):
@@ -149,9 +149,7 @@ def test_lists_of_tables(office: Office, many: list[str]) -> None:
         ("TableName eq 5", []),
     ],
 )
-def test_filters_of_tables(
-    office: Office, many: list[str], text: str, expected: list[str]
-) -> None:
+def test_filters_of_tables(office: Office, many: list[str], text: str, expected: list[str]) -> None:
     for size in (1, 2, 1_000):
         found = pages(office, "Tables", f"$top={size}&$filter={quote(text)}")
         assert [each["TableName"] for page in found for each in page] == expected
@@ -162,10 +160,11 @@ def test_more_tables_than_are_looked_at_at_once(
     office: Office, many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etagere.protocol.table.handlers._TABLES_IN_STEP", 2)
+    last = quote("TableName ge 'z'")
     for size in (1, 2, 3, 1_000):
         found = pages(office, "Tables", f"$top={size}")
         assert [each["TableName"] for page in found for each in page] == many
-        found = pages(office, "Tables", f"$top={size}&$filter={quote('TableName ge {0}z{0}'.format(chr(39)))}")
+        found = pages(office, "Tables", f"$top={size}&$filter={last}")
         assert [each["TableName"] for page in found for each in page] == ["zoo10"]
 
 

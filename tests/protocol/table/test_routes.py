@@ -61,7 +61,7 @@ FORMS: Final[list[tuple[str, str, dict[str, str], str]]] = [
 def routed(office: Office, method: str, target: str, headers: dict[str, str]) -> str:
     """The operation that a request leads to, or the code of its refusal."""
     fields = {name.replace("-", "_"): value for name, value in headers.items()}
-    exchange = Exchange("table", request(method, target, **fields))
+    exchange = Exchange("table", request(method, target, b"", **fields))
     try:
         return office.service.route(exchange).permission
     except Refused as refused:

@@ -86,7 +86,10 @@ def refused(status: int, code: str) -> Iterator[None]:
     """The SDK raises just this. Of what it does not translate, only the answer names the code."""
     with pytest.raises(HttpResponseError) as caught:
         yield
-    error = caught.value
-    assert error.response is not None
-    found = getattr(error, "error_code", None) or error.response.headers["x-ms-error-code"]
-    assert (error.status_code, str(getattr(found, "value", found))) == (status, code), error
+    assert (caught.value.status_code, code_of(caught.value)) == (status, code), caught.value
+
+
+def code_of(error: HttpResponseError) -> str:
+    answer: Any = error.response
+    found = getattr(error, "error_code", None) or answer.headers["x-ms-error-code"]
+    return str(getattr(found, "value", found))

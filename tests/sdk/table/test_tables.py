@@ -55,20 +55,16 @@ def test_what_is_not_there(tables: TableServiceClient) -> None:
     assert answer.status == 404
 
 
-@pytest.mark.parametrize("name", ["a-b", "1ab", "café"])
-def test_characters_that_no_name_has(tables: TableServiceClient, name: str) -> None:
-    # Of this the SDK makes an error of its own.
-    with pytest.raises(ValueError, match="[Tt]able names"):
+@pytest.mark.parametrize("name", ["a-b", "1ab", "café", "ab", "a" * 64])
+def test_names_that_no_table_has(tables: TableServiceClient, name: str) -> None:
+    # Of these the SDK makes an error of its own, if it is told so in the words of the service.
+    with pytest.raises(ValueError, match="names must"):
         tables.create_table(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("ab", "OutOfRangeInput"), ("a" * 64, "OutOfRangeInput"), ("tables", "InvalidResourceName")],
-)
-def test_names_that_no_table_has(tables: TableServiceClient, name: str, code: str) -> None:
-    with refused(400, code):
-        tables.create_table(name)
+def test_the_name_of_the_list_of_tables(tables: TableServiceClient) -> None:
+    with refused(400, "InvalidResourceName"):
+        tables.create_table("tables")
 
 
 def test_lists(tables: TableServiceClient) -> None:
@@ -108,6 +104,6 @@ def test_policies_are_kept(table: TableClient) -> None:
 
 def test_no_more_than_five_policies(table: TableClient) -> None:
     table.set_table_access_policy({str(number): None for number in range(5)})
-    with pytest.raises(ValueError, match="[Tt]oo many"):
+    with pytest.raises(ValueError, match="Too many"):
         table.set_table_access_policy({str(number): None for number in range(6)})
     assert len(table.get_table_access_policy()) == 5

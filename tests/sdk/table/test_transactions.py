@@ -15,7 +15,7 @@ from azure.data.tables import (
 )
 
 from tests.sdk.server import Server
-from tests.sdk.table.clients import holder, rows, table_token
+from tests.sdk.table.clients import code_of, holder, rows, table_token
 
 Operation = tuple[Any, ...]
 
@@ -26,7 +26,7 @@ def keys(row: str, partition: str = "p", **values: Any) -> dict[str, Any]:
 
 def failing(table: TableClient, *operations: Operation) -> TableTransactionError:
     with pytest.raises(TableTransactionError) as caught:
-        table.submit_transaction(operations)  # type: ignore[arg-type]
+        table.submit_transaction(operations)
     return caught.value
 
 
@@ -97,13 +97,13 @@ def test_all_or_nothing(
     operations: list[Operation] = [("create", keys(f"{row:02}")) for row in range(99)]
     operations.insert(at, operation)
     error = failing(table, *operations)
-    assert (error.status_code, error.error_code, error.index) == (status, code, at)
+    assert (error.status_code, code_of(error), error.index) == (status, code, at)
     assert rows(table) == ["taken"]
 
 
 def test_no_entity_twice(table: TableClient) -> None:
     error = failing(table, ("create", keys("a")), ("create", keys("b")), ("delete", keys("a")))
-    assert (error.error_code, error.index) == ("InvalidDuplicateRow", 2)
+    assert (code_of(error), error.index) == ("InvalidDuplicateRow", 2)
     assert rows(table) == []
 
 
@@ -133,13 +133,17 @@ def test_under_a_token(server: Server, table: TableClient) -> None:
     with holder(server, table.table_name, token) as guest:
         guest.submit_transaction([("create", keys("c"))])
         error = failing(guest, ("create", keys("d")), ("delete", keys("a")))
-        assert error.error_code == "AuthorizationPermissionMismatch"
+        assert code_of(error) == "AuthorizationPermissionMismatch"
         assert (error.status_code, error.index) == (403, 1)
     token = table_token(table.table_name, start_pk="p", start_rk="m", end_pk="p", end_rk="x")
     with holder(server, table.table_name, token) as guest:
         guest.submit_transaction([("create", keys("m")), ("create", keys("x"))])
         error = failing(guest, ("create", keys("n")), ("delete", keys("a")))
-        assert (error.status_code, error.error_code, error.index) == (403, "AuthorizationFailure", 1)
+        assert (error.status_code, code_of(error), error.index) == (
+            403,
+            "AuthorizationFailure",
+            1,
+        )
     assert rows(table) == ["a", "b", "c", "m", "x"]
 
 
@@ -149,6 +153,6 @@ def test_a_token_for_another_table(
     other = tables.create_table(f"{table.table_name}other")
     with holder(server, other.table_name, table_token(table.table_name)) as guest:
         error = failing(guest, ("create", keys("a")))
-        assert (error.status_code, error.error_code) == (403, "AuthorizationFailure")
+        assert (error.status_code, code_of(error)) == (403, "AuthorizationFailure")
     assert rows(other) == []
     other.delete_table()

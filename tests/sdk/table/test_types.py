@@ -32,7 +32,17 @@ def kept(table: TableClient, value: Any) -> Any:
 
 @pytest.mark.parametrize(
     "value",
-    ["", " ", "text", "O'Neil", "é\u2028\ufffd", "\U0001f984", "\x00\x01\t\r\n", '"\\/</b>', "null"],
+    [
+        "",
+        " ",
+        "text",
+        "O'Neil",
+        "é\u2028\ufffd",
+        "\U0001f984",
+        "\x00\x01\t\r\n",
+        '"\\/</b>',
+        "null",
+    ],
 )
 def test_texts(table: TableClient, value: str) -> None:
     assert kept(table, value) == value

@@ -21,6 +21,8 @@ from etagere.rules.filters import Filter, KeyBounds
 
 _STEP_MIN = 64
 _STEP_MAX = 1_024
+# A thousand of the largest entities would be more than a server can hold for each who asks.
+_PAGE_BYTES_MAX = 8 << 20
 
 
 class Query(NamedTuple):
@@ -50,7 +52,7 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     found: list[tuple[Keys, Entity]] = []
     matches = query.filter.matches if query.filter is not None else None
     holds = query.reach.holds if query.reach != EVERYTHING else None
-    seen = 0
+    seen = size = 0
     ends = time.monotonic() + query.seconds_max
     for rows in _rows(txn, table_id, query):
         seen += len(rows)
@@ -64,10 +66,19 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
             if holds is not None and not holds(keys):
                 continue
             if matches is None or matches(keys, entity):
-                if len(found) == query.limit:
+                size += _bytes_of(entity)
+                if len(found) == query.limit or (found and size > _PAGE_BYTES_MAX):
                     return EntityPage(found, keys)
                 found.append((keys, entity))
     return EntityPage(found)
+
+
+def _bytes_of(entity: Entity) -> int:
+    """About: only what can be long counts."""
+    return sum([len(value) for value in entity.properties.values if type(value) in _LONG])
+
+
+_LONG = (str, bytes)
 
 
 def _keys(key: tuple[bytes, str, str]) -> Keys:

@@ -1,0 +1,157 @@
+// Who is let in: keys, signatures made by the SDK, stored policies, and callers without a name.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import {
+    AzureNamedKeyCredential,
+    AzureSASCredential,
+    TableClient,
+    TableServiceClient,
+    generateAccountSas,
+    generateTableSas,
+} from "@azure/data-tables";
+
+import {
+    HOUR_MS,
+    account,
+    collect,
+    credential,
+    fromNow,
+    newTable,
+    options,
+    refused,
+    rows,
+    tableClient,
+    unique,
+    url,
+} from "./server.mjs";
+
+const expiresOn = fromNow(HOUR_MS);
+const ADA = { partitionKey: "p", rowKey: "r" };
+
+const failed = (request) => refused(request, 403, "AuthenticationFailed");
+const mismatched = (request) => refused(request, 403, "AuthorizationPermissionMismatch");
+const outOfReach = (request) => refused(request, 403, "AuthorizationFailure");
+
+const LETTERS = { r: "query", a: "add", u: "update", d: "delete" };
+
+/** What anybody who has this signature can do. */
+const holder = ({ tableName }, signature) =>
+    tableClient(tableName, new AzureSASCredential(signature));
+
+const signed = (table, letters, more = {}) =>
+    generateTableSas(table.tableName, credential, {
+        permissions: Object.fromEntries([...letters].map((letter) => [LETTERS[letter], true])),
+        expiresOn,
+        ...more,
+    });
+
+// What is done to a table with one entity, and the letters that it needs; none has "".
+const ACTIONS = {
+    query: ["r", (table) => rows(table)],
+    get: ["r", (table) => table.getEntity("p", "r")],
+    insert: ["a", (table) => table.createEntity({ ...ADA, rowKey: unique() })],
+    update: ["u", (table) => table.updateEntity(ADA, "Merge")],
+    upsert: ["au", (table) => table.upsertEntity(ADA, "Merge")],
+    group: ["u", (table) => table.submitTransaction([["update", ADA, "Merge"]])],
+    policies: ["", (table) => table.getAccessPolicy()],
+    permit: ["", (table) => table.setAccessPolicy([])],
+    remove: ["", (table) => table.deleteTable()],
+    delete: ["d", (table) => table.deleteEntity("p", "r")],
+};
+
+test("a wrong key", async () => {
+    const wrong = new AzureNamedKeyCredential(account, Buffer.from("wrong").toString("base64"));
+    const stranger = new TableServiceClient(url, wrong, options);
+    await failed(stranger.getProperties());
+    await failed(stranger.createTable("Never"));
+    await failed(tableClient("Never", wrong).createEntity(ADA));
+});
+
+test("an account's signature for everything", async () => {
+    const letters = ["query", "write", "delete", "list", "add", "update"];
+    const permissions = Object.fromEntries(letters.map((letter) => [letter, true]));
+    const signature = generateAccountSas(credential, { permissions, expiresOn });
+    const guest = new TableServiceClient(url, new AzureSASCredential(signature), options);
+    const table = tableClient(unique(), new AzureSASCredential(signature));
+    await table.createTable();
+    await table.createEntity(ADA);
+    await table.submitTransaction([["update", ADA, "Merge"]]);
+    assert.deepEqual(await rows(table), ["r"]);
+    assert.ok((await collect(guest.listTables())).length > 0);
+    await guest.getProperties();
+    await mismatched(table.getAccessPolicy());
+    await table.deleteTable();
+});
+
+for (const letters of ["r", "a", "u", "d", "au"]) {
+    test(`a table's signature with the letters ${letters}`, async (t) => {
+        const table = await newTable(t);
+        await table.createEntity(ADA);
+        const guest = holder(table, signed(table, letters));
+        for (const [needed, action] of Object.values(ACTIONS)) {
+            if (needed === "") await outOfReach(action(guest));
+            else if ([...needed].every((letter) => letters.includes(letter))) await action(guest);
+            else await mismatched(action(guest));
+        }
+    });
+}
+
+test("a signature for some of the entities", async (t) => {
+    const table = await newTable(t);
+    for (const partitionKey of "abc") {
+        for (const rowKey of "123") await table.createEntity({ partitionKey, rowKey });
+    }
+    const range = {
+        startPartitionKey: "a",
+        startRowKey: "3",
+        endPartitionKey: "b",
+        endRowKey: "2",
+    };
+    const guest = holder(table, signed(table, "raud", range));
+    const found = await collect(guest.listEntities());
+    assert.deepEqual(
+        found.map(({ partitionKey, rowKey }) => partitionKey + rowKey),
+        ["a3", "b1", "b2"],
+    );
+    await guest.updateEntity({ partitionKey: "b", rowKey: "2" }, "Merge");
+    await outOfReach(guest.updateEntity({ partitionKey: "b", rowKey: "3" }, "Merge"));
+    await outOfReach(guest.createEntity({ partitionKey: "c", rowKey: "4" }));
+    await outOfReach(guest.deleteEntity("a", "2"));
+    await refused(guest.getEntity("a", "1"), 404, "ResourceNotFound");
+});
+
+test("a stored policy is in force from the next request on", async (t) => {
+    const table = await newTable(t);
+    const keep = (permission, expiry = expiresOn) =>
+        table.setAccessPolicy([
+            { id: "guests", accessPolicy: { start: fromNow(-HOUR_MS), expiry, permission } },
+        ]);
+    const signature = generateTableSas(table.tableName, credential, { identifier: "guests" });
+    const guest = holder(table, signature);
+    await failed(rows(guest));
+    await keep("r");
+    assert.deepEqual(await rows(guest), []);
+    await mismatched(guest.createEntity(ADA));
+    await keep("ra");
+    await guest.createEntity(ADA);
+    await keep("ra", fromNow(-1000));
+    await failed(rows(guest));
+    await table.setAccessPolicy([]);
+    await failed(rows(guest));
+});
+
+test("callers without a name", async (t) => {
+    const table = await newTable(t);
+    await table.createEntity(ADA);
+    const stranger = new TableClient(url, table.tableName, options);
+    const { remove, ...others } = ACTIONS;
+    for (const [, action] of Object.values(others)) {
+        // The SDK speaks a version in which what is private looks as if it were not there.
+        await refused(action(stranger), 404, "ResourceNotFound");
+    }
+    // To the SDK a table that is not there is as good as deleted.
+    await remove[1](stranger);
+    assert.deepEqual(await rows(table), ["r"]);
+});

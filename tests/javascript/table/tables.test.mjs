@@ -1,0 +1,75 @@
+// Tables: made, listed and deleted.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { odata } from "@azure/data-tables";
+
+import {
+    collect,
+    fromNow,
+    HOUR_MS,
+    newTable,
+    refused,
+    rows,
+    service,
+    tableClient,
+    unique,
+} from "./server.mjs";
+
+test("a table is made once", async (t) => {
+    const table = await newTable(t);
+    // The SDK makes nothing of it if the table is there already.
+    await table.createTable();
+    const query = { queryOptions: { filter: odata`TableName eq ${table.tableName}` } };
+    assert.deepEqual(
+        (await collect(service.listTables(query))).map(({ name }) => name),
+        [table.tableName],
+    );
+});
+
+test("a table that is made again is empty", async (t) => {
+    const table = await newTable(t);
+    for (let number = 0; number < 3; number += 1) {
+        await table.createEntity({ partitionKey: "p", rowKey: `${number}` });
+        await table.deleteTable();
+        await refused(rows(table), 404, "TableNotFound");
+        await table.createTable();
+        assert.deepEqual(await rows(table), []);
+    }
+});
+
+test("lists come in pages", async (t) => {
+    const prefix = unique("Listed");
+    const names = ["a", "B", "c"].map((letter) => `${prefix}${letter}`);
+    for (const name of names) await service.createTable(name);
+    t.after(() => Promise.all(names.map((name) => service.deleteTable(name))));
+    const filter = odata`TableName ge ${prefix} and TableName lt ${`${prefix}zz`}`;
+    const pages = service.listTables({ queryOptions: { filter } }).byPage({ maxPageSize: 2 });
+    const sizes = (await collect(pages)).map((page) => page.map(({ name }) => name));
+    assert.deepEqual(sizes, [names.slice(0, 2), names.slice(2)]);
+});
+
+test("what is not there", async () => {
+    const table = tableClient(unique("Missing"));
+    const entity = { partitionKey: "p", rowKey: "r" };
+    await refused(rows(table), 404, "TableNotFound");
+    await refused(table.getEntity("p", "r"), 404, "TableNotFound");
+    await refused(table.createEntity(entity), 404, "TableNotFound");
+    await refused(table.upsertEntity(entity), 404, "TableNotFound");
+    await refused(table.submitTransaction([["create", entity]]), 404, "TableNotFound");
+    await refused(table.getAccessPolicy(), 404, "TableNotFound");
+});
+
+test("policies are kept", async (t) => {
+    const table = await newTable(t);
+    const [start, expiry] = [fromNow(-HOUR_MS), fromNow(HOUR_MS)];
+    const accessPolicy = { start, expiry, permission: "r" };
+    await table.setAccessPolicy([{ id: "guests", accessPolicy }]);
+    const found = await table.getAccessPolicy();
+    assert.equal(found.length, 1);
+    assert.equal(found[0].id, "guests");
+    assert.equal(found[0].accessPolicy.permission, "r");
+    await table.setAccessPolicy([]);
+    assert.equal((await table.getAccessPolicy()).length, 0);
+});
