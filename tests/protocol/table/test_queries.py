@@ -179,3 +179,11 @@ def test_what_is_said_of_tables(office: Office, level: str) -> None:
     made = office.ask("POST", "Tables", {"TableName": "Another"}, Accept=accept).json()
     assert made["TableName"] == "Another"
     assert ("odata.metadata" in made) == (level != "nometadata")
+
+
+def test_a_table_by_its_name(office: Office) -> None:
+    shown = office.ask("GET", "Tables('PEOPLE')")
+    assert (shown.status, shown.json()["TableName"]) == (200, "People")
+    for name in ("Nobody", "a-b", "x" * 100):
+        answer = office.ask("GET", f"Tables('{name}')")
+        assert (answer.status, answer.code) == (404, "ResourceNotFound")

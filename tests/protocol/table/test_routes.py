@@ -106,6 +106,9 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "MERGE", "PATCH", "TRA
 def test_what_nothing_does(office: Office, method: str, target: str) -> None:
     if (method, target) == ("HEAD", "People"):
         assert routed(office, method, target, {}) == "query_entities"
+    elif target == TABLE and method in {"GET", "HEAD"}:
+        # In no list of operations, but asked by those who want to know whether it exists.
+        assert routed(office, method, target, {}) == "query_tables"
     else:
         assert routed(office, method, target, {}) == "UnsupportedHttpVerb"
 

@@ -19,7 +19,7 @@ from etagere.operations.table.tables import find
 from etagere.rules.entities import KEY_BYTES_MAX
 from etagere.rules.filters import Filter, KeyBounds
 
-_STEP_MIN = 64
+_STEP_MIN = 32
 _STEP_MAX = 1_024
 # A thousand of the largest entities would be more than a server can hold for each who asks.
 _PAGE_BYTES_MAX = 8 << 20
@@ -97,7 +97,9 @@ def _rows(txn: ReadTxn, table_id: bytes, query: Query) -> Iterator[_Rows]:
         if len(rows) < step:
             return
         span = ENTITIES.after(span, rows[-1][0])
-        step = min(_STEP_MAX, step * 4)
+        # As many as would be enough, if the others are like the last.
+        enough = _PAGE_BYTES_MAX // (_bytes_of(rows[-1][1]) or 1)
+        step = max(1, min(_STEP_MAX, step * 4, enough))
 
 
 def _span(table_id: bytes, query: Query) -> Span:

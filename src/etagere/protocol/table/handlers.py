@@ -65,8 +65,10 @@ class Handlers:
 
     # Tables
 
-    async def query_tables(self, exchange: Exchange, _: Address) -> Response:
+    async def query_tables(self, exchange: Exchange, address: Address) -> Response:
         queries.require_text(exchange)
+        if address.table:
+            return await self._get_table(exchange, address.table)
         level, limit = _level(exchange), queries.limit(exchange)
         asked, start = queries.filter_of(exchange), queries.table_start_of(exchange)
         found: list[Table] = []
@@ -83,6 +85,16 @@ class Handlers:
         names = [table.name for table in found[:limit]]
         headers = [*_json(level), *queries.table_continuation(following)]
         return Response(200, headers, encode_tables(names, _origin(exchange), level))
+
+    async def _get_table(self, exchange: Exchange, name: str) -> Response:
+        level = _level(exchange)
+        if check_table_name(name) is not None:
+            raise Refused(Refusal("ResourceNotFound"))
+        try:
+            table = await self._engine.read(tables.get_table, _table_name(exchange, name))
+        except Refused:
+            raise Refused(Refusal("ResourceNotFound")) from None
+        return Response(200, _json(level), encode_table(table.name, _origin(exchange), level))
 
     async def create_table(self, exchange: Exchange, _: Address) -> Response:
         level = _level(exchange)

@@ -24,6 +24,7 @@ ROUTES: Final[dict[tuple[str, Kind, str], str]] = {
     ("GET", Kind.SERVICE, "stats"): "get_table_service_stats",
     ("GET", Kind.TABLES, ""): "query_tables",
     ("POST", Kind.TABLES, ""): "create_table",
+    ("GET", Kind.TABLE, ""): "query_tables",
     ("DELETE", Kind.TABLE, ""): "delete_table",
     ("GET", Kind.ENTITIES, "acl"): "get_table_acl",
     ("PUT", Kind.ENTITIES, "acl"): "set_table_acl",
