@@ -409,9 +409,19 @@ def test_its_processes_do_not_outlive_it(tmp_path: Path) -> None:
         eventually(lambda: not any(map(lives, children)), "the end of the server's processes")
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """What runs in the background of a shell inherits that ^C is none of its business."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
     """It waits for a directory to be given up by a server that is just going."""
-    with serving(tmp_path):
+    with serving(tmp_path), interruptible():
         waiting = subprocess.Popen(
             [*COMMAND, "serve", *free_ports()],
             env=environment(),

@@ -32,19 +32,14 @@ from etagere.rules.dates import format_http_date, is_several_dates, parse_http_d
 
 # ETags
 
-_TICKS_FROM_YEAR_1_TO_1970 = 621_355_968_000_000_000
+ETAG_OFFSET = 621_355_968_000_000_000
 """Added to a stamp, so that an ETag has 15 digits as those of the service have."""
 
 _ETAG = re.compile(r'\s*(?:W/)?(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s",]+))\s*(?:,|$)')
 
 
 def format_etag(stamp: int) -> str:
-    return f'"0x{stamp + _TICKS_FROM_YEAR_1_TO_1970:X}"'
-
-
-def format_bare_etag(stamp: int) -> str:
-    """Without quotes, as listings of blobs have it."""
-    return f"0x{stamp + _TICKS_FROM_YEAR_1_TO_1970:X}"
+    return f'"0x{stamp + ETAG_OFFSET:X}"'
 
 
 def parse_etags(text: str) -> ETags | None:

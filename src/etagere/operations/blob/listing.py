@@ -7,7 +7,7 @@ and the scan goes on behind the last of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from typing import Any
 
@@ -25,7 +25,8 @@ _Named = Collection[tuple[bytes, str], Any]
 
 def list_blobs(txn: ReadTxn, command: ListBlobs) -> BlobPage:
     container_id = find(txn, command.container).id
-    entries = list(islice(_entries(txn, container_id, command), command.limit + 1))
+    found = _entries(txn, container_id, command)
+    entries = found if isinstance(found, list) else list(islice(found, command.limit + 1))
     following = None
     if len(entries) > command.limit:
         name, _, snapshot = entries.pop()
@@ -33,13 +34,16 @@ def list_blobs(txn: ReadTxn, command: ListBlobs) -> BlobPage:
     return BlobPage(txn.now, tuple(entries), following)
 
 
-def _entries(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> Iterator[BlobEntry]:
+def _entries(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> Iterable[BlobEntry]:
+    """In order: as many as were asked for and one more, at least."""
     named: list[_Named] = [BLOBS, STAGINGS] if command.uncommitted else [BLOBS]
-    rows = [_named(txn, collection, container_id, command) for collection in named]
+    rows: list[Iterable[BlobEntry]] = [
+        _named(txn, collection, container_id, command) for collection in named
+    ]
     if len(named) > 1:
         rows = [_first_of_each(heapq.merge(*rows, key=_name))]
     if command.snapshots:
-        rows.append(iter(_snapshots(txn, container_id, command)))
+        rows.append(_snapshots(txn, container_id, command))
     return rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place)
 
 
@@ -59,7 +63,7 @@ def _first_of_each(entries: Iterator[BlobEntry]) -> Iterator[BlobEntry]:
 
 def _named(
     txn: ReadTxn, collection: _Named, container_id: bytes, command: ListBlobs
-) -> Iterator[BlobEntry]:
+) -> Iterable[BlobEntry]:
     span = collection.under((container_id,), command.prefix)
     if command.start:
         span = collection.starting(span, (container_id, command.start))
@@ -68,7 +72,7 @@ def _named(
     if command.delimiter:
         return _by_delimiter(txn, collection, container_id, span, command)
     rows = txn.scan(collection, span, command.limit + 1)
-    return iter([(name, found, NO_SNAPSHOT) for (_, name), found in rows])
+    return [(name, found, NO_SNAPSHOT) for (_, name), found in rows]
 
 
 def _by_delimiter(

@@ -29,7 +29,7 @@ from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.blob.encode import INFERRED_TIER
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.xml import escape
-from etagere.rules.conditions import format_bare_etag, format_etag
+from etagere.rules.conditions import ETAG_OFFSET, format_etag
 from etagere.rules.dates import format_http_date, format_instant
 from etagere.rules.leases import report
 
@@ -97,6 +97,7 @@ def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> l
     """In one loop, because calls would cost more than what they do."""
     plain = xml.is_plain("".join([name for name, _, _ in entries]))
     rows = []
+    block, usual = BlobKind.BLOCK, _USUAL_STATE
     for name, blob, snapshot in entries:
         shown = f"<Name>{name}</Name>" if plain else xml.name_element("Name", name)
         if not isinstance(blob, Blob):
@@ -115,16 +116,14 @@ def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> l
             headers.content_disposition,
             headers.cache_control,
         )
+        is_usual = blob.kind is block and isinstance(blob.lease, NoLease) and not blob.tier
         rows.append(
             f"<Blob>{shown}<Properties>"
             f"<Creation-Time>{created}</Creation-Time><Last-Modified>{changed}</Last-Modified>"
-            f"<Etag>{format_bare_etag(stamp)}</Etag>"
+            f"<Etag>0x{stamp + ETAG_OFFSET:X}</Etag>"
             f"<Content-Length>{blob.content.length}</Content-Length>"
             f"{before_md5}{b2a_base64(md5, newline=False).decode() if md5 else ''}{after_md5}"
-            f"<BlobType>{blob.kind._value_}</BlobType>"
-            f"{_NOT_LEASED if isinstance(blob.lease, NoLease) else _lease(blob.lease, now)}"
-            f"{_tier(blob) if blob.tier else _INFERRED_TIER}"
-            "<ServerEncrypted>true</ServerEncrypted></Properties>"
+            f"{usual if is_usual else _state(blob, now)}"
             f"{metadata_element(blob.metadata) if with_metadata else ''}</Blob>"
         )
     return rows
@@ -143,16 +142,27 @@ def _other_row(name: str, staging: Staging | None) -> str:
     )
 
 
-_INFERRED_TIER = (
-    f"<AccessTier>{INFERRED_TIER}</AccessTier><AccessTierInferred>true</AccessTierInferred>"
-)
+_ENCRYPTED = "<ServerEncrypted>true</ServerEncrypted></Properties>"
+
+
+def _state(blob: Blob, now: int) -> str:
+    """What nobody said of a blob when it was put, up to the end of its properties."""
+    kind = f"<BlobType>{blob.kind.value}</BlobType>"
+    return f"{kind}{_lease(blob.lease, now)}{_tier(blob)}{_ENCRYPTED}"
 
 
 def _tier(blob: Blob) -> str:
+    if not blob.tier:
+        return _INFERRED_TIER
     return (
         f"<AccessTier>{blob.tier}</AccessTier>"
         f"<AccessTierChangeTime>{http_date(blob.tier_changed)}</AccessTierChangeTime>"
     )
+
+
+_INFERRED_TIER = (
+    f"<AccessTier>{INFERRED_TIER}</AccessTier><AccessTierInferred>true</AccessTierInferred>"
+)
 
 
 @lru_cache(maxsize=1_024)
@@ -183,6 +193,10 @@ def _lease(lease: Lease, now: int) -> str:
 
 
 _NOT_LEASED = _lease(NoLease(), 0)
+_USUAL_STATE = (
+    f"<BlobType>{BlobKind.BLOCK.value}</BlobType>{_NOT_LEASED}{_INFERRED_TIER}{_ENCRYPTED}"
+)
+"""Of block blobs that nobody leased or chose a tier for: nearly all."""
 
 
 def _asked(prefix: str, marker: str, limit: int) -> str:
