@@ -90,7 +90,7 @@ async def blobs_page(
     yield f"</Blobs>{_next(following)}</EnumerationResults>".encode()
 
 
-_ROWS_IN_PIECE = 500
+_ROWS_IN_PIECE = 1_000
 
 
 def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> list[str]:
