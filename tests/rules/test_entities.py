@@ -19,6 +19,7 @@ from etagere.rules.entities import (
     ENTITY_BYTES_MAX,
     NEVER,
     check_entity,
+    check_in_group,
     check_keys,
     check_property_name,
     check_table_name,
@@ -412,3 +413,16 @@ def test_guids(guid: uuid.UUID) -> None:
 )
 def test_what_is_no_guid(text: str) -> None:
     assert parse_guid(text) is None
+
+
+def test_groups_are_about_one_partition_and_no_entity_twice() -> None:
+    first = Keys("p", "1")
+    assert check_in_group(first, first, set()) is None
+    assert check_in_group(Keys("p", "2"), first, {"1"}) is None
+    for keys, code in (
+        (Keys("q", "2"), "CommandsInBatchActOnDifferentPartitions"),
+        (Keys("p", "1"), "InvalidDuplicateRow"),
+    ):
+        refusal = check_in_group(keys, first, {"1"})
+        assert refusal is not None
+        assert refusal.code == code

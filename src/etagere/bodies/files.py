@@ -397,8 +397,10 @@ class FileBodyWriter:
         traceback: TracebackType | None,
     ) -> None:
         # Room is not given back here: a write that was cancelled may still be under way.
-        if self._under_way is not None:
-            self._under_way.done.cancel()
+        if self._under_way is not None and not self._under_way.done.cancel():
+            # It has ended, perhaps in a failure that nobody asks for any more.
+            with contextlib.suppress(Fault, asyncio.CancelledError):
+                self._under_way.done.result()
         self._flight.land()
 
     async def append(self, data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -46,7 +47,7 @@ class Routed(NamedTuple):
     """Something is changed by it, although its method says that it reads."""
 
 
-class Service:
+class Service(ABC):
     """Answers the requests of one front end to one service. Each service says what they ask for."""
 
     name: str
@@ -57,9 +58,9 @@ class Service:
         self._properties = PropertiesHandlers(engine, self.name)
         self._content_type, self._encode_error = BY_SERVICE[self.name]
 
+    @abstractmethod
     def route(self, exchange: Exchange) -> Routed:
         """What is asked for; raises `Refused` where that is nothing that there is."""
-        raise NotImplementedError
 
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
@@ -118,7 +119,7 @@ class Service:
         if isinstance(refusal, NotModified):
             return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
         status = http_status(refusal.code, self.name)
-        occasion = Occasion(exchange.request_id, _now(), shows_details=_trusted(exchange))
+        occasion = Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
         headers = [
             (b"x-ms-error-code", refusal.code.encode()),
             (b"Content-Type", self._content_type.encode()),
@@ -162,7 +163,7 @@ def _now() -> int:
     return time.time_ns() // 100
 
 
-def _trusted(exchange: Exchange) -> bool:
+def is_trusted(exchange: Exchange) -> bool:
     """Facts are for those who may read what they are about. Before anybody was let in, they are
     about the request alone."""
     principal = getattr(exchange, "principal", None)

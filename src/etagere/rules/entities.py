@@ -7,6 +7,7 @@ UTF-8, which is what they are stored and sorted by.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from datetime import date, datetime, timedelta
 from typing import Final
 from unicodedata import category
@@ -141,6 +142,14 @@ def _value_bytes(value: Value) -> int:
 
 def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def check_in_group(keys: Keys, first: Keys, rows: Container[str]) -> Refusal | None:
+    """A group is about one partition, and no entity twice: these keys, after the first ones and
+    others with these rows."""
+    if keys.partition != first.partition:
+        return Refusal("CommandsInBatchActOnDifferentPartitions")
+    return Refusal("InvalidDuplicateRow") if keys.row in rows else None
 
 
 def merge(old: Properties, new: Properties) -> Properties:

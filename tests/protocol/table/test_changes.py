@@ -249,3 +249,11 @@ def test_forms_that_are_not_spoken(office: Office, accept: str, code: str) -> No
         assert answer.refusal == (415, code)
     assert office.rows() == ["r"]
     assert len(office.ask("GET", "Tables").json()["value"]) == 1
+
+
+def test_a_deletion_has_no_body_that_could_be_of_a_wrong_type(office: Office) -> None:
+    office.insert("p", "r")
+    told = office.ask("DELETE", ENTITY, b"", If_Match="*", Content_Type="text/plain")
+    assert told.status == 204
+    refused = office.ask("PUT", ENTITY, b"{}", Content_Type="text/plain")
+    assert (refused.status, refused.code) == (415, "MediaTypeNotSupported")

@@ -53,6 +53,7 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     matches = query.filter.matches if query.filter is not None else None
     holds = query.reach.holds if query.reach != EVERYTHING else None
     seen = size = 0
+    # How long it takes, not what time it is.
     ends = time.monotonic() + query.seconds_max
     for rows in _rows(txn, table_id, query):
         seen += len(rows)

@@ -17,6 +17,11 @@ from etagere.protocol.exchange import Exchange
 
 _MIB = 1 << 20
 
+NO_BODY: Final = Body(b"", 0, 0)
+"""In a command whose body is still to come."""
+FORESEEN_BYTES_MIN: Final = 256 << 10
+"""What is longer is not received before it is known that it would be taken now."""
+
 # The newest first; versions before the last one have its limits.
 Limits = tuple[tuple[str, int], ...]
 BLOB_BYTES_MAX: Final[Limits] = (

@@ -6,7 +6,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from etagere.auth.request import address, percent_decoded
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.protocol.codecs.multipart import (
     OPERATIONS_MAX,
@@ -22,6 +22,7 @@ from etagere.protocol.http.messages import Response
 from etagere.protocol.requests import required_header
 from etagere.protocol.table.addresses import Address, parse_address
 from etagere.protocol.table.changes import Asked, decode_change, kind_of_change, method_of
+from etagere.rules.entities import check_in_group
 
 BYTES_MAX: Final = 4 << 20
 
@@ -89,16 +90,11 @@ class Group:
         self._rows: set[str] = set()
 
     def add(self, part: Part) -> None:
-        keys = part.asked.change.keys
-        if self.parts:
-            first = self.parts[0]
-            if part.table.lower() != first.table.lower():
-                facts: dict[str, str | int] = {"Reason": "All parts must be about one table."}
-                raise Refused(Refusal("InvalidInput", facts))
-            if keys.partition != first.asked.change.keys.partition:
-                raise Refused(Refusal("CommandsInBatchActOnDifferentPartitions"))
-        if keys.row in self._rows:
-            raise Refused(Refusal("InvalidDuplicateRow"))
+        first, keys = (*self.parts, part)[0], part.asked.change.keys
+        if part.table.lower() != first.table.lower():
+            facts: dict[str, str | int] = {"Reason": "All parts must be about one table."}
+            raise Refused(Refusal("InvalidInput", facts))
+        abort_if(check_in_group(keys, first.asked.change.keys, self._rows))
         self._rows.add(keys.row)
         self.parts.append(part)
 

@@ -12,6 +12,7 @@ from etagere.engine.interface import Engine, Refused, abort_if
 from etagere.errors import Refusal, http_status
 from etagere.model.ids import new_id
 from etagere.model.tables import (
+    Change,
     ChangeEntities,
     CreateTable,
     DeleteTable,
@@ -40,6 +41,7 @@ from etagere.protocol.codecs.errors import ODATA_TYPE, Occasion, encode_odata
 from etagere.protocol.codecs.multipart import PartRequest, SingleQuery
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.service import is_trusted
 from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, Kind
 from etagere.rules.entities import check_keys, check_table_name, format_etag
@@ -172,7 +174,8 @@ class Handlers:
         method = changes.method_of(exchange.signed.method, fields)
         kind = changes.kind_of_change(method, address, fields)
         assert kind is not None
-        abort_if(changes.check_content_type(fields))
+        if kind is not Change.DELETE:
+            abort_if(changes.check_content_type(fields))
         body = await exchange.http.body.read(_ENTITY_BYTES_MAX)
         query_format = exchange.parameter("$format") or ""
         asked = changes.decode_change(kind, address, fields, body, query_format)
@@ -280,7 +283,10 @@ def _without_index(refusal: Refusal) -> Refusal:
 def _refused(exchange: Exchange, refusal: Refusal, index: int) -> Response:
     """The answer to one part of a group, which says which it was."""
     occasion = Occasion(
-        exchange.request_id, time.time_ns() // 100, shows_details=True, operation_index=index
+        exchange.request_id,
+        time.time_ns() // 100,
+        shows_details=is_trusted(exchange),
+        operation_index=index,
     )
     headers = [*changes.COMMON, (b"Content-Type", ODATA_TYPE.encode())]
     return Response(http_status(refusal.code, "table"), headers, encode_odata(refusal, occasion))

@@ -19,7 +19,6 @@ from etagere.model.blobs import (
     SnapshotBlob,
     SnapshotsToo,
 )
-from etagere.model.bodies import Body
 from etagere.operations.blob import blobs, snapshots
 from etagere.protocol import requests
 from etagere.protocol.answers import metadata_headers
@@ -30,8 +29,6 @@ from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.rules.dates import format_instant
 
-_NO_BODY = Body(b"", 0, 0)
-_FORESEEN_BYTES_MIN = 256 << 10
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
 
 
@@ -45,7 +42,7 @@ class BlobHandlers(Handling):
         length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
         command = PutBlob(
             decode.blob_name(exchange),
-            _NO_BODY,
+            uploads.NO_BODY,
             decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
             requests.metadata(exchange),
             decode.write_conditions(exchange),
@@ -53,7 +50,7 @@ class BlobHandlers(Handling):
             exchange.permit.only_if_absent,
             decode.tier(exchange),
         )
-        if length > _FORESEEN_BYTES_MIN:
+        if length > uploads.FORESEEN_BYTES_MIN:
             await self._engine.read(blobs.foresee_put, command)
         async with self._store.writer(length, md5=True) as writer:
             body = await uploads.receive(exchange, writer)

@@ -19,7 +19,6 @@ from etagere.model.blobs import (
     PutBlockList,
     PutDraft,
 )
-from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
 from etagere.protocol import requests
@@ -30,8 +29,6 @@ from etagere.protocol.codecs import block_lists as codec
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 
-_NO_BODY = Body(b"", 0, 0)
-_FORESEEN_BYTES_MIN = 256 << 10
 # Longer lists are drafted: in one step they would keep others waiting for too long.
 _BLOCKS_IN_ONE_STEP = 1_000
 _LONG_DOCUMENT_BYTES = 64 << 10
@@ -50,12 +47,12 @@ class BlockHandlers(Handling):
         command = PutBlock(
             decode.blob_name(exchange),
             decode.block_name(exchange),
-            _NO_BODY,
+            uploads.NO_BODY,
             new_id(),
             decode.lease_id(exchange),
             exchange.permit.only_if_absent,
         )
-        if length > _FORESEEN_BYTES_MIN:
+        if length > uploads.FORESEEN_BYTES_MIN:
             await self._engine.read(staging.foresee_block, command)
         sent_md5 = decode.sent_md5(exchange)
         wants_md5 = sent_md5 is not None
