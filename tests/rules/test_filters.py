@@ -460,6 +460,67 @@ def test_bounds_leave_nothing_out(text: str, entities: list[Keys], p: bool) -> N
             assert bounds.stop is None or keys < bounds.stop
 
 
+# What can be said without the keys
+
+NUMBER_LITERALS = ["0", "5", "5L", "5.0", "-0.0", "2.5", "9007199254740993L"]
+property_terms = st.builds(
+    "{} {} {}".format,
+    st.sampled_from(["p", "q", "Timestamp"]),
+    st.sampled_from([*OPERATORS]),
+    st.sampled_from([*NUMBER_LITERALS, "'a'", "true", "X'61'", "datetime'2001-01-01T00:00:00Z'"]),
+)
+values = st.sampled_from(
+    [
+        (Edm.INT32, 0),
+        (Edm.INT32, 5),
+        (Edm.INT64, 5),
+        (Edm.INT64, 9007199254740993),
+        (Edm.DOUBLE, 5.0),
+        (Edm.DOUBLE, -0.0),
+        (Edm.DOUBLE, 2.5),
+        (Edm.STRING, "a"),
+        (Edm.BINARY, b"a"),
+        (Edm.BOOLEAN, True),
+    ]
+)
+mixed_filters = st.recursive(
+    st.one_of(key_terms, property_terms, property_terms),
+    lambda inner: st.one_of(
+        st.builds("({} and {})".format, inner, inner),
+        st.builds("({} or {})".format, inner, inner),
+        st.builds("not ({})".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(mixed_filters, st.builds(Keys, texts, texts), values, values)
+def test_nothing_that_matches_is_passed_over(
+    text: str, keys: Keys, p: tuple[Edm, Value], q: tuple[Edm, Value]
+) -> None:
+    wanted, found = read(text), entity(p=p, q=q)
+    if not wanted.matches(keys, found):
+        return
+    assert wanted.may_match(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks_of_keys"),
+    [
+        ("p eq 5 and not (q eq 'a')", False),
+        ("PartitionKey eq 'k' and p eq 'a'", True),
+        ("not (PartitionKey eq 'k' and p eq 'a')", True),
+        ("Timestamp gt datetime'2001-01-01T00:00:00Z'", False),
+    ],
+)
+def test_whether_keys_are_asked(text: str, asks_of_keys: bool) -> None:
+    wanted = read(text)
+    assert wanted.asks_of_keys is asks_of_keys
+    if not asks_of_keys:
+        five = entity(p=(Edm.INT32, 5))
+        assert wanted.may_match(five) is wanted.matches(KEYS, five)
+
+
 # $select
 
 

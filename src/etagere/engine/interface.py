@@ -18,7 +18,7 @@ import enum
 import typing
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -41,6 +41,19 @@ class Guard(enum.Enum):
 SHARED, EXCLUSIVE = Guard.SHARED, Guard.EXCLUSIVE
 
 
+class Sifted(NamedTuple, Generic[K, R]):
+    """What has passed a sieve."""
+
+    rows: list[tuple[K, R]]
+    sizes: list[int]
+    """How many bytes are stored of each."""
+    seen: int
+    """How many records were looked at, and how many bytes are stored of all of them."""
+    seen_bytes: int
+    rest: Span | None
+    """Of the span, what was not looked at; None if that is nothing."""
+
+
 class ReadTxn(Protocol):
     """One consistent snapshot."""
 
@@ -55,6 +68,13 @@ class ReadTxn(Protocol):
         self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
     ) -> list[tuple[K, R]]:
         """At most `limit` records of a span in the order of their keys."""
+        ...
+
+    def sift(
+        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        """Looks at no more than `limit` records of a span and gives those that pass: what does
+        not costs much less than in a scan."""
         ...
 
     def count(self, collection: Collection[K, R], span: Span) -> int:

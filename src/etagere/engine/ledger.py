@@ -6,6 +6,7 @@ ones in a rowid table with an index, so that their bytes stay out of the way of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -16,7 +17,7 @@ from etagere import directories
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import timeline
-from etagere.engine.interface import Fault, FaultReason
+from etagere.engine.interface import Fault, FaultReason, Sifted
 from etagere.engine.records import (
     COLLECTIONS,
     ENCODE,
@@ -149,6 +150,23 @@ def scan(
     decode = collection.decode
     keys = collection.unpack_all([key for key, _ in rows])
     return list(zip(keys, [decode(value) for _, value in rows], strict=True))
+
+
+def sift(
+    cursor: apsw.Cursor,
+    collection: Collection[K, R],
+    span: Span,
+    limit: int,
+    passes: Callable[[R], bool],
+) -> Sifted[K, R]:
+    rows = list(cursor.execute(statements(collection).scan, (*span, limit)))
+    rest = Span(rows[-1][0] + b"\x00", span.stop) if len(rows) == limit else None
+    decode = collection.decode
+    passed = [(key, record, len(value)) for key, value in rows if passes(record := decode(value))]
+    keys = collection.unpack_all([key for key, _, _ in passed])
+    found = [(key, record) for key, (_, record, _) in zip(keys, passed, strict=True)]
+    sizes = [size for _, _, size in passed]
+    return Sifted(found, sizes, len(rows), sum([len(value) for _, value in rows]), rest)
 
 
 def count(cursor: apsw.Cursor, collection: Collection[K, R], span: Span) -> int:

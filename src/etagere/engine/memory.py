@@ -30,6 +30,7 @@ from etagere.engine.interface import (
     Operation,
     ReadTxn,
     Refused,
+    Sifted,
     T,
     WriteTxn,
     registered,
@@ -235,6 +236,16 @@ class MemoryReadTxn:
             if value is not None:
                 found.append((collection.unpack(key), collection.decode(value)))
         return found
+
+    def sift(
+        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        rows = self.scan(collection, span, limit)
+        rest = collection.after(span, rows[-1][0]) if len(rows) == limit else None
+        passed = [(key, record) for key, record in rows if passes(record)]
+        sizes = [len(ENCODE(record)) for _, record in passed]
+        seen_bytes = sum(len(ENCODE(record)) for _, record in rows)
+        return Sifted(passed, sizes, len(rows), seen_bytes, rest)
 
     def count(self, collection: Collection[K, R], span: Span) -> int:
         table = self._table(collection)

@@ -119,10 +119,15 @@ class Collection(Generic[K, R]):
 
     def unpack_all(self, keys: list[bytes]) -> list[K]:
         unpack = self.unpack
-        if self.kinds != (ID, TEXT) or _ESCAPED_NUL in b"".join(keys):
+        # The shapes of the long listings: no calls, and nothing looked for in each.
+        if self.kinds not in (_NAMED, _TWICE_NAMED) or _ESCAPED_NUL in b"".join(keys):
             return [unpack(key) for key in keys]
-        # The shape of the long listings: no calls, and nothing looked for in each.
-        return cast("list[K]", [(key[:ID_BYTES], key[ID_BYTES:-1].decode()) for key in keys])
+        parts: list[Any]
+        if self.kinds == _NAMED:
+            parts = [(key[:ID_BYTES], key[ID_BYTES:-1].decode()) for key in keys]
+        else:
+            parts = [(key[:ID_BYTES], *key[ID_BYTES:-1].decode().split("\0")) for key in keys]
+        return cast("list[K]", parts)
 
     def all(self) -> Span:
         """Every key there can be."""
@@ -146,6 +151,9 @@ class Collection(Generic[K, R]):
         """The part of a span from `key` on."""
         return Span(max(span.start, self.pack(key)), span.stop)
 
+
+_NAMED = (ID, TEXT)
+_TWICE_NAMED = (ID, TEXT, TEXT)
 
 COLLECTIONS: dict[str, Collection[Any, Any]] = {}
 ENCODE: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
@@ -210,7 +218,7 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
             raise ValueError(f"a key of {len(packed)} bytes; {KEY_BYTES_MAX} is the limit")
         return packed
 
-    if kinds == (ID, TEXT):
+    if kinds == _NAMED:
         # The shape of most lookups: no calls.
         def pack_named(key: tuple[Any, ...]) -> bytes:
             parent, name = key
@@ -225,7 +233,7 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
             return packed
 
         return pack_named
-    if kinds == (ID, TEXT, TEXT):
+    if kinds == _TWICE_NAMED:
 
         def pack_twice_named(key: tuple[Any, ...]) -> bytes:
             parent, first, second = key

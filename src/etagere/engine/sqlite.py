@@ -28,6 +28,7 @@ from etagere.engine.interface import (
     Operation,
     ReadTxn,
     Refused,
+    Sifted,
     T,
     Unknown,
     WriteTxn,
@@ -77,6 +78,11 @@ class ReadTransaction:
         self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
     ) -> list[tuple[K, R]]:
         return ledger.scan(self._cursor, collection, span, limit, reverse)
+
+    def sift(
+        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        return ledger.sift(self._cursor, collection, span, limit, passes)
 
     def count(self, collection: Collection[K, R], span: Span) -> int:
         return ledger.count(self._cursor, collection, span)

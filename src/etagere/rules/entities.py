@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from datetime import date, datetime, timedelta
+from datetime import date
+from functools import lru_cache
 from typing import Final
 from unicodedata import category
 
@@ -105,19 +106,29 @@ _FIXED_BYTES: Final[dict[str, int]] = {
 }
 
 
-def check_entity(keys: Keys, properties: Properties) -> Refusal | None:
-    """Whether these can be all the properties of one entity, whose keys have been checked."""
+SURELY_SMALL_BYTES: Final = 32 * 1024
+"""No value and no entity that was sent in so few bytes is too large, whatever is in it: a byte of
+UTF-8 becomes at most two of UTF-16, and everything else becomes shorter."""
+
+
+def check_entity(
+    keys: Keys, properties: Properties, *, sent_bytes: int | None = None
+) -> Refusal | None:
+    """Whether these can be all the properties of one entity, whose keys have been checked.
+    `sent_bytes` is the length of what they were sent in, if nothing else is in it."""
     count = len(properties.names)
     if count > PROPERTIES_MAX:
         return Refusal("TooManyProperties", {"Properties": count, "Maximum": PROPERTIES_MAX})
+    names_bytes = _names_bytes(properties.names)
+    if isinstance(names_bytes, Refusal):
+        return names_bytes
+    if sent_bytes is not None and sent_bytes <= SURELY_SMALL_BYTES:
+        return None
     size_bytes = _ENTITY_BYTES + 2 * (_utf16_length(keys.partition) + _utf16_length(keys.row))
+    size_bytes += names_bytes
     for name, letter, value in zip(
         properties.names, properties.types, properties.values, strict=True
     ):
-        refusal = check_property_name(name)
-        if refusal is not None:
-            return refusal
-        size_bytes += _PROPERTY_BYTES + 2 * len(name)
         fixed_bytes = _FIXED_BYTES.get(letter)
         if fixed_bytes is not None:
             size_bytes += fixed_bytes
@@ -130,6 +141,17 @@ def check_entity(keys: Keys, properties: Properties) -> Refusal | None:
     if size_bytes > ENTITY_BYTES_MAX:
         return Refusal("EntityTooLarge", {"Bytes": size_bytes, "BytesMax": ENTITY_BYTES_MAX})
     return None
+
+
+@lru_cache(maxsize=256)
+def _names_bytes(names: tuple[str, ...]) -> int | Refusal:
+    """What properties of these names take besides their values. Remembered, because most entities
+    of a table have the same."""
+    for name in names:
+        refusal = check_property_name(name)
+        if refusal is not None:
+            return refusal
+    return sum([_PROPERTY_BYTES + 2 * len(name) for name in names])
 
 
 def _value_bytes(value: Value) -> int:
@@ -204,7 +226,6 @@ def parse_etag(text: str) -> IfMatch | Refusal:
 
 # Values as text
 
-_YEAR_1 = datetime(1, 1, 1)
 _DATETIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))?"
@@ -235,9 +256,8 @@ def parse_datetime(text: str) -> int | None:
         if offset > _OFFSET_SECONDS_MAX or offset_minutes > "59":
             return None
         seconds -= offset if sign == "+" else -offset
-    try:
-        days = date(int(year), int(month), int(day)).toordinal() - 1
-    except ValueError:
+    days = _days(year, month, day)
+    if days is None:
         return None
     ticks = (days * _SECONDS_PER_DAY + seconds) * TICKS_PER_SECOND
     if fraction is not None:
@@ -245,11 +265,27 @@ def parse_datetime(text: str) -> int | None:
     return ticks if DATETIME_MIN <= ticks <= DATETIME_MAX else None
 
 
+@lru_cache(maxsize=1024)
+def _days(year: str, month: str, day: str) -> int | None:
+    """Since the beginning of year 1; None if there was no such day."""
+    try:
+        return date(int(year), int(month), int(day)).toordinal() - 1
+    except ValueError:
+        return None
+
+
 def format_datetime(ticks: int) -> str:
     """From ticks since the beginning of year 1, with no more digits than say something."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
-    moment = (_YEAR_1 + timedelta(seconds=seconds)).isoformat()
+    days, second = divmod(seconds, _SECONDS_PER_DAY)
+    hour, second = divmod(second, 3600)
+    moment = f"{_format_day(days)}T{hour:02}:{second // 60:02}:{second % 60:02}"
     return f"{f'{moment}.{fraction:07}'.rstrip('0')}Z" if fraction else f"{moment}Z"
+
+
+@lru_cache(maxsize=1024)
+def _format_day(days: int) -> str:
+    return date.fromordinal(days + 1).isoformat()
 
 
 def parse_guid(text: str) -> bytes | None:

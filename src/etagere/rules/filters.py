@@ -42,6 +42,10 @@ class Filter(msgspec.Struct, frozen=True):
     condition: Condition
     matches: Matcher
     """Whether an entity is asked for."""
+    may_match: Callable[[Entity], bool]
+    """What can be said without the keys: nothing else matches."""
+    asks_of_keys: bool
+    """Whether that is not all."""
 
     def bounds(self) -> KeyBounds:
         """Nothing outside of them matches."""
@@ -53,7 +57,20 @@ def parse_filter(text: str) -> Filter | Refusal:
     condition = parse_condition(text)
     if isinstance(condition, Refusal):
         return condition
-    return Filter(condition, _matcher(condition))
+    matches = _matcher(condition)
+    rest = _without_keys(condition)
+    return Filter(
+        condition, matches, _anything if rest is None else _keyless(rest), rest is not condition
+    )
+
+
+def _anything(_entity: Entity) -> bool:
+    return True
+
+
+def _keyless(condition: Condition) -> Callable[[Entity], bool]:
+    matches = _matcher(condition)
+    return lambda entity: matches(_NO_KEYS, entity)
 
 
 def parse_select(text: str | None) -> tuple[str, ...] | None:
@@ -155,6 +172,46 @@ def _compares_property(name: str, compare: _Compare, literal: Literal) -> Matche
         return properties.types[at] in types and compare(properties.values[at], value)
 
     return matches
+
+
+# What can be said without the keys
+
+_NO_KEYS: Final = Keys("", "")
+
+
+def _without_keys(condition: Condition) -> Condition | None:
+    """A condition that is met wherever this one is and that asks nothing of keys; None if there is
+    no other than that anything will do."""
+    if not _names(condition) & _KEYS:
+        return condition
+    match condition:
+        case AllOf():
+            parts = _parts_without_keys(condition)
+            return AllOf(parts) if parts else None
+        case AnyOf():
+            parts = _parts_without_keys(condition)
+            return AnyOf(parts) if len(parts) == len(condition.parts) else None
+        case _:
+            # To leave something out of what is negated would ask for more, not for less.
+            return None
+
+
+def _parts_without_keys(condition: AllOf | AnyOf) -> tuple[Condition, ...]:
+    found = [_without_keys(part) for part in condition.parts]
+    return tuple([part for part in found if part is not None])
+
+
+_KEYS: Final = frozenset({PARTITION_KEY, ROW_KEY})
+
+
+def _names(condition: Condition) -> frozenset[str]:
+    match condition:
+        case Comparison():
+            return frozenset({condition.name})
+        case Not():
+            return _names(condition.part)
+        case AllOf() | AnyOf():
+            return frozenset().union(*map(_names, condition.parts))
 
 
 # Bounds

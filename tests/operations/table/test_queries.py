@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pytest
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, Sifted
 from etagere.engine.records import Collection, K, R, Span
 from etagere.model.tables import EVERYTHING, Keys, Reach
 from etagere.operations.table.queries import EntityPage, Query, query_entities
@@ -46,6 +46,13 @@ class Counting:
         found = self._txn.scan(collection, span, limit, reverse=reverse)
         self.rows += len(found)
         return found
+
+    def sift(
+        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        sifted = self._txn.sift(collection, span, limit, passes)
+        self.rows += sifted.seen
+        return sifted
 
     def count(self, collection: Collection[K, R], span: Span) -> int:
         return self._txn.count(collection, span)

@@ -210,9 +210,9 @@ def test_any_level(accept: str) -> None:
 
 def test_content_types() -> None:
     assert [level.content_type for level in Level] == [
-        "application/json;odata=nometadata;streaming=true;charset=utf-8",
-        "application/json;odata=minimalmetadata;streaming=true;charset=utf-8",
-        "application/json;odata=fullmetadata;streaming=true;charset=utf-8",
+        b"application/json;odata=nometadata;streaming=true;charset=utf-8",
+        b"application/json;odata=minimalmetadata;streaming=true;charset=utf-8",
+        b"application/json;odata=fullmetadata;streaming=true;charset=utf-8",
     ]
 
 

@@ -8,10 +8,10 @@ one starts with the first entity that was not looked at.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, Sifted
 from etagere.engine.records import Span
 from etagere.model.tables import EVERYTHING, Entity, Keys, Reach, TableName
 from etagere.operations.table.collections import ENTITIES
@@ -40,67 +40,91 @@ class Query(NamedTuple):
     """End the page then, full or not."""
 
 
+_Entities = list[tuple[Keys, Entity]]
+
+
 class EntityPage(NamedTuple):
-    entities: list[tuple[Keys, Entity]]
+    entities: _Entities
     following: Keys | None = None
     """What the next page starts with."""
 
 
 def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     """None if it takes long and must not."""
-    table_id = find(txn, query.table).id
-    found: list[tuple[Keys, Entity]] = []
-    matches = query.filter.matches if query.filter is not None else None
-    holds = query.reach.holds if query.reach != EVERYTHING else None
-    seen = size = 0
+    page = _Page(query)
+    passes = query.filter.may_match if query.filter is not None else _anything
     # How long it takes, not what time it is.
     ends = time.monotonic() + query.seconds_max
-    for rows in _rows(txn, table_id, query):
-        seen += len(rows)
+    rest: Span | None = _span(find(txn, query.table).id, query)
+    step, seen = _STEP_MIN, 0
+    while rest is not None and rest.start < rest.stop:
+        sifted = txn.sift(ENTITIES, rest, step, passes)
+        seen += sifted.seen
         if query.rows_max is not None and seen > query.rows_max:
             return None
-        # At least some of what was looked for has been looked at: there is progress.
-        if seen > len(rows) and time.monotonic() > ends:
-            return EntityPage(found, _keys(rows[0][0]))
-        for key, entity in rows:
-            keys = _keys(key)
-            if holds is not None and not holds(keys):
-                continue
-            if matches is None or matches(keys, entity):
-                size += _bytes_of(entity)
-                if len(found) == query.limit or (found and size > _PAGE_BYTES_MAX):
-                    return EntityPage(found, keys)
-                found.append((keys, entity))
-    return EntityPage(found)
+        following = page.add(sifted)
+        if following is not None:
+            return EntityPage(page.entities, following)
+        rest = sifted.rest
+        if rest is not None and time.monotonic() > ends:
+            return EntityPage(page.entities, _first_of(txn, rest))
+        # Not more than the page has room for, if the others are like these.
+        enough = _PAGE_BYTES_MAX * sifted.seen // max(1, sifted.seen_bytes)
+        wanted = max(_STEP_MIN, query.limit + 1 - len(page.entities))
+        step = max(1, min(_STEP_MAX, step * 4, enough, wanted))
+    return EntityPage(page.entities)
 
 
-def _bytes_of(entity: Entity) -> int:
-    """About: only what can be long counts."""
-    return sum([len(value) for value in entity.properties.values if type(value) in _LONG])
+def _anything(_entity: Entity) -> bool:
+    return True
 
 
-_LONG = (str, bytes)
+class _Page:
+    """What was found so far."""
+
+    def __init__(self, query: Query) -> None:
+        self.entities: _Entities = []
+        self._bytes = 0
+        self._limit = query.limit
+        self._chosen = _choose_by_keys(query)
+
+    def add(self, sifted: Sifted[tuple[bytes, str, str], Entity]) -> Keys | None:
+        """As many as a page can hold; returns the first that is too much, if one is."""
+        rows = [(Keys(partition, row), entity) for (_, partition, row), entity in sifted.rows]
+        sizes, chosen = sifted.sizes, self._chosen
+        if chosen is not None:
+            kept = [(row, size) for row, size in zip(rows, sizes, strict=True) if chosen(*row)]
+            rows, sizes = [row for row, _ in kept], [size for _, size in kept]
+        whole = self._bytes + sum(sizes)
+        if len(self.entities) + len(rows) <= self._limit and whole <= _PAGE_BYTES_MAX:
+            self.entities += rows
+            self._bytes = whole
+            return None
+        for row, size in zip(rows, sizes, strict=True):
+            is_full = self.entities and self._bytes + size > _PAGE_BYTES_MAX
+            if is_full or len(self.entities) == self._limit:
+                return row[0]
+            self.entities.append(row)
+            self._bytes += size
+        return None
 
 
-def _keys(key: tuple[bytes, str, str]) -> Keys:
-    return Keys(key[1], key[2])
+def _choose_by_keys(query: Query) -> Callable[[Keys, Entity], bool] | None:
+    """What is left to say of an entity that has passed the filter as far as keys are not asked;
+    None: nothing."""
+    matches = query.filter.matches if query.filter and query.filter.asks_of_keys else None
+    if query.reach == EVERYTHING:
+        return matches
+    holds = query.reach.holds
+    if matches is None:
+        return lambda keys, _: holds(keys)
+    return lambda keys, entity: holds(keys) and matches(keys, entity)
 
 
-_Rows = list[tuple[tuple[bytes, str, str], Entity]]
-
-
-def _rows(txn: ReadTxn, table_id: bytes, query: Query) -> Iterator[_Rows]:
-    """What lies within the bounds, some at a time."""
-    span = _span(table_id, query)
-    step = _STEP_MIN
-    while span.start < span.stop and (rows := txn.scan(ENTITIES, span, step)):
-        yield rows
-        if len(rows) < step:
-            return
-        span = ENTITIES.after(span, rows[-1][0])
-        # As many as would be enough, if the others are like the last.
-        enough = _PAGE_BYTES_MAX // (_bytes_of(rows[-1][1]) or 1)
-        step = max(1, min(_STEP_MAX, step * 4, enough))
+def _first_of(txn: ReadTxn, rest: Span) -> Keys | None:
+    for (_, partition, row), _ in txn.scan(ENTITIES, rest, 1):
+        return Keys(partition, row)
+    return None
 
 
 def _span(table_id: bytes, query: Query) -> Span:

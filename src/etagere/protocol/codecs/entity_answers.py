@@ -14,7 +14,9 @@ from __future__ import annotations
 import enum
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import isfinite, isnan
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -36,10 +38,14 @@ class Level(enum.Enum):
     FULL = "fullmetadata"
 
     @property
-    def content_type(self) -> str:
-        return f"application/json;odata={self.value};streaming=true;charset=utf-8"
+    def content_type(self) -> bytes:
+        return _CONTENT_TYPES[self]
 
 
+_CONTENT_TYPES: Final = {
+    level: f"application/json;odata={level.value};streaming=true;charset=utf-8".encode()
+    for level in Level
+}
 _LEVELS: Final = {level.value: level for level in Level}
 _JSON: Final = frozenset({"application/json", "application/*", "*/*", "json"})
 _ATOM: Final = frozenset(
@@ -49,8 +55,16 @@ _ATOM: Final = frozenset(
 
 def parse_level(accept: str | None, query_format: str | None) -> Level | Refusal:
     """What Accept asks for, or `$format`, which goes before it: the first that we can do."""
+    asked = query_format or accept or "*/*"
+    return _known_level(asked) if len(asked) <= _KNOWN_LENGTH_MAX else _level_of(asked)
+
+
+_KNOWN_LENGTH_MAX: Final = 256
+
+
+def _level_of(asked: str) -> Level | Refusal:
     refusal: Refusal | None = None
-    for media_range in (query_format or accept or "*/*").lower().split(","):
+    for media_range in asked.lower().split(","):
         level = _level(media_range)
         if isinstance(level, Level):
             return level
@@ -73,6 +87,9 @@ def _level(media_range: str) -> Level | Refusal:
                 return Refusal("JsonVerboseFormatNotSupported")
             return _LEVELS.get(word) or Refusal("JsonFormatNotSupported")
     return Level.MINIMAL
+
+
+_known_level = lru_cache(maxsize=64)(_level_of)
 
 
 # Addresses
@@ -143,6 +160,29 @@ def _set(items: list[_Members], of: str, origin: Origin, level: Level) -> bytes:
     return msgspec.json.encode({"odata.metadata": origin.metadata(of), "value": items})
 
 
+class _Form(NamedTuple):
+    """How entities with properties of the same names and types are told. Most of a table have the
+    same, so this is found out once for an answer."""
+
+    names: tuple[str, ...]
+    """Of all members."""
+    pick: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    """Their values, of what is told of an entity and the constants."""
+    constants: tuple[str | None, ...]
+    writes: tuple[tuple[int, Callable[[Any], str]], ...]
+    """The properties that are not written as they are."""
+    doubles: tuple[int, ...]
+    """Those that are numbers in JSON only if they are finite."""
+
+
+_LEADS: Final[dict[Level, tuple[str, ...]]] = {
+    Level.NO_METADATA: (),
+    Level.MINIMAL: ("odata.etag",),
+    Level.FULL: ("odata.type", "odata.id", "odata.etag", "odata.editLink"),
+}
+"""The members that an answer begins with."""
+
+
 class _Writer:
     """Puts together what is said of each entity of one answer."""
 
@@ -152,52 +192,88 @@ class _Writer:
         self._table = table
         self._origin = origin
         self._level = level
-        self._typed = level is not Level.NO_METADATA
         self._select = None if select is None else dict.fromkeys(select)
+        self._forms: dict[tuple[tuple[str, ...], str], _Form] = {}
 
     def members(self, keys: Keys, entity: Entity) -> _Members:
+        names, types, values = msgspec.structs.astuple(entity.properties)
+        form = self._forms.get((names, types)) or self._keep_form(names, types)
+        for at in form.doubles:
+            if not isfinite(values[at]):
+                types = _marked(types, values)
+                form = self._forms.get((names, types)) or self._keep_form(names, types)
+                break
+        written = [*values]
+        for at, write in form.writes:
+            written[at] = write(written[at])
         timestamp = format_instant(entity.stamp)
-        members = self._metadata(keys, timestamp)
-        properties = entity.properties
-        select = self._select
-        if select is None or "PartitionKey" in select:
-            members["PartitionKey"] = keys.partition
-        if select is None or "RowKey" in select:
-            members["RowKey"] = keys.row
-        if select is None or "Timestamp" in select:
-            if self._level is Level.FULL:
-                members["Timestamp@odata.type"] = "Edm.DateTime"
-            members["Timestamp"] = timestamp
-        for name, letter, value in zip(
-            properties.names, properties.types, properties.values, strict=True
-        ):
-            if select is not None and name not in select:
-                continue
-            if letter in _AS_IN_JSON or (isinstance(value, float) and isfinite(value)):
-                members[name] = value
-                continue
-            type_name, write = _WRITTEN[letter]
-            if self._typed:
-                members[f"{name}@odata.type"] = type_name
-            members[name] = write(value)
-        if select is not None:
-            for name in select:
-                members.setdefault(name)
-        return members
+        keys_told = (keys.partition, keys.row, timestamp)
+        told = (*self._lead(keys, timestamp), *keys_told, *written, *form.constants)
+        return dict(zip(form.names, form.pick(told), strict=True))
 
-    def _metadata(self, keys: Keys, timestamp: str) -> _Members:
+    def _keep_form(self, names: tuple[str, ...], types: str) -> _Form:
+        form = self._forms[names, types] = self._form(names, types)
+        return form
+
+    def _lead(self, keys: Keys, timestamp: str) -> tuple[str, ...]:
         if self._level is Level.NO_METADATA:
-            return {}
+            return ()
         etag = etag_of(timestamp)
         if self._level is Level.MINIMAL:
-            return {"odata.etag": etag}
+            return (etag,)
         path = entity_path(self._table, keys)
-        return {
-            "odata.type": f"{self._origin.account}.{self._table}",
-            "odata.id": f"{self._origin.address}/{path}",
-            "odata.etag": etag,
-            "odata.editLink": path,
-        }
+        said = f"{self._origin.account}.{self._table}"
+        return said, f"{self._origin.address}/{path}", etag, path
+
+    def _form(self, names: tuple[str, ...], types: str) -> _Form:
+        lead = _LEADS[self._level]
+        always = (*lead, "PartitionKey", "RowKey", "Timestamp")
+        told = (*always, *names)
+        constants: list[str | None] = []
+        members: dict[str, int] = {}
+
+        def add_constant(name: str, constant: str | None) -> None:
+            members[name] = len(told) + len(constants)
+            constants.append(constant)
+
+        for at, (name, letter) in enumerate(
+            zip(told, _AS_IT_IS * len(always) + types, strict=True)
+        ):
+            if self._select is not None and name not in self._select and name not in lead:
+                continue
+            type_name, _ = _WRITTEN.get(letter, ("", None))
+            if self._level is Level.FULL and name == "Timestamp":
+                type_name = "Edm.DateTime"
+            if type_name and self._level is not Level.NO_METADATA:
+                add_constant(f"{name}@odata.type", type_name)
+            members[name] = at
+        for name in self._select or ():
+            if name not in members:
+                add_constant(name, None)
+        writes = [
+            (at, _WRITTEN[letter][1]) for at, letter in enumerate(types) if letter in _WRITTEN
+        ]
+        doubles = [at for at, letter in enumerate(types) if letter == _DOUBLE]
+        places = tuple(members.values())
+        return _Form(
+            tuple(members), _picker(places), tuple(constants), tuple(writes), tuple(doubles)
+        )
+
+
+def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda told: tuple([told[place] for place in places])
+
+
+def _marked(types: str, values: tuple[Any, ...]) -> str:
+    """Types in which the doubles that are no numbers in JSON have a letter of their own."""
+    return "".join(
+        [
+            _NOT_FINITE if type(value) is float and not isfinite(value) else letter
+            for letter, value in zip(types, values, strict=True)
+        ]
+    )
 
 
 def _not_a_number(value: float) -> str:
@@ -208,11 +284,13 @@ def _base64(value: bytes) -> str:
     return b2a_base64(value, newline=False).decode()
 
 
-_AS_IN_JSON: Final = frozenset({Edm.STRING.value, Edm.INT32.value, Edm.BOOLEAN.value})
+_AS_IT_IS: Final = Edm.STRING.value
+_DOUBLE: Final = Edm.DOUBLE.value
+_NOT_FINITE: Final = "D"
 
 _WRITTEN: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     Edm.INT64.value: ("Edm.Int64", str),
-    Edm.DOUBLE.value: ("Edm.Double", _not_a_number),
+    _NOT_FINITE: ("Edm.Double", _not_a_number),
     Edm.DATETIME.value: ("Edm.DateTime", format_datetime),
     Edm.GUID.value: ("Edm.Guid", format_guid),
     Edm.BINARY.value: ("Edm.Binary", _base64),

@@ -1,8 +1,9 @@
-"""The bodies of `$batch`: requests inside of a request, and their answers.
+"""Batches: requests inside of a request, and their answers.
 
-    batch           multipart/mixed, of exactly one part:
+    `$batch`        multipart/mixed, of exactly one part:
       change set    multipart/mixed, of requests that are carried out together
       or a query    application/http, a single GET
+    blob batch      multipart/mixed, of requests that are carried out each by itself
 
 Lines may end as they do in HTTP or with a bare line feed. What stands before the first boundary
 and after the last is not looked at (RFC 2046, section 5.1.1). The last one must be there: without
@@ -17,7 +18,8 @@ from __future__ import annotations
 
 import http
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
@@ -34,7 +36,7 @@ class PartRequest(NamedTuple):
     method: str
     target: str
     """As it is written: an address or only its path."""
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     """By names in lower case."""
     body: bytes
     content_id: str
@@ -57,8 +59,10 @@ class PartResponse(NamedTuple):
     """The answer to one of them."""
 
     status: int
-    headers: Sequence[tuple[str, str]] = ()
+    headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
+    content_id: str = ""
+    """What the client called the request, where it wants to hear it again."""
 
 
 # Reading
@@ -68,6 +72,19 @@ def parse_batch(content_type: str, body: bytes) -> Batch | Refusal:
     """What a batch asks for. How long its body may be, the caller has seen to."""
     try:
         return _batch(content_type, body)
+    except _Unreadable as unreadable:
+        return Refusal("InvalidInput", {"Reason": str(unreadable)})
+
+
+def parse_requests(
+    content_type: str, body: bytes, requests_max: int
+) -> list[PartRequest] | Refusal:
+    """The requests of a batch that are carried out each by itself."""
+    try:
+        parts = _parts(body, _boundary(content_type), requests_max)
+        if parts is None:
+            raise _Unreadable(f"A batch holds at most {requests_max} requests.")
+        return [_request(*_mime_part(part)) for part in parts]
     except _Unreadable as unreadable:
         return Refusal("InvalidInput", {"Reason": str(unreadable)})
 
@@ -106,7 +123,7 @@ def _change_set(content_type: str, body: bytes) -> list[PartRequest]:
     return requests
 
 
-def _request(mime_headers: dict[str, str], content: bytes) -> PartRequest:
+def _request(mime_headers: Mapping[str, str], content: bytes) -> PartRequest:
     """The request that a part holds. Some clients write its Content-ID inside of it."""
     if _media_type(mime_headers.get("content-type", "")) != _HTTP:
         raise _Unreadable("A part is neither a change set nor a request.")
@@ -114,24 +131,22 @@ def _request(mime_headers: dict[str, str], content: bytes) -> PartRequest:
         raise _Unreadable("The transfer encoding of a part is not supported.")
     # As a server forgives lines before a request (RFC 9112, section 2.2).
     head, body = _split_head(content.lstrip(b"\r\n"))
-    line, *header_lines = head.split("\n")
-    found = _REQUEST_LINE.fullmatch(line)
+    line, _, lines = head.partition(b"\n")
+    found = _REQUEST_LINE.fullmatch(_text(line))
     if found is None:
         raise _Unreadable("A part does not begin with a request line.")
-    headers = _headers(header_lines)
+    headers = _headers(lines) if lines else {}
     content_id = mime_headers.get("content-id") or headers.get("content-id", "")
-    return PartRequest(found["method"], found["target"], headers, body, content_id)
+    return PartRequest(found[1], found[2], headers, body, content_id)
 
 
-_REQUEST_LINE = re.compile(
-    r"(?P<method>[A-Z]+) +(?P<target>[^\x00-\x20\x7f]+)(?: +HTTP/1\.[01])? *\r?"
-)
+_REQUEST_LINE = re.compile(r"([A-Z]+) +([^\x00-\x20\x7f]+)(?: +HTTP/1\.[01])? *\r?")
 _UNENCODED: Final = frozenset({"binary", "8bit", "7bit"})
 
 
-def _mime_part(part: bytes) -> tuple[dict[str, str], bytes]:
+def _mime_part(part: bytes) -> tuple[Mapping[str, str], bytes]:
     head, content = _split_head(part)
-    return _headers(head.split("\n")), content
+    return _headers(head), content
 
 
 # Boundaries
@@ -207,7 +222,7 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r?")
 
 
-def _split_head(content: bytes) -> tuple[str, bytes]:
+def _split_head(content: bytes) -> tuple[bytes, bytes]:
     """Head and body. Without a body the blank line may be missing: it was the boundary's."""
     blank = _BLANK_LINE.search(content)
     head, body = (
@@ -215,13 +230,27 @@ def _split_head(content: bytes) -> tuple[str, bytes]:
     )
     if len(head) > _HEAD_BYTES_MAX:
         raise _Unreadable("The headers of a part are too long.")
+    return head.removesuffix(b"\n"), body
+
+
+def _text(head: bytes) -> str:
     try:
-        return head.removesuffix(b"\n").decode(), body
+        return head.decode()
     except UnicodeDecodeError:
         raise _Unreadable("The head of a part is not UTF-8.") from None
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
+def _headers(head: bytes) -> Mapping[str, str]:
+    """By names in lower case. The parts of a batch mostly have the same, so short ones are
+    remembered: nobody changes what is returned."""
+    return _known_headers(head) if len(head) <= _KNOWN_BYTES_MAX else _read_headers(head)
+
+
+_KNOWN_BYTES_MAX = 1024
+
+
+def _read_headers(head: bytes) -> Mapping[str, str]:
+    lines = _text(head).split("\n")
     if len(lines) > _HEADERS_MAX:
         raise _Unreadable("A part has too many headers.")
     headers: dict[str, str] = {}
@@ -234,12 +263,18 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
+_known_headers = lru_cache(maxsize=256)(_read_headers)
+
+
 # Writing
 
-_STATUS_LINES: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in http.HTTPStatus
+_BEGINNINGS: Final = {
+    status.value: (
+        f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+    ).encode()
+    for status in http.HTTPStatus
 }
-_LINE_ENDS = str.maketrans("", "", "\r\n")
 
 
 def format_changeset(
@@ -259,9 +294,14 @@ def format_query(response: PartResponse, batch_id: str) -> tuple[str, bytes]:
     return _batch_answer(batch_id, _http_part(response))
 
 
-def _batch_answer(batch_id: str, part: bytes) -> tuple[str, bytes]:
+def format_responses(responses: Sequence[PartResponse], batch_id: str) -> tuple[str, bytes]:
+    """Content-Type and body of the answer to requests that were carried out each by itself."""
+    return _batch_answer(batch_id, *map(_http_part, responses))
+
+
+def _batch_answer(batch_id: str, *parts: bytes) -> tuple[str, bytes]:
     boundary = f"batchresponse_{batch_id}"
-    return _multipart_type(boundary), _multipart(boundary, [part]) + b"\r\n"
+    return _multipart_type(boundary), _multipart(boundary, parts) + b"\r\n"
 
 
 def _multipart_type(boundary: str) -> str:
@@ -275,14 +315,13 @@ def _multipart(boundary: str, parts: Sequence[bytes]) -> bytes:
 
 
 def _http_part(response: PartResponse) -> bytes:
-    lines = [
-        f"Content-Type: {_HTTP}",
-        "Content-Transfer-Encoding: binary",
-        "",
-        _STATUS_LINES[response.status],
+    lines = [b"%b: %b\r\n" % header for header in response.headers]
+    head = b"".join(lines)
+    if head.count(b"\n") > len(lines) or head.count(b"\r") > len(lines):
         # A line end in a value would make more headers, or a body, of it.
-        *[f"{name}: {value}".translate(_LINE_ENDS) for name, value in response.headers],
-        "",
-        "",
-    ]
-    return "\r\n".join(lines).encode() + response.body
+        head = b"".join([line.translate(None, b"\r\n") + b"\r\n" for line in lines])
+    beginning = _BEGINNINGS[response.status]
+    if response.content_id:
+        content_id = response.content_id.encode().translate(None, b"\r\n")
+        beginning = b"Content-ID: %b\r\n%b" % (content_id, beginning)
+    return b"%b%b\r\n%b" % (beginning, head, response.body)

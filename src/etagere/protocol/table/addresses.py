@@ -54,13 +54,18 @@ def parse_address(path: str) -> Address | None:
         return Address(Kind.TABLES)
     if path == "$batch":
         return Address(Kind.GROUP)
+    # Nearly all, and a pattern that does not fit takes as long as one that does.
+    if path.endswith("')") and (found := _ENTITY.fullmatch(path)) is not None:
+        return _entity(found)
     if (found := _TABLE.fullmatch(path)) is not None:
         return Address(Kind.TABLE, _unquoted(found[1]))
     if (found := _ENTITIES.fullmatch(path)) is not None:
         return Address(Kind.ENTITIES, found[1])
     found = _ENTITY.fullmatch(path)
-    if found is None:
-        return None
+    return None if found is None else _entity(found)
+
+
+def _entity(found: re.Match[str]) -> Address:
     table, partition, row, row_first, partition_second = found.groups()
     if partition is None:
         partition, row = partition_second, row_first

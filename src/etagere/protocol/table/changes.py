@@ -93,7 +93,7 @@ def decode_change(
         keys, properties = _keys(decoded, address), decoded.properties
     assert keys is not None
     abort_if(check_keys(keys))
-    abort_if(check_entity(keys, properties))
+    abort_if(check_entity(keys, properties, sent_bytes=len(body)))
     level = parse_level(fields.get("accept"), query_format)
     if isinstance(level, Refusal):
         raise Refused(level)
@@ -155,7 +155,7 @@ def answer(asked: Asked, stamp: int, table: str, origin: Origin) -> Response:
     if asked.prefer == NO_CONTENT:
         headers.append((b"DataServiceId", address))
         return Response(204, headers)
-    headers.append((b"Content-Type", asked.level.content_type.encode()))
+    headers.append((b"Content-Type", asked.level.content_type))
     entity = Entity(stamp, change.properties)
     body = encode_entity(change.keys, entity, table, origin, asked.level)
     return Response(201, headers, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.auth.request import address, percent_decoded
@@ -47,21 +48,32 @@ async def read_batch(exchange: Exchange) -> Batch:
 
 def address_of(exchange: Exchange, request: PartRequest) -> tuple[Address, str]:
     """What the address of a part names, and its query. It may be whole, or begin at any level."""
-    scheme, _, rest = request.target.partition("://")
-    # A filter may hold an address too.
-    path = f"/{rest.partition('/')[2]}" if rest and scheme.isalpha() else request.target
-    path, _, query = path.partition("?")
-    signed = exchange.signed
-    host = exchange.header("host") or ""
-    below = path.lstrip("/")
-    if address(host, path).path_style or below.startswith(f"{signed.account}/"):
-        first, _, others = below.partition("/")
-        if first in (signed.account, f"{signed.account}-secondary"):
-            below = others
-    found = parse_address(percent_decoded(below))
+    host, account, target = exchange.header("host") or "", exchange.signed.account, request.target
+    find = _known_address if len(target) <= _KNOWN_LENGTH_MAX else _address_of
+    found, query = find(host, account, target)
     if found is None:
         raise Refused(Refusal("InvalidInput", {"Reason": "A part has no address."}))
     return found, query
+
+
+_KNOWN_LENGTH_MAX: Final = 1024
+
+
+def _address_of(host: str, account: str, target: str) -> tuple[Address | None, str]:
+    scheme, _, rest = target.partition("://")
+    # A filter may hold an address too.
+    path = f"/{rest.partition('/')[2]}" if rest and scheme.isalpha() else target
+    path, _, query = path.partition("?")
+    below = path.lstrip("/")
+    if address(host, path).path_style or below.startswith(f"{account}/"):
+        first, _, others = below.partition("/")
+        if first in (account, f"{account}-secondary"):
+            below = others
+    return parse_address(percent_decoded(below)), query
+
+
+# The inserts of a group have one address, that of their table.
+_known_address = lru_cache(maxsize=256)(_address_of)
 
 
 def decode_part(exchange: Exchange, request: PartRequest) -> Part:
@@ -90,7 +102,7 @@ class Group:
         self._rows: set[str] = set()
 
     def add(self, part: Part) -> None:
-        first, keys = (*self.parts, part)[0], part.asked.change.keys
+        first, keys = self.parts[0] if self.parts else part, part.asked.change.keys
         if part.table.lower() != first.table.lower():
             facts: dict[str, str | int] = {"Reason": "All parts must be about one table."}
             raise Refused(Refusal("InvalidInput", facts))
@@ -103,9 +115,8 @@ class Group:
 
 
 def _part_of(response: Response) -> PartResponse:
-    headers = [(name.decode(), value.decode()) for name, value in response.headers]
     assert isinstance(response.body, bytes)
-    return PartResponse(response.status, headers, response.body)
+    return PartResponse(response.status, response.headers, response.body)
 
 
 def changes_answer(responses: list[Response]) -> Response:

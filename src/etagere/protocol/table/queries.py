@@ -23,9 +23,23 @@ _TOKEN_VERSION: Final = "1"
 
 def require_text(exchange: Exchange) -> None:
     """What is asked for and repeated in answers has to be text."""
-    for name, value in exchange.signed.parameters.items():
-        if not is_text(value):
-            raise bad_parameter("InvalidInput", name, value)
+    parameters = exchange.signed.parameters
+    for name in _TEXTS & parameters.keys():
+        if not is_text(parameters[name]):
+            raise bad_parameter("InvalidInput", name, parameters[name])
+
+
+_TEXTS: Final = frozenset(
+    {
+        "$filter",
+        "$select",
+        "$top",
+        "$format",
+        "nextpartitionkey",
+        "nextrowkey",
+        "nexttablename",
+    }
+)
 
 
 def limit(exchange: Exchange) -> int:
