@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from etagere.bodies.contents import (
@@ -47,6 +47,11 @@ class CountingTxn:
 
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
         return self._beneath.get(collection, key, guard)
+
+    def get_all(
+        self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
+    ) -> list[R | None]:
+        return self._beneath.get_all(collection, keys, guard)
 
     def scan(
         self,
@@ -132,7 +137,7 @@ class Bench:
     ) -> tuple[Stretch, ...]:
         plan = self.plan(content, start, length)
         assert not isinstance(plan, bytes)
-        return plan
+        return tuple(part for part in plan if isinstance(part, Stretch))
 
     def reap_all(self) -> int:
         steps = 0

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
-_HELD_MAX = 64
+_HELD_MAX = 1_024
+_FEW = 16
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
 
@@ -86,6 +87,20 @@ class WriteTransaction:
             return None if value is None else collection.decode(value)
         return ledger.get_packed(self._cursor, collection, packed)
 
+    def get_all(
+        self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
+    ) -> list[R | None]:
+        if len(keys) <= _FEW:
+            return [self.get(collection, key) for key in keys]
+        packed = [collection.pack(key) for key in keys]
+        found: dict[bytes, bytes | None] = {**ledger.get_many(self._cursor, collection, packed)}
+        if self._held:
+            held = self._held
+            found |= {key: held[collection, key] for key in packed if (collection, key) in held}
+        decode = collection.decode
+        values = map(found.get, packed)
+        return [None if value is None else decode(value) for value in values]
+
     def scan(
         self,
         collection: Collection[K, R],
@@ -133,8 +148,18 @@ class WriteTransaction:
 
     def _store_all(self, held: dict[tuple[Collection[Any, Any], bytes], bytes | None]) -> None:
         self._writer.changed()
+        if len(held) <= _FEW:
+            for (collection, key), value in held.items():
+                self._store(collection, key, value)
+            return
+        puts: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
         for (collection, key), value in held.items():
-            self._store(collection, key, value)
+            if value is None:
+                self._store(collection, key, None)
+            else:
+                puts.setdefault(collection, []).append((key, value))
+        for collection, rows in puts.items():
+            self._cursor.executemany(ledger.statements(collection).put, rows)
 
     def keep(self) -> None:
         """If this fails, the whole group is in doubt."""

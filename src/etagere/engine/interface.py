@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -99,6 +99,12 @@ class WriteTxn(Protocol):
         ...
 
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None: ...
+
+    def get_all(
+        self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
+    ) -> list[R | None]:
+        """As many gets, which cost less together."""
+        ...
 
     def scan(
         self,

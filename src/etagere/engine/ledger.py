@@ -52,12 +52,16 @@ class Statements(NamedTuple):
     """The SQL of one collection."""
 
     get: str
+    get_many: str
+    """As many as `GOT_TOGETHER`."""
     put: str
     delete: str
     scan: str
     scan_reverse: str
     count_rows: str
 
+
+GOT_TOGETHER = 64
 
 _STATEMENTS: dict[Collection[Any, Any], Statements] = {}
 
@@ -67,9 +71,11 @@ def statements(collection: Collection[Any, Any]) -> Statements:
         return _STATEMENTS[collection]
     except KeyError:
         name = collection.name
+        several = ", ".join("?" * GOT_TOGETHER)
         scan = f"SELECT key, value FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
         made = _STATEMENTS[collection] = Statements(
             f"SELECT value FROM {name} WHERE key = ?",  # noqa: S608
+            f"SELECT key, value FROM {name} WHERE key IN ({several})",  # noqa: S608
             f"REPLACE INTO {name} VALUES (?, ?)",  # noqa: S608
             f"DELETE FROM {name} WHERE key = ?",  # noqa: S608
             f"{scan} LIMIT ?",
@@ -140,6 +146,20 @@ def get(cursor: apsw.Cursor, collection: Collection[K, R], key: K) -> R | None:
 def get_packed(cursor: apsw.Cursor, collection: Collection[K, R], key: bytes) -> R | None:
     row = cursor.execute(statements(collection).get, (key,)).fetchone()
     return None if row is None else collection.decode(row[0])
+
+
+def get_many(
+    cursor: apsw.Cursor, collection: Collection[Any, Any], keys: list[bytes]
+) -> dict[bytes, bytes]:
+    """The stored values of those that are there."""
+    found: dict[bytes, bytes] = {}
+    sql = statements(collection).get_many
+    for at in range(0, len(keys), GOT_TOGETHER):
+        some = keys[at : at + GOT_TOGETHER]
+        # One statement for every number: a key that is asked for twice is found once.
+        padded = (*some, *some[-1:] * (GOT_TOGETHER - len(some)))
+        found.update(cursor.execute(sql, padded))
+    return found
 
 
 def scan(

@@ -14,7 +14,7 @@ import heapq
 import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -295,6 +295,11 @@ class MemoryWriteTxn:
             self._lock(place, guard)
         value = self._value(place)
         return None if value is None else collection.decode(value)
+
+    def get_all(
+        self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
+    ) -> list[R | None]:
+        return [self.get(collection, key, guard) for key in keys]
 
     def scan(
         self,

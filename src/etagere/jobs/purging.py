@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -50,5 +51,8 @@ async def keep_purging(engine: Engine, interval_seconds: float) -> None:
 
 async def _purge(engine: Engine, steps: Steps) -> None:
     for step, command in steps:
+        began = time.monotonic()
         while await engine.write(step, command):
-            pass  # each waits for its commit, and so lets others run
+            # As long as it took: half of the time is for others, and more when they are many.
+            await asyncio.sleep(time.monotonic() - began)
+            began = time.monotonic()

@@ -38,7 +38,8 @@ def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
     """The new stamp of each, 0 for what was deleted."""
     table_id = find_guarded(txn, command.table).id
     keys = [(table_id, change.keys.partition, change.keys.row) for change in command.changes]
-    found = {key: txn.get(ENTITIES, key, EXCLUSIVE) for key in sorted(keys)}
+    in_order = sorted(keys)
+    found = dict(zip(in_order, txn.get_all(ENTITIES, in_order, EXCLUSIVE), strict=True))
     stamps = []
     for index, (key, change) in enumerate(zip(keys, command.changes, strict=True)):
         refusal = _check(found[key], change)
