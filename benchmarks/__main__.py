@@ -10,6 +10,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks import (
+    appends,
     blocks,
     http_growth,
     http_large,
@@ -21,6 +22,7 @@ from benchmarks import (
     space,
     table_growth,
     tables,
+    tags,
     uploads,
 )
 from benchmarks.figures import Measured, Settings, as_json, measure, table
@@ -37,6 +39,8 @@ GROUPS = {
         http_requests.GROUP,
         http_large.GROUP,
         http_growth.GROUP,
+        appends.GROUP,
+        tags.GROUP,
         queues.GROUP,
         queue_growth.GROUP,
         tables.GROUP,

@@ -43,7 +43,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--keep", action="store_true", help="keep the server's data")
     add("--workers", type=int, default=1, help="processes of the server (default: 1)")
     add("--runners", type=int, default=2, help="processes that run tests (default: 2)")
-    add("--test-seconds-max", type=float, default=60.0, help="for one test (default: 60)")
+    add("--test-seconds-max", type=float, default=180.0, help="for one test (default: 180)")
     add("--seconds-max", type=float, default=1200.0, help="for a suite (default: 1200)")
     parsed = parser.parse_args(arguments)
     if unknown := set(parsed.suites) - set(SUITES):

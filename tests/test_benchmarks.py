@@ -45,11 +45,20 @@ def _of_others(figure: Figure) -> bool:
 
 
 def _is_over_http(figure: Figure) -> bool:
-    return figure.key.startswith(("http", "queue", "table"))
+    return figure.key.startswith(("appends", "http", "queue", "table"))
 
 
 def _needs_others(figure: Figure) -> bool:
-    by_wrk = ("http.put", "http.get", "queues.put", "tables.get", "tables.insert", "tables.group")
+    by_wrk = (
+        "appends.spread",
+        "appends.one",
+        "http.put",
+        "http.get",
+        "queues.put",
+        "tables.get",
+        "tables.insert",
+        "tables.group",
+    )
     return figure.key.startswith(by_wrk) or (_is_over_http(figure) and _of_others(figure))
 
 

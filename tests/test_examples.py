@@ -17,6 +17,22 @@ NAMES = sorted(path.name for path in DIRECTORY.glob("blob_*.py"))
 
 # What each prints, line by line.
 SHOWN = {
+    "blob_append_log.py": [
+        r"20 lines were added, 20 of them are where they should be\.",
+        r"20 lines are numbered from 1 to 20, without a gap\.",
+        r"Races lost and run again: \d+\.",
+        r"Nothing is added to a sealed log: .*sealed.*",
+    ],
+    "blob_copy_and_tags.py": [
+        r"kept/2023\.txt: The report of 2023",
+        r"kept/2024\.txt: The report of 2024",
+        r"kept/2025\.txt: The report of 2025",
+        r"Old and final: kept/2023\.txt, kept/2024\.txt",
+        r"kept/2023\.txt: Cool",
+        r"kept/2024\.txt: Cool",
+        r"kept/2025\.txt: Hot",
+        r"No draft, so not changed: The condition specified using HTTP .* is not met\.",
+    ],
     "blob_exclusive_read.py": [
         r"With If-Match:",
         r"  a writer replaces the blob",

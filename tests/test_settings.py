@@ -17,6 +17,7 @@ from etagere.settings import (
     SETTINGS,
     BadSetting,
     ConfiguredAccount,
+    CopySource,
     Setting,
     Settings,
     add_arguments,
@@ -63,6 +64,13 @@ def file(flag: str, path: str) -> Sample:
 
 ONE = ConfiguredAccount("one", (decode_key(KEY),))
 TWO = ConfiguredAccount("two", (decode_key(KEY), decode_key(KEY2)))
+
+
+def seconds(name: str) -> tuple[Sample, Sample]:
+    flag = f"--{name}"
+    return Sample((flag, "0"), "0", "0", 0), Sample((flag, "604800"), "604800", "604800", 604_800)
+
+
 SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "host": (text("--host", "0.0.0.0"), text("--host", "::1")),
     "blob_port": (port("blob", 0), port("blob", 65_535)),
@@ -89,6 +97,22 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "tls_key": (file("--tls-key", "/tls/one"), file("--tls-key", "/tls/two")),
     "oauth": (text("--oauth", "development"), text("--oauth", "off")),
     "development_account_anywhere": switch("development-account-anywhere"),
+    "rehydrate_standard_seconds": seconds("rehydrate-standard-seconds"),
+    "rehydrate_high_seconds": seconds("rehydrate-high-seconds"),
+    "copy_sources": (
+        Sample(
+            ("--copy-source", "Example.com", "--copy-source", "[::1]:8080"),
+            "Example.com; [::1]:8080;",
+            '["Example.com", "[::1]:8080"]',
+            (CopySource("example.com", None), CopySource("::1", 8080)),
+        ),
+        Sample(
+            ("--copy-source", "10.0.0.1:80"),
+            "10.0.0.1:80",
+            '["10.0.0.1:80"]',
+            (CopySource("10.0.0.1", 80),),
+        ),
+    ),
 }
 PARTNERS = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
 """What has to be set too."""

@@ -213,6 +213,8 @@ _SHARED: Final = (
 _BLOB: Final = (
     Error("AccessTierNotSupportedForBlobType", 400,
           "The access tier is not supported for this blob type."),
+    Error("AllBatchSubRequestsShouldBeSameApi", 400,
+          "All requests of a batch must ask for the same operation."),
     Error("AppendPositionConditionNotMet", 412,
           "The append position condition specified was not met."),
     Error("BlobAccessTierNotSupportedForAccountType", 400,
@@ -267,6 +269,8 @@ _BLOB: Final = (
           "The specified copy ID did not match the copy ID for the pending copy operation."),
     Error("DuplicateTagNames", 400, "A tag name was specified more than once."),
     Error("EmptyTagName", 400, "The name of one of the tags is empty."),
+    Error("ExceedsMaxBatchRequestCount", 400,
+          "The batch holds more requests than are allowed."),
     Error("IncrementalCopyBlobMismatch", 409,
           "The specified source blob is different than the copy source of the existing incremental "
           "copy blob."),
@@ -566,7 +570,7 @@ OTHER_STATUSES: Final[dict[str, frozenset[int]]] = {
     # A bearer token that is missing a scope, expired or not acceptable is challenged anew.
     "InvalidAuthenticationInfo": frozenset({401}),
     # A copy repeats the status that its source answered.
-    "CannotVerifyCopySource": frozenset({400, 401, 403, 404}),
+    "CannotVerifyCopySource": frozenset({400, 401, 403, 404, 409, 412, 416}),
 }
 
 

@@ -21,6 +21,8 @@ from etagere.bodies.collector import Collector
 from etagere.bodies.files import FileBodyStore
 from etagere.config import MIB, Config
 from etagere.engine.sqlite import SqliteEngine
+from etagere.jobs.copying import Copying
+from etagere.jobs.folding import Folding
 from etagere.jobs.purging import keep_purging
 from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
@@ -28,7 +30,9 @@ from etagere.operations.queue import queues
 from etagere.operations.table import tables
 from etagere.processes import ChildMain
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
+from etagere.protocol.blob.sources import Sources
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.server import HttpServer
 from etagere.protocol.queue.service import QueueService
@@ -73,8 +77,13 @@ class FrontEnd:
             "table": tables.policies_of,
         }
         gate = Gate(engine, self.settings, policies)
+        blob_port = self.sockets["blob"].getsockname()[1]
+        sources = Sources(engine, store, gate, self.settings.copy_sources, blob_port)
+        copying = Copying(engine, store, self.directory)
+        folding = Folding(engine, store)
+        means = Means(engine, store, sources, copying, folding, self.settings)
         services = (
-            BlobService(engine, store, gate, access_log),
+            BlobService(means, gate, access_log),
             QueueService(engine, gate, access_log),
             TableService(engine, gate, access_log),
         )
@@ -86,6 +95,8 @@ class FrontEnd:
         jobs = [
             asyncio.create_task(collector.run(_JOB_SECONDS)),
             asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
+            asyncio.create_task(copying.keep_ending(_JOB_SECONDS)),
+            asyncio.create_task(folding.run()),
         ]
         _spare_the_collector()
         _keep_memory()
@@ -100,6 +111,8 @@ class FrontEnd:
             job.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await job
+        await copying.close()
+        await sources.close()
         await store.close()
         await engine.close()
 

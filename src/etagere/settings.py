@@ -34,6 +34,7 @@ VARIABLE_PREFIX = "ETAGERE_"
 CONFIG_FLAG, CONFIG_VARIABLE = "--config", f"{VARIABLE_PREFIX}CONFIG"
 _PORT_MAX = 65_535
 _WORKERS_MAX = 256
+_SECONDS_MAX = 7 * 24 * 3600
 _DIGITS_MAX = 9
 _WORDS: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -105,6 +106,33 @@ def _nth_key(number: int, text: str) -> bytes:
         return decode_key(text)
     except ValueError as error:
         raise ValueError(f"its key {number} {error}") from None
+
+
+# Sources of copies
+
+
+@dataclass(frozen=True)
+class CopySource:
+    """A host that copies may read from."""
+
+    host: str
+    """In lower case and without brackets, as it has to be written in the address of a source."""
+    port: int | None
+    """None: the usual one of HTTP or of HTTPS."""
+
+
+_COPY_SOURCE: Final = re.compile(
+    r"(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII
+)
+
+
+def parse_copy_source(text: str) -> CopySource:
+    """Reads `HOST[:PORT]`; ValueError if it is something else, such as an address with a path."""
+    found = _COPY_SOURCE.fullmatch(text.strip().lower())
+    port = int(found["port"]) if found is not None and found["port"] else None
+    if found is None or (port is not None and not 1 <= port <= _PORT_MAX):
+        raise ValueError("must be HOST or HOST:PORT")
+    return CopySource(found["host"].strip("[]"), port)
 
 
 # Kinds of value
@@ -243,8 +271,33 @@ class _Accounts(Kind[tuple[ConfiguredAccount, ...]]):
         parser.add_argument(flag, action="append", metavar=self.metavar, **options)
 
 
+class _CopySources(Kind[tuple[CopySource, ...]]):
+    metavar = "HOST[:PORT]"
+
+    def from_text(self, text: str) -> tuple[CopySource, ...]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> tuple[CopySource, ...]:
+        sources: list[CopySource] = []
+        for text in given:
+            try:
+                sources.append(parse_copy_source(text))
+            except ValueError as error:
+                raise _Wrong(f"{text!r} {error}") from None
+        return tuple(dict.fromkeys(sources))
+
+    def from_toml(self, value: object, _folder: Path) -> tuple[CopySource, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise _Wrong(f'must be a list of strings "{self.metavar}"')
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
 _ADDRESS = _Text("ADDRESS")
 _PORT = _Whole("PORT", 0, _PORT_MAX)
+_SECONDS = _Whole("SECONDS", 0, _SECONDS_MAX)
 _SWITCH = _Switch()
 _DIRECTORY = _Path("DIR")
 _FILE = _Path("FILE")
@@ -297,6 +350,16 @@ class Settings:
     )
     development_account_anywhere: bool = _setting(
         _SWITCH, False, "let the development account be used from other machines; its key is public"
+    )
+    rehydrate_standard_seconds: int = _setting(
+        _SECONDS, 10, "how long the way out of the archive takes"
+    )
+    rehydrate_high_seconds: int = _setting(_SECONDS, 3, "the same with high priority")
+    copy_sources: tuple[CopySource, ...] = _setting(
+        _CopySources(),
+        (),
+        "another server that copies may read from; may be repeated",
+        flag="--copy-source",
     )
 
 

@@ -19,8 +19,6 @@ from etagere.bodies.contents import (
     DYING,
     EXTENTS,
     INLINE,
-    INTERVAL_MAPS,
-    INTERVALS,
     MOVES,
     SEGMENTS,
 )
@@ -34,16 +32,13 @@ from etagere.model.bodies import (
     Extent,
     Inline,
     InlineBytes,
-    Interval,
-    IntervalMap,
-    Mapped,
     Move,
     Segment,
     SegmentState,
     Sharers,
 )
 from etagere.model.ids import new_id
-from tests.bodies.objects import OBJECTS, STAGED
+from tests.bodies.objects import LATER, OBJECTS, STAGED
 from tests.bodies.stores import Broken
 
 replace = msgspec.structs.replace
@@ -190,30 +185,6 @@ def chunk_sharers_raised(store: Broken) -> None:
 @finds(kinds.SHARERS_UNUSED)
 def chunk_sharers_added(store: Broken) -> None:
     store.put(CHUNK_SHARERS, (new_id(), 4), Sharers(1))
-
-
-@finds(kinds.MAP_MISSING)
-def map_of_object_missing(store: Broken) -> None:
-    store.put_content("pages", Mapped(new_id(), 512, 1))
-
-
-@finds(kinds.MAP_UNUSED)
-def map_added(store: Broken) -> None:
-    store.put(INTERVAL_MAPS, (new_id(),), IntervalMap(1))
-
-
-@finds(kinds.INTERVAL_UNUSED)
-def interval_added(store: Broken) -> None:
-    store.put(INTERVALS, (new_id(), 0, 1), Interval(None, 512))
-
-
-@finds()
-def map_in_use(store: Broken) -> None:
-    map_id, base = new_id(), new_id()
-    store.put_content("pages", Mapped(map_id, 512, 1))
-    store.put(INTERVAL_MAPS, (map_id,), IntervalMap(1, base, 1))
-    store.put(INTERVAL_MAPS, (base,), IntervalMap(1))
-    store.put(INTERVALS, (base, 0, 1), Interval(None, 512))
 
 
 @finds(kinds.EXTENT_MISSING)
@@ -497,8 +468,8 @@ def empty_table_added(store: Broken) -> None:
 @finds()
 def table_not_made_yet(store: Broken) -> None:
     """As after an update that brings a collection, before the server has been started."""
-    for collection in (INTERVAL_MAPS, INTERVALS):
-        store.execute(f"DROP TABLE {collection.name}")
+    assert not store.rows(LATER)
+    store.execute(f"DROP TABLE {LATER.name}")
 
 
 @finds(kinds.RECORD_UNREADABLE)

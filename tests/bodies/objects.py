@@ -33,6 +33,8 @@ class StagedBlocks(Record, frozen=True):
 
 OBJECTS: Collection[tuple[str], Object] = Collection("test_objects", Object, (TEXT,))
 STAGED: Collection[tuple[str], StagedBlocks] = Collection("test_staged", StagedBlocks, (TEXT,))
+LATER: Collection[tuple[str], Object] = Collection("test_later", Object, (TEXT,))
+"""Nothing is ever put here."""
 holds(OBJECTS, contents=lambda record: (record.content,))
 holds(STAGED, pieces=lambda record: (p for block in record.blocks for p in block.pieces))
 

@@ -14,6 +14,7 @@ import apsw
 from etagere.bodies.collector import Collector
 from etagere.bodies.contents import MOVES, SEGMENTS
 from etagere.bodies.files import FileBodyStore, segment_path
+from etagere.bodies.segments import Reap, reap
 from etagere.config import KIB, Config
 from etagere.engine.interface import Engine
 from etagere.engine.ledger import database_path, statements
@@ -21,6 +22,7 @@ from etagere.engine.records import Collection, K, R
 from etagere.model.base import Record
 from etagere.model.bodies import Block, Content, Segment, SegmentState
 from etagere.model.ids import new_id
+from tests.bodies import mapped_objects
 from tests.bodies.objects import (
     OBJECTS,
     CopyObject,
@@ -74,7 +76,28 @@ def expected() -> dict[str, bytes]:
     objects = {name: data_of(_COPIES.get(name, name), size) for name, size in SIZES.items()}
     objects["list-old"] = data_of("list", LISTED_BLOCKS * 16)
     objects["list"] = objects["list-old"] + data_of("list-more", 2_000)
-    return objects
+    return objects | mapped()
+
+
+def mapped() -> dict[str, bytes]:
+    """What the objects that are maps must show."""
+    old = bytearray(40_000)
+    old[512:10_512] = data_of("pages", 10_000)
+    live = bytearray(old)
+    live[4_096:5_096] = data_of("pages-later", 1_000)
+    live[9_000:12_000] = bytes(3_000)
+    fork = bytearray(old)
+    fork[2_048:3_048] = data_of("pages-fork", 1_000)
+    fork[6_000:7_000] = bytes(1_000)
+    return {
+        "pages": bytes(live),
+        "pages-old": bytes(old),
+        "pages-copy": bytes(old),
+        "pages-fork": bytes(fork[:30_000]),
+        "appended": data_of("appended", 3_000),
+        "inlaid": data_of("inlaid", 1_500) + data_of("inlaid-later", 500),
+        "inlaid-old": data_of("inlaid", 1_500),
+    }
 
 
 async def build(directory: Path) -> None:
@@ -85,6 +108,7 @@ async def build(directory: Path) -> None:
         engine = await harness.open()
         store = FileBodyStore(directory, engine, CONFIG)
         await _upload_moved(directory, engine, store)
+        await _write_maps(engine, store)
         await _upload_objects(engine, store)
         await store.close()
         await _leave_behind(directory, engine)
@@ -133,6 +157,51 @@ async def _upload_objects(engine: Engine, store: FileBodyStore) -> None:
     await engine.write(delete_object, "gone")
     await upload(engine, store, "dying", data_of("dying", 90_000))
     await engine.write(delete_object, "dying")
+
+
+async def _write_maps(engine: Engine, store: FileBodyStore) -> None:
+    """A map that went on, the state that others keep of it, and a child of that; something of
+    it is fading."""
+    await mapped_objects.begin(engine, "pages", 40_000)
+    await mapped_objects.write(engine, store, "pages", 512, data_of("pages", 10_000))
+    await engine.write(copy_object, CopyObject("pages", "pages-old"))
+    await mapped_objects.write(engine, store, "pages", 4_096, data_of("pages-doomed", 1_000))
+    await engine.write(copy_object, CopyObject("pages", "pages-doomed"))
+    await mapped_objects.write(engine, store, "pages", 4_096, data_of("pages-later", 1_000))
+    await mapped_objects.clear(engine, "pages", 9_000, 12_000)
+    await engine.write(delete_object, "pages-doomed")
+    while await engine.write(reap, Reap()):
+        pass
+    for name in ("pages-copy", "pages-fork"):
+        await engine.write(copy_object, CopyObject("pages-old", name))
+    data = data_of("pages-fork", 1_000)
+    await mapped_objects.write(engine, store, "pages-fork", 2_048, data)
+    await mapped_objects.clear(engine, "pages-fork", 6_000, 7_000)
+    await mapped_objects.resize(engine, "pages-fork", 30_000)
+    await mapped_objects.begin(engine, "appended", 0)
+    data = data_of("appended", 3_000)
+    for start in range(0, 3_000, 1_000):
+        await mapped_objects.write(engine, store, "appended", None, data[start : start + 1_000])
+    await _inlay(engine, store)
+    await mapped_objects.begin(engine, "pages-gone", 5_000)
+    await mapped_objects.write(engine, store, "pages-gone", 0, data_of("pages-gone", 5_000))
+    await engine.write(delete_object, "pages-gone")
+
+
+async def _inlay(engine: Engine, store: FileBodyStore) -> None:
+    """Bytes that lie in the ledger: some in a state that is kept and no more in the newest."""
+    await mapped_objects.begin(engine, "inlaid", 0)
+    data = data_of("inlaid", 1_500)
+    for start in range(0, 1_500, 100):
+        if start == 700:
+            await mapped_objects.write(engine, store, "inlaid", None, data[start : start + 100])
+        else:
+            await mapped_objects.inlay(engine, "inlaid", data[start : start + 100])
+    await engine.write(copy_object, CopyObject("inlaid", "inlaid-old"))
+    await mapped_objects.fold(engine, store, "inlaid")
+    for start in range(0, 500, 100):
+        later = data_of("inlaid-later", 500)[start : start + 100]
+        await mapped_objects.inlay(engine, "inlaid", later)
 
 
 async def _leave_behind(directory: Path, engine: Engine) -> None:

@@ -33,6 +33,14 @@ from etagere.bodies.contents import (
     SEGMENTS,
 )
 from etagere.bodies.files import FileBodyStore
+from etagere.bodies.maps import (
+    FADING,
+    FORMER_INTERVALS,
+    GENERATIONS,
+    INTERVAL_MAPS,
+    INTERVALS,
+    STACKED,
+)
 from etagere.clock import SystemClock
 from etagere.engine.interface import Engine, Refused
 from etagere.engine.ledger import NotALedger, SchemaTooNew, database_path
@@ -44,6 +52,7 @@ from etagere.model.bodies import (
     SegmentState,
 )
 from etagere.model.ids import new_id
+from tests.bodies import map_damages, mapped_objects
 from tests.bodies.damages import (
     DAMAGES,
     Damage,
@@ -116,7 +125,18 @@ def test_every_kind_has_a_damage() -> None:
 
 @pytest.mark.parametrize(
     "collection",
-    [OBJECTS, STAGED, INLINE, BLOCK_LISTS, CHUNKS, EXTENTS, MOVES],
+    [
+        OBJECTS,
+        STAGED,
+        INLINE,
+        BLOCK_LISTS,
+        CHUNKS,
+        INTERVAL_MAPS,
+        INTERVALS,
+        FORMER_INTERVALS,
+        EXTENTS,
+        MOVES,
+    ],
     ids=lambda collection: collection.name,
 )
 def test_unreadable_records_are_losses_and_nothing_is_called_unused(
@@ -132,7 +152,17 @@ def test_unreadable_records_are_losses_and_nothing_is_called_unused(
 
 @pytest.mark.parametrize(
     "collection",
-    [CONTENT_SHARERS, CHUNK_SHARERS, DYING, DEAD, SEGMENTS, COUNTERS],
+    [
+        CONTENT_SHARERS,
+        CHUNK_SHARERS,
+        DYING,
+        GENERATIONS,
+        FADING,
+        STACKED,
+        DEAD,
+        SEGMENTS,
+        COUNTERS,
+    ],
     ids=lambda collection: collection.name,
 )
 def test_unreadable_accounts_are_faults(
@@ -188,7 +218,7 @@ async def work(directory: Path, engine: Engine, seed: int) -> None:
     for step in itertools.count():
         name, other = (f"{dice.randrange(30)}" for _ in range(2))
         try:
-            match dice.randrange(6):
+            match dice.randrange(9):
                 case 0 | 1:
                     size = dice.choice((10, 3_000, 20_000, 120_000))
                     await upload(engine, store, name, data_of(f"{step}", size))
@@ -200,6 +230,13 @@ async def work(directory: Path, engine: Engine, seed: int) -> None:
                     await engine.write(list_blocks, ListBlocks(name, new_id()))
                 case 5:
                     await engine.write(delete_object, name)
+                case 6 | 7:
+                    await mapped_objects.write(
+                        engine, store, name, dice.randrange(50_000), data_of(f"{step}", 2_000)
+                    )
+                case 8:
+                    await mapped_objects.begin(engine, name, 60_000)
+                    await mapped_objects.clear(engine, other, dice.randrange(50_000), 60_000)
         except Refused:
             pass
         if not step % 20:
@@ -287,8 +324,8 @@ def test_repair_removes_a_leak(broken: Broken, damage: Damage) -> None:
 def test_repair_of_every_leak_at_once_leaves_the_objects_as_they_were(broken: Broken) -> None:
     gone = {"single", "moved", "moved-many"}
     for damage in LEAKS:
-        # The same rows cannot be deleted twice.
-        if damage not in (list_of_chunk_deleted,):
+        # The same rows cannot be deleted twice, and a lost interval looks like a hole.
+        if damage not in (list_of_chunk_deleted, map_damages.interval_deleted):
             damage(broken)
     report = repaired(broken.directory)
     assert not report.findings, show(report)

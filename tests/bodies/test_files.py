@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -259,17 +259,48 @@ def test_a_sync_under_way_does_not_count_for_what_is_written_after(shop: Shop) -
         disk.hold("sync")
         first = asyncio.create_task(write(store, noise(1, 600)))
         assert await asyncio.to_thread(disk.reached, "sync")
-        late = [asyncio.create_task(write(store, noise(n, 600))) for n in range(2, 6)]
-        while disk.calls["write"] < 5:
+        large = asyncio.create_task(write(store, noise(2, PIECE + 1)))
+        small = [asyncio.create_task(write(store, noise(n, 600))) for n in range(3, 6)]
+        while disk.calls["write"] < 3:
             await asyncio.sleep(0)
         for _ in range(20):
             await asyncio.sleep(0)
+        late = [large, *small]
         assert disk.calls["sync"] == 1 and not any(task.done() for task in late)
         disk.let_go("sync")
-        await asyncio.gather(first, *late)
-        assert disk.calls["sync"] == 2
+        bodies = await asyncio.gather(first, *late)
+        # Small ones that lie behind each other are written as one, with their sync.
+        assert (disk.calls["write"], disk.calls["sync"]) == (4, 2)
+        for number, body in enumerate(bodies, 1):
+            length = PIECE + 1 if number == 2 else 600
+            await require_stored(store, body, noise(number, length))
 
     shop.run(during())
+
+
+def test_what_cannot_be_written_is_refused_and_the_segment_still_used(shop: Shop) -> None:
+    class FullOnce(WatchedDisk):
+        def write(
+            self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int
+        ) -> None:
+            super().write(descriptor, buffers, offset)
+            if self.calls["write"] == 1:
+                raise OSError(errno.ENOSPC, "no space left")
+
+    shop.here.front.disk = FullOnce()
+    shop.reopen_here()
+
+    async def fill() -> None:
+        store = store_of(shop)
+        results = await asyncio.gather(
+            *[write(store, noise(n, 600)) for n in range(3)], return_exceptions=True
+        )
+        assert {type(result) for result in results} == {Fault}
+        body = await write(store, noise(9, 600))
+        assert body.pieces[0].segment == 1
+        await require_stored(store, body, noise(9, 600))
+
+    shop.run(fill())
 
 
 def test_after_a_failed_sync_the_segment_is_not_used_again(shop: Shop) -> None:

@@ -140,7 +140,7 @@ def test_a_cancelled_write_does_not_reach_later_uploads(shop: Shop) -> None:
     async def cancel() -> None:
         disk, store = shop.disk, store_of(shop)
         disk.hold("write")
-        stuck = asyncio.create_task(write(store, b"x" * PIECE))
+        stuck = asyncio.create_task(write(store, b"x" * (PIECE + 1)))
         assert await asyncio.to_thread(disk.reached, "write")
         await cancelled(stuck)
         gate = disk.let_others_go("write")
@@ -161,12 +161,12 @@ def test_a_cancelled_write_does_not_reach_another_file(shop: Shop) -> None:
         disk, store = shop.disk, store_of(shop)
         await store.housekeep()
         disk.hold("write")
-        stuck = asyncio.create_task(write(store, b"x" * PIECE))
+        stuck = asyncio.create_task(write(store, b"x" * (PIECE + 1)))
         assert await asyncio.to_thread(disk.reached, "write")
         await cancelled(stuck)
         gate = disk.let_others_go("write")
         # Filled up by others, the segment is sealed, and a new one takes its place.
-        filling = noise(1, SEGMENT - PIECE)
+        filling = noise(1, SEGMENT - 2 * PIECE)
         body = await write(store, filling)
         assert {piece.segment for piece in body.pieces} == {1}
         await write(store, noise(2, 600))

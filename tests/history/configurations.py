@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.history.model import State
+from tests.history.state import State
 from tests.history.trials import Trial
 
 

@@ -3,7 +3,8 @@
 All times are nanoseconds of the machine's monotonic clock, which its processes share. Every write
 is known by a token that no other write has. A blob tells the token of the write that made its
 version in its metadata, and the tokens of what it is made of in its content; so whoever reads it
-says exactly which writes they saw.
+says exactly which writes they saw. An append or page blob tells in its metadata who created it; its
+later versions have no other name than their ETags.
 """
 
 from __future__ import annotations
@@ -36,12 +37,32 @@ class Verb(enum.Enum):
     CHANGE = "change"
     RELEASE = "release"
     BREAK = "break"
+    CREATE_APPEND = "create append blob"
+    APPEND = "append"
+    SEAL = "seal"
+    CREATE_PAGES = "create page blob"
+    PUT_PAGES = "put pages"
+    CLEAR_PAGES = "clear pages"
+    RENUMBER = "set sequence number"
+    RESIZE = "resize"
+    LIST_PAGES = "list pages"
+    SNAPSHOT = "snapshot"
+    GET_SNAPSHOT = "get snapshot"
 
 
-MAKES_VERSION: Final = frozenset({Verb.PUT, Verb.COMMIT, Verb.DESCRIBE})
-WRITES: Final = MAKES_VERSION | {Verb.STAGE, Verb.DELETE}
+CREATES: Final = frozenset({Verb.CREATE_APPEND, Verb.CREATE_PAGES})
+CHANGES_PAGES: Final = frozenset({Verb.PUT_PAGES, Verb.CLEAR_PAGES})
+ONLY_ETAG_NAMES: Final = (
+    CREATES | CHANGES_PAGES | {Verb.APPEND, Verb.SEAL, Verb.RENUMBER, Verb.RESIZE}
+)
+"""What makes versions of append and page blobs. A seal of what is sealed makes none."""
+MAKES_VERSION: Final = frozenset({Verb.PUT, Verb.COMMIT, Verb.DESCRIBE}) | ONLY_ETAG_NAMES - {
+    Verb.SEAL
+}
+WRITES: Final = MAKES_VERSION | {Verb.STAGE, Verb.DELETE, Verb.SEAL}
 """What needs the lease's id while the blob is leased."""
-READS: Final = frozenset({Verb.GET, Verb.HEAD})
+READS: Final = frozenset({Verb.GET, Verb.HEAD, Verb.LIST_PAGES})
+ACTS_ON_LEASE: Final = frozenset({Verb.ACQUIRE, Verb.RENEW, Verb.CHANGE, Verb.RELEASE, Verb.BREAK})
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +80,18 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long an acquired lease lasts (None: without end) or a broken one may go on."""
     block: str = ""
     blocks: tuple[str, ...] = ()
+    position: int | None = None
+    """Where the client says that the append blob ends."""
+    first: int = 0
+    """The number of the page at which those begin that are written or cleared."""
+    count: int = 0
+    """How many pages, or how many the blob has afterwards."""
+    comparison: str = ""
+    """How the sequence number has to compare with the one sent, to let pages be changed."""
+    action: str = ""
+    """What becomes of the sequence number."""
+    number: int | None = None
+    snapshot: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +108,19 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the lease, where it is told."""
     seconds: int | None = None
     """How long a broken lease goes on."""
+    origin: str = ""
+    """The token of the write that created the append or page blob; only reads tell it."""
+    length: int | None = None
+    """In bytes. This and what follows are left out where they are not told."""
+    blocks: int | None = None
+    """How many an append blob has."""
+    sealed: bool | None = None
+    number: int | None = None
+    """The sequence number."""
+    pages: tuple[int, ...] | None = None
+    """The numbers of those that were written and not cleared."""
+    snapshot: str = ""
+    """The name of the one that was taken."""
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -147,14 +193,22 @@ def write_history(path: Path, history: History) -> None:
 
 def read_history(*paths: Path) -> History:
     """A history from the lines of one or several files; one of them begins with its run."""
-    lines = [line for path in paths for line in path.read_bytes().splitlines()]
-    events = [_LINES.decode(line) for line in lines]
+    events = _read_lines(*paths)
     (run,) = (event for event in events if isinstance(event, Run))
     return History(
         run,
         tuple(event for event in events if isinstance(event, Operation)),
         tuple(event for event in events if isinstance(event, Death)),
     )
+
+
+def read_operations(*paths: Path) -> list[Operation]:
+    return [event for event in _read_lines(*paths) if isinstance(event, Operation)]
+
+
+def _read_lines(*paths: Path) -> list[Run | Operation | Death]:
+    lines = [line for path in paths for line in path.read_bytes().splitlines()]
+    return [_LINES.decode(line) for line in lines]
 
 
 def describe(operation: Operation, origin: int) -> str:

@@ -6,13 +6,11 @@ and knows times only from outside.
 
 from __future__ import annotations
 
-import enum
 import random
 import uuid
-from collections.abc import Callable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
@@ -23,7 +21,6 @@ from etagere.model.leases import (
     Break,
     BrokenLease,
     Change,
-    Lease,
     LeaseAction,
     LeaseKind,
     NoLease,
@@ -32,51 +29,28 @@ from etagere.model.leases import (
 )
 from etagere.rules import conditions, leases
 from etagere.rules.conditions import format_etag
-from tests.history.events import NANOSECONDS, READS, WRITES, Done, Refused, Request, Seen, Verb
+from tests.history.bugs import Bug
+from tests.history.contents import size_of
+from tests.history.events import (
+    CREATES,
+    NANOSECONDS,
+    ONLY_ETAG_NAMES,
+    READS,
+    WRITES,
+    Done,
+    Refused,
+    Request,
+    Seen,
+    Verb,
+)
+from tests.history.fake_blobs import CHANGES, Blob, Refusing, check_state, details, insist
 
 NANOSECONDS_PER_TICK: Final = NANOSECONDS // TICKS_PER_SECOND
 WALL_TICKS: Final = 1_700_000_000 * TICKS_PER_SECOND
 """The date at which a simulation begins."""
 
 
-class Bug(enum.Enum):
-    LOST_UPDATE = "a condition is checked some time before the write"
-    STALE_READ = "a read shows the version before"
-    TORN_READ = "a read shows the content of the version before"
-    ACKNOWLEDGED_LOST = "a kill undoes a change that was acknowledged"
-    APPLIED_TWICE = "what was done but not answered is done again after a kill"
-    APPLIED_LATE = "what was not done is done after a kill and a restart"
-    FAILED_BUT_DONE = "a write is done and answered as if nothing had happened"
-    LATE_WRITE = "a write is let through after its lease has ended"
-    TWO_HOLDERS = "a lease is granted while another one holds"
-    LEASE_FORGOTTEN = "a kill makes leases forgotten"
-    ETAG_REUSED = "a write leaves the ETag as it is"
-    CLOCK_BACK = "after a kill the clock starts in the past"
-    HALF_COMMIT = "a list of blocks is committed block by block"
-
-
-class Refusing(Exception):
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.code)
-        self.code = refusal.code
-
-
-def insist(refusal: Refusal | None) -> None:
-    if refusal is not None:
-        raise Refusing(refusal)
-
-
-class Blob(msgspec.Struct, frozen=True):
-    """Also of one that is not there but has staged blocks: it has no stamp."""
-
-    stamp: int | None = None
-    version: str = ""
-    content: tuple[str, ...] = ()
-    committed: dict[str, str] = {}
-    staged: dict[str, str] = {}
-    lease: Lease = NO_LEASE
-    also_held_by: frozenset[bytes] = frozenset()
-    """Only with the bug."""
+_NEEDS_BLOB: Final = WRITES - CREATES - {Verb.PUT, Verb.COMMIT, Verb.STAGE}
 
 
 class Store:
@@ -100,10 +74,13 @@ class Store:
             self._blobs[name] = self._before[name]
         if self.has(Bug.LEASE_FORGOTTEN):
             for name, blob in self._blobs.items():
-                self._blobs[name] = msgspec.structs.replace(blob, lease=NO_LEASE)
+                self._blobs[name] = replace(blob, lease=NO_LEASE)
         if self.has(Bug.CLOCK_BACK):
             self._clock_error_ticks -= 100 * TICKS_PER_SECOND
             self._last_stamp = 0
+        if self.has(Bug.SNAPSHOT_LOST):
+            for name, blob in self._blobs.items():
+                self._blobs[name] = replace(blob, snapshots={})
 
     def carry_out(self, request: Request, moment: int) -> Done | Refused:
         """At once, at this moment."""
@@ -114,6 +91,10 @@ class Store:
             if request.verb in WRITES:
                 done = Done(self._write(request, ticks))
                 return Refused("ServerBusy") if self.has(Bug.FAILED_BUT_DONE, 0.05) else done
+            if request.verb is Verb.SNAPSHOT:
+                return Done(self._snapshot(request, ticks))
+            if request.verb is Verb.GET_SNAPSHOT:
+                return Done(self._read_snapshot(request))
             return Done(self._act_on_lease(request, ticks))
         except Refusing as refusing:
             return Refused(refusing.code)
@@ -132,7 +113,7 @@ class Store:
         blob = self._blobs.get(request.blob, Blob())
         if blob.stamp is not None and request.blocks and request.blocks[0] in blob.staged:
             content = (blob.staged[request.blocks[0]],)
-            self._blobs[request.blob] = msgspec.structs.replace(blob, content=content)
+            self._blobs[request.blob] = replace(blob, content=content)
 
     # Reading
 
@@ -147,49 +128,99 @@ class Store:
         content = blob.content
         if before.stamp is not None and self.has(Bug.TORN_READ, 0.05):
             content = before.content
-        return msgspec.structs.replace(
-            _shown(blob),
-            version=blob.version,
+        if request.verb is Verb.LIST_PAGES:
+            return Seen(pages=tuple(number for number, token in enumerate(content) if token))
+        return replace(
+            _shown_in_full(blob),
             content=content if request.verb is Verb.GET else None,
             lease=leases.report(blob.lease, ticks).state,
         )
+
+    # Snapshots
+
+    def _snapshot(self, request: Request, ticks: int) -> Seen:
+        blob = self._blobs.get(request.blob, Blob())
+        if blob.stamp is None:
+            raise Refusing(Refusal("BlobNotFound"))
+        before = self._before.get(request.blob, blob)
+        late = before.stamp is not None and self.has(Bug.LATE_SNAPSHOT, 0.3)
+        name = str(self._next_stamp(ticks))
+        taken = replace(blob, content=before.content if late else blob.content, snapshots={})
+        self._store(request.blob, replace(blob, snapshots={**blob.snapshots, name: taken}))
+        return replace(_shown(taken), snapshot=name)
+
+    def _read_snapshot(self, request: Request) -> Seen:
+        blob = self._blobs.get(request.blob, Blob())
+        taken = blob.snapshots.get(request.snapshot)
+        if taken is None:
+            raise Refusing(Refusal("BlobNotFound"))
+        shared = self.has(Bug.SHARED_SNAPSHOT, 0.3)
+        return replace(_shown_in_full(taken), content=blob.content if shared else taken.content)
 
     # Writing
 
     def _check(self, request: Request, ticks: int) -> None:
         blob = self._blobs.get(request.blob, Blob())
-        if blob.stamp is None and request.verb in (Verb.DESCRIBE, Verb.DELETE):
+        if blob.stamp is None and request.verb in _NEEDS_BLOB:
             raise Refusing(Refusal("BlobNotFound"))
         lease_id = _id(request.lease_id)
         if lease_id not in blob.also_held_by:
             late = 3 * TICKS_PER_SECOND if self.has(Bug.LATE_WRITE) and lease_id else 0
             insist(leases.check_write(blob.lease, lease_id, ticks - late, LeaseKind.BLOB))
         asked = _conditions(request)
-        if request.verb in (Verb.PUT, Verb.COMMIT):
+        if request.verb in CREATES | {Verb.PUT, Verb.COMMIT}:
             by_holder = request.lease_id is not None
             insist(conditions.check_create(asked, blob.stamp, by_holder=by_holder))
         elif blob.stamp is not None:
             insist(conditions.check_write(asked, blob.stamp))
-        if request.verb is Verb.COMMIT and not blob.committed.keys() | blob.staged.keys() >= set(
-            request.blocks
-        ):
-            raise Refusing(Refusal("InvalidBlockList"))
+        self._check_state(blob, request)
+
+    def _check_state(self, blob: Blob, request: Request) -> None:
+        if self.has(Bug.APPENDED_ELSEWHERE):
+            request = replace(request, position=None)
+        if self.has(Bug.ANY_NUMBER):
+            request = replace(request, comparison="")
+        if self.has(Bug.APPENDED_AFTER_SEAL):
+            blob = replace(blob, sealed=False)
+        check_state(blob, request)
 
     def _write(self, request: Request, ticks: int) -> Seen:
         self._check(request, ticks)
         old = self._blobs.get(request.blob, Blob())
-        new = _CHANGES[request.verb](old, request)
+        if request.verb is Verb.SEAL and old.sealed:
+            return replace(_shown(old), sealed=True)
+        new = CHANGES[request.verb](old, request)
         if request.verb not in (Verb.STAGE, Verb.DELETE):
             keeps_etag = old.stamp is not None and self.has(Bug.ETAG_REUSED, 0.1)
-            new = msgspec.structs.replace(
+            keeps_version = request.verb in ONLY_ETAG_NAMES - CREATES
+            new = replace(
                 new,
-                version=request.token,
+                version=old.version if keeps_version else request.token,
                 stamp=old.stamp if keeps_etag else self._next_stamp(ticks),
                 lease=leases.after_write(old.lease, ticks, LeaseKind.BLOB),
                 also_held_by=old.also_held_by,
             )
-        self._store(request.blob, new)
-        return Seen() if request.verb in (Verb.STAGE, Verb.DELETE) else _shown(new)
+        self._store(request.blob, self._spoiled(old, new, request))
+        return Seen() if request.verb in (Verb.STAGE, Verb.DELETE) else _told(new, request)
+
+    def _spoiled(self, old: Blob, new: Blob, request: Request) -> Blob:
+        """What is stored instead, by bugs that nobody is told of."""
+        verb, token = request.verb, request.token
+        if verb is Verb.APPEND and self.has(Bug.LOST_APPEND, 0.1):
+            return replace(new, content=old.content, length=old.length)
+        if verb is Verb.APPEND and self.has(Bug.DOUBLED_APPEND, 0.1):
+            length = new.length + size_of(token)
+            return replace(new, content=(*new.content, token), length=length)
+        if verb is Verb.APPEND and old.content and self.has(Bug.SWAPPED_APPEND, 0.1):
+            return replace(new, content=(*old.content[:-1], token, old.content[-1]))
+        if verb is Verb.PUT_PAGES and self.has(Bug.TORN_PAGES, 0.1):
+            behind = request.first + 1
+            return replace(new, content=new.content[:behind] + old.content[behind:])
+        if verb is Verb.CLEAR_PAGES and self.has(Bug.KEPT_PAGES, 0.5):
+            return replace(new, content=old.content)
+        if verb is Verb.RENUMBER and self.has(Bug.NUMBER_LOST, 0.2):
+            return replace(new, number=old.number)
+        return new
 
     def _next_stamp(self, ticks: int) -> int:
         wall = WALL_TICKS + ticks + self._clock_error_ticks
@@ -215,16 +246,32 @@ class Store:
         after = leases.step(lease, _action(request), ticks)
         if isinstance(after, Refusal):
             raise Refusing(after)
-        self._store(request.blob, msgspec.structs.replace(blob, lease=after, also_held_by=held))
+        self._store(request.blob, replace(blob, lease=after, also_held_by=held))
         if isinstance(after, BrokenLease):
             seconds = leases.seconds_until_free(after, ticks)
-            return msgspec.structs.replace(_shown(blob), seconds=seconds)
+            return replace(_shown(blob), seconds=seconds)
         return _shown(blob)
 
 
 def _shown(blob: Blob) -> Seen:
     assert blob.stamp is not None
     return Seen(format_etag(blob.stamp), blob.stamp // TICKS_PER_SECOND)
+
+
+def _shown_in_full(blob: Blob) -> Seen:
+    shown = _shown(blob)
+    return replace(details(blob), etag=shown.etag, modified=shown.modified)
+
+
+def _told(blob: Blob, request: Request) -> Seen:
+    """What the answer to a write says of the blob."""
+    if request.verb is Verb.APPEND:
+        return replace(_shown(blob), length=blob.length, blocks=len(blob.content))
+    if request.verb is Verb.SEAL:
+        return replace(_shown(blob), sealed=True)
+    if blob.kind is Verb.CREATE_PAGES and request.verb not in CREATES:
+        return replace(_shown(blob), number=blob.number)
+    return _shown(blob)
 
 
 def _id(text: str | None) -> bytes | None:
@@ -236,37 +283,6 @@ def _conditions(request: Request) -> Conditions:
         None if request.if_match is None else (request.if_match,),
         None if request.if_none_match is None else (request.if_none_match,),
     )
-
-
-def _put(_old: Blob, request: Request) -> Blob:
-    return Blob(content=(request.token,))
-
-
-def _stage(old: Blob, request: Request) -> Blob:
-    return msgspec.structs.replace(old, staged={**old.staged, request.block: request.token})
-
-
-def _commit(old: Blob, request: Request) -> Blob:
-    latest = {**old.committed, **old.staged}
-    content = tuple(latest[block] for block in request.blocks)
-    return Blob(content=content, committed={block: latest[block] for block in request.blocks})
-
-
-def _describe(old: Blob, _request: Request) -> Blob:
-    return old
-
-
-def _delete(_old: Blob, _request: Request) -> Blob:
-    return Blob()
-
-
-_CHANGES: Final[dict[Verb, Callable[[Blob, Request], Blob]]] = {
-    Verb.PUT: _put,
-    Verb.STAGE: _stage,
-    Verb.COMMIT: _commit,
-    Verb.DESCRIBE: _describe,
-    Verb.DELETE: _delete,
-}
 
 
 def _action(request: Request) -> LeaseAction:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from tests.history.configurations import Configuration
 from tests.history.events import ANY, Verb
-from tests.history.model import State
+from tests.history.state import State
 from tests.history.trials import Part, Trial
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tests.history.events import History
 from tests.history.leases import two_holders
 from tests.history.linearizability import Verdict, search
-from tests.history.trials import prepare
+from tests.history.preparation import prepare
 from tests.history.versions import confused_versions
 
 VERSIONS: Final = "versions"

@@ -21,7 +21,8 @@ What keeps the number of configurations small, and why nothing is lost by it:
   that would change nothing are never used.
 - Of operations that do the same, the one whose time ends first is used first. In any
   explanation that uses another one, the two can change places.
-- A content whose last reader has been answered is called like those that nobody ever saw.
+- A content whose last reader has been answered is called like those that nobody ever saw, and a
+  snapshot that nobody will ask for is forgotten.
 - A doubtful operation is forgotten when its time ends, after it was tried up to that moment; or
   as soon as it asks for a version or a lease that is gone from all configurations for good.
 """
@@ -37,7 +38,8 @@ from typing import Final, NamedTuple
 from tests.history.configurations import Configuration, Frontier, Trail
 from tests.history.events import NEVER, Operation, describe
 from tests.history.flights import Flights
-from tests.history.model import ABSENT, State, fade, step
+from tests.history.model import step
+from tests.history.state import ABSENT, State, fade
 from tests.history.trials import Part, Trial, last_seen
 
 STEPS_MAX: Final = 20_000_000

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,15 +17,25 @@ from tests.history.clients import CONTAINER, Asker, Assignment
 from tests.history.events import (
     NANOSECONDS,
     Death,
+    Done,
     History,
     Operation,
     Request,
     Run,
     Verb,
     read_history,
+    read_operations,
     write_history,
 )
-from tests.history.workloads import EXPIRING_LEASES, LEASES, OVERWRITES, STAGED_BLOCKS, Workload
+from tests.history.workloads import (
+    APPENDS,
+    EXPIRING_LEASES,
+    LEASES,
+    OVERWRITES,
+    PAGES,
+    STAGED_BLOCKS,
+    Workload,
+)
 from tests.sdk.server import ROOT, Server, check, environment, eventually, served
 
 WORKLOADS: Final[dict[str, Workload]] = {
@@ -33,11 +43,14 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "blocks": STAGED_BLOCKS,
     "leases": LEASES,
     "expiring": EXPIRING_LEASES,
+    "appends": APPENDS,
+    "pages": PAGES,
 }
 """By the names of the blobs that they are for."""
 CLIENTS: Final = 5
 LAST_WORDS_SECONDS: Final = 30
 ORPHANED_SECONDS_MAX: Final = 60
+SNAPSHOTS_LOOKED_AT: Final = 20
 
 
 class Plan(NamedTuple):
@@ -69,10 +82,14 @@ def run(directory: Path, plan: Plan) -> Recorded:
         deaths.append(_kill(server, assignment))
         looks = _look(assignment, plan)
         assert server.stop() == 0, server.log()
+    made_by = (
+        f"python -m tests.history run --seconds {plan.seconds} --workers {plan.workers}"
+        f" --workloads {' '.join(plan.workloads)}"
+    )
+    recorded = _collect(assignment, Run(made_by, plan.seed), looks, deaths)
     found = check(directory / "data")
-    assert found.returncode == 0, found.stdout + found.stderr
-    made_by = f"python -m tests.history run --seconds {plan.seconds} --workers {plan.workers}"
-    return _collect(assignment, Run(made_by, plan.seed), looks, deaths)
+    assert found.returncode == 0, f"{found.stdout}{found.stderr}\n{recorded.path}"
+    return recorded
 
 
 def _publish(server: Server, assignment: Assignment) -> None:
@@ -132,10 +149,21 @@ def _kill(server: Server, assignment: Assignment) -> Death:
 
 def _look(assignment: Assignment, plan: Plan) -> list[Operation]:
     """What is there in the end."""
+    requests = [Request(Verb.GET, blob) for blob in plan.workloads]
+    requests += _last_snapshots(read_operations(*assignment.records))
     asker = Asker(assignment.address, CLIENTS)
-    looks = [asker.ask(Request(Verb.GET, blob)) for blob in plan.workloads]
+    looks = [asker.ask(request) for request in requests]
     asker.close()
     return [look for look in looks if look is not None]
+
+
+def _last_snapshots(operations: Sequence[Operation]) -> list[Request]:
+    taken = [
+        Request(Verb.GET_SNAPSHOT, each.request.blob, snapshot=each.outcome.seen.snapshot)
+        for each in sorted(operations, key=lambda each: each.ended)
+        if isinstance(each.outcome, Done) and each.outcome.seen.snapshot
+    ]
+    return taken[-SNAPSHOTS_LOOKED_AT:]
 
 
 def _collect(

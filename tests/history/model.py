@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from tests.history.events import ANY, MAKES_VERSION, READS, WRITES, Done, Verb
+from tests.history import append_model, page_model
+from tests.history.events import (
+    ACTS_ON_LEASE,
+    CHANGES_PAGES,
+    MAKES_VERSION,
+    READS,
+    Done,
+    Seen,
+    Verb,
+)
 from tests.history.lease_model import (
-    NO_LEASE,
-    Lease,
     act,
     after_write,
     goes_on_for,
@@ -16,41 +23,12 @@ from tests.history.lease_model import (
     objection_to_read,
     objection_to_write,
 )
-from tests.history.trials import UNSEEN, Trial
+from tests.history.objections import objection_to_change, objection_to_create
+from tests.history.state import ABSENT, State
+from tests.history.trials import Trial
 
 NOTHING_HAPPENED: Final = "ServerBusy"
 """The answer that is right in every state, as long as it is true."""
-
-Blocks = tuple[tuple[str, str], ...]
-"""Ids with the tokens of their contents, in order of the ids."""
-
-
-class State(NamedTuple):
-    version: str = ""
-    """Empty: there is no blob."""
-    content: tuple[str, ...] = ()
-    committed: Blocks = ()
-    """Blocks that a list may name although they are not staged."""
-    staged: Blocks = ()
-    lease: Lease = NO_LEASE
-    rank: int = 0
-    """The number of the last ETag, also of one that is gone: the next one is greater."""
-
-
-ABSENT: Final = State()
-
-
-def fade(state: State, tokens: Collection[str]) -> State:
-    """The same without these names: what they are names of will not be shown any more."""
-
-    def name(token: str) -> str:
-        return UNSEEN if token in tokens else token
-
-    return state._replace(
-        content=tuple(map(name, state.content)),
-        committed=tuple((block, name(token)) for block, token in state.committed),
-        staged=tuple((block, name(token)) for block, token in state.staged),
-    )
 
 
 def step(state: State, trial: Trial, until: int) -> Iterator[State]:
@@ -79,10 +57,20 @@ def _decide(state: State, trial: Trial) -> Iterator[State]:
         if after == trial.refusal:
             yield state
     elif trial.refusal is None and _shows(after, trial):
-        if trial.verb not in MAKES_VERSION or not trial.rank:
-            yield after._replace(rank=state.rank)
-        elif trial.rank > state.rank:
-            yield after._replace(rank=trial.rank)
+        yield from _named(state, after, trial)
+
+
+def _named(before: State, after: State, trial: Trial) -> Iterator[State]:
+    """With each name that the version may have which it leaves."""
+    seals = trial.verb is Verb.SEAL and not before.sealed
+    makes = seals or trial.verb in MAKES_VERSION
+    if not makes or not trial.rank:
+        yield after._replace(rank=before.rank)
+    elif trial.rank > before.rank:
+        yield after._replace(rank=trial.rank)
+    for name in trial.names if makes else ():
+        if name.rank > before.rank and name.content in (None, after.content):
+            yield after._replace(version=name.etag, rank=name.rank)
 
 
 def _shows(state: State, trial: Trial) -> bool:
@@ -92,21 +80,38 @@ def _shows(state: State, trial: Trial) -> bool:
     if trial.shows is not None and trial.shows != state.version:
         return False
     outcome = trial.operation.outcome
-    if not isinstance(outcome, Done):
+    if not isinstance(outcome, Done) or trial.verb is Verb.GET_SNAPSHOT:
         return True
     seen = outcome.seen
-    if seen.content is not None and seen.content != state.content:
-        return False
     if seen.lease and seen.lease != state.lease.phase:
         return False
-    return seen.seconds is None or goes_on_for(state.lease, trial.lease_request, seen.seconds)
+    if seen.seconds is not None and not goes_on_for(state.lease, trial.lease_request, seen.seconds):
+        return False
+    return _agrees(state, seen) and all(_agrees(state, each) for each in trial.kept)
+
+
+def _agrees(state: State, seen: Seen) -> bool:
+    """Whether this, where it is told, is what the blob is."""
+    return (
+        seen.content in (None, state.content)
+        and seen.origin in ("", state.origin)
+        and seen.length in (None, state.length)
+        and seen.blocks in (None, len(state.content))
+        and seen.sealed in (None, state.sealed)
+        and seen.number in (None, state.number)
+        and (seen.pages is None or seen.pages == _written(state))
+    )
+
+
+def _written(state: State) -> tuple[int, ...]:
+    return tuple(number for number, token in enumerate(state.content) if token)
 
 
 # The rules: the state afterwards, or the code of the refusal
 
 
 def _put(state: State, trial: Trial) -> State | str:
-    return _objection_to_create(state, trial) or State(
+    return objection_to_create(state, trial) or State(
         trial.version, (trial.content,), lease=after_write(state.lease)
     )
 
@@ -119,7 +124,7 @@ def _stage(state: State, trial: Trial) -> State | str:
 
 
 def _commit(state: State, trial: Trial) -> State | str:
-    objection = _objection_to_create(state, trial)
+    objection = objection_to_create(state, trial)
     if objection is not None:
         return objection
     latest = {**dict(state.committed), **dict(state.staged)}
@@ -132,13 +137,14 @@ def _commit(state: State, trial: Trial) -> State | str:
 
 
 def _describe(state: State, trial: Trial) -> State | str:
-    return _objection_to_change(state, trial) or state._replace(
+    return objection_to_change(state, trial) or state._replace(
         version=trial.version, lease=after_write(state.lease)
     )
 
 
 def _delete(state: State, trial: Trial) -> State | str:
-    return _objection_to_change(state, trial) or ABSENT
+    """Its snapshots too."""
+    return objection_to_change(state, trial) or ABSENT
 
 
 def _read(state: State, trial: Trial) -> State | str:
@@ -154,6 +160,17 @@ def _lease(state: State, trial: Trial) -> State | str:
     return after if isinstance(after, str) else state._replace(lease=after)
 
 
+def _snapshot(state: State, trial: Trial) -> State | str:
+    if not state.version:
+        return "BlobNotFound"
+    return state._replace(snapshots=state.snapshots | trial.taken)
+
+
+def _get_snapshot(state: State, trial: Trial) -> State | str:
+    """What it shows is asked of the one that took it."""
+    return state if trial.operation.request.snapshot in state.snapshots else "BlobNotFound"
+
+
 _RULES: Final[dict[Verb, Callable[[State, Trial], State | str]]] = {
     Verb.PUT: _put,
     Verb.STAGE: _stage,
@@ -161,30 +178,14 @@ _RULES: Final[dict[Verb, Callable[[State, Trial], State | str]]] = {
     Verb.DESCRIBE: _describe,
     Verb.DELETE: _delete,
     **dict.fromkeys(READS, _read),
-    **dict.fromkeys(set(Verb) - READS - WRITES, _lease),
+    **dict.fromkeys(ACTS_ON_LEASE, _lease),
+    Verb.CREATE_APPEND: append_model.create,
+    Verb.APPEND: append_model.append,
+    Verb.SEAL: append_model.seal,
+    Verb.CREATE_PAGES: page_model.create,
+    **dict.fromkeys(CHANGES_PAGES, page_model.change_pages),
+    Verb.RENUMBER: page_model.renumber,
+    Verb.RESIZE: page_model.resize,
+    Verb.SNAPSHOT: _snapshot,
+    Verb.GET_SNAPSHOT: _get_snapshot,
 }
-
-
-def _objection_to_create(state: State, trial: Trial) -> str | None:
-    """For what makes a blob, or replaces all of one."""
-    objection = objection_to_write(state.lease, trial.operation.request.lease_id)
-    if objection is not None:
-        return objection
-    if state.version and trial.if_none_match == ANY:
-        # Who holds the lease is let through, having shown that it knows of the blob.
-        return None if trial.operation.request.lease_id is not None else "BlobAlreadyExists"
-    return _unmet(state, trial)
-
-
-def _objection_to_change(state: State, trial: Trial) -> str | None:
-    """For what needs a blob."""
-    if not state.version:
-        return "BlobNotFound"
-    objection = objection_to_write(state.lease, trial.operation.request.lease_id)
-    return objection or _unmet(state, trial)
-
-
-def _unmet(state: State, trial: Trial) -> str | None:
-    matches = trial.if_match in (None, state.version) or (trial.if_match == ANY and state.version)
-    differs = trial.if_none_match is None or trial.if_none_match != state.version
-    return None if matches and differs else "ConditionNotMet"

@@ -14,6 +14,7 @@ from functools import partial
 
 import msgspec
 
+from tests.history.bugs import Bug
 from tests.history.events import (
     NANOSECONDS,
     Death,
@@ -25,7 +26,7 @@ from tests.history.events import (
     Run,
     Unknown,
 )
-from tests.history.fake import Bug, Store
+from tests.history.fake import Store
 from tests.history.workloads import Chooser, Workload
 
 DELAY_SECONDS_MAX = 0.6
@@ -126,7 +127,7 @@ class Simulation:
         refused = self._store.foresee(flight.request, self._now)
         if refused is None and self._store.has(Bug.LOST_UPDATE):
             unconditional = msgspec.structs.replace(
-                flight.request, if_match=None, if_none_match=None
+                flight.request, if_match=None, if_none_match=None, position=None, comparison=""
             )
             self._later(DELAY_SECONDS_MAX, partial(self._carry_out, flight, unconditional))
         elif refused is None and self._store.has(Bug.HALF_COMMIT):

@@ -4,47 +4,77 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 
 import msgspec
 import pytest
 
 from tests.history import scheduler
+from tests.history.bugs import Bug
 from tests.history.events import (
+    CREATES,
+    ONLY_ETAG_NAMES,
     READS,
     Death,
     Done,
     History,
     Refused,
     Unknown,
+    Verb,
+    number_of,
 )
-from tests.history.fake import Bug
 from tests.history.linearizability import Verdict, search
-from tests.history.model import ABSENT, State, step
+from tests.history.model import step
+from tests.history.preparation import prepare
 from tests.history.scheduler import Simulation
-from tests.history.trials import Part, Trial, latest_moment, prepare
-from tests.history.workloads import LEASES, OVERWRITES, STAGED_BLOCKS
+from tests.history.state import ABSENT, State
+from tests.history.trials import Name, Part, Trial, latest_moment
+from tests.history.workloads import APPENDS, LEASES, OVERWRITES, PAGES, STAGED_BLOCKS, Workload
 
-WORKLOADS = {"overwrites": OVERWRITES, "blocks": STAGED_BLOCKS, "leases": LEASES}
-CODES = ("BlobNotFound", "ConditionNotMet", "LeaseIdMissing", "LeaseAlreadyPresent")
+WORKLOADS = {
+    "overwrites": OVERWRITES,
+    "blocks": STAGED_BLOCKS,
+    "leases": LEASES,
+    "appends": APPENDS,
+    "pages": PAGES,
+}
+CODES = (
+    "BlobNotFound",
+    "ConditionNotMet",
+    "LeaseIdMissing",
+    "LeaseAlreadyPresent",
+    "AppendPositionConditionNotMet",
+    "SequenceNumberConditionNotMet",
+)
 
 
 # Everything is tried
 
 
-def naive(trial: Trial, deaths: Sequence[Death]) -> Trial:
-    """Without any conclusion from what others saw."""
+def naive(trial: Trial, deaths: Sequence[Death], etags: Collection[str]) -> Trial:
+    """Without any conclusion from what others saw; these ETags were shown to somebody."""
     operation = trial.operation
     unknown = isinstance(operation.outcome, Unknown)
+    token = operation.request.token
+    named = operation.request.verb not in ONLY_ETAG_NAMES
+    names = tuple(Name(etag, number_of(etag), None) for etag in etags)
     return trial._replace(
         part=Part.DOUBTFUL if unknown else trial.part,
         latest=latest_moment(operation, deaths),
-        version=operation.request.token,
-        content=operation.request.token,
+        version=token if named or unknown else trial.version,
+        content=token,
+        origin=token,
         made=None,
         alike=None,
+        names=() if named or not unknown else names,
     )
+
+
+def etags_shown(history: History) -> list[str]:
+    outcomes = (each.outcome for each in history.operations)
+    etags = {each.seen.etag for each in outcomes if isinstance(each, Done)}
+    return sorted(etags - {""})
 
 
 def has_order(trials: Sequence[Trial]) -> bool:
@@ -73,11 +103,19 @@ def altered(history: History, source: random.Random) -> History:
     number = source.randrange(len(operations))
     verb = operations[number].request.verb
     answers: list[Done | Refused | Unknown] = [Unknown(), *map(Refused, CODES)]
-    if verb in READS:
+    if verb in READS | {Verb.GET_SNAPSHOT}:
         answers += [each.outcome for each in operations if each.request.verb is verb]
     outcome = source.choice(answers)
     operations[number] = msgspec.structs.replace(operations[number], outcome=outcome)
     return msgspec.structs.replace(history, operations=tuple(operations))
+
+
+def with_more_of(workload: Workload, verbs: Collection[Verb]) -> Workload:
+    """So that there is something to find in a short history."""
+    weights = {
+        verb: weight * 4 if verb in verbs else weight for verb, weight in workload.weights.items()
+    }
+    return workload._replace(weights=weights)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -85,7 +123,7 @@ def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPat
     """Of short histories, right and wrong ones, with many outcomes unknown."""
     monkeypatch.setattr(scheduler, "LOST_SHARE", 0.25)
     monkeypatch.setattr(scheduler, "LIFE_SECONDS_MAX", 6.0)
-    workloads = {name: WORKLOADS[name]}
+    workloads = {name: with_more_of(WORKLOADS[name], CREATES)}
     verdicts: Counter[Verdict] = Counter()
     for seed in range(400):
         source = random.Random(seed)
@@ -94,7 +132,8 @@ def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPat
         if source.random() < 0.5:
             history = altered(history, source)
         trials = prepare(history.blobs()[name], history.deaths)
-        tried = [naive(trial, history.deaths) for trial in trials]
+        etags = etags_shown(history)
+        tried = [naive(trial, history.deaths, etags) for trial in trials]
         verdict = search(trials).verdict
         assert verdict is (Verdict.OK if has_order(tried) else Verdict.VIOLATION), seed
         verdicts[verdict] += 1
@@ -105,7 +144,8 @@ def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("name", "operations"), [("overwrites", 4000), ("blocks", 1500), ("leases", 4000)]
+    ("name", "operations"),
+    [("overwrites", 4000), ("blocks", 1500), ("leases", 4000), ("appends", 3000), ("pages", 3000)],
 )
 def test_long_histories_with_many_kills(name: str, operations: int) -> None:
     """Eight clients at one blob all the time, and every kill leaves eight outcomes unknown."""

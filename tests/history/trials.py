@@ -1,44 +1,24 @@
-"""The operations of one blob, made ready for the search: what each showed, and when at the latest
-it was carried out.
-
-Operations whose outcome is unknown are what makes a search hard, since each may or may not have
-happened. Three things are known of them after all:
-
-- A server that is dead does nothing. If a client gave up before the next server was started,
-  its operation happened before the last one was dead, or never.
-- What was seen has happened. If somebody saw the token of a write, that write was carried out
-  before whoever saw it first was answered; likewise the grant of a lease id that was then used
-  with success. It becomes an operation like any that was acknowledged.
-- What nobody ever saw has no name. Contents that no answer showed are all called alike, and so are
-  versions that only unknown writes made: no request can refer to one of them (an ETag that was
-  never told cannot be asked for), so no outcome depends on which of them it was.
-"""
+"""The operations of one blob as the search sees them."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tests.history.events import (
-    ANY,
-    MAKES_VERSION,
     NEVER,
-    READS,
-    WRITES,
     Death,
     Done,
     Operation,
-    Refused,
+    Seen,
     Unknown,
     Verb,
-    number_of,
 )
 from tests.history.lease_model import LeaseRequest
 
 UNSEEN: Final = "unseen"
-NO_VERSION: Final = "no version"
-"""What an ETag names that no blob ever had."""
+"""What all contents and versions are called that nobody was shown."""
 
 
 class Part(enum.Enum):
@@ -50,6 +30,15 @@ class Part(enum.Enum):
     """It happened, and showed something: a read, or a refusal."""
     DOUBTFUL = enum.auto()
     """It changed the blob, if it happened."""
+
+
+class Name(NamedTuple):
+    """Of a version that a write in doubt may have made."""
+
+    etag: str
+    rank: int
+    content: tuple[str, ...] | None
+    """If anybody read it."""
 
 
 class Trial(NamedTuple):
@@ -78,6 +67,14 @@ class Trial(NamedTuple):
     alike: Hashable = None
     """Operations of which this is the same do the same, whenever they are done; None: it is
     the only one of its kind."""
+    origin: str = ""
+    """What it creates says that it was created by this."""
+    names: tuple[Name, ...] = ()
+    """The version that it makes may have one of these, or was not shown to anybody."""
+    taken: frozenset[str] = frozenset()
+    """The snapshot that it takes, if anybody asks for that."""
+    kept: tuple[Seen, ...] = ()
+    """What the snapshot that it takes was found to be."""
 
     @property
     def verb(self) -> Verb:
@@ -99,120 +96,19 @@ def latest_moment(operation: Operation, deaths: Iterable[Death]) -> int:
     return min((death.ended for death in deaths if operation.ended <= death.revived), default=NEVER)
 
 
-def prepare(operations: Sequence[Operation], deaths: Iterable[Death]) -> list[Trial]:
-    """The trials of one blob. Unknown reads are left out: they neither show nor change anything;
-    and so is what was only asked while there was no server, and was not seen."""
-    trials = _Names(operations).trials(operations, tuple(deaths))
-    return [trial for trial in trials if trial.began <= trial.latest]
-
-
 def last_seen(trials: Sequence[Trial]) -> dict[str, int]:
-    """When the last one that was shown a content, by its token, was answered."""
+    """When the last one that was shown a content, by its token, or that asked for a snapshot, was
+    answered."""
     return {
-        token: trial.latest
+        name: trial.latest
         for trial in sorted(trials, key=lambda each: each.latest)
-        if isinstance(trial.operation.outcome, Done)
-        for token in trial.operation.outcome.seen.content or ()
+        for name in _names_used(trial)
     }
 
 
-class _Names:
-    """What the answers of a history say about its writes."""
-
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self._versions: dict[str, str] = {}
-        """By ETag."""
-        self._ranks: dict[str, int] = {}
-        """By version, as are the contents."""
-        self._contents: dict[str, tuple[str, ...]] = {}
-        self._sighted: dict[tuple[str, str], int] = {}
-        """When a version, a part of a content, or a lease id was first known to be there."""
-        self._grants: dict[str, int] = {}
-        """How many requests could have brought a lease id into force."""
-        for operation in operations:
-            self._learn(operation)
-
-    def _learn(self, operation: Operation) -> None:
-        request, outcome = operation.request, operation.outcome
-        if request.proposed_id is not None:
-            self._grants[request.proposed_id] = self._grants.get(request.proposed_id, 0) + 1
-        if not isinstance(outcome, Done):
-            return
-        seen = outcome.seen
-        if request.verb in MAKES_VERSION | READS:
-            version = seen.version or request.token
-            self._versions.setdefault(seen.etag, version)
-            self._ranks.setdefault(version, number_of(seen.etag))
-        if request.verb in READS:
-            self._sight("version", seen.version, operation.ended)
-        if seen.content is not None:
-            self._contents.setdefault(seen.version, seen.content)
-            for token in seen.content:
-                self._sight("content", token, operation.ended)
-        # A change may succeed because the lease has the new id already: it proves nothing.
-        if request.lease_id is not None and request.verb is not Verb.CHANGE:
-            self._sight("lease", request.lease_id, operation.ended)
-
-    def _sight(self, kind: str, name: str, moment: int) -> None:
-        self._sighted[kind, name] = min(moment, self._sighted.get((kind, name), NEVER))
-
-    def trials(self, operations: Sequence[Operation], deaths: tuple[Death, ...]) -> list[Trial]:
-        return [
-            self._trial(operation, deaths)
-            for operation in operations
-            if not (isinstance(operation.outcome, Unknown) and operation.request.verb in READS)
-        ]
-
-    def _trial(self, operation: Operation, deaths: tuple[Death, ...]) -> Trial:
-        request, outcome = operation.request, operation.outcome
-        trial = Trial(
-            operation,
-            Part.PASSIVE,
-            operation.began,
-            latest_moment(operation, deaths),
-            request.token if request.token in self._ranks else UNSEEN,
-            request.token if ("content", request.token) in self._sighted else UNSEEN,
-            self._version(request.if_match),
-            self._version(request.if_none_match),
-            self._ranks.get(self._version(request.if_match) or "", 0),
-            made=self._contents.get(request.token),
-            rank=self._ranks.get(request.token, 0),
-        )
-        if isinstance(outcome, Refused):
-            return trial._replace(refusal=outcome.code)
-        if isinstance(outcome, Done):
-            shows = outcome.seen.version or self._versions.get(outcome.seen.etag)
-            if request.verb in WRITES:
-                return _with_kind(trial._replace(part=Part.ACTIVE))
-            part = Part.PASSIVE if request.verb in READS else Part.ACTIVE
-            return trial._replace(part=part, shows=shows, rank=self._ranks.get(shows or "", 0))
-        sighted = self._first_sight(operation)
-        if sighted is not None:
-            latest = max(trial.began, min(trial.latest, sighted))
-            return _with_kind(trial._replace(part=Part.ACTIVE, latest=latest))
-        return _with_kind(trial._replace(part=Part.DOUBTFUL))
-
-    def _version(self, etag: str | None) -> str | None:
-        return etag if etag in (None, ANY) else self._versions.get(etag, NO_VERSION)
-
-    def _first_sight(self, operation: Operation) -> int | None:
-        request = operation.request
-        if request.proposed_id is not None:
-            only = self._grants[request.proposed_id] == 1
-            return self._sighted.get(("lease", request.proposed_id)) if only else None
-        moments = [
-            self._sighted[key]
-            for key in (("version", request.token), ("content", request.token))
-            if request.token and key in self._sighted
-        ]
-        return min(moments, default=None)
-
-
-def _with_kind(trial: Trial) -> Trial:
-    """What an operation does that has to do with a lease depends on the moment at which it
-    began, and each version that was seen was made once."""
-    asked = trial.operation.request
-    if asked.verb not in WRITES or asked.lease_id is not None or trial.rank:
-        return trial
-    names = (trial.version, trial.content, trial.if_match, trial.if_none_match)
-    return trial._replace(alike=(trial.part, asked.verb, asked.block, asked.blocks, *names))
+def _names_used(trial: Trial) -> Iterator[str]:
+    if trial.verb is Verb.GET_SNAPSHOT:
+        yield trial.operation.request.snapshot
+    elif isinstance(trial.operation.outcome, Done):
+        for seen in (trial.operation.outcome.seen, *trial.kept):
+            yield from filter(None, (*(seen.content or ()), seen.origin))

@@ -18,7 +18,8 @@ def confused_versions(operations: Sequence[Operation]) -> str | None:
         for operation in operations
         if isinstance(operation.outcome, Done) and operation.outcome.seen.etag
     ]
-    return _two_for_one(sights) or _backwards(sights)
+    of_today = [sight for sight in sights if not sight[0].request.snapshot]
+    return _two_for_one(sights) or _backwards(of_today)
 
 
 def _version(operation: Operation, seen: Seen) -> str:
@@ -36,8 +37,14 @@ def _two_for_one(sights: Sequence[Sight]) -> str | None:
         if version:
             facts.append((("ETag", seen.etag, "version"), version))
             facts.append((("version", version, "ETag"), seen.etag))
-        if seen.content is not None and operation.request.verb in READS:
-            facts.append((("ETag", seen.etag, "content"), seen.content))
+        if operation.request.verb in READS or operation.request.snapshot:
+            for what in ("content", "length", "blocks", "sealed", "number"):
+                value = getattr(seen, what)
+                if value is not None:
+                    facts.append((("ETag", seen.etag, what), value))
+        snapshot = operation.request.snapshot or seen.snapshot
+        if snapshot:
+            facts.append((("snapshot", snapshot, "ETag"), seen.etag))
         for fact, value in facts:
             known, source = first.setdefault(fact, (value, operation))
             if known != value:

@@ -7,8 +7,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from tests.history.events import (
     ANY,
+    CHANGES_PAGES,
+    CREATES,
     MAKES_VERSION,
     READS,
     WRITES,
@@ -16,11 +20,17 @@ from tests.history.events import (
     Operation,
     Refused,
     Request,
+    Seen,
     Verb,
 )
 
 BLOCKS: Final = ("block-a", "block-b", "block-c")
 BREAK_SECONDS: Final = (None, 0, 1, 3)
+PAGES_MIN, PAGES_MAX = 3, 5
+COMPARISONS: Final = ("lte", "lt", "eq")
+SEQUENCE_ACTIONS: Final = ("increment", "max", "update")
+NUMBERS_MAX: Final = 6
+SNAPSHOTS_REMEMBERED: Final = 2
 
 
 class Workload(NamedTuple):
@@ -72,6 +82,35 @@ EXPIRING_LEASES: Final = Workload(
     acquired_again=0.0,
 )
 """Hardly anything but time ends them."""
+APPENDS: Final = Workload(
+    {
+        Verb.CREATE_APPEND: 5,
+        Verb.APPEND: 48,
+        Verb.SEAL: 3,
+        Verb.DELETE: 1,
+        Verb.GET: 24,
+        Verb.HEAD: 8,
+        Verb.SNAPSHOT: 4,
+        Verb.GET_SNAPSHOT: 8,
+    },
+    conditional=0.1,
+)
+PAGES: Final = Workload(
+    {
+        Verb.CREATE_PAGES: 5,
+        Verb.PUT_PAGES: 40,
+        Verb.CLEAR_PAGES: 12,
+        Verb.RENUMBER: 10,
+        Verb.RESIZE: 5,
+        Verb.DELETE: 1,
+        Verb.GET: 32,
+        Verb.HEAD: 8,
+        Verb.LIST_PAGES: 8,
+        Verb.SNAPSHOT: 8,
+        Verb.GET_SNAPSHOT: 16,
+    },
+    conditional=0.2,
+)
 
 
 class _Memory:
@@ -80,6 +119,9 @@ class _Memory:
     def __init__(self) -> None:
         self.etag = '"0x1"'
         self.lease_id: str | None = None
+        self.length = 0
+        self.number = 0
+        self.snapshots: list[str] = []
 
 
 class Chooser:
@@ -103,7 +145,14 @@ class Chooser:
         if verb in READS:
             return Request(verb, blob)
         if verb in WRITES:
-            return self._write(verb, blob, workload)
+            return self._with_details(self._write(verb, blob, workload))
+        if verb is Verb.SNAPSHOT:
+            return Request(verb, blob)
+        if verb is Verb.GET_SNAPSHOT:
+            known = self._memories[blob].snapshots
+            if not known:
+                return Request(Verb.SNAPSHOT, blob)
+            return Request(verb, blob, snapshot=self._random.choice(known))
         return self._lease_action(verb, blob, workload)
 
     def _write(self, verb: Verb, blob: str, workload: Workload) -> Request:
@@ -126,9 +175,40 @@ class Chooser:
             return None, None
         etag = self._memories[blob].etag
         choices: list[tuple[str | None, str | None]] = [(etag, None)] * 3
-        if verb in (Verb.PUT, Verb.COMMIT):
+        if verb in CREATES | {Verb.PUT, Verb.COMMIT}:
             choices += [(None, ANY), (None, etag), (ANY, None)]
         return self._random.choice(choices)
+
+    def _with_details(self, request: Request) -> Request:
+        """What writes of append and page blobs ask for besides."""
+        verb, memory = request.verb, self._memories[request.blob]
+        if verb in (Verb.APPEND, Verb.SEAL) and self._random.random() < 0.3:
+            return replace(request, position=memory.length)
+        if verb is Verb.CREATE_PAGES:
+            first_number = self._random.randint(0, NUMBERS_MAX)
+            return replace(request, count=self._page_count(), number=first_number)
+        if verb is Verb.RESIZE:
+            return replace(request, count=self._page_count())
+        if verb in CHANGES_PAGES:
+            first = self._random.randrange(PAGES_MAX - 1)
+            count = self._random.randint(1, PAGES_MAX - first)
+            return self._with_number(replace(request, first=first, count=count))
+        if verb is Verb.RENUMBER:
+            action = self._random.choice(SEQUENCE_ACTIONS)
+            number = None if action == "increment" else self._random.randint(0, NUMBERS_MAX)
+            return replace(request, action=action, number=number)
+        return request
+
+    def _page_count(self) -> int:
+        return self._random.randint(PAGES_MIN, PAGES_MAX)
+
+    def _with_number(self, request: Request) -> Request:
+        """Now and then a condition that is about as often met as not."""
+        if self._random.random() < 0.6:
+            return request
+        number = max(0, self._memories[request.blob].number + self._random.choice((-1, 0, 0, 1)))
+        comparison = self._random.choice(COMPARISONS)
+        return replace(request, comparison=comparison, number=number)
 
     def _block_list(self) -> tuple[str, ...]:
         return tuple(self._random.sample(BLOCKS, self._random.randint(1, len(BLOCKS))))
@@ -153,8 +233,10 @@ class Chooser:
         together with their version, since nobody could tell what the others name."""
         request, outcome = operation.request, operation.outcome
         memory = self._memories[request.blob]
-        if isinstance(outcome, Done) and request.verb in READS | MAKES_VERSION:
-            memory.etag = outcome.seen.etag
+        if isinstance(outcome, Done):
+            self._look(memory, request.verb, outcome.seen)
+        elif isinstance(outcome, Refused):
+            self._forget_snapshot(memory, request)
         if request.proposed_id is not None and not isinstance(outcome, Refused):
             memory.lease_id = request.proposed_id
         # Now and then it insists on a lease that it gave up or lost.
@@ -162,3 +244,20 @@ class Chooser:
             about_lease = request.lease_id is not None and request.lease_id == memory.lease_id
             if about_lease and self._random.random() < 0.3:
                 memory.lease_id = None
+
+    def _forget_snapshot(self, memory: _Memory, request: Request) -> None:
+        """Now and then it insists on one that is gone."""
+        if request.snapshot in memory.snapshots and self._random.random() < 0.7:
+            memory.snapshots.remove(request.snapshot)
+
+    def _look(self, memory: _Memory, verb: Verb, seen: Seen) -> None:
+        if seen.etag and verb in READS | MAKES_VERSION:
+            memory.etag = seen.etag
+        if verb in CREATES:
+            memory.length = 0
+        if verb is Verb.GET_SNAPSHOT:
+            return
+        memory.length = memory.length if seen.length is None else seen.length
+        memory.number = memory.number if seen.number is None else seen.number
+        if seen.snapshot:
+            memory.snapshots = [*memory.snapshots, seen.snapshot][-SNAPSHOTS_REMEMBERED:]

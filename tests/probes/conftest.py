@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.probes.endless import endless_source
 from tests.probes.stage import Stage
 from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS, served
 
@@ -14,8 +15,11 @@ from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS, served
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("probed") / "data"
     account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
-    with served(directory, "--account", account) as server:
-        stage = Stage(server)
+    with (
+        endless_source() as source,
+        served(directory, "--account", account, "--copy-source", source) as server,
+    ):
+        stage = Stage(server, f"http://{source}/")
         stage.make()
         stage.make(account=SECOND_ACCOUNT)
         with stage.client:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.probes.client import Answer, Request, octets
+from tests.probes.parts import answered
 
 REFUSALS: Final = {400, 401, 403, 404, 405, 409}
 METHODS: Final = {"GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "MERGE", "TRACE"}
@@ -53,6 +54,8 @@ def faults(answer: Answer, *, head: bool) -> Iterator[str]:
     """What is wrong with the answer to a request that could be read."""
     if answer.status >= 500:
         yield f"status {answer.status}"
+    if answer.headers.get("content-type", "").startswith("multipart/mixed") and not head:
+        yield from (f"{part} in a batch" for part in answered(answer) if part.status >= 500)
     for name in ("x-ms-request-id", "x-ms-version", "date", "server"):
         if not answer.headers.get(name):
             yield f"no {name}"

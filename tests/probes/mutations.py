@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from tests.probes.client import Request, http_date
-from tests.probes.operations import LEASE, OTHER_LEASE, POLICIES, PROPERTIES
+from tests.probes.operations import LEASE, OTHER_LEASE, POLICIES, PROPERTIES, TAGS
 
 Mutation = Callable[[random.Random, Request], Request]
 
@@ -85,7 +85,9 @@ LEASES: Final = (
     LEASE, OTHER_LEASE, LEASE.upper(), f"{{{LEASE}}}", f"({LEASE})", LEASE.replace("-", ""),
     LEASE[:-1], LEASE + "0", "{" + LEASE, "g" * 32, "٣" * 32, "{0x1,0x2,0x3,{0x1,2,3}}", "",
 )  # fmt: skip
-DOCUMENTS: Final = (("SignedIdentifiers", POLICIES), ("StorageServiceProperties", PROPERTIES))
+DOCUMENTS: Final = (
+    ("SignedIdentifiers", POLICIES), ("StorageServiceProperties", PROPERTIES), ("Tags", TAGS),
+)  # fmt: skip
 DIGESTS: Final = (
     "", "AAAA", "A" * 22 + "==", "A" * 11 + "=", "====", "A" * 23 + "=", "é" * 12, "!" * 24,
     "A" * 9_000, "\udcff",

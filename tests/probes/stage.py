@@ -10,7 +10,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from tests.probes.client import Answer, Client, Pairs, Request, shared_key
-from tests.probes.operations import LEASE, Operation, Place
+from tests.probes.operations import LEASE, PAGE, Operation, Place
 from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 OWNERS: Final = {
@@ -21,7 +21,8 @@ CONTENT: Final = b"what is on the shelf"
 _CONTAINER: Final = ("restype", "container")
 _METADATA: Final = ("include", "metadata")
 _BLOCKS: Final = (("comp", "blocklist"), ("blocklisttype", "all"))
-_EVERYTHING: Final = ("include", "metadata,snapshots,uncommittedblobs")
+_EVERYTHING: Final = ("include", "metadata,snapshots,uncommittedblobs,tags,copy")
+SOURCE: Final = b"s" * PAGE
 # What differs between two answers that say the same.
 _OF_THE_MOMENT: Final = {"date", "x-ms-request-id"}
 
@@ -31,8 +32,10 @@ Dump = dict[str, object]
 class Stage:
     """The owner's side of a probe."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, endless: str = "") -> None:
+        """`endless` is the address of what can be copied for ever."""
         self.server = server
+        self._endless = endless
         self.client = Client(server.endpoint)
 
     def own(self, request: Request, account: str = ACCOUNT) -> Answer:
@@ -43,16 +46,46 @@ class Stage:
 
     # Places
 
-    def make(self, *, leased: bool = False, access: str = "", account: str = ACCOUNT) -> Place:
+    def make(
+        self,
+        *,
+        leased: bool = False,
+        access: str = "",
+        account: str = ACCOUNT,
+        kind: str = "BlockBlob",
+    ) -> Place:
         place = Place(unique("probe"), leased=leased, account=account)
         path = f"/{account}/{place.container}"
         headers: Pairs = (("x-ms-blob-public-access", access),) if access else ()
         self.own(Request("PUT", path, (_CONTAINER,), headers), account)
-        headers = (("x-ms-blob-type", "BlockBlob"), ("x-ms-meta-title", "Shelf"))
-        self.own(Request("PUT", f"{path}/{place.blob}", (), headers, CONTENT), account)
+        self.put(place, place.blob, kind, CONTENT)
         if leased:
             self.lease(place)
         return place
+
+    def make_for(self, operation: Operation, access: str = "") -> Place:
+        """With all that it needs to be carried out."""
+        place = self.make(leased=operation.needs_lease, access=access, kind=operation.kind)
+        if operation.source:
+            self.put(place, place.source, operation.source, SOURCE)
+        if operation.source == "PageBlob":
+            path = f"/{place.account}/{place.container}/{place.source}"
+            taken = self.own(Request("PUT", path, (("comp", "snapshot"),)))
+            place = place._replace(snapshot=taken.headers["x-ms-snapshot"])
+        if operation.aborts:
+            path = f"/{place.account}/{place.container}/{place.blob}"
+            begun = self.own(Request("PUT", path, (), (("x-ms-copy-source", self._endless),)))
+            place = place._replace(copy_id=begun.headers["x-ms-copy-id"])
+        return place
+
+    def put(self, place: Place, blob: str, kind: str, content: bytes) -> None:
+        headers: Pairs = (("x-ms-blob-type", kind), ("x-ms-meta-title", "Shelf"))
+        headers += (("x-ms-tags", "kind=book"),)
+        if kind == "PageBlob":
+            headers += (("x-ms-blob-content-length", str(PAGE)),)
+        path = f"/{place.account}/{place.container}/{blob}"
+        body = content if kind == "BlockBlob" else b""
+        self.own(Request("PUT", path, (), headers, body), place.account)
 
     def lease(self, place: Place) -> None:
         headers = (
@@ -78,7 +111,7 @@ class Stage:
 
     @contextlib.contextmanager
     def place_for(self, operation: Operation) -> Iterator[Place]:
-        place = self.make(leased=operation.needs_lease)
+        place = self.make_for(operation)
         try:
             yield place
         finally:
@@ -120,10 +153,12 @@ class Stage:
         listing = Request("GET", path, (_CONTAINER, ("comp", "list"), _EVERYTHING))
         page = self.own(listing, account).body
         yield f"/{container}/blobs", page
-        for blob in _names(page, "Blob", "Etag"):
+        # Of a copy made in steps only snapshots are read, and those are listed.
+        unread = _names(page, "Blob", "/IncrementalCopy")
+        for blob in filter(lambda blob: blob not in unread, _names(page, "Blob", "/Etag")):
             answer = self.own(Request("GET", f"{path}/{quote(blob)}"), account)
             yield f"/{container}/blobs/{blob}", _lasting(answer)
-        for blob in _names(page, "Blob"):
+        for blob in _names(page, "Blob", "[BlobType='BlockBlob']"):
             blocks = Request("GET", f"{path}/{quote(blob)}", _BLOCKS)
             yield f"/{container}/blocks/{blob}", self.own(blocks, account).body
 
@@ -134,7 +169,7 @@ def _names(page: bytes, tag: str, having: str = "") -> list[str]:
     found = [
         element
         for element in root.iter(tag)
-        if not having or element.find(f"Properties/{having}") is not None
+        if not having or element.find(f"Properties{having}") is not None
     ]
     return list(dict.fromkeys(element.findtext("Name") or "" for element in found))
 

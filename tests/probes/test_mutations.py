@@ -18,11 +18,12 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.probes.blob_mutations import SPOILED, special
 from tests.probes.client import NotHttp, Request, shared_key, shared_key_lite
 from tests.probes.judgement import faults, faults_unreadable, readable
 from tests.probes.mutations import MUTATIONS, spoiled
-from tests.probes.operations import OPERATIONS, Place
-from tests.probes.stage import CONTENT, Stage
+from tests.probes.operations import LEASE, PAGE, Operation, Place
+from tests.probes.stage import Stage
 from tests.probes.tokens import account_token, service_token
 from tests.sdk.server import ACCOUNT, KEY, Server, eventually, unique
 
@@ -30,7 +31,8 @@ WORKERS = 6
 ROUNDS_BEFORE_RENEWAL = 12
 FAILURES_SHOWN = 8
 BYTES_SHOWN = 1_500
-AS_BYTES = 0.25
+AS_BYTES = 0.2
+KINDS = ("BlockBlob", "AppendBlob", "PageBlob")
 # For the files of bodies that are written meanwhile.
 FILES_SPARE = 8
 
@@ -65,12 +67,12 @@ def signed(chance: random.Random, request: Request) -> Request:
 
 
 class Attacker:
-    """Sends the cases of one thread to a container of its own, which it makes anew at times."""
+    """Sends the cases of one thread to a container of its own, and at times to another."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self._stage = Stage(server)
         self._seed = seed
-        self._place = Place(unique("mutant"))
+        self._place = Place(unique("mutant"), copy_id=LEASE)
 
     def attack(self, numbers: range) -> list[Failure]:
         with self._stage.client:
@@ -82,22 +84,34 @@ class Attacker:
             return found
 
     def _renew(self) -> None:
-        ask, path = self._stage.client.ask, f"/{ACCOUNT}/{self._place.container}"
-        sign = shared_key(ACCOUNT, KEY)
-        ask(sign(Request("PUT", path, (("restype", "container"),))))
-        path = f"{path}/{self._place.blob}"
-        broken = (("x-ms-lease-action", "break"), ("x-ms-lease-break-period", "0"))
-        ask(sign(Request("PUT", path, (("comp", "lease"),), broken)))
-        put = Request("PUT", path, (), (("x-ms-blob-type", "BlockBlob"),), CONTENT)
-        assert ask(sign(put)).status == 201
+        """What was archived, sealed or leased meanwhile is no place for more."""
+        self._stage.remove(self._place)
+        self._place = Place(unique("mutant"), copy_id=LEASE)
+        path = f"/{ACCOUNT}/{self._place.container}"
+        self._stage.own(Request("PUT", path, (("restype", "container"),)))
+        for kind in KINDS:
+            for blob in (kind, f"source/{kind}"):
+                self._stage.put(self._place, blob, kind, b"s" * PAGE)
+        snapshot = Request("PUT", f"{path}/source/PageBlob", (("comp", "snapshot"),))
+        taken = self._stage.own(snapshot).headers["x-ms-snapshot"]
+        self._place = self._place._replace(snapshot=taken)
+
+    def _for(self, operation: Operation) -> Place:
+        """Where there is a blob of its kind, and a source."""
+        place = self._place._replace(blob=operation.kind, source=f"source/{operation.source}")
+        return place if operation.source == "PageBlob" else place._replace(snapshot="")
 
     def _case(self, number: int) -> list[Failure]:
         chance = random.Random(f"{self._seed}/{number}")
-        operation = chance.choice(OPERATIONS)
-        request = operation.request(self._place)
+        operation = chance.choice(SPOILED)
+        request = operation.request(self._for(operation))
         as_bytes = chance.random() < AS_BYTES
         if not as_bytes:
-            for mutation in chance.choices(MUTATIONS, k=chance.randint(1, 3)):
+            mutations = chance.choices(MUTATIONS, k=chance.randint(0, 3))
+            fitting = special(operation)
+            if fitting and (not mutations or chance.random() < 0.7):
+                mutations = [*chance.choices(fitting, k=chance.randint(1, 2)), *mutations[:1]]
+            for mutation in mutations:
                 request = mutation(chance, request)
         if request.method == "HEAD" and (as_bytes or not readable(request)):
             # Whoever cannot read it does not know that its answer has no body.
@@ -159,7 +173,7 @@ def attacked(stage: Stage, seed: int, count: int) -> None:
 
 
 def test_mutated_requests(stage: Stage) -> None:
-    attacked(stage, seed=20_261_115, count=3_000)
+    attacked(stage, seed=20_261_115, count=4_500)
 
 
 @pytest.mark.long

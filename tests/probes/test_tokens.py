@@ -19,7 +19,7 @@ from tests.probes.holders import (
     grants,
 )
 from tests.probes.judgement import refusal
-from tests.probes.operations import OPERATIONS, Operation
+from tests.probes.operations import OPERATIONS, Operation, each_operation
 from tests.probes.stage import Stage
 from tests.probes.tokens import (
     ACCOUNT_LETTERS,
@@ -31,11 +31,10 @@ from tests.probes.tokens import (
 from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 each_kind = pytest.mark.parametrize("maker", LETTERS, ids=["account", "container", "blob"])
-each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
 
 GRANTED = [
-    pytest.param(operation, maker, id=f"{operation}-{maker.__name__}")
+    pytest.param(operation, maker, id=f"{operation}-{maker.__name__}", marks=operation.marks)
     for maker in LETTERS
     for operation in OPERATIONS
     if grants(operation, maker, LETTERS[maker])

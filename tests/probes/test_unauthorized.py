@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from etagere.auth.permissions import NEEDS, Public
-from etagere.protocol.blob.routes import ROUTES
+from etagere.protocol.blob.routes import ROUTES, from_source
 from tests.probes.client import (
     VERSION,
     Request,
@@ -18,14 +18,13 @@ from tests.probes.client import (
     shared_key_lite,
 )
 from tests.probes.judgement import refusal
-from tests.probes.operations import OPERATIONS, Operation, Place
+from tests.probes.operations import OPERATIONS, Operation, Place, each_operation
 from tests.probes.stage import Stage
 from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 OLD_VERSION = "2019-07-07"
 ACCESSES = {"": Public.NOTHING, "blob": Public.BLOB, "container": Public.CONTAINER}
 
-each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 each_scheme = pytest.mark.parametrize("scheme", [shared_key, shared_key_lite])
 Scheme = Callable[[str, str], Signer]
 
@@ -39,6 +38,9 @@ def test_every_operation_is_probed() -> None:
         verb, _, leased = name.partition("_")
         actions = ("acquire", "renew", "change", "release", "break") if verb == "lease" else ()
         rows |= {f"{action}_{leased}_lease" for action in actions} or {name}
+        if not actions:
+            for has_kind, at_once in ((True, False), (False, False), (False, True)):
+                rows.add(from_source(name, has_kind=has_kind, at_once=at_once))
     assert {operation.row for operation in OPERATIONS} == rows
 
 
@@ -157,7 +159,7 @@ def _anonymous(operation: Operation, place: Place, version: str) -> Request:
 @each_operation
 def test_callers_without_a_name(stage: Stage, operation: Operation, access: str) -> None:
     """They may read what is public, and nothing else, by any version."""
-    place = stage.make(leased=operation.needs_lease, access=access)
+    place = stage.make_for(operation, access)
     try:
         need = NEEDS[f"blob.{operation.row}"].public
         allowed = need <= ACCESSES[access]
@@ -185,6 +187,7 @@ def test_what_is_public() -> None:
         "get_blob_properties": Public.BLOB,
         "get_blob_metadata": Public.BLOB,
         "get_block_list": Public.BLOB,
+        "get_page_ranges": Public.BLOB,
         "list_blobs": Public.CONTAINER,
         "get_container_properties": Public.CONTAINER,
         "get_container_metadata": Public.CONTAINER,

@@ -24,6 +24,9 @@ class Token:
 
     fields: dict[str, str]
 
+    def __str__(self) -> str:
+        return "&".join(f"{name}={value}" for name, value in encoded(self.fields.items()))
+
     def put_on(self, request: Request) -> Request:
         return request.framed().asking(*encoded(self.fields.items()))
 
@@ -58,9 +61,11 @@ def service_token(
     blob: str = "",
     *,
     permissions: str | None = None,
+    snapshot: str = "",
     **options: str,
 ) -> Token:
-    """For a container, or for one blob of it. With a stored policy (`si`) it says nothing else."""
+    """For a container, for one blob of it, or for a `snapshot` of that, which is signed but is no
+    part of the token. With a stored policy (`si`) it says nothing else."""
     letters = (BLOB_LETTERS if blob else CONTAINER_LETTERS) if permissions is None else permissions
     fields = {"sv": VERSION, "sr": "b" if blob else "c"}
     if "si" not in options:
@@ -68,9 +73,8 @@ def service_token(
     fields |= options
     resource = f"/blob/{account}/{container}" + (f"/{blob}" if blob else "")
     before, after = ("sp", "st", "se"), ("si", "sip", "spr", "sv", "sr")
-    # The empty line is that of a snapshot.
     answers = ("ses", "rscc", "rscd", "rsce", "rscl", "rsct")
     lines = [fields.get(name, "") for name in before] + [resource]
-    lines += [fields.get(name, "") for name in after] + [""]
+    lines += [fields.get(name, "") for name in after] + [snapshot]
     lines += [fields.get(name, "") for name in answers]
     return Token({**fields, "sig": hmac_sha256(key, "\n".join(lines))})

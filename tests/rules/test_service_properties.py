@@ -111,7 +111,9 @@ def test_analytics(change: Change, expected: object) -> None:
     [
         ("2008-10-27", True),
         ("2021-12-02", True),
-        ("2099-12-31", True),
+        ("2026-10-06", True),
+        ("2021-12-03", False),
+        ("2099-12-31", False),
         ("2008-10-26", False),
         ("2021-13-02", False),
         ("2021-12-2", False),

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -63,7 +64,7 @@ def run(name: str, *arguments: str, **variables: str) -> None:
         pytest.fail(f"{command} ended with {done.returncode}:\n{done.stdout}", pytrace=False)
 
 
-def run_tests(file: str, connection_string: str) -> None:
+def run_tests(file: str, connection_string: str, **variables: str) -> None:
     run(
         "node",
         "--test-reporter=spec",
@@ -71,6 +72,7 @@ def run_tests(file: str, connection_string: str) -> None:
         AZURE_STORAGE_CONNECTION_STRING=connection_string,
         # The SDK would ask the proxy of whoever runs the tests for this machine too.
         NO_PROXY="127.0.0.1",
+        **variables,
     )
 
 
@@ -97,3 +99,13 @@ def test_the_lock_is_for_everybody() -> None:
         oldest = re.match(r">= ?(\d+)", package.get("engines", {}).get("node", ">=0"))
         assert oldest is not None, name
         assert int(oldest[1]) <= DEBIAN_NODE, name
+
+
+def test_copies_from_elsewhere(tmp_path: Path) -> None:
+    """From a server that the tests themselves start, on a port that ours may read from."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{port}") as server:
+        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY}"
+        address = f"{account};BlobEndpoint={server.url()}"
+        run_tests("elsewhere/copies.test.mjs", address, ORIGIN_PORT=str(port))

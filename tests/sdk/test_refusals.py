@@ -17,14 +17,29 @@ def test_versions(container: ContainerClient) -> None:
     assert blob.download_blob().readall() == b"content"
 
 
-@pytest.mark.parametrize(
-    "name", ["x_ms_tags", "x_ms_if_tags", "x_ms_copy_source", "x_ms_encryption_key"]
-)
+@pytest.mark.parametrize("name", ["x_ms_encryption_key", "x_ms_encryption_scope"])
 def test_headers(container: ContainerClient, name: str) -> None:
     with refused(400, "UnsupportedHeader") as told:
         container.upload_blob("blob", b"", raw_request_hook=with_headers(**{name: "a=b"}))
     assert told.details["headername"] == name.replace("_", "-")
     assert list(container.list_blob_names()) == []
+
+
+def test_credentials_for_a_source(container: ContainerClient) -> None:
+    blob = container.get_blob_client("blob")
+    source = container.upload_blob("source", b"content")
+    with refused(400, "UnsupportedHeader") as told:
+        blob.upload_blob_from_url(source.url, source_authorization="Bearer token")
+    assert told.details["headername"] == "x-ms-copy-source-authorization"
+    assert list(container.list_blob_names()) == ["source"]
+
+
+def test_versions_of_a_source(container: ContainerClient) -> None:
+    source = container.upload_blob("source", b"content")
+    with refused(400, "CannotVerifyCopySource") as told:
+        container.get_blob_client("blob").start_copy_from_url(f"{source.url}?versionid={VERSION}")
+    assert told.details["copysourceerrorcode"] == "UnsupportedQueryParameter"
+    assert list(container.list_blob_names()) == ["source"]
 
 
 def test_markers_that_are_none(container: ContainerClient) -> None:

@@ -246,7 +246,8 @@ def authorize(
     if isinstance(principal, KeyOwner):
         return Permit()
     if isinstance(principal, Anonymous):
-        if need.public is Public.NEVER:
+        # What is shown to everybody is what the row says, and nothing besides.
+        if need.public is Public.NEVER or also:
             return refuse_anonymous(version)
         return Permit(public=need.public)
     if principal.kind is Kind.ACCOUNT:

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from etagere.bodies import presence
 from etagere.bodies.contents import DEAD, EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, Flight, segment_path
+from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import (
     MoveExtents,
     Reap,
@@ -97,6 +98,8 @@ class Collector:
                 return Collected()
             await self._adopt_orphans()
             reaped = await self._reap()
+            if await self._flatten():
+                reaped += await self._reap()
             moved = await self._empty_sparse_segments()
             removed, freed = await self._remove_retired()
         return Collected(reaped, moved, removed, freed)
@@ -113,9 +116,30 @@ class Collector:
 
     async def _reap(self) -> int:
         total = 0
-        while reaped := await self._engine.write(reap, Reap()):
+        while reaped := await self._leave_time(self._engine.write(reap, Reap())):
             total += reaped
         return total
+
+    async def _leave_time(self, step: Awaitable[int]) -> int:
+        """After a step waits for as long as it took: half of the time is for others, and more
+        when they are many."""
+        began = time.monotonic()
+        done = await step
+        if done:
+            await asyncio.sleep(time.monotonic() - began)
+        return done
+
+    async def _flatten(self) -> bool:
+        """Copies into maps what they show of others; says whether there were any."""
+        found = False
+        try:
+            while await self._leave_time(self._engine.write(flatten, Flatten())):
+                found = True
+        except Fault as fault:
+            # On a full disk the rest of the round makes the room; and what is damaged must not
+            # keep the space of others.
+            logger.warning("maps could not be copied into their children: %s", fault)
+        return found
 
     async def _empty_sparse_segments(self) -> int:
         """Moves what is alive out of segments of which much is dead, and retires them."""

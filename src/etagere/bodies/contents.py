@@ -7,12 +7,14 @@ extent's record, which it needs anyway to be alive, carries its count.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
+from etagere.bodies import maps
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, WriteTxn
 from etagere.engine.records import ID, UINT, Collection, K, Layout, R
 from etagere.model.bodies import (
@@ -30,8 +32,7 @@ from etagere.model.bodies import (
     Extent,
     Inline,
     InlineBytes,
-    Interval,
-    IntervalMap,
+    Mapped,
     Move,
     Piece,
     Pieces,
@@ -52,12 +53,6 @@ CHUNK_SHARERS: Collection[tuple[bytes, int], Sharers] = Collection(
     "chunk_sharers", Sharers, (ID, UINT)
 )
 DYING: Collection[tuple[bytes], Dying] = Collection("dying_contents", Dying, (ID,))
-INTERVAL_MAPS: Collection[tuple[bytes], IntervalMap] = Collection(
-    "interval_maps", IntervalMap, (ID,)
-)
-INTERVALS: Collection[tuple[bytes, int, int], Interval] = Collection(
-    "intervals", Interval, (ID, UINT, UINT)
-)
 EXTENTS: Collection[tuple[int, int], Extent] = Collection("extents", Extent, (UINT, UINT))
 MOVES: Collection[tuple[int, int], Move] = Collection("moves", Move, (UINT, UINT))
 DEAD: Collection[tuple[int, int], Dead] = Collection("dead_extents", Dead, (UINT, UINT))
@@ -68,6 +63,8 @@ PIECES_MAX = 8
 """More pieces than this make a content chunked: an object's record stays small."""
 CHUNK_PIECES_MAX = 512
 _LONG_CHUNKS = 4
+_LONG_PARTS = 256
+_LONG_INLAID_BYTES = 128 * 1024
 REUSE_BLOCKS_MIN = 128
 """A chunk of fewer blocks is copied into a new list rather than shared, so that lists edited
 again and again do not crumble into ever smaller chunks."""
@@ -134,15 +131,24 @@ def require_open(txn: WriteTxn, number: int) -> None:
 
 def refer(txn: WriteTxn, piece: Piece) -> None:
     """One more reference to an extent that is alive."""
-    place, extent = _extent(txn, piece.extent)
-    if extent is None:
-        raise MissingRecord(f"the extent at {place[1]} of segment {place[0]}")
-    txn.put(EXTENTS, place, msgspec.structs.replace(extent, references=extent.references + 1))
+    refer_all(txn, (piece,))
+
+
+def refer_all(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
+    """One more of each piece."""
+    uses = collections.Counter(piece.extent for piece in pieces)
+    for place, extent, count in _extents(txn, uses):
+        if extent is None:
+            raise MissingRecord(f"the extent at {place[1]} of segment {place[0]}")
+        more = msgspec.structs.replace(extent, references=extent.references + count)
+        txn.put(EXTENTS, place, more)
 
 
 def share(txn: WriteTxn, content: Content) -> Content:
     """One more holder of a content, whatever its size."""
-    if not isinstance(content, Empty):
+    if isinstance(content, Mapped):
+        maps.share_generation(txn, content)
+    elif not isinstance(content, Empty):
         _add_sharer(txn, CONTENT_SHARERS, (content.id,))
     return content
 
@@ -168,13 +174,14 @@ def compose(
             _add_sharer(txn, CHUNK_SHARERS, run.use.key)
             uses.append(run.use)
             continue
-        length = 0
+        lent = []
         for block in run:
             for piece in block.pieces:
                 if piece.extent in taken or piece.extent in borrowed:
-                    refer(txn, piece)
+                    lent.append(piece)
                 taken.add(piece.extent)
-                length += piece.length
+        refer_all(txn, lent)
+        length = sum([block.length for block in run])
         use = ChunkUse(content_id, len(uses), length)
         txn.put(CHUNKS, use.key, Chunk(tuple(run)))
         uses.append(use)
@@ -200,9 +207,7 @@ def extend_list(
         _chunk(txn, use)
         uses.append(use)
     if blocks:
-        for block in blocks:
-            for piece in block.pieces:
-                refer(txn, piece)
+        refer_all(txn, [piece for block in blocks for piece in block.pieces])
         use = ChunkUse(content.id, len(uses), sum(block.length for block in blocks))
         txn.put(CHUNKS, use.key, Chunk(tuple(blocks)))
         uses.append(use)
@@ -270,7 +275,10 @@ def _runs(
 
 def release(txn: WriteTxn, content: Content) -> None:
     """One holder less. When the last one lets go, small contents are gone at once, and
-    chunked ones are left to `reap`, so that no delete takes long."""
+    chunked and mapped ones are left to `reap`, so that no delete takes long."""
+    if isinstance(content, Mapped):
+        maps.release_generation(txn, content.id, content.generation)
+        return
     if isinstance(content, Empty) or _drop_sharer(txn, CONTENT_SHARERS, (content.id,)):
         return
     if isinstance(content, Inline):
@@ -284,12 +292,12 @@ def release(txn: WriteTxn, content: Content) -> None:
 def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """One reference less on the extent of each piece; the last one leaves dead space. What is
     missing is dropped already: a damaged object can still be replaced and deleted."""
-    for piece in pieces:
-        place, extent = _extent(txn, piece.extent)
+    uses = collections.Counter(piece.extent for piece in pieces)
+    for place, extent, count in _extents(txn, uses):
         if extent is None:
             continue
-        if extent.references > 1:
-            fewer = msgspec.structs.replace(extent, references=extent.references - 1)
+        if extent.references > count:
+            fewer = msgspec.structs.replace(extent, references=extent.references - count)
             txn.put(EXTENTS, place, fewer)
             continue
         txn.delete(EXTENTS, place)
@@ -322,8 +330,7 @@ def reap_some(txn: WriteTxn, chunks_max: int) -> int:
 def _release_chunk(txn: WriteTxn, use: ChunkUse) -> None:
     if _drop_sharer(txn, CHUNK_SHARERS, use.key):
         return
-    for block in _chunk(txn, use).blocks:
-        drop(txn, block.pieces)
+    drop(txn, [piece for block in _chunk(txn, use).blocks for piece in block.pieces])
     txn.delete(CHUNKS, use.key)
 
 
@@ -339,8 +346,15 @@ class Stretch(NamedTuple):
     crc: int | None
 
 
-Plan = bytes | tuple[Stretch, ...]
-"""Where the bytes asked for are: right here, or in segments."""
+class Hole(NamedTuple):
+    """Zeros that lie nowhere."""
+
+    length: int
+
+
+Plan = bytes | tuple[Stretch | Hole | bytes, ...]
+"""Where the bytes asked for are: right here, or in segments and holes, with some of them here
+between."""
 
 
 def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> Plan:
@@ -355,16 +369,23 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
             raise MissingRecord(f"the bytes of content {content.id.hex()}")
         return stored.data[start : start + length]
     if isinstance(content, Pieces):
-        pieces: Iterable[Piece] = content.pieces
+        pieces: Iterable[Piece | Hole | bytes] = content.pieces
     elif isinstance(content, Chunked):
         start, pieces = _pieces_from(txn, content, start)
     else:
-        raise TypeError(f"{type(content).__name__} contents are located by their maps")
-    return tuple(_stretches(txn, pieces, start, length))
+        pieces, start = _pieces_and_holes(txn, content, start, start + length), 0
+    plan = tuple(_stretches(txn, pieces, start, length))
+    return plan[0] if len(plan) == 1 and isinstance(plan[0], bytes) else plan
 
 
-def is_long(txn: ReadTxn, content: Content) -> bool:
-    """Whether to locate all of it takes a while."""
+def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> bool:
+    """Whether to locate a range of it takes a while."""
+    if isinstance(content, Mapped):
+        end = content.length if length is None else start + length
+        if min(content.inlaid, end - max(start, content.folded)) > _LONG_INLAID_BYTES:
+            return True
+        parts = maps.parts(txn, content, start, end)
+        return next(islice(parts, _LONG_PARTS, None), None) is not None
     return isinstance(content, Chunked) and len(_block_list(txn, content).chunks) > _LONG_CHUNKS
 
 
@@ -385,9 +406,41 @@ def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Itera
     return start, (piece for block in blocks for piece in block.pieces)
 
 
-def _stretches(txn: ReadTxn, pieces: Iterable[Piece], start: int, length: int) -> Iterator[Stretch]:
+def _pieces_and_holes(
+    txn: ReadTxn, content: Mapped, start: int, end: int
+) -> Iterator[Piece | Hole | bytes]:
+    """Holes that follow each other are one, and so are inlays."""
+    hole = 0
+    inlays: list[bytes] = []
+    for part in maps.parts(txn, content, start, end):
+        if part.start == part.end:
+            continue
+        if hole and part.piece is not None:
+            yield Hole(hole)
+            hole = 0
+        if inlays and not isinstance(part.piece, bytes):
+            yield b"".join(inlays)
+            inlays.clear()
+        if part.piece is None:
+            hole += part.end - part.start
+        elif isinstance(part.piece, bytes):
+            inlays.append(part.piece)
+        else:
+            yield part.piece
+    if hole:
+        yield Hole(hole)
+    if inlays:
+        yield b"".join(inlays)
+
+
+def _stretches(
+    txn: ReadTxn, pieces: Iterable[Piece | Hole | bytes], start: int, length: int
+) -> Iterator[Stretch | Hole | bytes]:
     stays: dict[int, bool] = {}
     for piece in pieces:
+        if not isinstance(piece, Piece):
+            yield piece
+            continue
         if start >= piece.length:
             start -= piece.length
             continue
@@ -409,17 +462,22 @@ def _stretches(txn: ReadTxn, pieces: Iterable[Piece], start: int, length: int) -
 
 # The records behind
 
-
-class MissingRecord(LookupError):
-    """The ledger refers to a record that is not there: `etagere check` tells more."""
+MissingRecord = maps.MissingRecord
 
 
-def _extent(txn: WriteTxn, origin: tuple[int, int]) -> tuple[tuple[int, int], Extent | None]:
-    """An extent and where it lies. The guard on its move, present or not, keeps it there: a
-    collector takes the same one."""
-    move = txn.get(MOVES, origin, EXCLUSIVE)
-    place = origin if move is None else (move.segment, move.offset)
-    return place, txn.get(EXTENTS, place, EXCLUSIVE)
+def _extents(
+    txn: WriteTxn, uses: collections.Counter[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], Extent | None, int]]:
+    """Extents, where they lie and how often they are used. The guard on the move of each, present
+    or not, keeps it there: a collector takes the same one."""
+    origins = sorted(uses)
+    moves = txn.get_all(MOVES, origins, EXCLUSIVE)
+    places = [
+        origin if move is None else (move.segment, move.offset)
+        for origin, move in zip(origins, moves, strict=True)
+    ]
+    found = txn.get_all(EXTENTS, places, EXCLUSIVE)
+    return zip(places, found, [uses[origin] for origin in origins], strict=True)
 
 
 def _block_list(txn: ReadTxn | WriteTxn, content: Chunked) -> BlockList:

@@ -1,7 +1,8 @@
 """Bodies in files: small ones go inline, larger ones are appended to segments.
 
 Each process appends to segments of its own, so processes never wait for each other, and all
-uploads of a process that end together share one fsync.
+uploads of a process that end together share one fsync. Small ones are not even written before
+that, but together with it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import hashlib
 import logging
 import os
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar
@@ -21,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
 from etagere import directories
-from etagere.bodies.contents import DEAD, Plan, Stretch
+from etagere.bodies.contents import DEAD, Hole, Plan, Stretch
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.presence import Pin, Presence
 from etagere.bodies.segments import OpenSegment, SealSegment, open_segment, seal_segment
@@ -36,7 +39,11 @@ logger = logging.getLogger(__name__)
 DIRECTORY_NAME = "segments"
 _FLUSH_BYTES = 1 * MIB
 _READ_BYTES = 256 * 1024
+_ZEROS = bytes(_READ_BYTES)
+_ZEROS_FILE_BYTES = 1 << 62
 _THREADS_MAX = 8
+_SMALL_BYTES = 64 * 1024
+"""What is not longer is written with the next sync: alone it would cost more than its bytes do."""
 
 T = TypeVar("T")
 
@@ -58,6 +65,17 @@ class _SegmentFile:
             os.close(self.descriptor)
 
 
+_WriteAndSync = Callable[[_SegmentFile, list[tuple[int, bytes]]], "asyncio.Future[None]"]
+
+
+class _NotWritten(Exception):
+    """A write failed, before any sync."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class _OpenSegment:
     """A segment that this process appends to."""
 
@@ -70,26 +88,33 @@ class _OpenSegment:
         self.failed: Fault | None = None
         self._next_sync: asyncio.Task[None] | None = None
         self._this_sync: asyncio.Task[None] | None = None
+        self._unwritten: list[tuple[int, bytes]] = []
 
-    async def sync(self, fdatasync: Callable[[int], asyncio.Future[None]]) -> None:
-        """Makes durable what has been written before this call. A sync that is under way may
-        have missed it, so the next one counts; all who ask meanwhile share that."""
+    def add(self, offset: int, data: bytes) -> None:
+        """Bytes for room that was reserved, to be written with the next sync."""
+        self._unwritten.append((offset, data))
+
+    async def sync(self, write_and_sync: _WriteAndSync) -> None:
+        """Makes durable what has been added or written before this call. A sync that is under
+        way may have missed it, so the next one counts; all who ask meanwhile share that."""
         if self._next_sync is None:
-            self._next_sync = asyncio.create_task(self._sync_after(self._this_sync, fdatasync))
+            self._next_sync = asyncio.create_task(self._sync_after(self._this_sync, write_and_sync))
         await asyncio.shield(self._next_sync)
 
     async def _sync_after(
-        self,
-        earlier: asyncio.Task[None] | None,
-        fdatasync: Callable[[int], asyncio.Future[None]],
+        self, earlier: asyncio.Task[None] | None, write_and_sync: _WriteAndSync
     ) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._this_sync, self._next_sync = self._next_sync, None
         if self.failed is not None:
             raise self.failed
+        unwritten, self._unwritten = self._unwritten, []
         try:
-            await fdatasync(self.file.descriptor)
+            await write_and_sync(self.file, unwritten)
+        except _NotWritten as failure:
+            # Nothing refers to it, and what was durable before still is.
+            raise fault_of(failure.error) from failure.error
         except OSError as error:
             # Nobody knows what is on disk now, and another fsync would not tell: whatever was
             # not durable before is lost, and nothing is written here again.
@@ -119,6 +144,7 @@ class FileBodyStore:
         self._open: dict[int, _OpenSegment] = {}
         self._rolling: asyncio.Task[None] | None = None
         self._files: OrderedDict[int, _SegmentFile] = OrderedDict()
+        self._zeros_file: _SegmentFile | None = None
 
     # Writing
 
@@ -213,7 +239,15 @@ class FileBodyStore:
         return crc
 
     async def sync(self, segment: _OpenSegment) -> None:
-        await segment.sync(lambda descriptor: self.in_thread(self._disk.sync, descriptor))
+        await segment.sync(partial(self.in_thread, self._write_and_sync))
+
+    def _write_and_sync(self, file: _SegmentFile, unwritten: list[tuple[int, bytes]]) -> None:
+        try:
+            for offset, buffers in _runs(unwritten):
+                self._disk.write(file.descriptor, buffers, offset)
+        except OSError as error:
+            raise _NotWritten(error) from error
+        self._disk.sync(file.descriptor)
 
     def in_thread(self, call: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
@@ -261,6 +295,14 @@ class FileBodyStore:
                 yield plan
             return
         for stretch in plan:
+            if isinstance(stretch, Hole):
+                for chunk in _zeros(stretch.length):
+                    yield chunk
+                    await asyncio.sleep(0)  # a hole may be long, and nothing else waits in it
+                continue
+            if isinstance(stretch, bytes):
+                yield stretch
+                continue
             async for chunk in self._read_stretch(stretch):
                 yield chunk
 
@@ -301,6 +343,15 @@ class FileBodyStore:
         self._files.move_to_end(number)
         return file
 
+    def zeros(self) -> _SegmentFile:
+        """A file that shows zeros wherever it is read and takes no room for them: what holes are
+        sent from."""
+        if self._zeros_file is None:
+            file = _SegmentFile(os.memfd_create("zeros", os.MFD_CLOEXEC))
+            os.ftruncate(file.descriptor, _ZEROS_FILE_BYTES)
+            self._zeros_file = file
+        return self._zeros_file
+
     async def close(self) -> None:
         """Seals what can be sealed. Uploads still under way keep their segments from it."""
         if self._rolling is not None:
@@ -312,8 +363,31 @@ class FileBodyStore:
         self._segment = None
         self._open.clear()
         self._files.clear()
+        self._zeros_file = None
         self._threads.shutdown()
         self.presence.close()
+
+
+def _runs(unwritten: list[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
+    """What lies behind each other, as one."""
+    start, end, buffers = 0, 0, list[bytes]()
+    for offset, data in sorted(unwritten, key=itemgetter(0)):
+        if buffers and offset != end:
+            yield start, buffers
+            buffers = []
+        if not buffers:
+            start = offset
+        buffers.append(data)
+        end = offset + len(data)
+    if buffers:
+        yield start, buffers
+
+
+def _zeros(length: int) -> Iterator[bytes]:
+    for _ in range(length // _READ_BYTES):
+        yield _ZEROS
+    if length % _READ_BYTES:
+        yield _ZEROS[: length % _READ_BYTES]
 
 
 def _dead_bytes(txn: ReadTxn, segment: int) -> int:
@@ -417,6 +491,8 @@ class FileBodyWriter:
             if self._md5 is not None:
                 self._md5.update(data)
             return Body(body_id, total, crc64nvme(data), data=data)
+        if not self._written and total <= min(_SMALL_BYTES, self._piece_bytes_max):
+            return await self._seal_small(body_id, b"".join(self._buffers))
         await self._flush()
         await self._finish_write()
         self._give_back()
@@ -425,6 +501,15 @@ class FileBodyWriter:
         for piece in self._pieces:
             crc = combine_crc64nvme(crc, piece.crc, piece.length)
         return Body(body_id, total, crc, pieces=tuple(self._pieces))
+
+    async def _seal_small(self, body_id: bytes, data: bytes) -> Body:
+        length, crc = len(data), crc64nvme(data)
+        if self._md5 is not None:
+            self._md5.update(data)
+        segment, offset = await self._flight.reserve(length)
+        segment.add(offset, data)
+        await self._flight.sync()
+        return Body(body_id, length, crc, pieces=(Piece(segment.number, offset, length, crc),))
 
     async def _flush(self) -> None:
         """Hands over what is buffered, to be written while more arrives; one write at a time."""

@@ -13,12 +13,14 @@ from etagere.bodies.contents import (
     reap_some,
     require_open,
 )
+from etagere.bodies.reaping import reap_intervals
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
 from etagere.model.base import Command, Part
 from etagere.model.bodies import Counter, Dead, Move, Segment, SegmentState
 
 SEGMENT_NUMBERS = 0
 _ROWS_PER_STEP = 1_000
+_INTERVALS_PER_STEP = 200
 _ROWS_PER_SEGMENT_MAX = 1_000_000
 
 
@@ -138,5 +140,6 @@ class Reap(Command, frozen=True):
 
 @operation(reclaims=True)
 def reap(txn: WriteTxn, command: Reap) -> int:
-    """One bounded step of taking apart contents that nobody holds any more."""
-    return reap_some(txn, command.chunks_max)
+    """One bounded step of taking apart contents that nobody holds any more; returns 0 if nothing
+    is left to do."""
+    return reap_some(txn, command.chunks_max) or reap_intervals(txn, _INTERVALS_PER_STEP)

@@ -34,6 +34,61 @@ class BlobHeaders(Part, frozen=True):
     content_md5: bytes | None = None
 
 
+Tags = tuple[tuple[str, str], ...]
+"""Names and values that blobs are found by, in the order of their names."""
+
+
+class PageTraits(Part, frozen=True, tag=0):
+    """What a page blob has besides."""
+
+    sequence_number: int = 0
+
+
+class AppendTraits(Part, frozen=True, tag=1):
+    """What an append blob has besides."""
+
+    blocks: int = 0
+    """How often something was appended."""
+    sealed: bool = False
+
+
+class CopyStatus(enum.Enum):
+    """How far a copy is."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    ABORTED = "aborted"
+    FAILED = "failed"
+
+
+class Copied(Part, frozen=True):
+    """The last attempt to make this blob a copy of another."""
+
+    id: bytes
+    source: str
+    """Its address, without what gave the right to read it."""
+    status: CopyStatus
+    copied: int
+    total: int
+    ended: int = 0
+    """When it was no more pending."""
+    description: str = ""
+    """Why it failed."""
+    incremental: bool = False
+    snapshot: int = 0
+    """Of the destination, that an incremental copy has made last."""
+
+
+class Rehydration(Part, frozen=True):
+    """On the way from the archive."""
+
+    tier: str
+    """Where it will be."""
+    priority: str
+    due: int
+    """When it will be there."""
+
+
 class Blob(Record, frozen=True):
     """The state of a blob: the current one under (container id, name), that of a snapshot under
     these and the moment it was taken."""
@@ -48,6 +103,10 @@ class Blob(Record, frozen=True):
     tier: str = ""
     """As the client chose it; nothing: that of the account."""
     tier_changed: int = 0
+    tags: Tags = ()
+    traits: PageTraits | AppendTraits | None = None
+    copied: Copied | None = None
+    rehydration: Rehydration | None = None
 
 
 class Staging(Record, frozen=True):
@@ -101,7 +160,7 @@ class BlobName(Part, frozen=True):
 
 
 class PutBlob(Command, frozen=True):
-    """Create a block blob, or replace all of one."""
+    """Create a blob, or replace all of one."""
 
     blob: BlobName
     body: Body
@@ -112,6 +171,13 @@ class PutBlob(Command, frozen=True):
     only_if_absent: bool = False
     """The caller may create blobs but not replace them."""
     tier: str = ""
+    tags: Tags = ()
+    kind: BlobKind = BlobKind.BLOCK
+    content_id: bytes = b""
+    """For the pages, or what will be appended."""
+    length: int = 0
+    """Of a page blob, which begins as nothing but holes."""
+    sequence_number: int = 0
 
 
 class GetBlob(Command, frozen=True):
@@ -166,6 +232,9 @@ class DeleteBlob(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     snapshots: SnapshotsToo = SnapshotsToo.NO
+    tier_modified_since: int | None = None
+    """Seconds since 1970, as is the next."""
+    tier_unmodified_since: int | None = None
 
 
 class ShownBlob(Shown, frozen=True):
@@ -236,6 +305,7 @@ class PutBlockList(Command, frozen=True):
     lease_id: bytes | None = None
     only_if_absent: bool = False
     tier: str = ""
+    tags: Tags = ()
 
 
 class DraftPlan(Part, frozen=True):
@@ -275,6 +345,7 @@ class GetBlockList(Command, frozen=True):
     uncommitted: bool
     lease_id: bytes | None = None
     snapshot: int | None = None
+    if_tags: str | None = None
 
 
 class BlockSize(Part, frozen=True):

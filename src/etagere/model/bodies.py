@@ -80,6 +80,12 @@ class Mapped(Part, frozen=True, tag=4):
     id: bytes
     length: int
     generation: int
+    folded: int = 0
+    """Before this offset nothing lies in the ledger."""
+    inlaid: int = 0
+    """How many bytes behind it do, at most,"""
+    inlays: int = 0
+    """and how many intervals they make."""
 
 
 Content = Empty | Inline | Pieces | Chunked | Mapped
@@ -188,22 +194,60 @@ class Counter(Record, frozen=True):
 class IntervalMap(Record, frozen=True):
     """A content whose pieces lie at offsets and change over generations.
 
-    A generation is one state of the map; a snapshot is a number. Writing to a map that is
-    shared starts a child, which shows its base wherever it has nothing of its own.
+    A generation is one state of the map; a snapshot is a number. Only the newest can be
+    written to: whoever goes on from an older one starts a child, which shows its base
+    wherever it has nothing of its own.
     """
 
-    generation: int
+    newest: int
+    family: bytes
+    """The map that the first of its bases was. Contents of one family can be compared."""
     base: bytes | None = None
     base_generation: int = 0
-    depth: int = 0
-    live_generations: tuple[int, ...] = ()
+    base_length: int = 0
+    flattened: int = 0
+    """Below this offset the base is not looked at: what it shows there was copied."""
+    longest: int = 0
+    """No former interval is longer."""
 
 
 class Interval(Record, frozen=True):
-    """A piece of an interval map, under (map, offset, generation that wrote it)."""
+    """A piece that the newest generation shows, under (map, offset)."""
 
-    piece: Piece | None
-    """None where the generation cleared what was there."""
+    piece: Piece | bytes | None
+    """Bytes are an inlay: they lie right here. None where a child hides what its base shows, or
+    something was cleared."""
     length: int
-    ended: int | None = None
+    born: int
+    """The first generation that shows it."""
+
+
+class FormerInterval(Record, frozen=True):
+    """A piece that only older generations show, under (map, offset, first generation)."""
+
+    piece: Piece | bytes | None
+    length: int
+    ended: int
     """The first generation that does not show it."""
+
+
+class Holders(Record, frozen=True):
+    """How many hold a generation of a map: objects, and children based on it."""
+
+    count: int
+
+
+class Fading(Record, frozen=True):
+    """A map of which a generation is not held any more, and how far it was searched for
+    intervals that nobody can see now."""
+
+    former: bool = True
+    """Former intervals are searched first, then those of the newest generation."""
+    offset: int = 0
+    born: int = 0
+    again: bool = False
+    """One more generation was let go of meanwhile."""
+
+
+class Stacked(Record, frozen=True):
+    """A map that has a base, which is to be copied into it."""

@@ -23,6 +23,8 @@ class Conditions(Part, frozen=True):
     if_modified_since: int | None = None
     """Seconds since 1970, as is the next."""
     if_unmodified_since: int | None = None
+    if_tags: str | None = None
+    """What a blob's tags must be like, as it was written."""
 
 
 NO_CONDITIONS: Final = Conditions()

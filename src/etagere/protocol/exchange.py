@@ -39,7 +39,16 @@ def _is_version(written: str) -> bool:
 class Exchange:
     """A request, taken apart as far as every service needs it."""
 
-    __slots__ = ("_asked_version", "http", "permit", "principal", "request_id", "signed", "version")
+    __slots__ = (
+        "_asked_version",
+        "http",
+        "names_version",
+        "permit",
+        "principal",
+        "request_id",
+        "signed",
+        "version",
+    )
 
     principal: Principal
     permit: Permit
@@ -60,6 +69,7 @@ class Exchange:
             client=http.client,
         )
         asked = self.signed.fields.get("x-ms-version") or self.signed.parameters.get("sv", "")
+        self.names_version = bool(asked)
         self._asked_version = asked or VERSION_NEWEST
         # What is no version is not repeated in the answer: it may have come percent-encoded.
         known = _is_version(self._asked_version)
@@ -83,6 +93,27 @@ class Exchange:
         )
         return inner
 
+    def part(self, method: str, target: str, fields: Mapping[str, str]) -> Exchange:
+        """A request that came inside of this one, but has its own address and its own sender, and
+        is told apart from the others. It is served as this version, whatever it says."""
+        part = copy.copy(self)
+        del part.principal, part.permit
+        part.request_id = new_request_id()
+        outer = self.signed
+        path, _, query = target.partition("?")
+        host = outer.fields.get("host", "")
+        part.signed = SignedRequest(
+            outer.service,
+            method,
+            address(host, path),
+            path,
+            query,
+            {**fields, "host": host},
+            scheme=outer.scheme,
+            client=outer.client,
+        )
+        return part
+
     def check_version(self) -> Refusal | None:
         if _is_version(self._asked_version):
             return None
@@ -100,7 +131,7 @@ class Exchange:
             (b"x-ms-request-id", self.request_id.encode()),
             (b"x-ms-version", octets(self.version)),
         ]
-        client_id = self.http.fields.get(b"x-ms-client-request-id")
+        client_id = self.signed.fields.get("x-ms-client-request-id")
         if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
-            headers.append((b"x-ms-client-request-id", client_id))
+            headers.append((b"x-ms-client-request-id", octets(client_id)))
         return headers

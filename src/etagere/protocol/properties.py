@@ -15,12 +15,12 @@ from etagere.operations.service import (
 )
 from etagere.protocol import answers
 from etagere.protocol.codecs import service_properties as codec
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.exchange import VERSION_NEWEST, Exchange
 from etagere.protocol.http.messages import Response
 from etagere.rules import cors, service_properties
 from etagere.rules.accounts import check_account_name
 
-_BYTES_MAX: Final = 1 << 20
+_BYTES_MAX: Final = 64 << 10
 
 
 class PropertiesHandlers:
@@ -48,6 +48,11 @@ class PropertiesHandlers:
         if not exchange.signed.secondary:
             raise Refused(Refusal("InvalidQueryParameterValue", {"QueryParameterName": "comp"}))
         return Response(200, [answers.XML], answers.stats())
+
+    async def default_version(self, exchange: Exchange) -> str | None:
+        """The version of a request that names none, if the owner of the account has set one."""
+        version = (await self._properties(exchange)).default_service_version
+        return None if version is None else min(version, VERSION_NEWEST)
 
     async def preflight(self, exchange: Exchange) -> Response:
         """A browser asks before it has anything to show for itself."""

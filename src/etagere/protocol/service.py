@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from etagere.auth.permissions import authorize
-from etagere.auth.principal import KeyOwner, TokenHolder
+from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
 from etagere.auth.request import octets
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
@@ -45,6 +45,8 @@ class Routed(NamedTuple):
     call: Callable[[Exchange], Awaitable[Response]]
     changes: bool = False
     """Something is changed by it, although its method says that it reads."""
+    also: str = ""
+    """Letters that a token needs besides."""
 
 
 class Service(ABC):
@@ -64,36 +66,53 @@ class Service(ABC):
 
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
-        try:
-            response = await self._carry_out(exchange)
-        except Refused as refused:
-            response = self._refused(exchange, refused.refusal)
-        except BodyTooLarge:
-            response = self._refused(exchange, Refusal("RequestBodyTooLarge"))
-        except Fault as fault:
-            # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
-            logger.error("request %s: %s", exchange.request_id, fault)
-            response = self._refused(exchange, Refusal("ServerBusy"))
-        except Unknown as unknown:
-            logger.error("request %s: unknown: %s", exchange.request_id, unknown)
-            response = self._refused(exchange, Refusal("InternalError"))
-        except ClientGone:
-            raise
-        except Exception:
-            logger.exception("request %s failed", exchange.request_id)
-            response = self._refused(exchange, Refusal("InternalError"))
+        response = await self._outcome(exchange)
         allowed = await self._cors_headers(exchange, response)
         response.headers = [*exchange.common_headers(), *response.headers, *allowed]
         response.notes["request"] = exchange.request_id
         return response
 
-    async def _carry_out(self, exchange: Exchange) -> Response:
+    async def answer_part(self, whole: Exchange, part: Exchange) -> Response:
+        """The answer to a request that came inside of another, as if it had come alone, but that
+        a token which the other came with is good for it too."""
+        holder = whole.principal if isinstance(whole.principal, TokenHolder) else None
+        response = await self._outcome(part, holder)
+        response.headers = [*part.common_headers(), *response.headers]
+        return response
+
+    async def _outcome(self, exchange: Exchange, holder: TokenHolder | None = None) -> Response:
+        """An answer, whatever happens."""
+        try:
+            return await self._carry_out(exchange, holder)
+        except Refused as refused:
+            return self._refused(exchange, refused.refusal)
+        except BodyTooLarge:
+            return self._refused(exchange, Refusal("RequestBodyTooLarge"))
+        except Fault as fault:
+            # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
+            logger.error("request %s: %s", exchange.request_id, fault)
+            return self._refused(exchange, Refusal("ServerBusy"))
+        except Unknown as unknown:
+            logger.error("request %s: unknown: %s", exchange.request_id, unknown)
+            return self._refused(exchange, Refusal("InternalError"))
+        except ClientGone:
+            raise
+        except Exception:
+            logger.exception("request %s failed", exchange.request_id)
+            return self._refused(exchange, Refusal("InternalError"))
+
+    async def _carry_out(self, exchange: Exchange, holder: TokenHolder | None) -> Response:
         abort_if(exchange.check_version())
+        if not exchange.names_version:
+            default = await self._properties.default_version(exchange)
+            exchange.version = default or exchange.version
         signed = exchange.signed
         if signed.method == "OPTIONS":
             return await self._properties.preflight(exchange)
         routed = self.route(exchange)
         exchange.principal = await self._gate.admit(exchange)
+        if holder is not None and isinstance(exchange.principal, Anonymous):
+            exchange.principal = holder
         if signed.secondary and (routed.changes or signed.method not in _READING):
             # It is there to be read when the primary cannot be.
             said = "Write operations are not allowed."
@@ -102,6 +121,7 @@ class Service(ABC):
             exchange.principal,
             f"{self.name}.{routed.permission}",
             routed.target,
+            also=routed.also,
             version=exchange.version,
         )
         if isinstance(permit, Refusal):

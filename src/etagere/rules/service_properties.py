@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date
 from typing import Final
 
 import msgspec
@@ -77,11 +76,23 @@ MAX_AGE_SECONDS_MAX = 2**31 - 1
 RETENTION_DAYS_MIN = 1
 RETENTION_DAYS_MAX = 365
 DOCUMENT_PATH_CHARACTERS_MAX = 1024
-OLDEST_VERSION: Final = "2008-10-27"
+# fmt: off
+VERSIONS: Final = frozenset({
+    "2008-10-27", "2009-04-14", "2009-07-17", "2009-09-19", "2011-08-18", "2012-02-12",
+    "2013-08-15", "2014-02-14", "2015-02-21", "2015-04-05", "2015-07-08", "2015-12-11",
+    "2016-05-31", "2017-04-17", "2017-07-29", "2017-11-09", "2018-03-28", "2018-06-17",
+    "2018-11-09", "2019-02-02", "2019-07-07", "2019-10-10", "2019-12-12", "2020-02-10",
+    "2020-04-08", "2020-06-12", "2020-08-04", "2020-10-02", "2020-12-06", "2021-02-12",
+    "2021-04-10", "2021-06-08", "2021-08-06", "2021-10-04", "2021-12-02", "2022-11-02",
+    "2023-01-03", "2023-05-03", "2023-08-03", "2023-11-03", "2024-02-04", "2024-05-04",
+    "2024-08-04", "2024-11-04", "2025-01-05", "2025-05-05", "2025-07-05", "2025-11-05",
+    "2026-02-06", "2026-04-06", "2026-06-06", "2026-10-06",
+})
+# fmt: on
+"""Those of the protocol: what requests that name none can be taken to have meant."""
 
 _LOGGING_VERSIONS: Final = frozenset({"1.0", "2.0"})
 _METRICS_VERSIONS: Final = frozenset({"1.0"})
-_VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ORIGIN = re.compile(r"[\x21-\x29\x2b\x2d-\x7e]+")  # no star, no comma
 _SUBDOMAINS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\*\.[\x21-\x29\x2b\x2d-\x7e]+")
 _HEADER = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]+")  # a token without a star
@@ -170,19 +181,9 @@ def _check_retention(policy: RetentionPolicy | None) -> Refusal | None:
 
 
 def _check_default_version(version: str | None) -> Refusal | None:
-    if version is None or (_is_date(version) and version >= OLDEST_VERSION):
+    if version is None or version in VERSIONS:
         return None
     return _bad("DefaultServiceVersion", version)
-
-
-def _is_date(text: str) -> bool:
-    if _VERSION.fullmatch(text) is None:
-        return False
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_website(website: StaticWebsite | None) -> Refusal | None:

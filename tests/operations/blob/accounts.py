@@ -20,10 +20,11 @@ from etagere.bodies.contents import (
     HOLDERS,
     INLINE,
 )
+from etagere.bodies.maps import FORMER_INTERVALS, GENERATIONS, INTERVAL_MAPS, INTERVALS
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Collection
-from etagere.model.bodies import Chunked, Content, Empty, Inline, Piece, Pieces
+from etagere.model.bodies import Chunked, Content, Empty, Inline, Mapped, Piece, Pieces
 from etagere.operations.blob.collections import (
     BLOBS,
     DISCARDED_STAGINGS,
@@ -49,6 +50,8 @@ def require_balanced(txn: ReadTxn, _: None) -> None:
         for record in rows(txn, holder.collection).values():
             contents += [held for held in holder.contents(record) if not isinstance(held, Empty)]
             pieces += holder.pieces(record)
+    pieces += _require_maps(txn, [content for content in contents if isinstance(content, Mapped)])
+    contents = [content for content in contents if not isinstance(content, Mapped)]
     held = {_id(content): content for content in contents}
     assert _sharers(txn, CONTENT_SHARERS) == _extra([(_id(content),) for content in contents])
     inline = {key for key, content in held.items() if isinstance(content, Inline)}
@@ -64,6 +67,18 @@ def require_balanced(txn: ReadTxn, _: None) -> None:
         Counter(piece.extent for piece in pieces)
     )
     assert not extents.keys() & rows(txn, DEAD).keys()
+
+
+def _require_maps(txn: ReadTxn, held: list[Mapped]) -> list[Piece]:
+    """The pieces of all maps. Their generations are held by contents and by children."""
+    maps = {key: found for (key,), found in rows(txn, INTERVAL_MAPS).items()}
+    bases = [(m.base, m.base_generation) for m in maps.values() if m.base is not None]
+    counted = {key: found.count for key, found in rows(txn, GENERATIONS).items()}
+    used = Counter([(content.id, content.generation) for content in held] + bases)
+    assert counted == dict(used)
+    intervals = {**rows(txn, INTERVALS), **rows(txn, FORMER_INTERVALS)}
+    assert {key[0] for key in intervals} | {key for key, _ in counted} <= maps.keys()
+    return [found.piece for found in intervals.values() if isinstance(found.piece, Piece)]
 
 
 def _id(content: Content) -> bytes:
@@ -109,5 +124,15 @@ def require_orderly(txn: ReadTxn, _: None) -> None:
 
 def holdings(txn: ReadTxn, _: None) -> int:
     """How many records there are of bytes that somebody holds, or has not yet let go of."""
-    kept: tuple[Collection[Any, Any], ...] = (INLINE, EXTENTS, CHUNKS, BLOCK_LISTS, STAGED_BLOCKS)
+    kept: tuple[Collection[Any, Any], ...] = (
+        INLINE,
+        EXTENTS,
+        CHUNKS,
+        BLOCK_LISTS,
+        STAGED_BLOCKS,
+        INTERVAL_MAPS,
+        INTERVALS,
+        FORMER_INTERVALS,
+        GENERATIONS,
+    )
     return sum(len(rows(txn, collection)) for collection in kept)

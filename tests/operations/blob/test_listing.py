@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, Sifted
 from etagere.engine.records import Collection, K, R, Span
 from etagere.model.blobs import NO_SNAPSHOT, BlobPage, ListBlobs
 from etagere.model.containers import ContainerName
@@ -105,6 +106,13 @@ class _Counting:
         found = self._beneath.scan(collection, span, limit, reverse=reverse)
         self.rows += len(found)
         return found
+
+    def sift(
+        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        sifted = self._beneath.sift(collection, span, limit, passes)
+        self.rows += sifted.seen
+        return sifted
 
     def count(self, collection: Collection[K, R], span: Span) -> int:
         return self._beneath.count(collection, span)

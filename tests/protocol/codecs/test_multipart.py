@@ -131,7 +131,7 @@ def test_golden_change_set(body: bytes) -> None:
 
 
 def test_what_another_writer_makes() -> None:
-    address = b"http://127.0.0.1:10002/devstoreaccount1"
+    address = "http://127.0.0.1:10002/devstoreaccount1"
     headers = {"Accept": "application/json"}
     insert = HttpRequest("POST", f"{address}/People", headers)
     insert.set_bytes_body(b'{"PartitionKey":"p"}')

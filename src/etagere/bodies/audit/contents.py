@@ -1,8 +1,8 @@
-"""Who holds what: contents, block lists, chunks, maps, and how often each is shared."""
+"""Who holds what: contents, block lists, chunks, and how often each is shared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,9 @@ from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.remedies import (
     ChunkKey,
     ContentId,
-    IntervalKey,
     Row,
     let_die,
     release_unused_chunk,
-    release_unused_interval,
     remove_row,
 )
 from etagere.bodies.audit.snapshot import BY_CONTENT, Audit
@@ -31,10 +29,9 @@ from etagere.bodies.contents import (
     EXTENTS,
     HOLDERS,
     INLINE,
-    INTERVAL_MAPS,
-    INTERVALS,
     Holder,
 )
+from etagere.bodies.maps import GENERATIONS
 from etagere.engine.records import ENCODE, Collection
 from etagere.model.bodies import Chunked, Content, Empty, Inline, Mapped, Piece, Pieces, Sharers
 
@@ -50,6 +47,11 @@ _decode_content = msgspec.msgpack.Decoder(Content).decode
 _HOLD = """
 INSERT INTO audit_held VALUES (?, ?, ?, 1, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + 1 RETURNING count, content
+"""
+_HOLD_GENERATION = """
+INSERT INTO audit_generations VALUES (?, 1, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + 1, length = coalesce(length, excluded.length)
+RETURNING length, user
 """
 _REFER = """
 INSERT INTO audit_references VALUES (?, 1, ?, ?, ?, ?, ?)
@@ -88,15 +90,37 @@ def _count_holder(
     kind = _KINDS[type(content)]
     values = (content.id, kind, encoded, number, packed)
     ((count, known),) = audit.execute(_HOLD, values)
-    if count == 1:
+    if isinstance(content, Mapped):
+        holder = partial(audit.name, HOLDERS[number].collection, packed)
+        length = content.length
+        count_generation(audit, content.id, content.generation, length, content.id, holder)
+    elif count == 1:
         if isinstance(content, Pieces):
             refer(audit, content.pieces, BY_CONTENT, content.id)
             _compare_lengths(audit, content, sum(piece.length for piece in content.pieces))
-    elif known != encoded and kind != _MAPPED:
+    elif known != encoded:
         where = audit.name(HOLDERS[number].collection, packed)
         other = audit.user(BY_CONTENT, content.id)
         what = f"describes content {content.id.hex()} otherwise than {other}, which shares it"
         audit.find(kinds.CONTENTS_DIFFER, where, what)
+
+
+def count_generation(
+    audit: Audit,
+    map_id: bytes,
+    generation: int,
+    length: int | None,
+    user: bytes,
+    where: Callable[[], str],
+) -> None:
+    """One more holder of a generation of a map; the length is not known where a map holds it."""
+    key = audit.packed(GENERATIONS, (map_id, generation), where)
+    if key is None:
+        return
+    ((known, other),) = audit.execute(_HOLD_GENERATION, (key, length, user))
+    if length is not None and known != length:
+        what = f"describes content {map_id.hex()} otherwise than {audit.user(BY_CONTENT, other)}"
+        audit.find(kinds.CONTENTS_DIFFER, where(), f"{what}, which shares it")
 
 
 def refer(audit: Audit, pieces: Iterable[Piece], holder: int, user: bytes) -> None:
@@ -188,11 +212,8 @@ def check_lists(audit: Audit) -> None:
 
 
 def check_dying(audit: Audit) -> None:
-    join = (
-        "LEFT JOIN audit_held h ON h.id = t.key LEFT JOIN block_lists b ON b.key = t.key "
-        "LEFT JOIN interval_maps m ON m.key = t.key"
-    )
-    rows = audit.rows(DYING, ", h.id, coalesce(b.key, m.key)", join)
+    join = "LEFT JOIN audit_held h ON h.id = t.key LEFT JOIN block_lists b ON b.key = t.key"
+    rows = audit.rows(DYING, ", h.id, b.key", join)
     for packed, (content_id,), _, (held, parts) in rows:
         if held is not None:
             where = audit.user(BY_CONTENT, content_id)
@@ -231,7 +252,7 @@ def check_chunks(audit: Audit) -> None:
 
 
 def check_sharers(audit: Audit) -> None:
-    # How often a map is held is its own business: its holders are generations of it.
+    # Maps are held by their generations, which are counted by themselves.
     held = f"(SELECT id AS key, count, id AS user FROM audit_held WHERE kind <> {_MAPPED})"  # noqa: S608
     _compare_sharers(audit, CONTENT_SHARERS, held)
     _compare_sharers(audit, CHUNK_SHARERS, "audit_chunks")
@@ -262,35 +283,3 @@ def _compare_sharers(audit: Audit, sharers: Collection[Any, Sharers], held: str)
         who = audit.user(BY_CONTENT, user)
         what = f"no sharers are recorded, {count} holders found, one of them {who}"
         audit.find(kinds.SHARERS_TOO_FEW, audit.name(sharers, packed), what)
-
-
-def check_maps(audit: Audit) -> None:
-    """Maps are used by who holds them, by maps based on them, and by their own undoing."""
-    audit.execute(
-        "INSERT INTO audit_maps SELECT id FROM audit_held WHERE kind = ? "
-        "UNION SELECT key FROM dying_contents",
-        (_MAPPED,),
-    )
-    for _, _, record, _ in audit.rows(INTERVAL_MAPS):
-        if record.base is not None:
-            audit.execute("INSERT OR IGNORE INTO audit_maps VALUES (?)", (record.base,))
-    unused = audit.execute(
-        "SELECT key FROM interval_maps t "
-        "WHERE NOT EXISTS (SELECT 1 FROM audit_maps m WHERE m.id = t.key)"
-    )
-    for (packed,) in unused:
-        remedy = LedgerRemedy(remove_row, Row(INTERVAL_MAPS.name, packed))
-        where = audit.name(INTERVAL_MAPS, packed)
-        audit.suspect(kinds.MAP_UNUSED, where, "nothing holds this map", remedy)
-    join = "LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16)"
-    for packed, key, interval, (used,) in audit.rows(INTERVALS, ", m.id", join):
-        if interval.piece is not None:
-            refer(audit, (interval.piece,), BY_CONTENT, key[0])
-        if used is None:
-            remedy = LedgerRemedy(release_unused_interval, IntervalKey(*key))
-            where = audit.name(INTERVALS, packed)
-            audit.suspect(kinds.INTERVAL_UNUSED, where, "nothing holds its map", remedy)
-    for (content_id,) in _held_without(audit, _MAPPED, INTERVAL_MAPS):
-        where = audit.user(BY_CONTENT, content_id)
-        what = f"its map of intervals ({content_id.hex()}) is missing"
-        audit.find(kinds.MAP_MISSING, where, what)

@@ -70,7 +70,10 @@ LIST_UNUSED = Kind("list-unused", LEAK, "`etagere check --repair` gives it to th
 CHUNK_MISSING = Kind("chunk-missing", LOSS, _UPLOAD)
 CHUNK_UNUSED = Kind("chunk-unused", LEAK, _REPAIR)
 MAP_MISSING = Kind("map-missing", LOSS, _UPLOAD)
-MAP_UNUSED = Kind("map-unused", LEAK, _REPAIR)
+MAP_UNUSED = Kind("map-unused", LEAK, "`etagere check --repair` gives it to the collector.")
+MAP_UNMARKED = Kind("map-unmarked", LEAK, "`etagere check --repair` marks it for the collector.")
+GENERATION_UNUSED = Kind("generation-unused", LEAK, _REPAIR)
+INTERVALS_OVERLAP = Kind("intervals-overlap", FAULT, _BACKUP)
 INTERVAL_UNUSED = Kind("interval-unused", LEAK, _REPAIR)
 DYING_HELD = Kind("dying-held", FAULT, _ORPHANS)
 DYING_EMPTY = Kind("dying-empty", LEAK, _REPAIR)
@@ -114,19 +117,21 @@ FILE_STRANGE = Kind("file-strange", FAULT, "Move it elsewhere: Étagère did not
 
 # What looks unused may be what a reference that leads nowhere, or elsewhere, once meant; then it
 # is all there is to restore an object from, and no leak.
-_CONTENTS = frozenset({INLINE_UNUSED, LIST_UNUSED, CHUNK_UNUSED, MAP_UNUSED, INTERVAL_UNUSED})
+_MAPS = frozenset({MAP_UNUSED, GENERATION_UNUSED, INTERVAL_UNUSED})
+_CONTENTS = frozenset({INLINE_UNUSED, LIST_UNUSED, CHUNK_UNUSED}) | _MAPS
 _SPACE = frozenset(
     {EXTENT_UNUSED, MOVE_UNUSED, SPACE_UNACCOUNTED, SEGMENT_EMPTY, FILE_UNUSED, FILE_TOO_LONG}
 )
 DOUBTS: dict[Kind, frozenset[Kind]] = {
     INLINE_MISSING: frozenset({INLINE_UNUSED}),
-    MAP_MISSING: frozenset({MAP_UNUSED, INTERVAL_UNUSED}),
+    MAP_MISSING: _MAPS | {SHARERS_TOO_MANY},
     CONTENTS_DIFFER: _CONTENTS | _SPACE,
     SHARERS_TOO_FEW: _CONTENTS | _SPACE,
     DYING_HELD: _CONTENTS | _SPACE,
     **dict.fromkeys(
         (
             LENGTH_WRONG,
+            INTERVALS_OVERLAP,
             EXTENT_MISSING,
             EXTENT_EXCEEDED,
             REFERENCES_TOO_FEW,

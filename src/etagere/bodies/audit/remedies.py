@@ -22,10 +22,10 @@ from etagere.bodies.contents import (
     DEAD,
     DYING,
     EXTENTS,
-    INTERVALS,
     MOVES,
     drop,
 )
+from etagere.bodies.maps import FADING, FORMER_INTERVALS, GENERATIONS, INTERVALS, STACKED
 from etagere.bodies.segments import forget_segment
 from etagere.clock import Clock
 from etagere.config import Config
@@ -34,7 +34,7 @@ from etagere.engine.groups import Writer
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation, registered
 from etagere.engine.records import COLLECTIONS, ENCODE
 from etagere.model.base import Command
-from etagere.model.bodies import Dead, Dying
+from etagere.model.bodies import Dead, Dying, Fading, Piece, Stacked
 
 _GROUP_MAX = 256
 _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
@@ -73,18 +73,47 @@ def release_unused_chunk(txn: WriteTxn, command: ChunkKey) -> None:
 class IntervalKey(Command, frozen=True):
     map: bytes
     offset: int
-    generation: int
 
 
 @operation(reclaims=True)
 def release_unused_interval(txn: WriteTxn, command: IntervalKey) -> None:
-    key = (command.map, command.offset, command.generation)
+    """Removes an interval that no generation shows, and its reference with it."""
+    key = (command.map, command.offset)
     interval = txn.get(INTERVALS, key, EXCLUSIVE)
     if interval is None:
         return
-    if interval.piece is not None:
+    if isinstance(interval.piece, Piece):
         drop(txn, (interval.piece,))
     txn.delete(INTERVALS, key)
+
+
+class FormerKey(Command, frozen=True):
+    map: bytes
+    offset: int
+    born: int
+
+
+@operation(reclaims=True)
+def release_unused_former(txn: WriteTxn, command: FormerKey) -> None:
+    key = (command.map, command.offset, command.born)
+    interval = txn.get(FORMER_INTERVALS, key, EXCLUSIVE)
+    if interval is None:
+        return
+    if isinstance(interval.piece, Piece):
+        drop(txn, (interval.piece,))
+    txn.delete(FORMER_INTERVALS, key)
+
+
+class GenerationKey(Command, frozen=True):
+    map: bytes
+    generation: int
+
+
+@operation(reclaims=True)
+def release_unused_generation(txn: WriteTxn, command: GenerationKey) -> None:
+    """Leaves what only a generation that nobody holds shows to the collector."""
+    txn.delete(GENERATIONS, (command.map, command.generation))
+    txn.put(FADING, (command.map,), Fading())
 
 
 class Place(Command, frozen=True):
@@ -114,6 +143,18 @@ def let_die(txn: WriteTxn, command: ContentId) -> None:
     """Leaves a block list that nobody holds to the collector, which takes it apart as it does
     any other."""
     txn.put(DYING, (command.id,), Dying())
+
+
+@operation(reclaims=True)
+def let_fade(txn: WriteTxn, command: ContentId) -> None:
+    """The same for an interval map."""
+    txn.put(FADING, (command.id,), Fading())
+
+
+@operation(reclaims=True)
+def mark_stacked(txn: WriteTxn, command: ContentId) -> None:
+    """Has a map's base copied into it."""
+    txn.put(STACKED, (command.id,), Stacked())
 
 
 class Gap(Command, frozen=True):

@@ -26,6 +26,7 @@ from etagere.bodies.contents import (
     HOLDERS,
     SEGMENTS,
 )
+from etagere.bodies.maps import FADING, GENERATIONS, STACKED
 from etagere.config import Config
 from etagere.engine import ledger
 from etagere.engine.records import COLLECTIONS, SCHEMA, Collection, K, R
@@ -39,7 +40,17 @@ _ROWS_PER_REPORT = 2_000
 _MESSAGES_MAX = 100
 _NAMES_MAX = 3
 
-_ACCOUNTS = (CONTENT_SHARERS, CHUNK_SHARERS, DYING, DEAD, SEGMENTS, COUNTERS)
+_ACCOUNTS = (
+    CONTENT_SHARERS,
+    CHUNK_SHARERS,
+    DYING,
+    GENERATIONS,
+    FADING,
+    STACKED,
+    DEAD,
+    SEGMENTS,
+    COUNTERS,
+)
 """Collections that no object needs to be read."""
 
 _SCRATCH = """
@@ -49,7 +60,10 @@ CREATE TEMP TABLE audit_held (
 CREATE TEMP TABLE audit_chunks (
     key BLOB PRIMARY KEY, count INT, low INT, high INT, user BLOB
 ) WITHOUT ROWID;
-CREATE TEMP TABLE audit_maps (id BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TEMP TABLE audit_generations (
+    key BLOB PRIMARY KEY, count INT, length INT, user BLOB
+) WITHOUT ROWID;
+CREATE TEMP TABLE audit_maps (id BLOB PRIMARY KEY, newest INT) WITHOUT ROWID;
 CREATE TEMP TABLE audit_references (
     place BLOB PRIMARY KEY, count INT, reach INT, crc BLOB, crc_length INT, holder INT, user BLOB
 ) WITHOUT ROWID;

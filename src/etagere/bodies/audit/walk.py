@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from etagere.bodies.audit import contents, extents, segments
+from etagere.bodies.audit import contents, extents, maps, segments
 from etagere.bodies.audit.checksums import check_bytes
 from etagere.bodies.audit.findings import Report
 from etagere.bodies.audit.snapshot import (
@@ -29,10 +29,16 @@ from etagere.bodies.contents import (
     EXTENTS,
     HOLDERS,
     INLINE,
-    INTERVAL_MAPS,
-    INTERVALS,
     MOVES,
     SEGMENTS,
+)
+from etagere.bodies.maps import (
+    FADING,
+    FORMER_INTERVALS,
+    GENERATIONS,
+    INTERVAL_MAPS,
+    INTERVALS,
+    STACKED,
 )
 from etagere.bodies.presence import Presence
 from etagere.config import Config
@@ -48,6 +54,10 @@ _COMPARED = {
     DYING,
     INTERVAL_MAPS,
     INTERVALS,
+    FORMER_INTERVALS,
+    GENERATIONS,
+    FADING,
+    STACKED,
     EXTENTS,
     MOVES,
     DEAD,
@@ -106,7 +116,7 @@ def _walk(audit: Audit, files: dict[str, int], *, fast: bool) -> Report:
         (contents.check_lists, "block lists"),
         (contents.check_chunks, "chunks"),
         (contents.check_sharers, "sharers"),
-        (contents.check_maps, "interval maps"),
+        (maps.check_maps, "interval maps"),
         (extents.check_moves, "moves"),
         (extents.check_references, "extents"),
         (partial(segments.check_segments, files=files), "segments"),

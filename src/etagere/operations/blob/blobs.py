@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from etagere.bodies import intervals
 from etagere.bodies.contents import Plan, adopt, is_long, locate, release
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
 from etagere.model.blobs import (
+    AppendTraits,
     Blob,
     BlobKind,
     BlobName,
@@ -17,6 +19,7 @@ from etagere.model.blobs import (
     GetBlob,
     LeaseBlob,
     OpenBlob,
+    PageTraits,
     PutBlob,
     PutBlockList,
     SetBlobHeaders,
@@ -27,11 +30,13 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Content
 from etagere.model.conditions import Conditions
 from etagere.model.leases import NO_LEASE, LeaseKind
-from etagere.operations.blob import snapshots, staging
+from etagere.operations.blob import snapshots, staging, tags, terms
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
 from etagere.operations.blob.containers import find, find_guarded
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
+from etagere.rules import tags as tag_rules
+from etagere.rules import tiers as tier_rules
 
 _Key = tuple[bytes, str]
 
@@ -51,38 +56,45 @@ class OpenedBlob(NamedTuple):
 def foresee_put(txn: ReadTxn, command: PutBlob) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now."""
     container = find(txn, command.blob.container)
-    check_replace(txn.get(BLOBS, (container.id, command.blob.name)), command, txn.now)
+    old = txn.get(BLOBS, (container.id, command.blob.name))
+    terms.check_replace(old, command, txn.now)
+    if old is not None:
+        abort_if(tier_rules.check_online(old, txn.now))
 
 
 @operation
 def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
     """The decision that counts: whatever was foreseen before the upload may be otherwise now."""
     key, old = find_for_change(txn, command.blob)
-    check_replace(old, command, txn.now)
+    terms.check_replace(old, command, txn.now)
     staging.discard(txn, key)
-    return replace(txn, key, old, command, adopt(txn, command.body))
+    return replace(txn, key, old, command, _content(txn, command))
 
 
-def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -> None:
-    """Refuses to put a block blob where there is this one."""
-    lease = old.lease if old is not None else NO_LEASE
-    abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
-    by_holder = command.lease_id is not None
-    stamp = old.stamp if old is not None else None
-    abort_if(condition_rules.check_create(command.conditions, stamp, by_holder=by_holder))
-    if old is not None and command.only_if_absent:
-        raise Refused(Refusal("AuthorizationPermissionMismatch"))
-    if old is not None and old.kind is not BlobKind.BLOCK:
-        raise Refused(Refusal("InvalidBlobType"))
+def _content(txn: WriteTxn, command: PutBlob) -> Content:
+    if command.kind is BlobKind.BLOCK:
+        return adopt(txn, command.body)
+    abort_if(tier_rules.check_length(command.tier, command.length))
+    return intervals.begin(txn, command.content_id, command.length)
+
+
+def _traits(command: PutBlob | PutBlockList) -> PageTraits | AppendTraits | None:
+    kind = command.kind if isinstance(command, PutBlob) else BlobKind.BLOCK
+    if isinstance(command, PutBlob) and kind is BlobKind.PAGE:
+        return PageTraits(command.sequence_number)
+    return AppendTraits() if kind is BlobKind.APPEND else None
 
 
 def replace(
     txn: WriteTxn, key: _Key, old: Blob | None, command: PutBlob | PutBlockList, content: Content
 ) -> Blob:
-    """All of a blob but its lease and the day it was made."""
+    """All of a blob but its lease and the day it was made. Not of one that is in the archive."""
+    if old is not None:
+        abort_if(tier_rules.check_online(old, txn.now))
     lease = old.lease if old is not None else NO_LEASE
+    kind = command.kind if isinstance(command, PutBlob) else BlobKind.BLOCK
     blob = Blob(
-        BlobKind.BLOCK,
+        kind,
         old.created if old is not None else txn.stamp,
         txn.stamp,
         content,
@@ -91,8 +103,12 @@ def replace(
         lease_rules.after_write(lease, txn.now, LeaseKind.BLOB),
         command.tier,
         txn.stamp if command.tier else 0,
+        command.tags,
+        _traits(command),
     )
     txn.put(BLOBS, key, blob)
+    had = old.tags if old is not None else ()
+    tags.index(txn, key, command.blob.container, had, command.tags)
     if old is not None:
         release(txn, old.content)
     return blob
@@ -103,8 +119,7 @@ def replace(
 
 def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
     blob = find_shown(txn, command.blob, command.snapshot)
-    abort_if(lease_rules.check_read(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
-    abort_if(condition_rules.check_read(command.conditions, blob.stamp))
+    terms.check_read(blob, command.conditions, command.lease_id, txn.now)
     return ShownBlob(txn.now, blob)
 
 
@@ -124,8 +139,9 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     """In one snapshot: the blob, where the range begins, how long it is, and where its bytes lie.
     Pin before. None if it takes long and must not."""
     shown = get_blob(txn, command.ask)
-    if command.brief and is_long(txn, shown.blob.content):
-        return None
+    if command.ask.snapshot is None:
+        terms.check_ordinary(shown.blob)
+    abort_if(tier_rules.check_online(shown.blob, txn.now))
     total = shown.blob.content.length
     start, end = 0, total
     if command.first is not None:
@@ -133,6 +149,8 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
         end = total if command.last is None else min(command.last + 1, total)
+    if command.brief and is_long(txn, shown.blob.content, start, end - start):
+        return None
     plan = locate(txn, shown.blob.content, start, end - start)
     return OpenedBlob(shown, start, end - start, plan)
 
@@ -142,17 +160,19 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
 
 @operation
 def set_blob_headers(txn: WriteTxn, command: SetBlobHeaders) -> Blob:
-    key, blob = _writable(txn, command.blob, command.lease_id, command.conditions)
-    return txn.put(
-        BLOBS, key, _changed(txn, msgspec.structs.replace(blob, headers=command.headers))
-    )
+    key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
+    abort_if(tier_rules.check_online(blob, txn.now))
+    # Whoever says anew what a blob is makes it forget that it was a copy.
+    described = msgspec.structs.replace(blob, headers=command.headers, copied=None)
+    return txn.put(BLOBS, key, changed(txn, described))
 
 
 @operation
 def set_blob_metadata(txn: WriteTxn, command: SetBlobMetadata) -> Blob:
-    key, blob = _writable(txn, command.blob, command.lease_id, command.conditions)
+    key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
+    abort_if(tier_rules.check_online(blob, txn.now))
     described = msgspec.structs.replace(blob, metadata=command.metadata)
-    return txn.put(BLOBS, key, _changed(txn, described))
+    return txn.put(BLOBS, key, changed(txn, described))
 
 
 # Leased
@@ -165,6 +185,9 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
     abort_if(condition_rules.check_write(command.conditions, blob.stamp))
+    abort_if(tag_rules.check_condition(command.conditions.if_tags, blob.tags))
+    terms.check_ordinary(blob)
+    terms.check_settled(blob)
     lease = lease_rules.step(blob.lease, command.action, txn.now)
     if isinstance(lease, Refusal):
         raise Refused(lease)
@@ -180,13 +203,19 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     if command.snapshots is SnapshotsToo.ONLY:
         snapshots.delete_all(txn, _kept(txn, command))
         return
-    key, blob = _writable(txn, command.blob, command.lease_id, command.conditions)
+    key, blob = find_for_change(txn, command.blob)
+    if blob is None:
+        raise Refused(Refusal("BlobNotFound"))
+    terms.check_change(blob, command.conditions, command.lease_id, txn.now)
+    since, not_since = command.tier_modified_since, command.tier_unmodified_since
+    abort_if(tier_rules.check_changed(blob, txn.now, since=since, not_since=not_since))
     if command.snapshots is SnapshotsToo.INCLUDE:
         snapshots.delete_all(txn, key)
     elif snapshots.are_there(txn, key):
         raise Refused(Refusal("SnapshotsPresent"))
     staging.discard(txn, key)
     txn.delete(BLOBS, key)
+    tags.index(txn, key, command.blob.container, blob.tags, ())
     release(txn, blob.content)
 
 
@@ -195,8 +224,7 @@ def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    abort_if(lease_rules.check_read(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
-    abort_if(condition_rules.check_write(command.conditions, blob.stamp))
+    terms.check_beside(blob, command.conditions, command.lease_id, txn.now, deletes=True)
     return key
 
 
@@ -208,19 +236,19 @@ def find_for_change(txn: WriteTxn, name: BlobName) -> tuple[_Key, Blob | None]:
     return key, txn.get(BLOBS, key, EXCLUSIVE)
 
 
-def _writable(
+def find_changeable(
     txn: WriteTxn, name: BlobName, lease_id: bytes | None, conditions: Conditions
 ) -> tuple[_Key, Blob]:
     """A blob that is there and that this caller may change now."""
     key, blob = find_for_change(txn, name)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    abort_if(lease_rules.check_write(blob.lease, lease_id, txn.now, LeaseKind.BLOB))
-    abort_if(condition_rules.check_write(conditions, blob.stamp))
+    terms.check_change(blob, conditions, lease_id, txn.now)
+    terms.check_ordinary(blob)
     return key, blob
 
 
-def _changed(txn: WriteTxn, blob: Blob) -> Blob:
+def changed(txn: WriteTxn, blob: Blob) -> Blob:
     """A change gives a new stamp, and makes an ended lease forgotten."""
     lease = lease_rules.after_write(blob.lease, txn.now, LeaseKind.BLOB)
     return msgspec.structs.replace(blob, stamp=txn.stamp, lease=lease)

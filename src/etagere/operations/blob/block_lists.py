@@ -39,10 +39,12 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Block, Chunked, ChunkUse, Content, Empty
 from etagere.model.leases import NO_LEASE, LeaseKind
 from etagere.operations.blob import staging as stagings
-from etagere.operations.blob.blobs import check_replace, find_for_change, find_shown, replace
+from etagere.operations.blob.blobs import find_for_change, find_shown, replace
 from etagere.operations.blob.collections import BLOBS, DRAFTS, STAGED_BLOCKS, STAGINGS
 from etagere.operations.blob.containers import find
+from etagere.operations.blob.terms import check_replace
 from etagere.rules import leases as lease_rules
+from etagere.rules import tags as tag_rules
 from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
 
 _DRAFT_SECONDS_MAX = 3600
@@ -220,6 +222,7 @@ def get_block_list(txn: ReadTxn, command: GetBlockList) -> ShownBlockList:
         blob = find_shown(txn, command.blob, command.snapshot)
     lease = blob.lease if blob is not None else NO_LEASE
     abort_if(lease_rules.check_read(lease, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(tag_rules.check_condition(command.if_tags, blob.tags if blob is not None else ()))
     committed: tuple[BlockSize, ...] = ()
     if command.committed and blob is not None and isinstance(blob.content, Chunked):
         listed = blocks_of(txn, blob.content)

@@ -6,6 +6,7 @@ from etagere.bodies.contents import holds
 from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
 from etagere.model.blobs import Blob, DiscardedStaging, Draft, StagedBlock, Staging, StagingAge
 from etagere.model.containers import Container, DeletedContainer
+from etagere.model.tags import TaggedBlob, TaggedContainer, TagValue
 
 CONTAINERS: Collection[tuple[str, str], Container] = Collection(
     "containers", Container, (TEXT, TEXT)
@@ -29,6 +30,16 @@ DISCARDED_STAGINGS: Collection[tuple[bytes], DiscardedStaging] = Collection(
     "discarded_stagings", DiscardedStaging, (ID,)
 )
 DRAFTS: Collection[tuple[bytes], Draft] = Collection("drafts", Draft, (ID,))
+
+TAGGED_BLOBS: Collection[tuple[str, str, str, str, bytes, str], TaggedBlob] = Collection(
+    "tagged_blobs", TaggedBlob, (TEXT, TEXT, TEXT, TEXT, ID, TEXT)
+)
+TAG_VALUES: Collection[tuple[str, str, str, bytes, str], TagValue] = Collection(
+    "tag_values", TagValue, (TEXT, TEXT, TEXT, ID, TEXT)
+)
+TAGGED_CONTAINERS: Collection[tuple[bytes], TaggedContainer] = Collection(
+    "tagged_containers", TaggedContainer, (ID,)
+)
 
 holds(BLOBS, contents=lambda blob: (blob.content,))
 holds(SNAPSHOTS, contents=lambda blob: (blob.content,))

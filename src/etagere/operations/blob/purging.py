@@ -10,6 +10,7 @@ from etagere.engine.records import Collection
 from etagere.model.base import Command
 from etagere.model.blobs import Blob
 from etagere.operations.blob import staging as stagings
+from etagere.operations.blob import tags
 from etagere.operations.blob.collections import (
     BLOBS,
     DELETED_CONTAINERS,
@@ -18,6 +19,7 @@ from etagere.operations.blob.collections import (
     SNAPSHOTS,
     STAGING_AGES,
     STAGINGS,
+    TAGGED_CONTAINERS,
 )
 
 _MARKS: Final[tuple[Collection[Any, Any], ...]] = (DELETED_CONTAINERS, DISCARDED_STAGINGS, DRAFTS)
@@ -41,6 +43,7 @@ def purge_containers(txn: WriteTxn, command: PurgeContainers) -> int:
         removed = _purge_container(txn, container_id, command.rows_max)
         if removed < command.rows_max:
             txn.delete(DELETED_CONTAINERS, (container_id,))
+            txn.delete(TAGGED_CONTAINERS, (container_id,))
         return removed + 1
     return 0
 
@@ -53,7 +56,11 @@ def _purge_container(txn: WriteTxn, container_id: bytes, rows_max: int) -> int:
         for key, blob in rows:
             txn.delete(collection, key)
             release(txn, blob.content)
-        removed += len(rows)
+            removed += 1
+            if collection is BLOBS:
+                removed += tags.forget(txn, key, blob.tags)
+            if removed >= rows_max:
+                return removed
     for key, _ in txn.scan(STAGINGS, STAGINGS.under((container_id,)), rows_max - removed):
         staging = txn.get(STAGINGS, key, EXCLUSIVE)
         if staging is not None:

@@ -12,11 +12,11 @@ from etagere.bodies.contents import release, share
 from etagere.engine.interface import EXCLUSIVE, Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
 from etagere.model.blobs import DeleteSnapshot, SnapshotBlob, TakenSnapshot
-from etagere.model.leases import NO_LEASE, LeaseKind
+from etagere.model.leases import NO_LEASE
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
 from etagere.operations.blob.containers import find_guarded
-from etagere.rules import conditions as condition_rules
-from etagere.rules import leases as lease_rules
+from etagere.operations.blob.terms import check_beside, check_change
+from etagere.rules.tiers import check_online
 
 _DELETED_TOGETHER = 500
 
@@ -28,8 +28,8 @@ def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
     blob = txn.get(BLOBS, key, EXCLUSIVE)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    abort_if(lease_rules.check_read(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
-    abort_if(condition_rules.check_write(command.conditions, blob.stamp))
+    check_beside(blob, command.conditions, command.lease_id, txn.now)
+    abort_if(check_online(blob, txn.now))
     moment = txn.stamp
     taken = msgspec.structs.replace(blob, content=share(txn, blob.content), lease=NO_LEASE)
     if command.metadata:
@@ -46,8 +46,7 @@ def delete_snapshot(txn: WriteTxn, command: DeleteSnapshot) -> None:
     found = txn.get(SNAPSHOTS, key)
     if found is None:
         raise Refused(Refusal("BlobNotFound"))
-    abort_if(lease_rules.check_write(NO_LEASE, command.lease_id, txn.now, LeaseKind.BLOB))
-    abort_if(condition_rules.check_write(command.conditions, found.stamp))
+    check_change(found, command.conditions, command.lease_id, txn.now)
     txn.delete(SNAPSHOTS, key)
     release(txn, found.content)
 

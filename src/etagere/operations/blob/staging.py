@@ -146,9 +146,9 @@ def purge_discarded(txn: WriteTxn, command: PurgeStagings) -> int:
     (0: nothing is left to remove)."""
     for (staging_id,), _ in txn.scan(DISCARDED_STAGINGS, DISCARDED_STAGINGS.all(), 1, claim=True):
         rows = txn.scan(STAGED_BLOCKS, STAGED_BLOCKS.under((staging_id,)), command.rows_max)
-        for place, block in rows:
+        for place, _ in rows:
             txn.delete(STAGED_BLOCKS, place)
-            drop(txn, block.pieces)
+        drop(txn, [piece for _, block in rows for piece in block.pieces])
         if len(rows) < command.rows_max:
             txn.delete(DISCARDED_STAGINGS, (staging_id,))
         return len(rows) + 1

@@ -11,15 +11,14 @@ from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.blobs import (
-    NO_SNAPSHOT,
     BlobHeaders,
+    BlobKind,
     BlobName,
     GetBlob,
     GetBlockList,
-    ListBlobs,
     SnapshotsToo,
 )
-from etagere.model.conditions import Conditions
+from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.model.leases import (
     Acquire,
@@ -31,24 +30,24 @@ from etagere.model.leases import (
     Renew,
     new_lease_id,
 )
+from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.ranges import Range, parse_range
 from etagere.protocol.requests import (
     NUMBER,
     bad_parameter,
-    included,
     invalid_header,
-    page_limit,
     required_header,
-    text_parameter,
 )
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import names
+from etagere.rules import tags as tag_rules
 from etagere.rules.blocks import check_block_name, decode_block_name
 from etagere.rules.dates import parse_instant
 
-_MD5_BYTES = 16
-_CRC64_BYTES = 8
+MD5_BYTES = 16
+CRC64_BYTES = 8
 _CHECKED_RANGE_MAX = 4 << 20
 
 
@@ -66,6 +65,14 @@ def blob_name(exchange: Exchange) -> BlobName:
     abort_if(names.check_container_name(container))
     abort_if(names.check_blob_name(name))
     return BlobName(ContainerName(exchange.signed.account, container), name)
+
+
+def blob_kind(exchange: Exchange) -> BlobKind:
+    written = required_header(exchange, "x-ms-blob-type")
+    for kind in BlobKind:
+        if kind.value.lower() == written.lower():
+            return kind
+    raise invalid_header("x-ms-blob-type", written)
 
 
 def snapshot(exchange: Exchange) -> int | None:
@@ -108,17 +115,28 @@ def write_conditions(exchange: Exchange) -> Conditions:
 
 def _conditions(exchange: Exchange) -> Conditions:
     fields = exchange.signed.fields
-    if not any(name.startswith("if-") for name in fields):
-        return Conditions()
+    if "x-ms-if-tags" not in fields and not any(name.startswith("if-") for name in fields):
+        return NO_CONDITIONS
+    return conditions_under(exchange, "")
+
+
+def conditions_under(
+    exchange: Exchange, prefix: str, tags_header: str = "x-ms-if-tags"
+) -> Conditions:
+    """The conditions whose headers have this before their names."""
+    tags = exchange.header(tags_header)
+    if tags is not None:
+        abort_if(tag_rules.check_expression(tags))
     return Conditions(
-        _etags(exchange, "if-match"),
-        _etags(exchange, "if-none-match"),
-        _date(exchange, "if-modified-since"),
-        _date(exchange, "if-unmodified-since"),
+        etags(exchange, f"{prefix}if-match"),
+        etags(exchange, f"{prefix}if-none-match"),
+        date(exchange, f"{prefix}if-modified-since"),
+        date(exchange, f"{prefix}if-unmodified-since"),
+        tags,
     )
 
 
-def _etags(exchange: Exchange, name: str) -> tuple[str, ...] | None:
+def etags(exchange: Exchange, name: str) -> tuple[str, ...] | None:
     written = exchange.header(name)
     if written is None:
         return None
@@ -128,7 +146,7 @@ def _etags(exchange: Exchange, name: str) -> tuple[str, ...] | None:
     return etags
 
 
-def _date(exchange: Exchange, name: str) -> int | None:
+def date(exchange: Exchange, name: str) -> int | None:
     written = exchange.header(name)
     if written is None:
         return None
@@ -169,7 +187,7 @@ def lease_action(exchange: Exchange) -> LeaseAction:
         proposed = lease_id(exchange, "x-ms-proposed-lease-id")
         return Acquire(proposed or new_lease_id(), _lease_duration(exchange))
     if verb is LeaseVerb.BREAK:
-        return Break(_integer(exchange, "x-ms-lease-break-period", 0, 60))
+        return Break(integer(exchange, "x-ms-lease-break-period", 0, 60))
     held = _required_id(exchange, "x-ms-lease-id")
     if verb is LeaseVerb.RENEW:
         return Renew(held)
@@ -183,7 +201,7 @@ def _lease_duration(exchange: Exchange) -> int | None:
     written = required_header(exchange, name)
     if written == "-1":
         return None
-    return _integer(exchange, name, 15, 60)
+    return integer(exchange, name, 15, 60)
 
 
 def _required_id(exchange: Exchange, name: str) -> bytes:
@@ -193,7 +211,7 @@ def _required_id(exchange: Exchange, name: str) -> bytes:
     return parsed
 
 
-def _integer(exchange: Exchange, name: str, minimum: int, maximum: int) -> int | None:
+def integer(exchange: Exchange, name: str, minimum: int, maximum: int) -> int | None:
     written = exchange.header(name)
     if written is None:
         return None
@@ -239,7 +257,7 @@ def blob_headers(
         value("content-disposition"),
         value("cache-control"),
         # Where there is no body to hold it against, it is a property like the others, of any size.
-        digest(exchange, "x-ms-blob-content-md5", _MD5_BYTES if standard else None, "InvalidMd5"),
+        digest(exchange, "x-ms-blob-content-md5", MD5_BYTES if standard else None, "InvalidMd5"),
     )
 
 
@@ -257,12 +275,38 @@ def digest(exchange: Exchange, name: str, size: int | None, code: str) -> bytes 
 
 
 def sent_md5(exchange: Exchange) -> bytes | None:
-    return digest(exchange, "content-md5", _MD5_BYTES, "InvalidMd5")
+    return digest(exchange, "content-md5", MD5_BYTES, "InvalidMd5")
 
 
 def sent_crc64(exchange: Exchange) -> int | None:
-    found = digest(exchange, "x-ms-content-crc64", _CRC64_BYTES, "InvalidHeaderValue")
+    found = digest(exchange, "x-ms-content-crc64", CRC64_BYTES, "InvalidHeaderValue")
     return None if found is None else int.from_bytes(found, "little")
+
+
+def is_structured(exchange: Exchange) -> bool:
+    """Whether the body that is sent, or the one that is asked for, is a structured message."""
+    written = exchange.header("x-ms-structured-body")
+    if written is None:
+        return False
+    if not structured_messages.is_known_kind(written):
+        raise invalid_header("x-ms-structured-body", written)
+    return True
+
+
+def structured_content_length(exchange: Exchange, body_length: int) -> int | None:
+    """Of the content of a structured message, which has to fit the length of the message; None
+    if the body is the content."""
+    name = "x-ms-structured-content-length"
+    if not is_structured(exchange):
+        if exchange.header(name) is not None:
+            # Or what frames a message would be stored as if it were content.
+            required_header(exchange, "x-ms-structured-body")
+        return None
+    written = required_header(exchange, name)
+    fits = NUMBER.fullmatch(written) is not None
+    if not fits or structured_messages.segment_count(body_length, int(written)) is None:
+        raise invalid_header(name, written)
+    return int(written)
 
 
 def wanted_checksums(exchange: Exchange, length: int) -> set[str]:
@@ -278,65 +322,6 @@ def wanted_checksums(exchange: Exchange, length: int) -> set[str]:
         facts: dict[str, str | int] = {"Input": "Range", "Maximum": _CHECKED_RANGE_MAX}
         raise Refused(Refusal("OutOfRangeInput", facts))
     return wanted
-
-
-def marker(exchange: Exchange) -> tuple[str, int]:
-    """The name, and the snapshot of it, that a page starts with, from the marker that the page
-    before ended with."""
-    written = exchange.parameter("marker")
-    if not written:
-        return "", 0
-    try:
-        name, mark, snapshot = base64.b64decode(written, b"-_", validate=True).partition(b"\xff")
-        start, moment = name.decode(), snapshot.decode("ascii")
-        if len(start) > names.BLOB_NAME_LENGTH_MAX:
-            raise ValueError("no name is so long")
-        if not mark:
-            return start, NO_SNAPSHOT
-        if NUMBER.fullmatch(moment) is None:
-            raise ValueError("no snapshot is called so")
-        return start, int(moment)
-    except ValueError:
-        raise bad_parameter("OutOfRangeInput", "marker", written) from None
-
-
-CONTAINER_DETAILS: Final = frozenset({"metadata", "deleted", "system"})
-BLOB_DETAILS: Final = frozenset(
-    {
-        "copy",
-        "deleted",
-        "deletedwithversions",
-        "immutabilitypolicy",
-        "legalhold",
-        "metadata",
-        "permissions",
-        "snapshots",
-        "tags",
-        "uncommittedblobs",
-        "versions",
-    }
-)
-
-
-def list_blobs(exchange: Exchange) -> tuple[ListBlobs, set[str]]:
-    include = included(exchange, BLOB_DETAILS)
-    start, start_snapshot = marker(exchange)
-    command = ListBlobs(
-        container_name(exchange),
-        page_limit(exchange),
-        text_parameter(exchange, "prefix"),
-        text_parameter(exchange, "delimiter"),
-        start or text_parameter(exchange, "startfrom"),
-        start_snapshot,
-        text_parameter(exchange, "endbefore"),
-        snapshots="snapshots" in include,
-        uncommitted="uncommittedblobs" in include,
-    )
-    if command.delimiter and command.snapshots:
-        # A prefix cannot say which of its snapshots it stands for.
-        written = exchange.parameter("include") or ""
-        raise bad_parameter("InvalidQueryParameterValue", "include", written)
-    return command, include
 
 
 # Blocks
@@ -366,23 +351,13 @@ def get_block_list(exchange: Exchange) -> GetBlockList:
         kind != "committed",
         lease_id(exchange),
         snapshot(exchange),
+        conditions_under(exchange, "").if_tags,
     )
 
 
-# What is done besides
-
-
-TIERS: Final = {tier.lower(): tier for tier in ("Hot", "Cool", "Cold")}
-
-
-def tier(exchange: Exchange) -> str:
-    written = exchange.header("x-ms-access-tier")
-    if not written:
-        return ""
-    known = TIERS.get(written.lower())
-    if known is None:
-        raise invalid_header("x-ms-access-tier", written)
-    return known
+def byte_range(exchange: Exchange) -> Range | None:
+    written = exchange.header("x-ms-range") or exchange.header("range")
+    return None if written is None else parse_range(written)
 
 
 def snapshots_too(exchange: Exchange) -> SnapshotsToo:

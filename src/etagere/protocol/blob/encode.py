@@ -9,12 +9,23 @@ from typing import Final
 from awscrt.checksums import crc64nvme
 
 from etagere.auth.request import octets
-from etagere.model.blobs import Blob, ShownBlob
+from etagere.model.appends import Appended
+from etagere.model.blobs import (
+    AppendTraits,
+    Blob,
+    BlobKind,
+    PageTraits,
+    Rehydration,
+    ShownBlob,
+)
 from etagere.model.containers import Container, PublicAccess, ShownContainer
 from etagere.model.leases import BrokenLease, FixedLease, InfiniteLease, Lease, LeaseVerb
 from etagere.protocol.answers import Headers, http_date, metadata_headers
+from etagere.protocol.codecs import structured_messages
 from etagere.rules.conditions import format_etag
+from etagere.rules.dates import format_instant
 from etagere.rules.leases import format_lease_id, report, seconds_until_free
+from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
 
 
 def stamp_headers(stamp: int) -> Headers:
@@ -86,7 +97,7 @@ def blob_headers(shown: ShownBlob, overrides: dict[str, str]) -> Headers:
         shown_value = overrides.get(name.decode().lower(), value) if overrides else value
         if shown_value:
             headers.append((name, octets(shown_value)))
-    headers += tier_headers(blob)
+    headers += tier_headers(blob, shown.now)
     headers += [
         (b"Accept-Ranges", b"bytes"),
         (b"x-ms-creation-time", http_date(blob.created).encode()),
@@ -94,24 +105,43 @@ def blob_headers(shown: ShownBlob, overrides: dict[str, str]) -> Headers:
         (b"x-ms-server-encrypted", b"true"),
     ]
     headers += lease_headers(blob.lease, shown.now)
+    if blob.traits is not None:
+        headers += sequence_headers(blob) + block_count_headers(blob) + sealed_headers(blob)
+    if blob.copied is not None:
+        headers += copy_headers(blob)
+    if blob.tags:
+        headers.append((b"x-ms-tag-count", b"%d" % len(blob.tags)))
     return headers
 
 
-def tier_headers(blob: Blob) -> Headers:
-    """Where nobody chose one, it is that of the account."""
-    if not blob.tier:
-        return _INFERRED_TIER
-    return [
-        (b"x-ms-access-tier", blob.tier.encode()),
-        (b"x-ms-access-tier-change-time", http_date(blob.tier_changed).encode()),
-    ]
+def tier_headers(blob: Blob, now: int) -> Headers:
+    """Where a blob is, and where it is on the way to."""
+    if not blob.tier and blob.kind is BlobKind.BLOCK:
+        return _USUAL_TIER
+    place = place_of(blob, now)
+    if not place.tier:
+        return []
+    headers = [(b"x-ms-access-tier", place.tier.encode())]
+    if place.changed:
+        changed = http_date(place.changed).encode()
+        headers.append((b"x-ms-access-tier-change-time", changed))
+    else:
+        headers.append(_INFERRED)
+    if place.tier == SMART:
+        headers.append((b"x-ms-smart-access-tier", INFERRED_TIER.encode()))
+    if place.rehydration is not None:
+        status = archive_status(place.rehydration).encode()
+        headers.append((b"x-ms-archive-status", status))
+        headers.append((b"x-ms-rehydrate-priority", place.rehydration.priority.encode()))
+    return headers
 
 
-INFERRED_TIER: Final = "Hot"
-_INFERRED_TIER: Headers = [
-    (b"x-ms-access-tier", INFERRED_TIER.encode()),
-    (b"x-ms-access-tier-inferred", b"true"),
-]
+def archive_status(rehydration: Rehydration) -> str:
+    return f"rehydrate-pending-to-{rehydration.tier.lower()}"
+
+
+_INFERRED = (b"x-ms-access-tier-inferred", b"true")
+_USUAL_TIER: Headers = [(b"x-ms-access-tier", INFERRED_TIER.encode()), _INFERRED]
 
 
 def digest_text(digest: bytes) -> bytes:
@@ -128,6 +158,14 @@ def crc64_header(crc: int) -> tuple[bytes, bytes]:
     return b"x-ms-content-crc64", digest_text(crc.to_bytes(8, "little"))
 
 
+STRUCTURED_BODY: Headers = [(b"x-ms-structured-body", structured_messages.KIND.encode())]
+
+
+def structured_headers(content_length: int) -> Headers:
+    """Of an answer whose body is a structured message."""
+    return [*STRUCTURED_BODY, (b"x-ms-structured-content-length", b"%d" % content_length)]
+
+
 def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
     """Checksums of exactly what is sent."""
     headers = []
@@ -137,3 +175,59 @@ def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
     if "crc64" in wanted:
         headers.append(crc64_header(crc64nvme(data)))
     return headers
+
+
+# Pages and appended blocks
+
+
+def sequence_headers(blob: Blob) -> Headers:
+    if not isinstance(blob.traits, PageTraits):
+        return []
+    return [(b"x-ms-blob-sequence-number", b"%d" % blob.traits.sequence_number)]
+
+
+def block_count_headers(blob: Blob) -> Headers:
+    if not isinstance(blob.traits, AppendTraits):
+        return []
+    return [(b"x-ms-blob-committed-block-count", b"%d" % blob.traits.blocks)]
+
+
+def sealed_headers(blob: Blob) -> Headers:
+    if not isinstance(blob.traits, AppendTraits) or not blob.traits.sealed:
+        return []
+    return [(b"x-ms-blob-sealed", b"true")]
+
+
+def copy_headers(blob: Blob) -> Headers:
+    """How far the last copy to this blob is, or how it ended."""
+    copied = blob.copied
+    if copied is None:
+        return []
+    headers = [
+        (b"x-ms-copy-id", format_lease_id(copied.id).encode()),
+        (b"x-ms-copy-source", octets(copied.source)),
+        (b"x-ms-copy-status", copied.status.value.encode()),
+        (b"x-ms-copy-progress", b"%d/%d" % (copied.copied, copied.total)),
+    ]
+    if copied.ended:
+        headers.append((b"x-ms-copy-completion-time", http_date(copied.ended).encode()))
+    if copied.description:
+        headers.append((b"x-ms-copy-status-description", octets(copied.description)))
+    if copied.incremental:
+        headers.append((b"x-ms-incremental-copy", b"true"))
+    if copied.snapshot:
+        moment = format_instant(copied.snapshot).encode()
+        headers.append((b"x-ms-copy-destination-snapshot", moment))
+    return headers
+
+
+def appended_headers(done: Appended) -> Headers:
+    """What the answer to an append says of the blob as it is then."""
+    headers = stamp_headers(done.blob.stamp)
+    headers.append((b"x-ms-blob-append-offset", b"%d" % done.offset))
+    return headers + block_count_headers(done.blob)
+
+
+def page_headers(blob: Blob) -> Headers:
+    """What the answer to a change of pages says of the blob as it is then."""
+    return stamp_headers(blob.stamp) + sequence_headers(blob)

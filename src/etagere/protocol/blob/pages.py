@@ -11,27 +11,33 @@ import base64
 from binascii import b2a_base64
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 from etagere.auth.request import octets
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
     NO_SNAPSHOT,
+    AppendTraits,
     Blob,
     BlobEntry,
     BlobKind,
     BlobPage,
+    Copied,
     ListBlobs,
+    PageTraits,
     Staging,
 )
 from etagere.model.containers import Container, ContainerPage, ListContainers
 from etagere.model.leases import Lease, NoLease
 from etagere.protocol.answers import http_date, metadata_element
-from etagere.protocol.blob.encode import INFERRED_TIER
+from etagere.protocol.blob.encode import archive_status
 from etagere.protocol.codecs import xml
-from etagere.protocol.codecs.xml import escape
+from etagere.protocol.codecs.tags import tags_element
+from etagere.protocol.codecs.xml import element, escape
 from etagere.rules.conditions import ETAG_OFFSET, format_etag
 from etagere.rules.dates import format_http_date, format_instant
-from etagere.rules.leases import report
+from etagere.rules.leases import format_lease_id, report
+from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
 
 # Containers
 
@@ -81,9 +87,8 @@ async def blobs_page(
         f'ContainerName="{xml.escape_attribute(command.container.name)}">'
         f"{_asked(command.prefix, start, command.limit)}{delimiter}<Blobs>"
     )
-    with_metadata = "metadata" in include
     for at in range(0, len(page.entries), _ROWS_IN_PIECE):
-        rows = _blob_rows(page.entries[at : at + _ROWS_IN_PIECE], page.now, with_metadata)
+        rows = _blob_rows(page.entries[at : at + _ROWS_IN_PIECE], page.now, include)
         yield "".join(rows).encode()
         await asyncio.sleep(0)
     following = format_marker(*page.following) if page.following is not None else ""
@@ -93,11 +98,16 @@ async def blobs_page(
 _ROWS_IN_PIECE = 1_000
 
 
-def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> list[str]:
-    """In one loop, because calls would cost more than what they do."""
+def _blob_rows(entries: Sequence[BlobEntry], now: int, include: set[str]) -> list[str]:
+    """In one loop, because calls would cost more than what they do. What a blob has in common with
+    the one before is not put together again."""
+    with_more = not include.isdisjoint(_MORE)
     plain = xml.is_plain("".join([name for name, _, _ in entries]))
     rows = []
     block, usual = BlobKind.BLOCK, _USUAL_STATE
+    described: tuple[str, ...] = ()
+    before_md5 = after_md5 = changed = ""
+    second = -1
     for name, blob, snapshot in entries:
         shown = f"<Name>{name}</Name>" if plain else xml.name_element("Name", name)
         if not isinstance(blob, Blob):
@@ -106,25 +116,34 @@ def _blob_rows(entries: Sequence[BlobEntry], now: int, with_metadata: bool) -> l
         if snapshot != NO_SNAPSHOT:
             shown += f"<Snapshot>{format_instant(snapshot)}</Snapshot>"
         headers, stamp = blob.headers, blob.stamp
-        changed = format_http_date(stamp // TICKS_PER_SECOND)
-        created = changed if blob.created == stamp else http_date(blob.created)
-        md5 = headers.content_md5
-        before_md5, after_md5 = _described(
+        told = (
             headers.content_type,
             headers.content_encoding,
             headers.content_language,
             headers.content_disposition,
             headers.cache_control,
         )
-        is_usual = blob.kind is block and isinstance(blob.lease, NoLease) and not blob.tier
+        if told != described:
+            described = told
+            before_md5, after_md5 = _described(*told)
+        if stamp // TICKS_PER_SECOND != second:
+            second = stamp // TICKS_PER_SECOND
+            changed = format_http_date(second)
+        created = changed if blob.created == stamp else http_date(blob.created)
+        md5 = headers.content_md5
+        is_usual = (
+            blob.kind is block
+            and isinstance(blob.lease, NoLease)
+            and not (blob.tier or blob.tags or blob.copied)
+        )
         rows.append(
             f"<Blob>{shown}<Properties>"
             f"<Creation-Time>{created}</Creation-Time><Last-Modified>{changed}</Last-Modified>"
             f"<Etag>0x{stamp + ETAG_OFFSET:X}</Etag>"
             f"<Content-Length>{blob.content.length}</Content-Length>"
             f"{before_md5}{b2a_base64(md5, newline=False).decode() if md5 else ''}{after_md5}"
-            f"{usual if is_usual else _state(blob, now)}"
-            f"{metadata_element(blob.metadata) if with_metadata else ''}</Blob>"
+            f"{usual if is_usual else _state(blob, now, include)}"
+            f"{_more(blob, include) if with_more else ''}</Blob>"
         )
     return rows
 
@@ -145,19 +164,65 @@ def _other_row(name: str, staging: Staging | None) -> str:
 _ENCRYPTED = "<ServerEncrypted>true</ServerEncrypted></Properties>"
 
 
-def _state(blob: Blob, now: int) -> str:
+def _state(blob: Blob, now: int, include: set[str]) -> str:
     """What nobody said of a blob when it was put, up to the end of its properties."""
     kind = f"<BlobType>{blob.kind.value}</BlobType>"
-    return f"{kind}{_lease(blob.lease, now)}{_tier(blob)}{_ENCRYPTED}"
+    copied = _copy(blob.copied) if blob.copied is not None and "copy" in include else ""
+    tagged = f"<TagCount>{len(blob.tags)}</TagCount>" if blob.tags else ""
+    traits = f"{kind}{_traits(blob.traits)}{_lease(blob.lease, now)}"
+    return f"{traits}{copied}{_tier(blob, now)}{tagged}{_ENCRYPTED}"
 
 
-def _tier(blob: Blob) -> str:
-    if not blob.tier:
-        return _INFERRED_TIER
-    return (
-        f"<AccessTier>{blob.tier}</AccessTier>"
-        f"<AccessTierChangeTime>{http_date(blob.tier_changed)}</AccessTierChangeTime>"
+def _traits(traits: PageTraits | AppendTraits | None) -> str:
+    if isinstance(traits, PageTraits):
+        number = traits.sequence_number
+        return f"<x-ms-blob-sequence-number>{number}</x-ms-blob-sequence-number>"
+    return "<Sealed>true</Sealed>" if traits is not None and traits.sealed else ""
+
+
+def _copy(copied: Copied) -> str:
+    shown = (
+        f"<CopyId>{format_lease_id(copied.id)}</CopyId>"
+        f"<CopyStatus>{copied.status.value}</CopyStatus>"
+        f"{element('CopySource', copied.source)}"
+        f"<CopyProgress>{copied.copied}/{copied.total}</CopyProgress>"
     )
+    if copied.ended:
+        shown += f"<CopyCompletionTime>{http_date(copied.ended)}</CopyCompletionTime>"
+    if copied.description:
+        shown += element("CopyStatusDescription", copied.description)
+    if copied.incremental:
+        shown += "<IncrementalCopy>true</IncrementalCopy>"
+    if copied.snapshot:
+        moment = format_instant(copied.snapshot)
+        shown += f"<DestinationSnapshot>{moment}</DestinationSnapshot>"
+    return shown
+
+
+_MORE: Final = frozenset({"metadata", "tags"})
+
+
+def _more(blob: Blob, include: set[str]) -> str:
+    """What is only told if it is asked for, behind the properties."""
+    shown = metadata_element(blob.metadata) if "metadata" in include else ""
+    return shown + tags_element(blob.tags) if blob.tags and "tags" in include else shown
+
+
+def _tier(blob: Blob, now: int) -> str:
+    place = place_of(blob, now)
+    if not place.tier:
+        return ""
+    shown = f"<AccessTier>{place.tier}</AccessTier>"
+    rehydration = place.rehydration
+    if rehydration is not None:
+        shown += f"<ArchiveStatus>{archive_status(rehydration)}</ArchiveStatus>"
+        shown += f"<RehydratePriority>{rehydration.priority}</RehydratePriority>"
+    if place.tier == SMART:
+        shown += f"<SmartAccessTier>{INFERRED_TIER}</SmartAccessTier>"
+    if not place.changed:
+        return f"{shown}<AccessTierInferred>true</AccessTierInferred>"
+    changed = http_date(place.changed)
+    return f"{shown}<AccessTierChangeTime>{changed}</AccessTierChangeTime>"
 
 
 _INFERRED_TIER = (
@@ -165,19 +230,17 @@ _INFERRED_TIER = (
 )
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=256)
 def _described(
     content_type: str, encoding: str, language: str, disposition: str, cache_control: str
 ) -> tuple[str, str]:
     """What the client said of a blob, before and after the checksum. Most blobs of a container
     have the same."""
     return (
-        f"<Content-Type>{escape(content_type)}</Content-Type>"
-        f"<Content-Encoding>{escape(encoding)}</Content-Encoding>"
-        f"<Content-Language>{escape(language)}</Content-Language>"
-        "<Content-CRC64 /><Content-MD5>",
-        f"</Content-MD5><Cache-Control>{escape(cache_control)}</Cache-Control>"
-        f"<Content-Disposition>{escape(disposition)}</Content-Disposition>",
+        f"{element('Content-Type', content_type)}{element('Content-Encoding', encoding)}"
+        f"{element('Content-Language', language)}<Content-CRC64 /><Content-MD5>",
+        f"</Content-MD5>{element('Cache-Control', cache_control)}"
+        f"{element('Content-Disposition', disposition)}",
     )
 
 

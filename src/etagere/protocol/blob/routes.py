@@ -33,6 +33,11 @@ ROUTES: Final[dict[Route, str]] = {
     Route("GET", SERVICE, "", "list"): "list_containers",
     Route("GET", SERVICE, "service", "properties"): "get_blob_service_properties",
     Route("PUT", SERVICE, "service", "properties"): "set_blob_service_properties",
+    Route("GET", SERVICE, "", "blobs"): "find_blobs_by_tags",
+    Route("POST", SERVICE, "", "batch"): "blob_batch",
+    # As the JavaScript SDK asks an account for it that stands in the path: it takes that for a
+    # container.
+    Route("POST", SERVICE, "container", "batch"): "blob_batch",
     Route("GET", SERVICE, "service", "stats"): "get_blob_service_stats",
     Route("PUT", CONTAINER, "container"): "create_container",
     Route("GET", CONTAINER, "container"): "get_container_properties",
@@ -43,6 +48,8 @@ ROUTES: Final[dict[Route, str]] = {
     Route("PUT", CONTAINER, "container", "acl"): "set_container_acl",
     Route("PUT", CONTAINER, "container", "lease"): "lease_container",
     Route("GET", CONTAINER, "container", "list"): "list_blobs",
+    Route("GET", CONTAINER, "container", "blobs"): "find_blobs_by_tags_in_container",
+    Route("POST", CONTAINER, "container", "batch"): "blob_batch_in_container",
     Route("PUT", BLOB): "put_blob",
     Route("GET", BLOB): "get_blob",
     Route("DELETE", BLOB): "delete_blob",
@@ -54,7 +61,23 @@ ROUTES: Final[dict[Route, str]] = {
     Route("PUT", BLOB, "", "block"): "put_block",
     Route("PUT", BLOB, "", "blocklist"): "put_block_list",
     Route("GET", BLOB, "", "blocklist"): "get_block_list",
+    Route("PUT", BLOB, "", "appendblock"): "append_block",
+    Route("PUT", BLOB, "", "seal"): "append_blob_seal",
+    Route("PUT", BLOB, "", "page"): "put_page",
+    Route("GET", BLOB, "", "pagelist"): "get_page_ranges",
+    Route("PUT", BLOB, "", "incrementalcopy"): "incremental_copy_blob",
+    Route("PUT", BLOB, "", "copy"): "abort_copy_blob",
+    Route("PUT", BLOB, "", "tier"): "set_blob_tier",
+    Route("GET", BLOB, "", "tags"): "get_blob_tags",
+    Route("PUT", BLOB, "", "tags"): "set_blob_tags",
 }
+
+_FROM_SOURCE: Final = {
+    "put_block": "put_block_from_url",
+    "put_page": "put_page_from_url",
+    "append_block": "append_block_from_url",
+}
+"""What an operation is called that takes its bytes from elsewhere."""
 
 
 def find_route(
@@ -69,3 +92,13 @@ def find_route(
         return level, "get_blob_properties"
     method = "GET" if method == "HEAD" else method
     return level, ROUTES.get(Route(method, level, restype.lower(), comp.lower()))
+
+
+def from_source(operation: str, *, has_kind: bool, at_once: bool) -> str:
+    """What is asked for where a request names a source. A blob of a kind is put, as if its bytes
+    had been sent; without one a copy is made of all that the source is."""
+    if operation != "put_blob":
+        return _FROM_SOURCE.get(operation, operation)
+    if has_kind:
+        return "put_blob_from_url"
+    return "copy_blob_from_url" if at_once else "copy_blob"

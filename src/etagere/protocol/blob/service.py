@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import Engine, Refused
+from etagere.auth.principal import TokenHolder
+from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.leases import LeaseVerb
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob import decode
 from etagere.protocol.blob.handlers import Handlers
-from etagere.protocol.blob.routes import Level, find_route
+from etagere.protocol.blob.handlers.base import Means
+from etagere.protocol.blob.routes import Level, find_route, from_source
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
@@ -21,19 +22,35 @@ from etagere.protocol.service import Routed, Service, no_route
 LEASED: Final = {"lease_container": "container", "lease_blob": "blob"}
 
 _OF_SNAPSHOTS_TOO: Final = frozenset(
-    {"get_blob", "get_blob_properties", "get_blob_metadata", "get_block_list", "delete_blob"}
+    {
+        "get_blob",
+        "get_blob_properties",
+        "get_blob_metadata",
+        "get_block_list",
+        "get_page_ranges",
+        "get_blob_tags",
+        "set_blob_tags",
+        "set_blob_tier",
+        "delete_blob",
+    }
 )
 """What can be done to a snapshot as to a blob."""
+
+_TAGGING: Final = frozenset(
+    {"put_blob", "put_block_list", "put_blob_from_url", "copy_blob", "copy_blob_from_url"}
+)
+"""What can give a blob tags as it is written."""
 
 # What would change the meaning of a request, and is not carried out yet: better refused than
 # done to something else.
 _NOT_YET_PARAMETERS: Final = ("versionid", "deletetype")
 _NOT_YET_HEADERS: Final = (
-    "x-ms-copy-source",
     "x-ms-encryption-key",
     "x-ms-encryption-scope",
-    "x-ms-if-tags",
-    "x-ms-tags",
+    "x-ms-default-encryption-scope",
+    "x-ms-immutability-policy-until-date",
+    "x-ms-immutability-policy-mode",
+    "x-ms-legal-hold",
 )
 
 
@@ -42,11 +59,9 @@ class BlobService(Service):
 
     name = "blob"
 
-    def __init__(
-        self, engine: Engine, store: FileBodyStore, gate: Gate, access_log: AccessLog
-    ) -> None:
-        super().__init__(engine, gate, access_log)
-        self._handlers = Handlers(engine, store)
+    def __init__(self, means: Means, gate: Gate, access_log: AccessLog) -> None:
+        super().__init__(means.engine, gate, access_log)
+        self._handlers = Handlers(means, self.answer_part)
         self._of_service = {
             "get_blob_service_properties": self._properties.get,
             "set_blob_service_properties": self._properties.set,
@@ -60,11 +75,14 @@ class BlobService(Service):
         level, name = find_route(method, container, blob, restype, comp)
         if name is None:
             raise no_route(method, comp)
+        if exchange.header("x-ms-copy-source") is not None:
+            name = _from_source(exchange, name)
         target = "" if level is Level.SERVICE else container + (f"/{blob}" if blob else "")
         of_service = self._of_service.get(name)
         if of_service is not None:
             return Routed(name, target, of_service)
-        return Routed(_permission(exchange, name), target, self._carefully(name))
+        permission = _permission(exchange, name)
+        return Routed(permission, target, self._carefully(name), also=_also(exchange, name))
 
     def _carefully(self, name: str) -> Callable[[Exchange], Awaitable[Response]]:
         """Refuses what would be done to something else than was meant."""
@@ -77,6 +95,12 @@ class BlobService(Service):
             return handler(exchange)
 
         return call
+
+
+def _from_source(exchange: Exchange, operation: str) -> str:
+    has_kind = exchange.header("x-ms-blob-type") is not None
+    at_once = (exchange.header("x-ms-requires-sync") or "").lower() == "true"
+    return from_source(operation, has_kind=has_kind, at_once=at_once)
 
 
 def _permission(exchange: Exchange, operation: str) -> str:
@@ -92,6 +116,15 @@ def _permission(exchange: Exchange, operation: str) -> str:
     return f"{verb.value}_{leased}_lease"
 
 
+def _also(exchange: Exchange, operation: str) -> str:
+    """Whoever gives a blob tags as it is written needs the right to set them, and whoever lists
+    blobs with their tags that to read them."""
+    if operation == "list_blobs":
+        asked = (exchange.parameter("include") or "").lower().split(",")
+        return "t" if "tags" in map(str.strip, asked) else ""
+    return "t" if operation in _TAGGING and exchange.header("x-ms-tags") else ""
+
+
 def _refuse_what_is_not_there_yet(exchange: Exchange) -> None:
     for name in _NOT_YET_PARAMETERS:
         if exchange.parameter(name) is not None:
@@ -99,3 +132,7 @@ def _refuse_what_is_not_there_yet(exchange: Exchange) -> None:
     for name in _NOT_YET_HEADERS:
         if exchange.header(name) is not None:
             raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
+    principal = exchange.principal
+    if isinstance(principal, TokenHolder) and principal.encryption_scope:
+        # What it writes must be encrypted with that.
+        raise Refused(Refusal("UnsupportedQueryParameter", {"QueryParameterName": "ses"}))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
 
 from awscrt.checksums import crc64nvme
 
@@ -11,8 +13,10 @@ from etagere.bodies.files import FileBodyWriter
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
+from etagere.protocol import requests
 from etagere.protocol.answers import Headers
-from etagere.protocol.blob import decode, encode
+from etagere.protocol.blob import decode, decode_sources, encode
+from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
 
 _MIB = 1 << 20
@@ -34,13 +38,21 @@ BLOCK_BYTES_MAX: Final[Limits] = (
     ("2016-05-31", 100 * _MIB),
     ("", 4 * _MIB),
 )
+APPENDED_BYTES_MAX: Final[Limits] = (
+    ("2022-11-02", 100 * _MIB),
+    ("", 4 * _MIB),
+)
+PAGES_BYTES_MAX: Final[Limits] = (("", 4 * _MIB),)
 
 
 def announced_length(exchange: Exchange, limits: Limits) -> int:
-    """The length of a body, which has to be said before it is sent."""
+    """The length of a content, which has to be said before it is sent."""
     length = exchange.http.body.length
     if length is None:
         raise Refused(Refusal("MissingContentLengthHeader"))
+    structured_length = decode.structured_content_length(exchange, length)
+    if structured_length is not None:
+        length = structured_length
     bytes_max = next(most for since, most in limits if exchange.version >= since)
     if length > bytes_max:
         raise Refused(Refusal("RequestBodyTooLarge", {"MaxLimit": bytes_max}))
@@ -48,9 +60,32 @@ def announced_length(exchange: Exchange, limits: Limits) -> int:
 
 
 async def receive(exchange: Exchange, writer: FileBodyWriter) -> Body:
-    async for chunk in exchange.http.body:
-        await writer.append(chunk)
+    """The content of a request: its body, or what a structured message has in it."""
+    body = exchange.http.body
+    content_length = decode.structured_content_length(exchange, body.length or 0)
+    if content_length is None:
+        async for chunk in body:
+            await writer.append(chunk)
+        return await writer.seal()
+    decoder = structured_messages.Decoder(body.length or 0, content_length)
+    async for chunk in body:
+        for content in decoder.feed(chunk):
+            await writer.append(content)
+    decoder.finish()
     return await writer.seal()
+
+
+def structured_headers(exchange: Exchange) -> Headers:
+    """Says that a structured message was taken for one; clients insist on it."""
+    return encode.STRUCTURED_BODY if decode.is_structured(exchange) else []
+
+
+def checksum_headers(body: Body, sent_md5: bytes | None) -> Headers:
+    """Of what arrived and was found to be what was sent."""
+    headers = [encode.crc64_header(body.crc)]
+    if sent_md5 is not None:
+        headers.append((b"Content-MD5", encode.digest_text(sent_md5)))
+    return headers
 
 
 def checked_document(exchange: Exchange, document: bytes) -> Headers:
@@ -85,4 +120,74 @@ def require_intact(
         }
         raise Refused(Refusal("Md5Mismatch", facts))
     if sent_crc is not None and sent_crc != body.crc:
-        raise Refused(Refusal("Crc64Mismatch"))
+        told, calculated = sent_crc.to_bytes(8, "little"), body.crc.to_bytes(8, "little")
+        raise Refused(structured_messages.crc_mismatch(told, calculated))
+
+
+# From sources
+
+
+def bytes_max(exchange: Exchange, limits: Limits) -> int:
+    """How long a content may be that is not announced."""
+    return next(most for since, most in limits if exchange.version >= since)
+
+
+def require_no_body(exchange: Exchange) -> None:
+    """For what takes its bytes from elsewhere."""
+    length = exchange.http.body.length
+    if length is None:
+        raise Refused(Refusal("MissingContentLengthHeader"))
+    if length:
+        raise requests.invalid_header("Content-Length", str(length))
+
+
+class ToldChecksums(NamedTuple):
+    """What a request says of the bytes of its source."""
+
+    md5: bytes | None
+    crc: int | None
+
+    def require(self, crc: int, md5: bytes | None) -> None:
+        """The bytes must have these checksums, as far as the request says so."""
+        if self.md5 is not None and md5 is not None and self.md5 != md5:
+            facts: dict[str, str | int] = {
+                "UserSpecifiedMd5": encode.digest_text(self.md5).decode(),
+                "ServerCalculatedMd5": encode.digest_text(md5).decode(),
+            }
+            raise Refused(Refusal("Md5Mismatch", facts))
+        if self.crc is not None and self.crc != crc:
+            told, calculated = self.crc.to_bytes(8, "little"), crc.to_bytes(8, "little")
+            raise Refused(structured_messages.crc_mismatch(told, calculated))
+
+
+NOTHING_TOLD: Final = ToldChecksums(None, None)
+
+
+def told_of_source(exchange: Exchange) -> ToldChecksums:
+    told = ToldChecksums(decode_sources.source_md5(exchange), decode_sources.source_crc64(exchange))
+    if told.md5 is not None and told.crc is not None:
+        raise Refused(Refusal("BothCrc64AndMd5HeaderPresent"))
+    return told
+
+
+async def receive_source(chunks: AsyncIterator[bytes], writer: FileBodyWriter) -> Body:
+    async for chunk in chunks:
+        await writer.append(chunk)
+    return await writer.seal()
+
+
+async def checksums_of(chunks: AsyncIterator[bytes]) -> tuple[int, bytes]:
+    """CRC64 and MD5, made in a thread: others have their turn meanwhile."""
+    crc, md5 = 0, hashlib.md5(usedforsecurity=False)
+    async for chunk in chunks:
+        await asyncio.to_thread(md5.update, chunk)
+        crc = crc64nvme(chunk, crc)
+    return crc, md5.digest()
+
+
+async def crc64_of(chunks: AsyncIterator[bytes]) -> int:
+    crc = 0
+    async for chunk in chunks:
+        crc = crc64nvme(chunk, crc)
+        await asyncio.sleep(0)
+    return crc

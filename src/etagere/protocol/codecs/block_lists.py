@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -28,26 +29,48 @@ _SOURCES: Final = {source.value: source for source in BlockSource}
 
 def decode(document: bytes) -> tuple[ListedBlock, ...] | Refusal:
     """The blocks in the order of the document, whichever elements they stand in."""
-    root = xml.read(document, "BlockList", _LIMITS)
-    if isinstance(root, Refusal):
-        return root
-    too_long = check_list_length(len(root.children))
+    found = _read_plain(document)
+    if found is None:
+        root = xml.read(document, "BlockList", _LIMITS)
+        if isinstance(root, Refusal):
+            return root
+        found = [(element.name, element.text.strip(xml.SPACE)) for element in root.children]
+    too_long = check_list_length(len(found))
     if too_long is not None:
         return too_long
     listed = []
-    for element in root.children:
-        source = _SOURCES.get(element.name)
+    for element, text in found:
+        source = _SOURCES.get(element)
         if source is None:
-            return Refusal("UnsupportedXmlNode", {"XmlNodeName": element.name})
-        name = decode_block_name(element.text.strip(xml.SPACE))
+            return Refusal("UnsupportedXmlNode", {"XmlNodeName": element})
+        name = decode_block_name(text)
         if name is None or check_block_name(name) is not None:
-            facts: dict[str, str | int] = {
-                "XmlNodeName": element.name,
-                "XmlNodeValue": element.text,
-            }
+            facts: dict[str, str | int] = {"XmlNodeName": element, "XmlNodeValue": text}
             return Refusal("InvalidXmlNodeValue", facts)
         listed.append(ListedBlock(source, name))
     return tuple(listed)
+
+
+# As clients write it: a list may have 50,000 blocks, for which others should not have to wait.
+_HEAD = re.compile(
+    r"""(?:<\?xml version=["']1\.0["'](?: encoding=["']utf-8["'])? ?\?>)?\s*<(?-i:BlockList)>""",
+    re.ASCII | re.IGNORECASE,
+)
+_BLOCK = re.compile(r"<(Latest|Committed|Uncommitted)>([A-Za-z0-9+/=]*)</\1>")
+_TAIL = "</BlockList>"
+
+
+def _read_plain(document: bytes) -> list[tuple[str, str]] | None:
+    """Elements and their texts, if the document is nothing but a plain list; None: it may be
+    something else."""
+    text = document.decode("ascii") if document.isascii() else ""
+    head = _HEAD.match(text)
+    if head is None or not text.endswith(_TAIL) or len(document) > BYTES_MAX:
+        return None
+    blocks: list[tuple[str, str]] = _BLOCK.findall(text)
+    # Whatever is no block would be left over.
+    read = sum([2 * len(element) + len(name) + len("<></>") for element, name in blocks])
+    return blocks if head.end() + read + len(_TAIL) == len(text) else None
 
 
 def encode(shown: ShownBlockList, asked: GetBlockList) -> bytes:

@@ -83,7 +83,7 @@ def parse_requests(
     try:
         parts = _parts(body, _boundary(content_type), requests_max)
         if parts is None:
-            raise _Unreadable(f"A batch holds at most {requests_max} requests.")
+            return Refusal("ExceedsMaxBatchRequestCount", {"MaxLimit": requests_max})
         return [_request(*_mime_part(part)) for part in parts]
     except _Unreadable as unreadable:
         return Refusal("InvalidInput", {"Reason": str(unreadable)})

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 from etagere.auth.permissions import Public, check_public
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, T, abort_if
+from etagere.jobs.copying import Copying
+from etagere.jobs.folding import Folding
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.operations.blob.collections import CONTAINERS
+from etagere.protocol.blob.sources import Sources
 from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+from etagere.settings import Settings
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
 
@@ -21,12 +26,32 @@ _PUBLIC = {
 }
 
 
+AnswerPart = Callable[[Exchange, Exchange], Awaitable[Response]]
+"""What carries out a request inside of another as if it had come alone."""
+
+
+class Means(NamedTuple):
+    """What operations are carried out with."""
+
+    engine: Engine
+    store: FileBodyStore
+    sources: Sources
+    copying: Copying
+    folding: Folding
+    settings: Settings
+
+
 class Handling:
     """One method per operation, under the name that it has in the table of routes."""
 
-    def __init__(self, engine: Engine, store: FileBodyStore) -> None:
-        self._engine = engine
-        self._store = store
+    def __init__(self, means: Means, answer_part: AnswerPart) -> None:
+        self._engine = means.engine
+        self._store = means.store
+        self._sources = means.sources
+        self._copying = means.copying
+        self._folding = means.folding
+        self._settings = means.settings
+        self._answer_part = answer_part
 
     async def _read(
         self,

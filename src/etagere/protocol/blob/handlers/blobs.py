@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import Plan, Stretch
+from etagere.bodies.contents import Hole, Plan, Stretch
 from etagere.model.blobs import (
+    BlobKind,
     DeleteBlob,
     DeleteSnapshot,
     LeaseBlob,
@@ -19,11 +20,13 @@ from etagere.model.blobs import (
     SnapshotBlob,
     SnapshotsToo,
 )
-from etagere.operations.blob import blobs, snapshots
+from etagere.model.ids import new_id
+from etagere.operations.blob import blobs, page_blobs, snapshots
 from etagere.protocol import requests
-from etagere.protocol.answers import metadata_headers
-from etagere.protocol.blob import decode, encode, uploads
+from etagere.protocol.answers import Headers, metadata_headers
+from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, uploads
 from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
+from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
@@ -36,9 +39,9 @@ class BlobHandlers(Handling):
     """Blobs: put whole, shown, described, leased, kept as they are, and deleted."""
 
     async def put_blob(self, exchange: Exchange) -> Response:
-        kind = requests.required_header(exchange, "x-ms-blob-type")
-        if kind.lower() != "blockblob":
-            raise requests.invalid_header("x-ms-blob-type", kind)
+        kind = decode.blob_kind(exchange)
+        if kind is not BlobKind.BLOCK:
+            return await self._put_without_bytes(exchange, kind)
         length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
         command = PutBlob(
             decode.blob_name(exchange),
@@ -48,7 +51,8 @@ class BlobHandlers(Handling):
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
             exchange.permit.only_if_absent,
-            decode.tier(exchange),
+            decode_tiers.tier(exchange),
+            decode_tags.tags(exchange),
         )
         if length > uploads.FORESEEN_BYTES_MIN:
             await self._engine.read(blobs.foresee_put, command)
@@ -65,9 +69,33 @@ class BlobHandlers(Handling):
                 *encode.stamp_headers(blob.stamp),
                 (b"Content-MD5", encode.digest_text(md5)),
                 encode.crc64_header(body.crc),
+                *uploads.structured_headers(exchange),
                 ENCRYPTED,
             ],
         )
+
+    async def _put_without_bytes(self, exchange: Exchange, kind: BlobKind) -> Response:
+        """A page blob, which begins as a hole, or an append blob, which begins as nothing."""
+        if exchange.http.body.length:
+            raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
+        is_page = kind is BlobKind.PAGE
+        command = PutBlob(
+            decode.blob_name(exchange),
+            uploads.NO_BODY,
+            decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
+            requests.metadata(exchange),
+            decode.write_conditions(exchange),
+            decode.lease_id(exchange),
+            exchange.permit.only_if_absent,
+            decode_tiers.tier(exchange, kind),
+            decode_tags.tags(exchange),
+            kind,
+            new_id(),
+            decode_pages.page_blob_length(exchange) if is_page else 0,
+            decode_pages.sequence_number(exchange) or 0,
+        )
+        blob = await self._engine.write(blobs.put_blob, command)
+        return Response(201, [*encode.stamp_headers(blob.stamp), ENCRYPTED])
 
     # Shown
 
@@ -99,20 +127,32 @@ class BlobHandlers(Handling):
         return response
 
     async def _opened(self, exchange: Exchange) -> Response:
-        asked = _range(exchange)
+        asked, structured = _range(exchange), decode.is_structured(exchange)
         shown, start, length, plan = await self._located(exchange, asked)
         total = shown.blob.content.length
         headers = encode.blob_headers(shown, decode.overrides(exchange))
+        answer = self._structured if structured else self._plain
         if asked is None:
             headers += encode.md5_headers(shown.blob, b"Content-MD5")
-            return Response(200, headers, self._body(plan), length)
+            return answer(200, headers, plan, length)
         headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
         headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, start + length - 1, total)))
         checksums = decode.wanted_checksums(exchange, length)
-        if not checksums:
-            return Response(206, headers, self._body(plan), length)
-        data = b"".join([chunk async for chunk in self._store.read(plan)])
-        return Response(206, headers + encode.checksum_headers(data, checksums), data)
+        if checksums:
+            plan = b"".join([chunk async for chunk in self._store.read(plan)])
+            headers += encode.checksum_headers(plan, checksums)
+        return answer(206, headers, plan, length)
+
+    def _plain(self, status: int, headers: Headers, plan: Plan, length: int) -> Response:
+        return Response(status, headers, self._body(plan), length)
+
+    def _structured(self, status: int, headers: Headers, plan: Plan, length: int) -> Response:
+        headers = headers + encode.structured_headers(length)
+        if isinstance(plan, bytes):
+            return Response(status, headers, structured_messages.encoded(plan))
+        encoder = structured_messages.Encoder(length)
+        body = structured_messages.stream(encoder, self._store.read(plan))
+        return Response(status, headers, body, encoder.length)
 
     async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
         ask = decode.get_blob(exchange)
@@ -126,12 +166,15 @@ class BlobHandlers(Handling):
                 return opened
         raise RuntimeError("what may take long is not given up")
 
-    def _body(self, plan: Plan) -> bytes | list[FilePart]:
+    def _body(self, plan: Plan) -> bytes | AsyncIterator[bytes] | list[FilePart]:
         if isinstance(plan, bytes):
             return plan
+        stretches = [stretch for stretch in plan if not isinstance(stretch, bytes)]
+        if len(stretches) < len(plan):
+            return self._store.read(plan)
         parts = []
-        for segment, offset, length in _runs(plan):
-            file = self._store.segment_file(segment)
+        for segment, offset, length in _runs(stretches):
+            file = self._store.zeros() if segment is None else self._store.segment_file(segment)
             parts.append(FilePart(file.descriptor, offset, length, file))
         return parts
 
@@ -148,6 +191,10 @@ class BlobHandlers(Handling):
         return Response(200, [*encode.stamp_headers(blob.stamp), ENCRYPTED])
 
     async def set_blob_properties(self, exchange: Exchange) -> Response:
+        of_pages = decode_pages.page_blob_properties(exchange, new_id())
+        if of_pages is not None:
+            blob = await self._engine.write(page_blobs.set_page_blob_properties, of_pages)
+            return Response(200, encode.page_headers(blob))
         command = SetBlobHeaders(
             decode.blob_name(exchange),
             decode.blob_headers(exchange),
@@ -155,7 +202,7 @@ class BlobHandlers(Handling):
             decode.lease_id(exchange),
         )
         blob = await self._engine.write(blobs.set_blob_headers, command)
-        return Response(200, encode.stamp_headers(blob.stamp))
+        return Response(200, encode.page_headers(blob))
 
     # Leased
 
@@ -188,7 +235,8 @@ class BlobHandlers(Handling):
         snapshots_too = decode.snapshots_too(exchange)
         conditions, lease_id = decode.write_conditions(exchange), decode.lease_id(exchange)
         if snapshot is None:
-            command = DeleteBlob(name, conditions, lease_id, snapshots_too)
+            dates = decode_tiers.tier_dates(exchange)
+            command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates)
             await self._engine.write(blobs.delete_blob, command)
             return Response(202, [_DELETED])
         if snapshots_too is not SnapshotsToo.NO:
@@ -198,16 +246,24 @@ class BlobHandlers(Handling):
         return Response(202, [_DELETED])
 
 
-def _runs(plan: tuple[Stretch, ...]) -> Iterator[tuple[int, int, int]]:
-    """Segment, offset and length of stretches, those that lie behind each other as one."""
-    segment, offset, length = plan[0][:3]
-    for stretch in plan[1:]:
-        if stretch.segment == segment and stretch.offset == offset + length:
+def _runs(plan: Iterable[Stretch | Hole]) -> Iterator[tuple[int | None, int, int]]:
+    """Segment (None for a hole), offset and length of stretches, those that lie behind each
+    other as one."""
+    segment: int | None = None
+    offset = length = 0
+    for stretch in plan:
+        if isinstance(stretch, Hole):
+            if length:
+                yield segment, offset, length
+            segment, offset, length = None, 0, stretch.length
+        elif stretch.segment == segment and stretch.offset == offset + length:
             length += stretch.length
-            continue
+        else:
+            if length:
+                yield segment, offset, length
+            segment, offset, length = stretch[:3]
+    if length:
         yield segment, offset, length
-        segment, offset, length = stretch[:3]
-    yield segment, offset, length
 
 
 def _range(exchange: Exchange) -> Range | None:

@@ -23,7 +23,7 @@ from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
 from etagere.protocol import requests
 from etagere.protocol.answers import XML
-from etagere.protocol.blob import decode, encode, uploads
+from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, uploads
 from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.codecs import block_lists as codec
 from etagere.protocol.exchange import Exchange
@@ -60,7 +60,7 @@ class BlockHandlers(Handling):
             body = await uploads.receive(exchange, writer)
             uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
             await self._engine.write(staging.put_block, replace(command, body=body))
-        headers = [encode.crc64_header(body.crc), ENCRYPTED]
+        headers = [encode.crc64_header(body.crc), *uploads.structured_headers(exchange), ENCRYPTED]
         if sent_md5 is not None:
             headers.append((b"Content-MD5", encode.digest_text(sent_md5)))
         return Response(201, headers)
@@ -80,7 +80,8 @@ class BlockHandlers(Handling):
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
             exchange.permit.only_if_absent,
-            decode.tier(exchange),
+            decode_tiers.tier(exchange),
+            decode_tags.tags(exchange),
         )
         blob = None
         if len(blocks) > _BLOCKS_IN_ONE_STEP:

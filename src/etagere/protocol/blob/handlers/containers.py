@@ -18,7 +18,7 @@ from etagere.operations.blob import containers
 from etagere.operations.blob.listing import list_blobs
 from etagere.protocol import requests
 from etagere.protocol.answers import XML, metadata_headers
-from etagere.protocol.blob import decode, encode, pages
+from etagere.protocol.blob import decode, decode_listing, encode, pages
 from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
@@ -100,7 +100,7 @@ class ContainerHandlers(Handling):
         return Response(encode.LEASE_STATUS.get(action.verb, 200), headers)
 
     async def list_blobs(self, exchange: Exchange) -> Response:
-        command, include = decode.list_blobs(exchange)
+        command, include = decode_listing.list_blobs(exchange)
         page = await self._read(exchange, list_blobs, command, command.container)
         body = pages.blobs_page(page, command, requests.endpoint(exchange), include=include)
         return Response(200, [XML], body)

@@ -6,7 +6,7 @@ from etagere.model.containers import ListContainers
 from etagere.operations.blob import containers
 from etagere.protocol import requests
 from etagere.protocol.answers import XML
-from etagere.protocol.blob import decode, pages
+from etagere.protocol.blob import decode_listing, pages
 from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
@@ -20,10 +20,10 @@ class ServiceHandlers(Handling):
             exchange.signed.account,
             requests.page_limit(exchange),
             requests.text_parameter(exchange, "prefix"),
-            decode.marker(exchange)[0],
+            decode_listing.marker(exchange)[0],
         )
         page = await self._engine.read(containers.list_containers, command)
-        include = requests.included(exchange, decode.CONTAINER_DETAILS)
+        include = requests.included(exchange, decode_listing.CONTAINER_DETAILS)
         body = pages.containers_page(page, command, requests.endpoint(exchange), include=include)
         return Response(200, [XML], body)
 

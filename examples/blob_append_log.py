@@ -1,0 +1,106 @@
+"""An append blob as a log: several appenders add to its end, and nothing is lost or torn.
+
+Each block is added whole, behind all others, and the answer says where: no condition is needed for
+that. A condition is needed if what is added depends on what is there. Here every line is to have
+the next number, so an appender says where it believes the end to be. If somebody else has added
+something meanwhile, the server refuses with 412, and the appender looks again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import BlobClient, BlobServiceClient
+
+CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
+APPENDERS = 4
+LINES_PER_APPENDER = 5
+TAIL_BYTES = 200  # more than the longest line has
+
+
+def add(log: BlobClient, line: str) -> bool:
+    """Adds a line, wherever the end is; returns whether it is where the answer says."""
+    data = line.encode()
+    offset = int(str(log.append_block(data)["blob_append_offset"]))
+    return log.download_blob(offset, len(data)).readall() == data
+
+
+def add_numbered(log: BlobClient, text: str) -> int:
+    """Adds a line with the next number; returns how many races were lost before that."""
+    lost = 0
+    while True:
+        # What lies before the end never changes, so it may be read after the end was asked for.
+        size = log.get_blob_properties().size
+        start = max(0, size - TAIL_BYTES)
+        tail = log.download_blob(start, size - start).readall().decode() if size else ""
+
+        # When an answer is lost on its way, the SDK sends the request again, and the condition
+        # fails because of our own first attempt. Texts are unique, so ours tells that it is there.
+        if f" {text}\n" in tail:
+            return lost
+
+        number = int(tail.splitlines()[-1].split()[0]) + 1 if tail else 1
+        try:
+            log.append_block(f"{number} {text}\n".encode(), appendpos_condition=size)
+        except HttpResponseError as error:
+            if error.status_code != 412:
+                raise
+            # Somebody was faster. A random pause that grows keeps the losers apart.
+            lost += 1
+            time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
+        else:
+            return lost
+
+
+def side_by_side(act: Callable[[str], object]) -> None:
+    """Every appender does this for each of its lines, all at the same time."""
+
+    def append(appender: int) -> None:
+        for number in range(LINES_PER_APPENDER):
+            act(f"appender-{appender}-line-{number}")
+
+    appenders = [threading.Thread(target=append, args=(n,)) for n in range(APPENDERS)]
+    for appender in appenders:
+        appender.start()
+    for appender in appenders:
+        appender.join()
+
+
+def main() -> None:
+    with BlobServiceClient.from_connection_string(CONNECTION) as service:
+        container = service.create_container(f"example-{uuid.uuid4()}")
+        try:
+            free = container.get_blob_client("free.log")
+            free.create_append_blob()
+            whole: list[bool] = []
+            side_by_side(lambda text: whole.append(add(free, f"{text}\n")))
+            print(f"{len(whole)} lines were added, {sum(whole)} of them are where they should be.")
+
+            numbered = container.get_blob_client("numbered.log")
+            numbered.create_append_blob()
+            lost: list[int] = []
+            side_by_side(lambda text: lost.append(add_numbered(numbered, text)))
+            lines = numbered.download_blob(encoding="utf-8").readall().splitlines()
+            numbers = [int(line.split()[0]) for line in lines]
+            gaps = "without a gap" if numbers == list(range(1, len(lines) + 1)) else "with gaps"
+            print(f"{len(lines)} lines are numbered from {numbers[0]} to {numbers[-1]}, {gaps}.")
+            print(f"Races lost and run again: {sum(lost)}.")
+
+            # A log that is finished can be sealed: it stays as it is until it is deleted.
+            numbered.seal_append_blob()
+            try:
+                numbered.append_block(b"too late\n")
+            except HttpResponseError as error:
+                print(f"Nothing is added to a sealed log: {error.message.splitlines()[0]}")
+        finally:
+            container.delete_container()
+
+
+if __name__ == "__main__":
+    main()

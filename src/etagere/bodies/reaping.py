@@ -1,0 +1,248 @@
+"""What is done to interval maps behind the backs of their holders, in bounded steps: intervals
+that nobody can see any more are dropped, and what children see of their bases is copied into
+them, so that the bases can go."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+
+from msgspec.structs import replace
+
+from etagere.bodies.contents import drop, refer
+from etagere.bodies.maps import (
+    END,
+    FADING,
+    FORMER_INTERVALS,
+    INTERVAL_MAPS,
+    INTERVALS,
+    STACKED,
+    Part,
+    Row,
+    current_rows,
+    cut,
+    former_rows,
+    is_held,
+    offset_of,
+    release_generation,
+    walk,
+)
+from etagere.engine.interface import EXCLUSIVE, SHARED, WriteTxn, operation
+from etagere.model.base import Command
+from etagere.model.bodies import Fading, FormerInterval, Interval, IntervalMap, Piece
+
+_SEARCHED_PER_DROPPED = 8
+"""Looking at an interval costs a fraction of what dropping it does."""
+
+# Dropping
+
+
+def reap_intervals(txn: WriteTxn, rows_max: int) -> int:
+    """Searches a map of which a generation was let go of, until so many intervals of it were
+    dropped or several times as many were seen; returns 0 if there is none."""
+    for (map_id,), fading in txn.scan(FADING, FADING.all(), 1, claim=True):
+        # Whoever changes the map guards this too: what is kept for a generation that goes
+        # meanwhile is there when its turn comes.
+        record = txn.get(INTERVAL_MAPS, (map_id,), EXCLUSIVE)
+        rest: Fading | None
+        if fading.former:
+            rest = _reap_former(txn, map_id, fading, rows_max)
+        else:
+            rest = _reap_current(txn, map_id, record, fading, rows_max)
+        if rest is not None:
+            txn.put(FADING, (map_id,), rest)
+        elif fading.again:
+            txn.put(FADING, (map_id,), Fading())
+        else:
+            txn.delete(FADING, (map_id,))
+            if not is_held(txn, map_id):
+                _forget(txn, map_id, record)
+        return 1
+    return 0
+
+
+def _reap_former(txn: WriteTxn, map_id: bytes, fading: Fading, rows_max: int) -> Fading:
+    span = FORMER_INTERVALS.under((map_id,))
+    span = FORMER_INTERVALS.starting(span, (map_id, fading.offset, fading.born))
+    limit = rows_max * _SEARCHED_PER_DROPPED
+    rows = txn.scan(FORMER_INTERVALS, span, limit)
+    seen = _Seen(txn, map_id)
+    dropped = 0
+    for key, row in rows:
+        if seen.within(key[2], row.ended):
+            continue
+        txn.delete(FORMER_INTERVALS, key)
+        _drop(txn, row.piece)
+        dropped += 1
+        if dropped == rows_max:
+            return replace(fading, offset=key[1], born=key[2] + 1)
+    if len(rows) < limit:
+        return Fading(former=False, again=fading.again)
+    _, offset, born = rows[-1][0]
+    return replace(fading, offset=offset, born=born + 1)
+
+
+def _reap_current(
+    txn: WriteTxn, map_id: bytes, record: IntervalMap | None, fading: Fading, rows_max: int
+) -> Fading | None:
+    newest = END - 1 if record is None else record.newest
+    if is_held(txn, map_id, newest, newest + 1):
+        return None
+    span = INTERVALS.starting(INTERVALS.under((map_id,)), (map_id, fading.offset))
+    limit = rows_max * _SEARCHED_PER_DROPPED
+    rows = txn.scan(INTERVALS, span, limit)
+    seen = _Seen(txn, map_id)
+    dropped = 0
+    for key, row in rows:
+        if seen.within(row.born, newest + 1):
+            continue
+        txn.delete(INTERVALS, key)
+        _drop(txn, row.piece)
+        dropped += 1
+        if dropped == rows_max:
+            return replace(fading, offset=key[1] + 1)
+    return None if len(rows) < limit else replace(fading, offset=rows[-1][0][1] + 1)
+
+
+def _forget(txn: WriteTxn, map_id: bytes, record: IntervalMap | None) -> None:
+    """Removes a map that has nothing left, and lets go of its base."""
+    txn.delete(INTERVAL_MAPS, (map_id,))
+    txn.delete(STACKED, (map_id,))
+    if record is not None and record.base is not None:
+        release_generation(txn, record.base, record.base_generation)
+
+
+class _Seen:
+    """Which generations somebody can see; each question is asked once."""
+
+    def __init__(self, txn: WriteTxn, map_id: bytes) -> None:
+        self._txn = txn
+        self._map_id = map_id
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def within(self, first: int, stop: int) -> bool:
+        held = self._known.get((first, stop))
+        if held is None:
+            held = self._known[first, stop] = is_held(self._txn, self._map_id, first, stop)
+        return held
+
+
+def _drop(txn: WriteTxn, piece: Piece | bytes | None) -> None:
+    if isinstance(piece, Piece):
+        drop(txn, (piece,))
+
+
+# Copying bases
+
+
+class Flatten(Command, frozen=True):
+    parts_max: int = 64
+
+
+@operation
+def flatten(txn: WriteTxn, command: Flatten) -> int:
+    """One step for one of the maps that have a base; returns 0 if there is none."""
+    for (map_id,), _ in txn.scan(STACKED, STACKED.all(), 1, claim=True):
+        record = txn.get(INTERVAL_MAPS, (map_id,), EXCLUSIVE)
+        if (
+            record is None
+            or record.base is None
+            or not is_held(txn, map_id)
+            or not _guard_bases(txn, record.base)
+        ):
+            txn.delete(STACKED, (map_id,))
+            return 1
+        record = _copy_some(txn, map_id, record, record.base, command.parts_max)
+        if record.flattened >= record.base_length:
+            assert record.base is not None
+            release_generation(txn, record.base, record.base_generation)
+            record = replace(record, base=None, base_generation=0, base_length=0, flattened=0)
+            txn.delete(STACKED, (map_id,))
+        txn.put(INTERVAL_MAPS, (map_id,), record)
+        return 1
+    return 0
+
+
+def _guard_bases(txn: WriteTxn, base: bytes | None) -> bool:
+    """Nobody changes them while they are read: an interval that ends meanwhile would be met
+    twice, or not at all. Says whether all are there; nothing can be copied of damaged ones."""
+    while base is not None:
+        record = txn.get(INTERVAL_MAPS, (base,), SHARED)
+        if record is None:
+            return False
+        base = record.base
+    return True
+
+
+def _copy_some(
+    txn: WriteTxn, map_id: bytes, record: IntervalMap, base: bytes, parts_max: int
+) -> IntervalMap:
+    began = at = record.flattened
+    shown = walk(txn, base, record.base_generation, began, record.base_length)
+    for count, part in enumerate(shown):
+        if count >= parts_max and at > began:
+            break
+        if part.piece is None:
+            at = part.end
+            continue
+        at, longest = _copy(txn, map_id, record, part, parts_max)
+        if longest > record.longest:
+            record = replace(record, longest=longest)
+        if at < part.end:
+            break
+    return replace(record, flattened=at)
+
+
+def _copy(
+    txn: WriteTxn, map_id: bytes, record: IntervalMap, part: Part, rows_max: int
+) -> tuple[int, int]:
+    """Puts a part of the base wherever a generation of the map shows it: the first ones, up to
+    the one that has something of its own there. Returns how far it came, and the length of
+    the longest former interval it made."""
+    own = merge(
+        current_rows(txn, map_id, part.start, part.end),
+        former_rows(txn, map_id, record.longest, part.start, part.end),
+        key=offset_of,
+    )
+    rows = list(islice(own, rows_max))
+    reach = part.end
+    if len(rows) == rows_max:
+        if rows[-1].offset > part.start:
+            reach = rows[-1].offset
+        else:
+            rows += own
+    longest = 0
+    for start, end, first_own in _gaps(rows, part.start, reach):
+        if first_own is not None and not is_held(txn, map_id, 0, first_own):
+            continue
+        piece = cut(part.piece, start - part.start, end - start)
+        if isinstance(piece, Piece):
+            refer(txn, piece)
+        if first_own is None:
+            txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, 1))
+        else:
+            former = FormerInterval(piece, end - start, first_own)
+            txn.put(FORMER_INTERVALS, (map_id, start, 1), former)
+            longest = max(longest, end - start)
+    return reach, longest
+
+
+def _gaps(rows: list[Row], start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Where the first generation shows none of these rows, and the first that does (None: none
+    does)."""
+    borders = {start, end}
+    for row in rows:
+        borders.update((min(max(row.offset, start), end), min(row.end, end)))
+    at = start
+    over: list[Row] = []
+    waiting = deque(rows)
+    for border in sorted(borders)[1:]:
+        while waiting and waiting[0].offset <= at:
+            over.append(waiting.popleft())
+        over = [row for row in over if row.end > at]
+        first_own = min((row.born for row in over), default=None)
+        if first_own != 1:
+            yield at, border, first_own
+        at = border

@@ -1,0 +1,175 @@
+"""Copies that are read from other servers, after their requests were answered.
+
+The process that took a request carries its copy. A copy whose process is gone, or which its process
+does not know of, will never be finished by anybody: whoever notices first says that it has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+from etagere.bodies.files import FileBodyStore, FileBodyWriter
+from etagere.bodies.presence import alive
+from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
+from etagere.errors import Refusal
+from etagere.model.copies import CopyUnderWay, FailCopy, FinishCopy, NoteProgress
+from etagere.operations.blob import pending_copies
+
+logger = logging.getLogger(__name__)
+
+COPIES_MAX: Final = 32
+"""Under way in one process: they must not keep all its connections from others."""
+_PROGRESS_SECONDS = 1.0
+_SECONDS_MAX = 14 * 24 * 3600.0
+_DESCRIPTION_CHARACTERS_MAX = 256
+
+_CANCELLED: Final = "500 OperationCancelled The copy was ended before it was complete."
+_FAILED: Final = "500 InternalError The copy could not be carried out."
+_FULL: Final = "507 InsufficientStorage There is no room for the copy."
+_DIFFERS: Final = "500 Md5Mismatch What was read is not what the source announced."
+
+
+class Readable(Protocol):
+    """What a copy is read from."""
+
+    length: int | None
+
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+    async def close(self) -> None: ...
+
+
+class Copying:
+    """The copies that this process carries."""
+
+    def __init__(self, engine: Engine, store: FileBodyStore, directory: Path) -> None:
+        self._engine = engine
+        self._store = store
+        self._directory = directory
+        self._expected: set[bytes] = set()
+        self._carried: dict[bytes, asyncio.Task[None]] = {}
+
+    @property
+    def process(self) -> bytes:
+        return self._store.presence.id
+
+    @contextmanager
+    def expecting(self, copy_id: bytes) -> Iterator[None]:
+        """While a copy is begun: somebody knows of it before it can be seen."""
+        if len(self._expected) + len(self._carried) >= COPIES_MAX:
+            raise Refused(Refusal("ServerBusy"))
+        self._expected.add(copy_id)
+        try:
+            yield
+        finally:
+            self._expected.discard(copy_id)
+
+    def carry(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
+        """Reads the source to its end, and closes it. `md5`: what it says of its bytes."""
+        task = asyncio.create_task(self._carry(under_way, source, md5))
+        self._carried[under_way.copy_id] = task
+        task.add_done_callback(lambda _: self._carried.pop(under_way.copy_id, None))
+
+    def drop(self, copy_id: bytes) -> None:
+        """It was aborted; if another process carries it, that notices before long."""
+        if (task := self._carried.get(copy_id)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Nobody goes on with what is under way now."""
+        tasks = list(self._carried.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _carry(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
+        try:
+            async with asyncio.timeout(_SECONDS_MAX):
+                await self._read(under_way, source, md5)
+            return
+        except (asyncio.CancelledError, TimeoutError):
+            description = _CANCELLED
+        except Refused as refused:
+            description = _told(refused.refusal)
+        except Fault as fault:
+            logger.warning("a copy failed: %s", fault)
+            description = _FULL if fault.reason is FaultReason.DISK_FULL else _FAILED
+        except Unknown as unknown:
+            # Perhaps it was finished; then there is nothing left to fail.
+            logger.warning("a copy may have failed: %s", unknown)
+            description = _FAILED
+        except Exception:
+            logger.exception("a copy failed")
+            description = _FAILED
+        finally:
+            await source.close()
+        await self._fail(under_way, description)
+
+    async def _read(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
+        async with self._store.writer(source.length, md5=md5 is not None) as writer:
+            if not await self._receive(under_way, source, writer):
+                return
+            body = await writer.seal()
+            if md5 is not None and writer.md5 != md5:
+                await self._fail(under_way, _DIFFERS)
+                return
+            await self._engine.write(pending_copies.finish_copy, FinishCopy(under_way, body))
+
+    async def _receive(
+        self, under_way: CopyUnderWay, source: Readable, writer: FileBodyWriter
+    ) -> bool:
+        """False if nobody waits for it any more."""
+        copied, noted = 0, time.monotonic()
+        async for chunk in source.chunks():
+            await writer.append(chunk)
+            copied += len(chunk)
+            if time.monotonic() - noted < _PROGRESS_SECONDS:
+                continue
+            progress = NoteProgress(under_way, copied)
+            if not await self._engine.write(pending_copies.note_progress, progress):
+                return False
+            noted = time.monotonic()
+        return True
+
+    async def _fail(self, under_way: CopyUnderWay, description: str) -> None:
+        try:
+            await self._engine.write(pending_copies.fail_copy, FailCopy(under_way, description))
+        except (Fault, Unknown) as error:
+            logger.warning("a copy that failed will be ended later: %s", error)
+
+    # What nobody carries
+
+    async def keep_ending(self, interval_seconds: float) -> None:
+        """Ends what nobody carries on, of this process and of those that are gone."""
+        while True:
+            try:
+                await self.end_abandoned()
+            except (Fault, Unknown) as error:
+                logger.warning("copies that nobody carries on will be ended later: %s", error)
+            await asyncio.sleep(interval_seconds)
+
+    async def end_abandoned(self) -> None:
+        after = None
+        while rows := await self._engine.read(pending_copies.pending_copies, after):
+            for under_way, process in rows:
+                if not self._is_carried(under_way.copy_id, process):
+                    await self._fail(under_way, _CANCELLED)
+            after = rows[-1][0].key
+
+    def _is_carried(self, copy_id: bytes, process: bytes) -> bool:
+        if process == self.process:
+            return copy_id in self._expected or copy_id in self._carried
+        return alive(self._directory, process)
+
+
+def _told(refusal: Refusal) -> str:
+    """As the status of a copy tells why it failed."""
+    status = refusal.facts.get("CopySourceStatusCode", refusal.error.status)
+    code = refusal.facts.get("CopySourceErrorCode", refusal.code)
+    return f"{status} {code} {refusal.message}"[:_DESCRIPTION_CHARACTERS_MAX]

@@ -1,0 +1,71 @@
+"""Folds small blocks of append blobs, which lie in the ledger, into segments.
+
+Requests note the blobs of which much lies there. What is noted is only known to this process: if it
+dies, nothing is lost, the blocks stay where they are, and a later append notes the blob again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from etagere.bodies.files import FileBodyStore
+from etagere.engine.interface import Engine, Fault, Refused, Unknown
+from etagere.model.blobs import BlobName
+from etagere.model.ids import new_id
+from etagere.operations.blob import appends
+
+logger = logging.getLogger(__name__)
+
+_BLOBS_MAX: Final = 1_000
+_AT_ONCE: Final = 2
+
+
+class Folding:
+    """The blobs that this process is to fold."""
+
+    def __init__(self, engine: Engine, store: FileBodyStore) -> None:
+        self._engine = engine
+        self._store = store
+        self._noted: set[BlobName] = set()
+        self._waiting: asyncio.Queue[BlobName] = asyncio.Queue()
+
+    def note(self, name: BlobName) -> None:
+        """A blob that waits or is being folded is noted already; if there are too many, it is
+        noted by a later append."""
+        if name not in self._noted and len(self._noted) < _BLOBS_MAX:
+            self._noted.add(name)
+            self._waiting.put_nowait(name)
+
+    async def run(self) -> None:
+        """Two at once share their syncs; more would keep the writer from others."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(self._keep_folding())
+
+    async def _keep_folding(self) -> None:
+        while True:
+            name = await self._waiting.get()
+            try:
+                while await self.fold(name):
+                    pass
+            except Refused:
+                logger.debug("a blob is gone before it could be folded")
+            except (Fault, Unknown) as error:
+                logger.warning("a blob could not be folded and will be later: %s", error)
+            except Exception:
+                logger.exception("a blob could not be folded")
+            finally:
+                self._noted.discard(name)
+
+    async def fold(self, name: BlobName) -> bool:
+        """One step; says whether there is more to do."""
+        found = await self._engine.read_aside(appends.find_loose, name)
+        if found is None:
+            return False
+        async with self._store.writer(sum(map(len, found.data)), inline=False) as writer:
+            for data in found.data:
+                await writer.append(data)
+            command = appends.FoldBlocks(name, found.fold, await writer.seal(), new_id())
+            return await self._engine.write(appends.fold_blocks, command)

@@ -1,0 +1,27 @@
+"""Tiers: what can be asked of where blobs are kept."""
+
+from __future__ import annotations
+
+import enum
+
+from etagere.model.base import Command
+from etagere.model.blobs import BlobName
+from etagere.model.conditions import NO_CONDITIONS, Conditions
+
+
+class Priority(enum.Enum):
+    """How soon a blob is to come back from the archive."""
+
+    STANDARD = "Standard"
+    HIGH = "High"
+
+
+class SetBlobTier(Command, frozen=True):
+    blob: BlobName
+    tier: str
+    ticks: int
+    """How long a way back from the archive takes that begins now."""
+    priority: Priority = Priority.STANDARD
+    conditions: Conditions = NO_CONDITIONS
+    lease_id: bytes | None = None
+    snapshot: int | None = None

@@ -1,0 +1,140 @@
+"""Page blobs: pages written and cleared in any order, and which of them were.
+
+Whoever changes pages guards the blob, so overlapping writes follow each other and the last one
+wins, whole.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from etagere.bodies import intervals
+from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, operation
+from etagere.errors import Refusal
+from etagere.model.blobs import Blob, PageTraits
+from etagere.model.bodies import Mapped
+from etagere.model.page_blobs import (
+    ClearPages,
+    GetPageRanges,
+    PageRange,
+    PutPage,
+    SetPageBlobProperties,
+    ShownPageRanges,
+)
+from etagere.operations.blob.appends import mapped
+from etagere.operations.blob.blobs import changed, find_changeable, find_shown
+from etagere.operations.blob.collections import BLOBS
+from etagere.operations.blob.terms import check_change, check_read
+from etagere.rules import page_blobs as rules
+
+
+def foresee_page(txn: ReadTxn, command: PutPage) -> None:
+    """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
+    body only the length has to be known."""
+    blob = find_shown(txn, command.blob, None)
+    check_change(blob, command.conditions, command.lease_id, txn.now)
+    _check_write(blob, command)
+
+
+@operation
+def put_page(txn: WriteTxn, command: PutPage) -> Blob:
+    key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
+    _check_write(blob, command)
+    lay = intervals.lay if command.borrowed else intervals.write
+    content = mapped(txn, blob, command.child_id)
+    content = lay(txn, content, command.start, command.body.pieces, command.child_id)
+    return txn.put(BLOBS, key, changed(txn, replace(blob, content=content)))
+
+
+@operation
+def clear_pages(txn: WriteTxn, command: ClearPages) -> Blob:
+    key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
+    _check_write(blob, command)
+    content = mapped(txn, blob, command.child_id)
+    content = intervals.clear(txn, content, command.start, command.end, command.child_id)
+    return txn.put(BLOBS, key, changed(txn, replace(blob, content=content)))
+
+
+@operation
+def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> Blob:
+    """All of it or nothing. Where nothing is said of the headers, they stay."""
+    key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
+    traits = _traits(blob)
+    if command.sequence is not None:
+        number = rules.next_sequence_number(traits.sequence_number, command.sequence)
+        if isinstance(number, Refusal):
+            raise Refused(number)
+        blob = replace(blob, traits=PageTraits(number))
+    if command.length is not None:
+        content = mapped(txn, blob, command.child_id)
+        content = intervals.resize(txn, content, command.length, command.child_id)
+        blob = replace(blob, content=content)
+    if command.headers is not None:
+        blob = replace(blob, headers=command.headers)
+    return txn.put(BLOBS, key, changed(txn, blob))
+
+
+def _check_write(blob: Blob, command: PutPage | ClearPages) -> None:
+    abort_if(rules.check_sequence(command.sequence, _traits(blob).sequence_number))
+    abort_if(rules.check_inside(command.end, blob.content.length))
+
+
+def _traits(blob: Blob) -> PageTraits:
+    if not isinstance(blob.traits, PageTraits):
+        raise Refused(Refusal("InvalidBlobType"))
+    return blob.traits
+
+
+# Which pages were written
+
+
+def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> ShownPageRanges:
+    """Those of a blob or a snapshot, or what became of them since an earlier snapshot. More than
+    were asked for are told from where the first ones end."""
+    ask = command.ask
+    blob = find_shown(txn, ask.blob, ask.snapshot)
+    check_read(blob, ask.conditions, ask.lease_id, txn.now)
+    _traits(blob)
+    start, end = _span(command, blob.content.length)
+    found = _found(txn, command, blob, start, end)
+    more = found[command.limit] if len(found) > command.limit else None
+    return ShownPageRanges(
+        txn.now, blob, tuple(found[: command.limit]), None if more is None else more.start
+    )
+
+
+def _span(command: GetPageRanges, length: int) -> tuple[int, int]:
+    """All pages that have a part in the range and were not told yet."""
+    if command.first and command.first >= length:
+        raise Refused(Refusal("InvalidRange", {"ContentLength": length}))
+    end = length
+    if command.last is not None:
+        end = min(rules.page_after(command.last + 1), length)
+    return rules.page_before(max(command.first, command.start)), end
+
+
+def _found(
+    txn: ReadTxn, command: GetPageRanges, blob: Blob, start: int, end: int
+) -> list[PageRange]:
+    """In their order, and one more than were asked for if there are more."""
+    old = None if command.previous is None else _previous(txn, command, command.previous)
+    if start >= end or not isinstance(blob.content, Mapped):
+        return []
+    limit = command.limit + 1
+    if old is None:
+        written = intervals.ranges(txn, blob.content, start, end, limit)
+        return [PageRange(first, behind) for first, behind in written[:limit]]
+    changes = None
+    if isinstance(old.content, Mapped):
+        changes = intervals.changes(txn, old.content, blob.content, start, end, limit)
+    if changes is None:
+        raise Refused(Refusal("BlobOverwritten"))
+    return [PageRange(*change) for change in changes[:limit]]
+
+
+def _previous(txn: ReadTxn, command: GetPageRanges, previous: int) -> Blob:
+    abort_if(rules.check_previous(previous, command.ask.snapshot))
+    try:
+        return find_shown(txn, command.ask.blob, previous)
+    except Refused:
+        raise Refused(Refusal("PreviousSnapshotNotFound")) from None

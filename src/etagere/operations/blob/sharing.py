@@ -1,0 +1,145 @@
+"""Bytes of blobs of this store that become those of others: shared, not copied.
+
+A whole content is shared by one more holder, whatever its size. Of a range the pieces are: they
+never change, so whoever still finds them alive has the very bytes that were seen before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from etagere.bodies.contents import BLOCK_LISTS, CHUNKS, MissingRecord, share
+from etagere.bodies.maps import cut_piece, parts
+from etagere.engine.interface import SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.errors import Refusal
+from etagere.model.appends import AppendBlock, Appended
+from etagere.model.blobs import Blob
+from etagere.model.bodies import Chunked, Content, Mapped, Piece, Pieces
+from etagere.model.page_blobs import PutPage
+from etagere.model.sources import FindPieces, PutBlobFromBlob, SourceBlob
+from etagere.operations.blob import appends, blobs, page_blobs, staging, terms
+from etagere.operations.blob.collections import BLOBS, CONTAINERS, SNAPSHOTS
+from etagere.rules.page_blobs import PAGE_BYTES
+
+GONE = "SourceConditionNotMet"
+"""Refused so: the pieces are not there any more."""
+_BYTES_MIN = 1 << 20
+"""Less is better copied: a small piece would keep all of a large extent from being removed."""
+_PIECES_MAX = 64
+
+
+# Whole contents
+
+
+@operation
+def put_blob_from_blob(txn: WriteTxn, command: PutBlobFromBlob) -> Blob | None:
+    """None if the source is no more what it was when its bytes were judged."""
+    put = command.put
+    key, old = blobs.find_for_change(txn, put.blob)
+    terms.check_replace(old, put, txn.now)
+    source = _find_guarded(txn, command.source)
+    if source is None:
+        return None
+    staging.discard(txn, key)
+    return blobs.replace(txn, key, old, put, share(txn, source.content))
+
+
+def _find_guarded(txn: WriteTxn, source: SourceBlob) -> Blob | None:
+    """A source as it was found, which keeps its bytes meanwhile. Who deletes a snapshot guards its
+    blob."""
+    container = txn.get(CONTAINERS, source.blob.container.key, SHARED)
+    if container is None:
+        return None
+    key = (container.id, source.blob.name)
+    found = txn.get(BLOBS, key, SHARED)
+    if source.snapshot is not None:
+        found = txn.get(SNAPSHOTS, (*key, source.snapshot))
+    return found if found is not None and found.stamp == source.stamp else None
+
+
+# Pieces of ranges
+
+
+def find_pieces(txn: ReadTxn, command: FindPieces) -> tuple[Piece, ...]:
+    """Nothing if the source is no more what it was, or if the range is better copied."""
+    if command.length < _BYTES_MIN:
+        return ()
+    try:
+        blob = blobs.find_shown(txn, command.source.blob, command.source.snapshot)
+    except Refused:
+        return ()
+    if blob.stamp != command.source.stamp:
+        return ()
+    range_ = _range(txn, blob.content, command.start, command.length)
+    found = tuple(islice(range_, _PIECES_MAX + 1))
+    # What lies in the ledger, or nowhere, has no piece.
+    whole = sum(piece.length for piece in found) == command.length
+    return found if whole and len(found) <= _PIECES_MAX else ()
+
+
+def _range(txn: ReadTxn, content: Content, start: int, length: int) -> Iterator[Piece]:
+    """The pieces of a range, cut to it."""
+    if isinstance(content, Mapped):
+        for part in parts(txn, content, start, start + length):
+            if isinstance(part.piece, bytes):
+                return
+            if part.piece is not None and part.start < part.end:
+                yield part.piece
+        return
+    for skip, piece in _pieces_from(txn, content, start):
+        count = min(piece.length - skip, length)
+        yield cut_piece(piece, skip, count)
+        length -= count
+        if not length:
+            return
+
+
+def _pieces_from(txn: ReadTxn, content: Content, start: int) -> Iterator[tuple[int, Piece]]:
+    """The pieces of a content from that on in which an offset lies, each with how much of it lies
+    before the offset."""
+    runs: Iterator[tuple[int, tuple[Piece, ...]]] = iter(())
+    if isinstance(content, Pieces):
+        runs = iter([(0, content.pieces)])
+    elif isinstance(content, Chunked):
+        runs = _chunks_from(txn, content, start)
+    for begin, pieces in runs:
+        at = begin
+        for piece in pieces:
+            if at + piece.length > start:
+                yield max(0, start - at), piece
+            at += piece.length
+
+
+def _chunks_from(
+    txn: ReadTxn, content: Chunked, start: int
+) -> Iterator[tuple[int, tuple[Piece, ...]]]:
+    """Only the chunks that are needed are looked at, however many there are before."""
+    listed, at = txn.get(BLOCK_LISTS, (content.id,)), 0
+    for use in () if listed is None else listed.chunks:
+        if at + use.length > start:
+            chunk = txn.get(CHUNKS, use.key)
+            blocks = () if chunk is None else chunk.blocks
+            yield at, tuple(piece for block in blocks for piece in block.pieces)
+        at += use.length
+
+
+def lie_on_pages(pieces: tuple[Piece, ...]) -> bool:
+    """Whether these begin and end where pages do, if the first does."""
+    return all(piece.length % PAGE_BYTES == 0 for piece in pieces)
+
+
+@operation
+def append_shared_block(txn: WriteTxn, command: AppendBlock) -> Appended:
+    try:
+        return appends.append_block(txn, command)
+    except MissingRecord:
+        raise Refused(Refusal(GONE)) from None
+
+
+@operation
+def put_shared_page(txn: WriteTxn, command: PutPage) -> Blob:
+    try:
+        return page_blobs.put_page(txn, command)
+    except MissingRecord:
+        raise Refused(Refusal(GONE)) from None

@@ -1,0 +1,275 @@
+"""Tags: set and shown, and the index by which blobs are found by them.
+
+The index is kept in the transaction that changes a blob's tags, by one function. It has each tag
+twice: by its value, and by where its blob is. Snapshots are not in it.
+
+A search goes through blobs in one order, that of container and name, whatever it is driven by, so
+that pages fit together although blobs change between them: what matches all the time is shown
+exactly once. It is driven by the tag with the fewest blobs. Blobs of one value are in this order
+already; those of a range of values are put in order if they are few. If they are many, all blobs
+that have the tag are looked at, a bounded number for each page. Which rows are in the index says
+where to look; what is shown, and whether, the blobs themselves say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.records import Collection, Span
+from etagere.errors import Refusal
+from etagere.model.blobs import Blob, GetBlob, ShownBlob, Tags
+from etagere.model.containers import ContainerName
+from etagere.model.tags import SetBlobTags, TaggedBlob, TaggedContainer, TagValue
+from etagere.operations.blob import terms
+from etagere.operations.blob.collections import (
+    BLOBS,
+    CONTAINERS,
+    SNAPSHOTS,
+    TAG_VALUES,
+    TAGGED_BLOBS,
+    TAGGED_CONTAINERS,
+)
+from etagere.operations.blob.containers import find, find_guarded
+from etagere.rules.tag_expressions import Interval, Search
+
+_TAGGED: Final = TaggedBlob()
+
+# Set and shown
+
+
+@operation
+def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
+    """Tags change neither the ETag nor the date."""
+    name = command.blob
+    key = (find_guarded(txn, name.container).id, name.name)
+    blob = txn.get(BLOBS, key, EXCLUSIVE)  # which all who change its snapshots guard too
+    taken = None if command.snapshot is None else (*key, command.snapshot)
+    found = blob if taken is None else txn.get(SNAPSHOTS, taken)
+    if found is None:
+        raise Refused(Refusal("BlobNotFound"))
+    terms.check_change(found, command.conditions, command.lease_id, txn.now)
+    tagged = msgspec.structs.replace(found, tags=command.tags)
+    if taken is not None:
+        txn.put(SNAPSHOTS, taken, tagged)
+        return
+    txn.put(BLOBS, key, tagged)
+    index(txn, key, name.container, found.tags, command.tags)
+
+
+def get_blob_tags(txn: ReadTxn, command: GetBlob) -> ShownBlob:
+    """What a request for tags asks of the blob, unmet, is always a failure."""
+    key = (find(txn, command.blob.container).id, command.blob.name)
+    blob: Blob | None
+    if command.snapshot is None:
+        blob = txn.get(BLOBS, key)
+    else:
+        blob = txn.get(SNAPSHOTS, (*key, command.snapshot))
+    if blob is None:
+        raise Refused(Refusal("BlobNotFound"))
+    terms.check_beside(blob, command.conditions, command.lease_id, txn.now)
+    return ShownBlob(txn.now, blob)
+
+
+# The index
+
+
+def index(
+    txn: WriteTxn, key: tuple[bytes, str], container: ContainerName, old: Tags, new: Tags
+) -> None:
+    """For whoever changes the tags of a blob, makes one or deletes one, and has guarded it: the
+    blob of this key had the old ones and has the new ones now."""
+    if old == new:
+        return
+    container_id, blob = key
+    if not old and txn.get(TAGGED_CONTAINERS, (container_id,)) is None:
+        told = TaggedContainer(container.account, container.name)
+        txn.put(TAGGED_CONTAINERS, (container_id,), told)
+    place = container.name, container_id, blob
+    names = {name for name, _ in new}
+    for name, value in old:
+        if (name, value) not in new:
+            txn.delete(TAGGED_BLOBS, (container.account, name, value, *place))
+        if name not in names:
+            txn.delete(TAG_VALUES, (container.account, name, *place))
+    for name, value in new:
+        if (name, value) not in old:
+            txn.put(TAGGED_BLOBS, (container.account, name, value, *place), _TAGGED)
+            txn.put(TAG_VALUES, (container.account, name, *place), TagValue(value))
+
+
+def forget(txn: WriteTxn, key: tuple[bytes, str], tags: Tags) -> int:
+    """Takes a blob of a deleted container out of the index; returns how many rows that were."""
+    told = txn.get(TAGGED_CONTAINERS, (key[0],)) if tags else None
+    if told is None:
+        return 0
+    index(txn, key, ContainerName(told.account, told.name), tags, ())
+    return 2 * len(tags)
+
+
+# Found
+
+_PROBES: Final = (64, 512, 4_096)
+_STEPS: Final = (64, 1_024)
+_LOOKED_AT_MAX: Final = 10_000
+
+
+class Place(NamedTuple):
+    """Where a blob is, in the order of a search."""
+
+    container: str
+    container_id: bytes
+    blob: str
+
+
+class FindBlobs(NamedTuple):
+    """What to look for; not sent anywhere, so it may hold what was compiled."""
+
+    account: str
+    search: Search
+    limit: int
+    container: ContainerName | None = None
+    """Only in this one."""
+    start: Place | None = None
+    """The first place to look at."""
+
+
+class FoundBlobs(NamedTuple):
+    blobs: list[tuple[Place, Tags]]
+    """With those of their tags that were asked for."""
+    following: Place | None = None
+    """What the next page starts with."""
+
+
+def find_blobs(txn: ReadTxn, command: FindBlobs) -> FoundBlobs:
+    """One snapshot. A page ends when it is full or when enough has been looked at."""
+    within = _container(txn, command)
+    if within is _NOWHERE or command.search.finds_nothing:
+        return FoundBlobs([])
+    seeker = _Seeker(txn, command, within)
+    found: list[tuple[Place, Tags]] = []
+    asked_for = dict(command.search.wanted)
+    for looked_at, place in enumerate(seeker.places()):
+        if len(found) == command.limit or looked_at == _LOOKED_AT_MAX:
+            return FoundBlobs(found, place)
+        if not seeker.is_alive(place):
+            continue
+        blob = txn.get(BLOBS, (place.container_id, place.blob))
+        if blob is not None and command.search.matches(dict(blob.tags)):
+            shown = tuple((name, value) for name, value in blob.tags if name in asked_for)
+            found.append((place, shown))
+    return FoundBlobs(found)
+
+
+_Within = tuple[str, bytes] | tuple[()]
+"""The name and the id of the only container to look into, or nothing: look into all."""
+_NOWHERE: Final[tuple[str, bytes]] = ("", b"")
+
+
+def _container(txn: ReadTxn, command: FindBlobs) -> _Within:
+    wanted = command.search.containers
+    if command.container is not None:
+        container = find(txn, command.container)
+        name = command.container.name
+        return (name, container.id) if wanted <= {name} else _NOWHERE
+    if not wanted:
+        return ()
+    (name,) = sorted(wanted)[:1]
+    named = txn.get(CONTAINERS, (command.account, name))
+    return (name, named.id) if named is not None else _NOWHERE
+
+
+class _Seeker:
+    """Goes through the places where there may be what is looked for."""
+
+    def __init__(self, txn: ReadTxn, command: FindBlobs, within: _Within) -> None:
+        self._txn = txn
+        self._account = command.account
+        self._wanted = command.search.wanted
+        self._within = within
+        self._start = command.start
+        self._alive: dict[str, bytes | None] = {}
+
+    def is_alive(self, place: Place) -> bool:
+        """Rows of a deleted container stay until they are purged; its name may be in use again."""
+        name = place.container
+        if name not in self._alive:
+            container = self._txn.get(CONTAINERS, (self._account, name))
+            self._alive[name] = container.id if container is not None else None
+        return self._alive[name] == place.container_id
+
+    def places(self) -> Iterable[Place]:
+        if len(self._wanted) == 1 and self._wanted[0][1].is_point:
+            return self._with_value(*self._wanted[0])
+        for size in _PROBES:
+            probed = [self._probe(name, values, size) for name, values in self._wanted]
+            short = [places for places in probed if places is not None]
+            if short:
+                return min(short, key=len)
+        for name, values in self._wanted:
+            if values.is_point:
+                return self._with_value(name, values)
+        return self._with_tag(self._wanted[0][0])
+
+    def _probe(self, name: str, values: Interval, size: int) -> list[Place] | None:
+        """All places where a tag has one of these values, in order; None if they are more."""
+        span = self._span_of(name, values)
+        if values.is_point:
+            span = self._from_start(TAGGED_BLOBS, span, (self._account, name, values.first))
+        rows = self._txn.scan(TAGGED_BLOBS, span, size)
+        if len(rows) == size:
+            return None
+        places = [Place(*key[3:]) for key, _ in rows]
+        if values.is_point:
+            return places
+        start, within = self._start, self._within
+        return sorted(
+            place
+            for place in places
+            if (start is None or place >= start) and (not within or place[:2] == within)
+        )
+
+    def _span_of(self, name: str, values: Interval) -> Span:
+        if values.is_point:
+            return TAGGED_BLOBS.under((self._account, name, values.first, *self._within))
+        first = TAGGED_BLOBS.under((self._account, name, values.first))
+        start = first.start if values.with_first else first.stop
+        if values.last is None:
+            return Span(start, TAGGED_BLOBS.under((self._account, name)).stop)
+        last = TAGGED_BLOBS.under((self._account, name, values.last))
+        return Span(start, last.stop if values.with_last else last.start)
+
+    def _with_value(self, name: str, values: Interval) -> Iterator[Place]:
+        prefix = self._account, name, values.first
+        return self._walk(TAGGED_BLOBS, prefix)
+
+    def _with_tag(self, name: str) -> Iterator[Place]:
+        return self._walk(TAG_VALUES, (self._account, name))
+
+    def _walk(self, rows_of: Collection[Any, Any], prefix: tuple[str, ...]) -> Iterator[Place]:
+        """The places behind a prefix, in order; of each deleted container just one, so that what
+        is left of it costs little."""
+        span = self._from_start(rows_of, rows_of.under((*prefix, *self._within)), prefix)
+        step, step_max = _STEPS
+        while rows := self._txn.scan(rows_of, span, step):
+            for key, _ in rows:
+                place = Place(*key[len(prefix) :])
+                yield place
+                if not self.is_alive(place):
+                    span = Span(rows_of.under(key[:-1]).stop, span.stop)
+                    break
+            else:
+                if len(rows) < step:
+                    return
+                span = rows_of.after(span, rows[-1][0])
+                step = min(step_max, step * 4)
+
+    def _from_start(
+        self, rows_of: Collection[Any, Any], span: Span, prefix: tuple[str, ...]
+    ) -> Span:
+        if self._start is None:
+            return span
+        return rows_of.starting(span, (*prefix, *self._start))

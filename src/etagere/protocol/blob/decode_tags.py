@@ -1,0 +1,76 @@
+"""What requests say of tags."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.engine.interface import Refused, abort_if
+from etagere.errors import Refusal
+from etagere.model.blobs import (
+    GetBlob,
+    Tags,
+)
+from etagere.model.conditions import Conditions
+from etagere.operations.blob.tags import Place
+from etagere.protocol.blob import decode
+from etagere.protocol.codecs.tags import parse_marker
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.requests import (
+    bad_parameter,
+)
+from etagere.rules import conditions as condition_rules
+from etagere.rules import tags as tag_rules
+from etagere.rules.tag_expressions import Search
+
+
+def tags(exchange: Exchange) -> Tags:
+    """The tags that a blob is put with."""
+    written = exchange.header("x-ms-tags")
+    if not written:
+        return ()
+    parsed = tag_rules.parse_header(written)
+    if isinstance(parsed, Refusal):
+        raise Refused(parsed)
+    return parsed
+
+
+def tag_conditions(exchange: Exchange) -> Conditions:
+    """What a request for tags asks of its blob, in headers of its own; those that others have
+    would be about the tags, which have neither an ETag nor a date."""
+    decode.refuse_conditions(exchange)
+    asked = decode.conditions_under(exchange, "x-ms-blob-")
+    abort_if(condition_rules.check_write_headers(asked))
+    return asked
+
+
+def get_blob_tags(exchange: Exchange) -> GetBlob:
+    return GetBlob(
+        decode.blob_name(exchange),
+        tag_conditions(exchange),
+        decode.lease_id(exchange),
+        decode.snapshot(exchange),
+    )
+
+
+FOUND_DETAILS: Final = frozenset({"none", "deleted", "versions"})
+
+
+def tag_search(exchange: Exchange) -> Search:
+    written = exchange.parameter("where")
+    if not written:
+        raise Refused(Refusal("MissingRequiredQueryParameter", {"QueryParameterName": "where"}))
+    search = tag_rules.parse_where(written)
+    if isinstance(search, Refusal):
+        raise Refused(search)
+    return search
+
+
+def found_marker(exchange: Exchange) -> Place | None:
+    """Where a page of what was found starts, from the marker that the page before ended with."""
+    written = exchange.parameter("marker")
+    if not written:
+        return None
+    place = parse_marker(written)
+    if place is None:
+        raise bad_parameter("OutOfRangeInput", "marker", written)
+    return place

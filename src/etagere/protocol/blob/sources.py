@@ -1,0 +1,281 @@
+"""The sources of copies and of uploads from URLs: blobs of this store, or what another server has.
+
+    async with await self._sources.open(exchange) as source:
+        if isinstance(source, Here):
+            ...     # source.found pins it; its record is source.blob
+        async for chunk in source.chunks():
+            ...
+
+A source *here* is looked up in the ledger, never fetched, whatever name of this server its address
+uses. The right to read it is judged as if the caller had asked for it, with nothing but what the
+address carries. A source *elsewhere* is fetched only if the operator named its host.
+
+Put `@reads_source` (of `protocol.sources.refusals`) on each handler that opens one: it answers for
+sources that could not be read.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from etagere.auth.permissions import Permit, Public, authorize, check_public, refuse_anonymous
+from etagere.auth.principal import Anonymous, KeyOwner
+from etagere.auth.request import SignedRequest, address, is_text
+from etagere.bodies.files import FileBodyStore
+from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, abort_if
+from etagere.errors import Refusal
+from etagere.model.blobs import Blob, BlobName, GetBlob, OpenBlob
+from etagere.model.conditions import Conditions
+from etagere.model.containers import PublicAccess
+from etagere.model.sources import SourceBlob
+from etagere.operations.blob import blobs
+from etagere.operations.blob.collections import CONTAINERS
+from etagere.protocol.blob import decode, decode_sources
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.gate import Gate
+from etagere.protocol.http.ranges import Range
+from etagere.protocol.requests import invalid_header
+from etagere.protocol.sources import addresses
+from etagere.protocol.sources.addresses import SourceAddress
+from etagere.protocol.sources.elsewhere import UPLOAD_SECONDS_MAX, Elsewhere, too_large
+from etagere.protocol.sources.here import Here
+from etagere.protocol.sources.refusals import unread, unread_as
+from etagere.rules import conditions as condition_rules
+from etagere.rules import tags as tag_rules
+from etagere.settings import CopySource
+
+if TYPE_CHECKING:
+    from etagere.protocol.sources.fetching import Fetcher
+
+__all__ = ["Elsewhere", "Here", "Source", "Sources"]
+
+_PUBLIC: Final = {
+    PublicAccess.NOTHING: Public.NOTHING,
+    PublicAccess.BLOBS: Public.BLOB,
+    PublicAccess.EVERYTHING: Public.CONTAINER,
+}
+
+
+Source = Here | Elsewhere
+
+
+class Sources:
+    """Opens what requests name as their source."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: FileBodyStore,
+        gate: Gate,
+        allowed: tuple[CopySource, ...],
+        port: int,
+    ) -> None:
+        """`allowed` are the other servers that may be read; `port` is the one of our Blob."""
+        self._engine = engine
+        self._store = store
+        self._gate = gate
+        self._allowed = allowed
+        self._port = port
+        self._fetcher = _fetcher() if allowed else None
+
+    async def close(self) -> None:
+        if self._fetcher is not None:
+            await self._fetcher.close()
+
+    async def open(
+        self,
+        exchange: Exchange,
+        *,
+        bytes_max: int | None = None,
+        owner_reads: bool = False,
+        is_copy: bool = False,
+        reads: bool = True,
+        tags_too: bool = False,
+        seconds_max: float | None = UPLOAD_SECONDS_MAX,
+        foresee: Callable[[], Awaitable[None]] | None = None,
+    ) -> Source:
+        """The source that `x-ms-copy-source` names, or the range of it that `x-ms-source-range`
+        asks for, if it is as `x-ms-source-if-*` want it. Close it, or use it as a context.
+
+        `bytes_max`: what is longer is refused. `owner_reads`: who signed the request with a key
+        of the account may read all of the account, as for Copy Blob; otherwise the address has
+        to carry a token, or the container has to be public. `is_copy`: unmet conditions are
+        told as `SourceConditionNotMet` (412); otherwise as a source that could not be read.
+        `reads`: without, a source here has no `chunks` and no range, and is found in no time,
+        whatever its size. `tags_too`: the tags are to be copied, for which a token needs `t`.
+        `seconds_max`: how long another server has until its last byte; None: for ever, as long
+        as it goes on sending. `foresee`: refuses what the destination would refuse, after what
+        the request says was understood and before anything is read.
+
+        Raises `Refused`: with `InvalidHeaderValue` for what is no address, and with an
+        `UnreadSource` for what is not there, must not be read or could not be.
+        """
+        written = decode_sources.copy_source(exchange)
+        source = addresses.parse(written)
+        if source is None or not is_text(written):
+            raise invalid_header("x-ms-copy-source", written.partition("?")[0])
+        asked = decode_sources.source_range(exchange)
+        conditions = decode_sources.source_conditions(exchange)
+        if foresee is not None:
+            await foresee()
+        signed = exchange.signed
+        host = exchange.header("host") or ""
+        if addresses.is_here(source, host, signed.scheme, self._port):
+            opened = await self._open_here(exchange, source, asked, owner_reads, reads, tags_too)
+            try:
+                _check(opened.blob, conditions, is_copy=is_copy)
+                if bytes_max is not None and opened.length > bytes_max:
+                    raise too_large(bytes_max)
+            except BaseException:
+                await opened.close()
+                raise
+            return opened
+        if self._fetcher is None or not addresses.is_allowed(source, self._allowed):
+            said = "The source is on a server that this one must not read from."
+            raise unread(403, "AuthorizationFailure", said)
+        if not written.isascii() or tags_too:
+            raise invalid_header("x-ms-copy-source", source.shown())
+        forwarded = decode_sources.forwarded_conditions(exchange)
+        try:
+            return await self._fetcher.fetch(source, forwarded, asked, bytes_max, seconds_max)
+        except Refused as refused:
+            if is_copy and refused.refusal.facts.get("CopySourceStatusCode") == 412:
+                raise Refused(Refusal("SourceConditionNotMet")) from None
+            raise
+
+    # Here
+
+    async def _open_here(
+        self,
+        exchange: Exchange,
+        source: SourceAddress,
+        asked: Range | None,
+        owner_reads: bool,
+        reads: bool,
+        tags_too: bool,
+    ) -> Here:
+        asking = _request_for(exchange, source)
+        try:
+            if asking.parameter("versionid") is not None:
+                raise Refused(Refusal("UnsupportedQueryParameter"))
+            name, snapshot = decode.blob_name(asking), decode.snapshot(asking)
+            permit = await self._permit(exchange, asking, name, owner_reads, tags_too)
+            ask = GetBlob(name, snapshot=snapshot)
+            pin = self._store.pinned()
+            pin.__enter__()
+            try:
+                if reads:
+                    opened = await self._opened(exchange, permit, ask, asked)
+                    blob = opened.shown.blob
+                else:
+                    opened = None
+                    shown = await self._read(exchange, permit, blobs.get_blob, ask, name)
+                    blob = shown.blob
+            except BaseException:
+                pin.__exit__(None, None, None)
+                raise
+        except Refused as refused:
+            raise unread_as(refused.refusal) from None
+        found = SourceBlob(name, snapshot, blob.stamp)
+        return Here(source.shown(), found, blob, opened, self._store, pin)
+
+    async def _permit(
+        self,
+        exchange: Exchange,
+        asking: Exchange,
+        name: BlobName,
+        owner_reads: bool,
+        tags_too: bool,
+    ) -> Permit:
+        """As for a request of its own, which says no more than its address does."""
+        principal = await self._gate.admit(asking)
+        owner = exchange.principal
+        if (
+            owner_reads
+            and isinstance(principal, Anonymous)
+            and isinstance(owner, KeyOwner)
+            and owner.account == principal.account
+        ):
+            principal = owner
+        target = f"{name.container.name}/{name.name}"
+        also = "t" if tags_too else ""
+        permit = authorize(principal, "blob.get_blob", target, also=also, version=exchange.version)
+        if isinstance(permit, Refusal):
+            raise Refused(permit)
+        if tags_too and permit.public is not Public.NOTHING:
+            # What a container shows to everybody are its blobs, not their tags.
+            raise Refused(refuse_anonymous(exchange.version))
+        return permit
+
+    async def _opened(
+        self, exchange: Exchange, permit: Permit, ask: GetBlob, asked: Range | None
+    ) -> blobs.OpenedBlob:
+        first, last = (None, None) if asked is None else (asked.start, asked.end)
+        for brief in (True, False):
+            command = OpenBlob(ask, first, last, brief)
+            opened = await self._read(
+                exchange, permit, blobs.open_blob, command, ask.blob, aside=not brief
+            )
+            if opened is not None:
+                return opened
+        raise RuntimeError("what may take long is not given up")
+
+    async def _read(
+        self,
+        exchange: Exchange,
+        permit: Permit,
+        operation: Callable[[ReadTxn, C], T],
+        command: C,
+        name: BlobName,
+        *,
+        aside: bool = False,
+    ) -> T:
+        """What anybody may read is decided in the same snapshot."""
+
+        def permitted(txn: ReadTxn, command: C) -> T:
+            container = txn.get(CONTAINERS, name.container.key)
+            public = Public.NOTHING if container is None else _PUBLIC[container.public_access]
+            abort_if(check_public(permit, public, version=exchange.version))
+            return operation(txn, command)
+
+        read = self._engine.read_aside if aside else self._engine.read
+        return await read(permitted, command)
+
+
+def _fetcher() -> Fetcher:
+    """Loaded by the servers that need it, when they start."""
+    from etagere.protocol.sources.fetching import Fetcher  # noqa: PLC0415
+
+    return Fetcher()
+
+
+def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
+    """The request that the caller could have sent for the source."""
+    host = source.authority
+    # A token for encrypted connections only was not sent over one if the request was not.
+    encrypted = source.scheme == exchange.signed.scheme == "https"
+    asking = copy.copy(exchange)
+    asking.signed = SignedRequest(
+        "blob",
+        "GET",
+        address(host, source.path),
+        source.path,
+        source.query,
+        {"host": host},
+        scheme="https" if encrypted else "http",
+        client=exchange.signed.client,
+    )
+    return asking
+
+
+def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
+    unmet = condition_rules.check_source(conditions, blob.stamp)
+    if unmet is None and conditions.if_tags is not None:
+        unmet = tag_rules.check_condition(conditions.if_tags, blob.tags)
+    if unmet is None:
+        return
+    if is_copy:
+        raise Refused(Refusal("SourceConditionNotMet", unmet.facts))
+    raise unread_as(Refusal("ConditionNotMet", unmet.facts))

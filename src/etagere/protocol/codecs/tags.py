@@ -1,0 +1,84 @@
+"""Tags as XML, and what was found by them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from etagere.errors import Refusal
+from etagere.model.blobs import Tags
+from etagere.model.ids import ID_BYTES
+from etagere.operations.blob.tags import FoundBlobs, Place
+from etagere.protocol.codecs import xml
+from etagere.rules.names import check_blob_name, check_container_name
+from etagere.rules.tags import check_tags
+
+BYTES_MAX: Final = 64 << 10
+_LIMITS: Final = xml.Limits(bytes_max=BYTES_MAX, elements_max=1_000, depth_max=4)
+
+
+# Set and shown
+
+
+def decode(document: bytes) -> Tags | Refusal:
+    root = xml.read(document, "Tags", _LIMITS)
+    if isinstance(root, Refusal):
+        return root
+    try:
+        tag_set = xml.required(xml.children(root, ("TagSet",)), "TagSet")
+        pairs = [_pair(element) for element in tag_set.children]
+    except xml.Unreadable as unreadable:
+        return unreadable.refusal
+    return check_tags(pairs, Refusal("InvalidXmlNodeValue", {"XmlNodeName": "Tag"}))
+
+
+def _pair(element: xml.Element) -> tuple[str, str]:
+    if element.name != "Tag":
+        raise xml.Unreadable(Refusal("UnsupportedXmlNode", {"XmlNodeName": element.name}))
+    found = xml.children(element, ("Key", "Value"))
+    return xml.text(xml.required(found, "Key")), xml.text(xml.required(found, "Value"))
+
+
+def tags_element(tags: Tags) -> str:
+    """No character that a tag may have needs to be escaped."""
+    rows = [f"<Tag><Key>{name}</Key><Value>{value}</Value></Tag>" for name, value in tags]
+    return f"<Tags><TagSet>{''.join(rows)}</TagSet></Tags>"
+
+
+def encode(tags: Tags) -> bytes:
+    return xml.document(tags_element(tags))
+
+
+# Found
+
+
+def encode_found(found: FoundBlobs, where: str, endpoint: str) -> bytes:
+    rows = [
+        f"<Blob>{xml.name_element('Name', place.blob)}"
+        f"<ContainerName>{place.container}</ContainerName>{tags_element(tags)}</Blob>"
+        for place, tags in found.blobs
+    ]
+    following = "" if found.following is None else format_marker(found.following)
+    return xml.document(
+        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
+        f"{xml.element('Where', where)}<Blobs>{''.join(rows)}</Blobs>"
+        f"{xml.element('NextMarker', following)}</EnumerationResults>"
+    )
+
+
+def format_marker(place: Place) -> str:
+    told = place.container_id + f"{place.container}/{place.blob}".encode()
+    return base64.urlsafe_b64encode(told).decode()
+
+
+def parse_marker(written: str) -> Place | None:
+    """None if no page ended with it."""
+    try:
+        told = base64.b64decode(written, b"-_", validate=True)
+        container, slash, blob = told[ID_BYTES:].decode().partition("/")
+    except (binascii.Error, ValueError):
+        return None
+    if not slash or told[0] == 0xFF or check_container_name(container) or check_blob_name(blob):
+        return None
+    return Place(container, told[:ID_BYTES], blob)

@@ -1,0 +1,1 @@
+"""Where the bytes of copies and from-URL uploads come from."""

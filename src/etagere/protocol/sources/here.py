@@ -1,0 +1,75 @@
+"""Sources in this store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+from etagere.bodies.contents import Plan
+from etagere.bodies.files import FileBodyStore
+from etagere.bodies.presence import Pin
+from etagere.model.blobs import Blob, BlobHeaders
+from etagere.model.sources import SourceBlob
+from etagere.operations.blob.blobs import OpenedBlob
+
+
+class Here:
+    """A blob of this store, or a snapshot of one, as it was in one moment.
+
+    Its bytes stay readable, as they were then, until it is closed. Whoever shares its content
+    instead of reading it looks it up again in the transaction that does so, and takes it only
+    if its stamp is still that of `found`.
+    """
+
+    def __init__(
+        self,
+        shown_address: str,
+        found: SourceBlob,
+        blob: Blob,
+        opened: OpenedBlob | None,
+        store: FileBodyStore,
+        pin: Pin,
+    ) -> None:
+        self.address = shown_address
+        """Without what gave the right to read it."""
+        self.found = found
+        """Which blob it is, and the stamp that pins it."""
+        self.blob = blob
+        self.start = 0 if opened is None else opened.start
+        self.length = blob.content.length if opened is None else opened.length
+        """Of the range that was asked for, or of all."""
+        self._plan: Plan | None = None if opened is None else opened.plan
+        self._store = store
+        self._pin: Pin | None = pin
+
+    @property
+    def headers(self) -> BlobHeaders:
+        return self.blob.headers
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the range is all there is."""
+        return self.length == self.blob.content.length
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Its bytes, those of the range; only if it was opened to be read."""
+        if self._plan is None:
+            raise ValueError("this source was not opened to be read")
+        async for chunk in self._store.read(self._plan):
+            yield chunk
+
+    async def close(self) -> None:
+        if self._pin is not None:
+            self._pin.__exit__(None, None, None)
+            self._pin = None
+
+    async def __aenter__(self) -> Here:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,78 @@
+"""Sources that could not be read: the answer repeats what they answered.
+
+A request that reads a source fails as its source does: with the same status, and with its error
+beside our own. So a client can tell a source that is not there from one it may not read.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from etagere.auth.request import octets
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal, http_status
+from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+from etagere.protocol.service import is_trusted
+
+CODE: Final = "CannotVerifyCopySource"
+_STATUS, _CODE, _MESSAGE = "CopySourceStatusCode", "CopySourceErrorCode", "CopySourceErrorMessage"
+_REPEATED: Final = frozenset({400, 401, 403, 404, 409, 412, 416})
+
+
+class UnreadSource(Refusal, frozen=True):
+    """What a source answered in place of bytes."""
+
+    @property
+    def status(self) -> int:
+        """The source's own, as far as that blames the request."""
+        told = int(self.facts.get(_STATUS, 0))
+        if told in _REPEATED:
+            return told
+        return 400 if 300 <= told < 500 else self.error.status
+
+
+def unread(status: int, code: str, message: str) -> Refused:
+    """The source answered so, or would have."""
+    facts: dict[str, str | int] = {_STATUS: status, _CODE: code, _MESSAGE: message}
+    return Refused(UnreadSource(CODE, facts, said=message))
+
+
+def unread_as(refusal: Refusal) -> Refused:
+    """A source of this store, which would have refused a request for it like this."""
+    return unread(http_status(refusal.code, "blob"), refusal.code, refusal.message)
+
+
+Handler = Callable[[Any, Exchange], Awaitable[Response]]
+
+
+def reads_source(handler: Handler) -> Handler:
+    """For the handlers of all requests that read one."""
+
+    @functools.wraps(handler)
+    async def call(self: Any, exchange: Exchange) -> Response:
+        try:
+            return await handler(self, exchange)
+        except Refused as refused:
+            if isinstance(refused.refusal, UnreadSource):
+                return _answer(exchange, refused.refusal)
+            raise
+
+    return call
+
+
+def _answer(exchange: Exchange, refusal: UnreadSource) -> Response:
+    content_type, encode = BY_SERVICE[exchange.signed.service]
+    now = time.time_ns() // 100
+    occasion = Occasion(exchange.request_id, now, shows_details=is_trusted(exchange))
+    headers = [
+        (b"x-ms-error-code", refusal.code.encode()),
+        (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[_STATUS])),
+        (b"x-ms-copy-source-error-code", octets(str(refusal.facts[_CODE]))),
+        (b"Content-Type", content_type.encode()),
+    ]
+    return Response(refusal.status, headers, encode(refusal, occasion))

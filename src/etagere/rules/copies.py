@@ -1,0 +1,93 @@
+"""The rules of copies: what can be copied where, what a copy takes over from its source, and in
+which order the snapshots of an incremental copy come."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from etagere.errors import Refusal
+from etagere.model.blobs import AppendTraits, Blob, BlobKind, BlobName, CopyStatus, PageTraits
+from etagere.rules import tiers
+from etagere.rules.dates import parse_instant
+
+SYNCHRONOUS_BYTES_MAX: Final = 256 << 20
+"""What is longer is not copied while the client waits."""
+COPY_BYTES_MAX: Final = 50_000 * (4_000 << 20)
+"""As long as a block blob can be."""
+ROOT: Final = "$root"
+_SECONDARY: Final = "-secondary"
+
+
+def is_pending(blob: Blob) -> bool:
+    return blob.copied is not None and blob.copied.status is CopyStatus.PENDING
+
+
+def check_tier(source: Blob, tier: str, now: int) -> Refusal | None:
+    """Whether a blob can be copied to this tier, if one is asked for. What is in the archive can
+    only be copied out of it."""
+    if tier not in ("", tiers.ARCHIVE):
+        return tiers.check_length(tier, source.content.length)
+    return tiers.check_online(source, now)
+
+
+def check_kind(old: Blob | None, kind: BlobKind) -> Refusal | None:
+    """A blob stays of the kind that it is."""
+    if old is None or old.kind is kind:
+        return None
+    return Refusal("InvalidBlobType", {"Current": old.kind.value, "Source": kind.value})
+
+
+def copied_traits(source: Blob, seals: bool | None) -> PageTraits | AppendTraits | None:
+    """A copy has the sequence number and the count of blocks of its source."""
+    traits = source.traits
+    if isinstance(traits, AppendTraits) and seals is not None:
+        return msgspec.structs.replace(traits, sealed=seals)
+    return traits
+
+
+# Incremental copies
+
+
+def check_incremental(
+    old: Blob | None, source: Blob, name: BlobName, snapshot: int | None
+) -> Refusal | None:
+    """Whether this snapshot may follow those that were copied here before."""
+    if snapshot is None:
+        return Refusal("IncrementalCopySourceMustBeSnapshot")
+    if source.kind is not BlobKind.PAGE:
+        return Refusal("InvalidSourceBlobType", {"Source": source.kind.value})
+    if old is None:
+        return None
+    if old.kind is not BlobKind.PAGE:
+        return Refusal("InvalidBlobType", {"Current": old.kind.value})
+    former = old.copied
+    if former is None or not former.incremental or not is_address_of(former.source, name):
+        return Refusal("IncrementalCopyBlobMismatch")
+    if snapshot <= (snapshot_in(former.source) or 0):
+        return Refusal("IncrementalCopyOfEarlierSnapshotNotAllowed")
+    return None
+
+
+def is_address_of(address: str, name: BlobName) -> bool:
+    """Whether an address that a copy was once made from names this blob. The account may be said
+    by the host or by the path, and the root container need not be said."""
+    parts = urlsplit(address)
+    path = unquote(parts.path).removeprefix("/")
+    account, container = name.container.account, name.container.name
+    first, _, rest = path.partition("/")
+    host = (parts.hostname or "").partition(".")[0]
+    inside = {f"{container}/{name.name}"} | ({name.name} if container == ROOT else set())
+    if first.removesuffix(_SECONDARY) == account and rest in inside:
+        return True
+    return host.removesuffix(_SECONDARY) == account and path in inside
+
+
+def snapshot_in(address: str) -> int | None:
+    """The moment of the snapshot that an address names."""
+    for parameter, value in parse_qsl(urlsplit(address).query):
+        if parameter.lower() == "snapshot":
+            return parse_instant(value)
+    return None

@@ -1,0 +1,117 @@
+"""The rules of tags: names and values that blobs are found by, and what can be asked of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from etagere.errors import Refusal
+from etagere.model.blobs import Tags
+from etagere.rules.tag_expressions import (
+    NAME_LENGTH_MAX,
+    VALUE_LENGTH_MAX,
+    Malformed,
+    Search,
+    parse_condition,
+    parse_search,
+)
+
+TAGS_MAX: Final = 10
+CONDITION_HEADER: Final = "x-ms-if-tags"
+TAGS_HEADER: Final = "x-ms-tags"
+
+_PERMITTED = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
+_HEADER_LENGTH_MAX = 3 * TAGS_MAX * (NAME_LENGTH_MAX + VALUE_LENGTH_MAX + 2)
+
+
+# What a blob may have
+
+
+def check_tags(pairs: Iterable[tuple[str, str]], unpermitted: Refusal) -> Tags | Refusal:
+    """Tags as they are kept; `unpermitted` is the answer to characters that none may have."""
+    tags: dict[str, str] = {}
+    for name, value in pairs:
+        if not name:
+            return Refusal("EmptyTagName")
+        if len(tags) == TAGS_MAX and name not in tags:
+            return Refusal("TagsTooLarge", {"MaximumCount": TAGS_MAX})
+        if len(name) > NAME_LENGTH_MAX or len(value) > VALUE_LENGTH_MAX:
+            limits: dict[str, str | int] = {
+                "MaximumNameLength": NAME_LENGTH_MAX,
+                "MaximumValueLength": VALUE_LENGTH_MAX,
+            }
+            return Refusal("TagsTooLarge", limits)
+        if _PERMITTED.fullmatch(name) is None or _PERMITTED.fullmatch(value) is None:
+            return unpermitted
+        if name in tags:
+            return Refusal("DuplicateTagNames", {"TagName": name})
+        tags[name] = value
+    return tuple(sorted(tags.items()))
+
+
+def parse_header(written: str) -> Tags | Refusal:
+    """The value of `x-ms-tags`: pairs as in a query, where a plus is a space."""
+    invalid = Refusal("InvalidHeaderValue", {"HeaderName": TAGS_HEADER})
+    if len(written) > _HEADER_LENGTH_MAX:
+        return Refusal("TagsTooLarge", {"MaximumCount": TAGS_MAX})
+    pairs: list[tuple[str, str]] = []
+    for item in written.split("&"):
+        name, equals, value = item.partition("=")
+        if item and not equals:
+            return invalid
+        pairs.append((_decoded(name), _decoded(value)))
+    return check_tags(pairs, invalid)
+
+
+def _decoded(written: str) -> str:
+    """What is not percent-encoded as it should be keeps its percent sign, which no tag may have;
+    every other byte becomes a character, so that none is taken for one that a tag may have."""
+    octets = written.replace("+", " ").encode("utf-8", "surrogatepass")
+    return unquote_to_bytes(octets).decode("latin-1")
+
+
+# What is asked of them
+
+
+def check_expression(written: str) -> Refusal | None:
+    """Whether this can be asked of tags at all."""
+    asked = parse_condition(written)
+    return _invalid_condition(asked) if isinstance(asked, Malformed) else None
+
+
+def check_condition(asked: str | None, tags: Tags) -> Refusal | None:
+    """Whether a blob's tags are as a request wants them to be."""
+    if asked is None:
+        return None
+    condition = parse_condition(asked)
+    if isinstance(condition, Malformed):
+        return _invalid_condition(condition)
+    if condition.matches(dict(tags)):
+        return None
+    return Refusal("ConditionNotMet", {"Condition": CONDITION_HEADER, "Sent": asked})
+
+
+def _invalid_condition(malformed: Malformed) -> Refusal:
+    return Refusal(
+        "InvalidHeaderValue",
+        {
+            "HeaderName": CONDITION_HEADER,
+            "Reason": malformed.reason,
+            "Position": malformed.position,
+        },
+    )
+
+
+def parse_where(written: str) -> Search | Refusal:
+    """The `where` of a search."""
+    asked = parse_search(written)
+    if isinstance(asked, Search):
+        return asked
+    facts: dict[str, str | int] = {
+        "QueryParameterName": "where",
+        "Reason": asked.reason,
+        "Position": asked.position,
+    }
+    return Refusal("InvalidQueryParameterValue", facts)

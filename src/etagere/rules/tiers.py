@@ -1,0 +1,169 @@
+"""The rules of tiers: which blobs can be where, and how they get there.
+
+Block blobs are online (hot, cool, cold, or smart: where the service thinks best) or in the archive,
+out of which the way takes a while. What is there or on its way can be described and deleted but not
+read or changed. Page blobs have tiers that differ in size and are never made smaller. Append blobs
+have none. Nobody ends a rehydration: a blob has arrived as soon as it is due.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from etagere.clock import TICKS_PER_SECOND
+from etagere.errors import Refusal
+from etagere.model.blobs import Blob, BlobKind, Rehydration
+from etagere.model.tiers import Priority
+
+ARCHIVE: Final = "Archive"
+SMART: Final = "Smart"
+INFERRED_TIER: Final = "Hot"
+"""That of the account, which holds where nobody chose one."""
+STANDARD_TIERS: Final = (INFERRED_TIER, "Cool", "Cold", SMART, ARCHIVE)
+PREMIUM_TIERS: Final = {
+    "P4": 32 << 30,
+    "P6": 64 << 30,
+    "P10": 128 << 30,
+    "P15": 256 << 30,
+    "P20": 512 << 30,
+    "P30": 1 << 40,
+    "P40": 2 << 40,
+    "P50": 4 << 40,
+    "P60": 8 << 40,
+    "P70": 16 << 40,
+    "P80": 32 << 40,
+}
+"""The most bytes of each, in the order in which they grow."""
+
+_KNOWN: Final = {tier.lower(): tier for tier in (*STANDARD_TIERS, *PREMIUM_TIERS)}
+_RANKS: Final = {tier: rank for rank, tier in enumerate(PREMIUM_TIERS)}
+_INFERRED_PREMIUM: Final = tuple(PREMIUM_TIERS)[_RANKS["P10"] :]
+_NOT_OF_THIS_KIND: Final = "AccessTierNotSupportedForBlobType"
+_OF_KIND: Final = {
+    BlobKind.BLOCK: frozenset(STANDARD_TIERS),
+    BlobKind.PAGE: frozenset(PREMIUM_TIERS),
+    BlobKind.APPEND: frozenset[str](),
+}
+
+
+def parse_tier(written: str) -> str | None:
+    """None if there is no such tier."""
+    return _KNOWN.get(written.lower())
+
+
+def check_kind(tier: str, kind: BlobKind) -> Refusal | None:
+    return None if tier in _OF_KIND[kind] else Refusal(_NOT_OF_THIS_KIND)
+
+
+def check_length(tier: str, length: int) -> Refusal | None:
+    """Whether a blob fits into a tier, if that is one of those that have a size."""
+    bytes_max = PREMIUM_TIERS.get(tier)
+    if bytes_max is None or length <= bytes_max:
+        return None
+    return Refusal("BlobTierInadequateForContentLength")
+
+
+# Where a blob is
+
+
+class Place(NamedTuple):
+    """Where a blob is at some moment."""
+
+    tier: str
+    """Nothing if blobs of its kind are in none."""
+    changed: int
+    """Since when; 0 if nobody chose it."""
+    rehydration: Rehydration | None = None
+    """On the way out of the archive."""
+
+
+def place_of(blob: Blob, now: int) -> Place:
+    if not blob.tier:
+        return Place(_inferred(blob), 0)
+    rehydration = blob.rehydration
+    if rehydration is not None and rehydration.due <= now:
+        return Place(rehydration.tier, rehydration.due)
+    return Place(blob.tier, blob.tier_changed, rehydration)
+
+
+def _inferred(blob: Blob) -> str:
+    """Of page blobs as large a one as they need, but for the smallest, which have to be chosen."""
+    if blob.kind is BlobKind.BLOCK:
+        return INFERRED_TIER
+    if blob.kind is BlobKind.APPEND:
+        return ""
+    length = blob.content.length
+    return next(tier for tier in _INFERRED_PREMIUM if length <= PREMIUM_TIERS[tier])
+
+
+def check_online(blob: Blob, now: int) -> Refusal | None:
+    """Whether the bytes of a blob are at hand."""
+    if blob.tier != ARCHIVE:
+        return None
+    place = place_of(blob, now)
+    if place.rehydration is not None:
+        return Refusal("BlobBeingRehydrated")
+    return Refusal("BlobArchived") if place.tier == ARCHIVE else None
+
+
+def check_changed(
+    blob: Blob, now: int, *, since: int | None, not_since: int | None
+) -> Refusal | None:
+    """Whether the tier was changed when a request wants it to have been, in seconds since 1970.
+    Where nobody chose one, it is as old as the blob."""
+    second = (place_of(blob, now).changed or blob.created) // TICKS_PER_SECOND
+    late = since is None or second > since
+    early = not_since is None or second <= not_since
+    return None if late and early else Refusal("ConditionNotMet")
+
+
+# How it gets elsewhere
+
+
+class Move(NamedTuple):
+    """Where a blob is to be."""
+
+    tier: str
+    priority: Priority
+    due: int
+    """When it arrives, if it comes from the archive."""
+
+
+def move(blob: Blob, asked: Move, now: int, stamp: int, *, past: bool) -> Blob | Refusal:
+    """The blob as it is then. Snapshots, which are `past`, stay in the archive for ever."""
+    refusal = check_kind(asked.tier, blob.kind)
+    if refusal is not None:
+        return refusal
+    place = place_of(blob, now)
+    if blob.kind is BlobKind.PAGE:
+        refusal = _check_premium(place, asked.tier, blob.content.length)
+        if refusal is not None:
+            return refusal
+    if place.rehydration is not None:
+        return _hurried(blob, place.rehydration, asked)
+    if place.tier == ARCHIVE and asked.tier != ARCHIVE:
+        if past:
+            return Refusal("BlobArchived")
+        rehydration = Rehydration(asked.tier, asked.priority.value, asked.due)
+        return replace(blob, rehydration=rehydration)
+    changed = place.changed if place.tier == asked.tier else 0
+    return replace(blob, tier=asked.tier, tier_changed=changed or stamp, rehydration=None)
+
+
+def _check_premium(place: Place, tier: str, length: int) -> Refusal | None:
+    if place.changed and _RANKS[tier] < _RANKS[place.tier]:
+        return Refusal("CannotChangeToLowerTier")
+    return check_length(tier, length)
+
+
+def _hurried(blob: Blob, rehydration: Rehydration, asked: Move) -> Blob | Refusal:
+    """Who is on the way can be told to hurry, but neither to go elsewhere nor to take more time."""
+    if rehydration.tier != asked.tier:
+        return Refusal("BlobBeingRehydrated")
+    if asked.priority is not Priority.HIGH or rehydration.priority == Priority.HIGH.value:
+        return blob
+    due = min(rehydration.due, asked.due)
+    sooner = Rehydration(asked.tier, asked.priority.value, due)
+    return replace(blob, rehydration=sooner)

@@ -1,0 +1,191 @@
+"""Inlays step by step: what they cost, how they are found, and when they are folded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies import inlays, intervals
+from etagere.bodies.contents import EXTENTS, Hole, Stretch, is_long
+from etagere.bodies.maps import FORMER_INTERVALS, INTERVAL_MAPS, INTERVALS
+from etagere.engine.interface import WriteTxn
+from etagere.model.bodies import Body, Mapped, Piece
+from etagere.model.ids import new_id
+from tests.bodies.test_intervals import EVERYTHING, begin, clear, copy, finish, weigh, write
+from tests.model.bench import SEGMENT, Bench
+
+KIB = 1024
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def inlay(bench: Bench, content: Mapped, *blocks: bytes) -> Mapped:
+    for data in blocks:
+        content = bench.change(_inlaying(content, data))
+    return content
+
+
+def _inlaying(content: Mapped, data: bytes) -> Callable[[WriteTxn], Mapped]:
+    return lambda txn: intervals.inlay(txn, content, content.length, data, new_id())
+
+
+def find(bench: Bench, content: Mapped) -> tuple[inlays.Fold, Body]:
+    """What is to be folded, as if it were written."""
+    fold, data = bench.look(lambda txn, _: inlays.find(txn, content))
+    joined = b"".join(data)
+    crc = crc64nvme(joined)
+    place = bench.piece(len(joined))
+    piece = Piece(SEGMENT, place.offset, len(joined), crc)
+    return fold, Body(b"", len(joined), crc, pieces=(piece,) if joined else ())
+
+
+def fold(bench: Bench, content: Mapped) -> Mapped:
+    asked, body = find(bench, content)
+    folded = bench.change(lambda txn: inlays.fold(txn, content, asked, body, new_id()))
+    assert folded is not None
+    return folded
+
+
+# Costs
+
+
+def weight(rows: int) -> tuple[int, int, Counter[str], Counter[str]]:
+    bench = Bench()
+    content = write(bench, begin(bench, 0), 0, *[10] * rows)
+    content = inlay(bench, content, b"one")
+    _, found = weigh(bench, _inlaying(content, b"two"))
+    return found
+
+
+def test_an_inlay_is_one_row_however_many_there_are() -> None:
+    _, _, puts, deletes = found = weight(10)
+    assert puts == {"intervals": 1}
+    assert not deletes
+    assert found == weight(5_000)
+
+
+def test_folding_is_bounded(bench: Bench) -> None:
+    content = inlay(bench, begin(bench, 0), *[b"x"] * 1_000)
+    asked, body = find(bench, content)
+    folded, (_, _, puts, deletes) = weigh(
+        bench, lambda txn: inlays.fold(txn, content, asked, body, new_id())
+    )
+    assert folded is not None
+    assert sum(puts.values()) <= 3
+    assert sum(deletes.values()) <= 400
+    assert len(bench.rows(INTERVAL_MAPS)) == 1
+    assert folded.inlays == 600
+    folded = fold(bench, fold(bench, folded))
+    assert folded.inlays == 0
+    assert len(bench.rows(INTERVALS)) == 3
+
+
+def test_much_between_inlays_is_passed_in_steps(bench: Bench) -> None:
+    content = inlay(bench, begin(bench, 0), b"first")
+    content = write(bench, content, 5, *[1] * 4_500)
+    content = inlay(bench, content, b"last")
+    inlaid = []
+    for _ in range(3):
+        content = fold(bench, content)
+        inlaid.append(content.inlaid)
+    assert inlaid == [4, 4, 0]
+    assert content.folded == content.length
+    assert {extent.length for extent in bench.rows(EXTENTS).values()} == {1, 4, 5}
+
+
+# Finding
+
+
+def test_inlays_behind_each_other_are_one_entry_of_a_plan(bench: Bench) -> None:
+    content = inlay(bench, begin(bench, 3), b"one", b"two")
+    content = write(bench, content, 9, 5)
+    content = inlay(bench, content, b"three")
+    hole, inlaid, stretch, last = bench.plan(content)
+    assert (hole, inlaid, last) == (Hole(3), b"onetwo", b"three")
+    assert isinstance(stretch, Stretch)
+    assert bench.plan(content, 4, 4) == b"netw"
+    assert bench.plan(clear(bench, content, 5, 7), 4, 4) == (b"n", Hole(2), b"w")
+
+
+def test_much_in_the_ledger_is_long(bench: Bench) -> None:
+    content = write(bench, begin(bench, 0), 0, 100_000)
+    content = inlay(bench, content, *[bytes(32 * KIB)] * 4)
+    assert not bench.look(is_long, content)
+    content = inlay(bench, content, b"x")
+    assert bench.look(is_long, content)
+    assert not bench.look(lambda txn, _: is_long(txn, content, 0, 200_000))
+    assert not bench.look(lambda txn, _: is_long(txn, content, content.length - 1_000))
+    assert not bench.look(is_long, fold(bench, content))
+
+
+# Folding
+
+
+def test_what_is_not_there_any_more_is_not_folded(bench: Bench) -> None:
+    content = inlay(bench, begin(bench, 0), b"one", b"two", b"three")
+    asked, body = find(bench, content)
+    changes: tuple[Callable[[WriteTxn], Mapped], ...] = (
+        lambda txn: intervals.clear(txn, content, 4, 5, new_id()),
+        lambda txn: intervals.inlay(txn, content, 4, b"X", new_id()),
+        lambda txn: intervals.resize(txn, content, 10, new_id()),
+    )
+    for change in changes:
+        txn = bench.engine.begin()
+        changed = change(txn)
+        assert inlays.fold(txn, changed, asked, body, new_id()) is None
+        txn.rollback()
+    longer = inlay(bench, content, b"four")
+    folded = bench.change(lambda txn: inlays.fold(txn, longer, asked, body, new_id()))
+    assert folded is not None
+    stretch, rest = bench.plan(folded)
+    assert isinstance(stretch, Stretch)
+    assert (stretch.length, rest) == (11, b"four")
+    assert (folded.folded, folded.inlaid, folded.inlays) == (11, 4, 1)
+
+
+def test_the_same_bytes_of_another_content_are_not_folded(bench: Bench) -> None:
+    """It may have inlays before them, which would be forgotten."""
+    content = inlay(bench, fold(bench, inlay(bench, begin(bench, 0), b"one")), b"two")
+    asked, body = find(bench, content)
+    other = inlay(bench, begin(bench, 0), b"one", b"two")
+    assert bench.change(lambda txn: inlays.fold(txn, other, asked, body, new_id())) is None
+
+
+def test_who_shares_keeps_the_inlays(bench: Bench) -> None:
+    content = inlay(bench, begin(bench, 0), b"one", b"two")
+    kept = copy(bench, content)
+    content = fold(bench, content)
+    assert content.generation > kept.generation
+    assert bench.plan(kept) == b"onetwo"
+    assert isinstance(bench.plan(content)[0], Stretch)
+    assert len(bench.rows(FORMER_INTERVALS)) == 2
+    child = inlay(bench, kept, b"three")
+    assert child.id != content.id
+    assert bench.plan(child) == b"onetwothree"
+    finish(bench)
+    assert bench.plan(child) == b"onetwothree"
+    child = fold(bench, child)
+    assert len(bench.stretches(child)) == 1
+    for held in (content, child):
+        bench.release(held)
+    finish(bench)
+    assert not any(bench.rows(collection) for collection in EVERYTHING)
+
+
+def test_runs_share_an_extent(bench: Bench) -> None:
+    content = inlay(bench, begin(bench, 0), b"one")
+    content = write(bench, content, 3, 5)
+    content = fold(bench, inlay(bench, content, b"two", b"three"))
+    first, _, second = bench.stretches(content)
+    assert (first.length, second.length) == (3, 8)
+    assert second.offset == first.offset + 3
+    assert bench.rows(EXTENTS)[first.segment, first.offset].references == 2
+    bench.release(content)
+    finish(bench)
+    assert not any(bench.rows(collection) for collection in EVERYTHING)

@@ -1,0 +1,382 @@
+"""Interval maps against plain bytes: whatever is written, cleared, cut, shared, let go of,
+copied and reaped, every content that is held shows exactly its own bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from awscrt.checksums import crc64nvme
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from etagere.bodies import inlays, intervals, reaping
+from etagere.bodies.contents import EXTENTS, Hole, Plan, share
+from etagere.bodies.maps import (
+    FADING,
+    FORMER_INTERVALS,
+    GENERATIONS,
+    INTERVAL_MAPS,
+    INTERVALS,
+    STACKED,
+    is_held,
+    parts,
+)
+from etagere.bodies.reaping import Flatten, flatten, reap_intervals
+from etagere.engine.interface import T, WriteTxn
+from etagere.model.bodies import Body, Mapped, Piece
+from etagere.model.ids import new_id
+from tests.model.bench import Bench
+
+LENGTH_MAX = 40
+HELD_MAX = 8
+
+Byte = tuple[int, int, int] | int | None
+"""One byte by the extent it is of and its place in it, or the byte itself, of an inlay; None in a
+hole."""
+Shown = tuple[int, int] | int | None
+
+
+@dataclass
+class Copy:
+    """A content, and what it must show."""
+
+    content: Mapped
+    shows: list[Byte]
+
+
+def bytes_of(piece: Piece) -> list[Byte]:
+    return [(piece.segment, piece.offset, piece.skip + at) for at in range(piece.length)]
+
+
+def shown(plan: Plan) -> list[Shown]:
+    found: list[Shown] = []
+    for stretch in (plan,) if isinstance(plan, bytes) else plan:
+        if isinstance(stretch, bytes):
+            found += stretch
+        elif isinstance(stretch, Hole):
+            found += [None] * stretch.length
+        else:
+            found += [(stretch.segment, stretch.offset + at) for at in range(stretch.length)]
+    return found
+
+
+def places(shows: list[Byte]) -> list[Shown]:
+    return [(byte[0], byte[1] + byte[2]) if isinstance(byte, tuple) else byte for byte in shows]
+
+
+def written_ranges(shows: list[Byte], start: int, end: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for at in range(start, min(end, len(shows))):
+        if shows[at] is None:
+            continue
+        if found and found[-1][1] == at:
+            found[-1] = (found[-1][0], at + 1)
+        else:
+            found.append((at, at + 1))
+    return found
+
+
+def require_differences(
+    found: list[tuple[int, int, bool]], old: list[Byte], new: list[Byte], start: int, end: int
+) -> None:
+    """All of them and no others, but for holes that were made where there was one already."""
+    told = {at: written for first, behind, written in found for at in range(first, behind)}
+    for at in range(start, min(end, len(new))):
+        before = old[at] if at < len(old) else None
+        if before != new[at] or isinstance(new[at], int):
+            assert told.pop(at) is (new[at] is not None)
+        elif new[at] is None:
+            assert not told.pop(at, False)
+    assert not told
+    for one, following in pairwise(found):
+        assert one[1] < following[0] or (one[1] == following[0] and one[2] != following[2])
+
+
+def look(bench: Bench, work: Callable[..., T], *arguments: object) -> T:
+    return bench.look(lambda txn, _: work(txn, *arguments))
+
+
+def require_account(bench: Bench, contents: list[Mapped]) -> None:
+    """Counts all holders anew: those of generations, and those of extents."""
+    maps = bench.rows(INTERVAL_MAPS)
+    held: Counter[tuple[bytes, int]] = Counter((c.id, c.generation) for c in contents)
+    held.update((m.base, m.base_generation) for m in maps.values() if m.base is not None)
+    assert {key: record.count for key, record in bench.rows(GENERATIONS).items()} == held
+    assert {key[0] for key in held} <= {key[0] for key in maps}
+    current, former = bench.rows(INTERVALS), bench.rows(FORMER_INTERVALS)
+    pieces = [row.piece for row in (*current.values(), *former.values())]
+    references = Counter(piece.extent for piece in pieces if isinstance(piece, Piece))
+    assert {key: extent.references for key, extent in bench.rows(EXTENTS).items()} == references
+    fading = {key[0] for key in bench.rows(FADING)}
+    for map_id in {key[0] for key in maps} - fading:
+        assert any(key[0] == map_id for key in held), "a map that nobody holds"
+    for (map_id, _, born), row in former.items():
+        if map_id not in fading:
+            assert look(bench, is_held, map_id, born, row.ended)
+        assert row.length <= maps[map_id,].longest
+    ends: dict[bytes, int] = {}
+    for (map_id, offset), row in current.items():
+        assert offset >= ends.get(map_id, 0), "intervals that overlap"
+        ends[map_id] = offset + row.length
+
+
+class QuickBench(Bench):
+    """Looks without an event loop: there are many looks."""
+
+    def look(self, work: Callable[[Any, Any], T], command: object = None) -> T:
+        txn = self.engine.begin_read()
+        try:
+            return work(txn, command)
+        finally:
+            txn.close()
+
+
+class Maps(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = QuickBench()
+        # So that children are started for what covers much, too, and steps are short.
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(intervals, "ROWS_AT_ONCE_MAX", 4)
+        self.patch.setattr(reaping, "_SEARCHED_PER_DROPPED", 1)
+        self.patch.setattr(inlays, "_FOLDED_INLAYS_MAX", 3)
+        self.copies: list[Copy] = []
+
+    # Steps
+
+    @precondition(lambda self: not self.copies)
+    @rule(length=st.integers(LENGTH_MAX // 2, LENGTH_MAX))
+    def begin(self, length: int) -> None:
+        content = self.bench.change(lambda txn: intervals.begin(txn, new_id(), length))
+        self.copies.append(Copy(content, [None] * length))
+
+    @precondition(lambda self: self.copies)
+    @rule(
+        which=st.integers(0, 99),
+        at=st.integers(0, LENGTH_MAX),
+        lengths=st.lists(st.integers(1, 9), max_size=3),
+    )
+    def write(self, which: int, at: int, lengths: list[int]) -> None:
+        copy = self.copies[which % len(self.copies)]
+        at = min(at, len(copy.shows))
+        pieces = [self.bench.piece(length) for length in lengths]
+        self._change(copy, lambda txn: intervals.write(txn, copy.content, at, pieces, new_id()))
+        data = [byte for piece in pieces for byte in bytes_of(piece)]
+        copy.shows[at : at + len(data)] = data
+
+    @precondition(lambda self: self.copies)
+    @rule(
+        which=st.integers(0, 99),
+        at=st.integers(0, LENGTH_MAX) | st.none(),
+        blocks=st.lists(st.binary(max_size=9), max_size=4),
+    )
+    def inlay(self, which: int, at: int | None, blocks: list[bytes]) -> None:
+        """Behind the end, if not anywhere."""
+        copy = self.copies[which % len(self.copies)]
+        at = len(copy.shows) if at is None else min(at, len(copy.shows))
+        for data in blocks:
+            self._change(copy, partial(self._inlaid, copy.content, at, data))
+            copy.shows[at : at + len(data)] = data
+            at += len(data)
+
+    @staticmethod
+    def _inlaid(content: Mapped, at: int, data: bytes, txn: WriteTxn) -> Mapped:
+        return intervals.inlay(txn, content, at, data, new_id())
+
+    @precondition(lambda self: self.copies)
+    @rule(
+        which=st.integers(0, 99),
+        added=st.lists(st.binary(max_size=5), max_size=2),
+        cleared=st.integers(0, LENGTH_MAX) | st.none(),
+    )
+    def fold(self, which: int, added: list[bytes], cleared: int | None) -> None:
+        """Others may add, or clear, between the look and the change."""
+        copy = self.copies[which % len(self.copies)]
+        asked, chunks = look(self.bench, inlays.find, copy.content)
+        data = b"".join(chunks)
+        pieces = tuple(self.bench.piece(len(part)) for part in (data[:7], data[7:]) if part)
+        body = Body(new_id(), len(data), crc64nvme(data), pieces=pieces)
+        self.inlay(which, None, added)
+        if cleared is not None:
+            self.clear(which, cleared, 3)
+        folded = self.bench.change(
+            lambda txn: inlays.fold(txn, copy.content, asked, body, new_id())
+        )
+        folded_bytes = [byte for piece in pieces for byte in bytes_of(piece)]
+        if folded is None:
+            began_child = copy.content.id != asked.map
+            assert cleared is not None or began_child or not asked.runs
+            return
+        copy.content = folded
+        replaced = [byte for run in asked.runs for byte in copy.shows[run.start : run.end]]
+        assert replaced == list(data)
+        for run in asked.runs:
+            length = run.end - run.start
+            copy.shows[run.start : run.end], folded_bytes = (
+                folded_bytes[:length],
+                folded_bytes[length:],
+            )
+
+    @precondition(lambda self: self.copies)
+    @rule(
+        which=st.integers(0, 99),
+        source=st.integers(0, 99),
+        at=st.integers(0, LENGTH_MAX),
+        start=st.integers(0, LENGTH_MAX),
+        length=st.integers(1, 20),
+    )
+    def lay(self, which: int, source: int, at: int, start: int, length: int) -> None:
+        """Pieces of one content, which may be the same one, into another."""
+        copy = self.copies[which % len(self.copies)]
+        other = self.copies[source % len(self.copies)]
+        at = min(at, len(copy.shows))
+        found = self.bench.look(
+            lambda txn, _: list(parts(txn, other.content, start, start + length))
+        )
+        pieces = [part.piece for part in found if isinstance(part.piece, Piece)]
+        self._change(copy, lambda txn: intervals.lay(txn, copy.content, at, pieces, new_id()))
+        data = [byte for piece in pieces for byte in bytes_of(piece)]
+        copy.shows[at : at + len(data)] = data
+
+    @precondition(lambda self: self.copies)
+    @rule(
+        which=st.integers(0, 99),
+        start=st.integers(0, LENGTH_MAX),
+        length=st.integers(0, LENGTH_MAX),
+    )
+    def clear(self, which: int, start: int, length: int) -> None:
+        copy = self.copies[which % len(self.copies)]
+        self._change(
+            copy, lambda txn: intervals.clear(txn, copy.content, start, start + length, new_id())
+        )
+        for at in range(start, min(start + length, len(copy.shows))):
+            copy.shows[at] = None
+
+    @precondition(lambda self: self.copies)
+    @rule(which=st.integers(0, 99), length=st.integers(0, LENGTH_MAX))
+    def resize(self, which: int, length: int) -> None:
+        copy = self.copies[which % len(self.copies)]
+        self._change(copy, lambda txn: intervals.resize(txn, copy.content, length, new_id()))
+        copy.shows = (copy.shows + [None] * length)[:length]
+
+    @precondition(lambda self: 0 < len(self.copies) < HELD_MAX)
+    @rule(which=st.integers(0, 99))
+    def share(self, which: int) -> None:
+        copy = self.copies[which % len(self.copies)]
+        self.bench.change(lambda txn: share(txn, copy.content))
+        self.copies.append(Copy(copy.content, list(copy.shows)))
+
+    @precondition(lambda self: 0 < len(self.copies) < HELD_MAX)
+    @rule(
+        which=st.integers(0, 99),
+        at=st.integers(0, LENGTH_MAX),
+        lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+        both=st.booleans(),
+    )
+    def go_on_apart(self, which: int, at: int, lengths: list[int], both: bool) -> None:
+        """One who shares writes, or both: then one of them gets a child."""
+        which %= len(self.copies)
+        self.share(which)
+        self.write(which, at, lengths)
+        if both:
+            self.write(len(self.copies) - 1, max(0, at - 3), lengths)
+
+    @precondition(lambda self: len(self.copies) > 2)
+    @rule(which=st.integers(0, 99))
+    def release(self, which: int) -> None:
+        copy = self.copies.pop(which % len(self.copies))
+        self.bench.release(copy.content)
+
+    @rule(steps=st.integers(1, 4), rows_max=st.integers(1, 5))
+    def reap(self, steps: int, rows_max: int) -> None:
+        for _ in range(steps):
+            self.bench.change(lambda txn: reap_intervals(txn, rows_max))
+
+    @rule(steps=st.integers(1, 4), parts_max=st.integers(1, 5))
+    def flatten(self, steps: int, parts_max: int) -> None:
+        for _ in range(steps):
+            self.bench.change(lambda txn: flatten(txn, Flatten(parts_max)))
+
+    def _change(self, copy: Copy, work: Callable[[WriteTxn], Mapped]) -> None:
+        copy.content = self.bench.change(work)
+
+    # What always holds
+
+    @invariant()
+    def every_content_shows_its_bytes(self) -> None:
+        for copy in self.copies:
+            assert copy.content.length == len(copy.shows)
+            plan = self.bench.plan(copy.content)
+            assert shown(plan) == places(copy.shows)
+            middle = self.bench.plan(copy.content, 7, 11)
+            assert shown(middle) == places(copy.shows)[7:18]
+            found = look(self.bench, intervals.ranges, copy.content, 3, 40, 100)
+            assert found == written_ranges(copy.shows, 3, 40)
+            inlaid = [at for at, byte in enumerate(copy.shows) if isinstance(byte, int)]
+            assert len(inlaid) <= copy.content.inlaid
+            assert min(inlaid, default=LENGTH_MAX * 100) >= copy.content.folded
+
+    @invariant()
+    def differences_are_shown(self) -> None:
+        for old in self.copies:
+            for new in self.copies[:3]:
+                ask = (old.content, new.content, 2, 45, 100)
+                found = look(self.bench, intervals.changes, *ask)
+                if found is not None:
+                    require_differences(found, old.shows, new.shows, 2, 45)
+                if old.content.id == new.content.id:
+                    assert found is not None
+
+    @invariant()
+    def the_account_is_right(self) -> None:
+        require_account(self.bench, [copy.content for copy in self.copies])
+
+    def teardown(self) -> None:
+        try:
+            self._end()
+        finally:
+            self.patch.undo()
+
+    def _end(self) -> None:
+        while self.bench.change(lambda txn: flatten(txn, Flatten(3))):
+            pass
+        self.every_content_shows_its_bytes()
+        self.differences_are_shown()
+        self.the_account_is_right()
+        fading = self.bench.rows(FADING)
+        for key, record in self.bench.rows(INTERVAL_MAPS).items():
+            assert record.base is None or key in fading
+        for copy in self.copies:
+            self.bench.release(copy.content)
+        steps = 0
+        while self.bench.change(lambda txn: reap_intervals(txn, 4)):
+            steps += 1
+            assert steps < 1_000
+        for collection in (
+            INTERVALS,
+            FORMER_INTERVALS,
+            INTERVAL_MAPS,
+            GENERATIONS,
+            FADING,
+            STACKED,
+            EXTENTS,
+        ):
+            assert self.bench.rows(collection) == {}
+
+
+TestMaps = Maps.TestCase
+TestMaps.settings = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    # To make an example shorter takes minutes here, and says little more.
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,46 @@
+"""Append blobs in the model: blocks one behind the other, until there may be no more."""
+
+from __future__ import annotations
+
+from tests.history.contents import size_of
+from tests.history.lease_model import after_write
+from tests.history.objections import objection_to_change, objection_to_create
+from tests.history.state import State
+from tests.history.trials import Trial
+
+
+def create(state: State, trial: Trial) -> State | str:
+    """Snapshots outlive the blob that they were taken of."""
+    return objection_to_create(state, trial) or State(
+        trial.version,
+        lease=after_write(state.lease),
+        origin=trial.origin,
+        snapshots=state.snapshots,
+    )
+
+
+def append(state: State, trial: Trial) -> State | str:
+    objection = objection_to_change(state, trial) or _misplaced(state, trial)
+    if objection is not None:
+        return objection
+    if state.sealed:
+        return "BlobIsSealed"
+    return state._replace(
+        version=trial.version,
+        content=(*state.content, trial.content),
+        length=state.length + size_of(trial.operation.request.token),
+        lease=after_write(state.lease),
+    )
+
+
+def seal(state: State, trial: Trial) -> State | str:
+    """What is sealed already stays as it is."""
+    objection = objection_to_change(state, trial) or _misplaced(state, trial)
+    if objection is not None or state.sealed:
+        return objection or state
+    return state._replace(version=trial.version, sealed=True, lease=after_write(state.lease))
+
+
+def _misplaced(state: State, trial: Trial) -> str | None:
+    position = trial.operation.request.position
+    return None if position in (None, state.length) else "AppendPositionConditionNotMet"

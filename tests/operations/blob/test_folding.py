@@ -1,0 +1,319 @@
+"""Small blocks of append blobs: they lie in the ledger, few at a time, and are folded into
+segments."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies import inlays
+from etagere.bodies.contents import EXTENTS, SEGMENTS
+from etagere.bodies.maps import INTERVALS
+from etagere.bodies.segments import Reap, reap
+from etagere.engine.memory import MemoryEngine
+from etagere.jobs.folding import Folding
+from etagere.model.appends import AppendBlock, Appended, SealBlob
+from etagere.model.blobs import (
+    AppendTraits,
+    Blob,
+    BlobName,
+    DeleteBlob,
+    DeleteSnapshot,
+    GetBlob,
+    OpenBlob,
+    SnapshotsToo,
+)
+from etagere.model.bodies import Body, Mapped, Piece, Segment
+from etagere.model.containers import CreateContainer
+from etagere.model.ids import new_id
+from etagere.operations.blob.appends import (
+    FoldBlocks,
+    append_small_block,
+    find_loose,
+    fold_blocks,
+    seal_blob,
+)
+from etagere.operations.blob.blobs import delete_blob, open_blob, put_blob
+from etagere.operations.blob.containers import create_container
+from etagere.operations.blob.snapshots import delete_snapshot
+from etagere.protocol.blob.handlers.appends import AppendHandlers
+from etagere.protocol.blob.handlers.base import Means
+from etagere.rules.appends import APPENDED_BLOCKS_MAX
+from tests.clocks import SharedClock
+from tests.operations.blob.accounts import rows
+from tests.operations.blob.shelf import BOX, Shelf, code_of, on_a_shelf
+from tests.operations.blob.test_appends import NAME, _append, _begin, _made, _run
+
+KIB = 1024
+
+
+def _small(data: bytes, name: BlobName = NAME, **asked: Any) -> AppendBlock:
+    return AppendBlock(name, Body(b"", len(data), crc64nvme(data), data), new_id(), **asked)
+
+
+async def _add(shelf: Shelf, data: bytes) -> Appended:
+    done = await shelf.write(append_small_block, _small(data))
+    assert done is not None
+    return done
+
+
+def _mapped(blob: Blob) -> Mapped:
+    assert isinstance(blob.content, Mapped)
+    return blob.content
+
+
+async def _shown(shelf: Shelf, name: str = "log") -> Blob:
+    ask = OpenBlob(GetBlob(BlobName(BOX, name)))
+    opened = await shelf.read(open_blob, ask)
+    assert opened is not None
+    return opened.shown.blob
+
+
+async def _intervals(shelf: Shelf) -> int:
+    return len(await shelf.read(rows, INTERVALS))
+
+
+@pytest.fixture
+def due_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the writer process too, since it is forked afterwards."""
+    monkeypatch.setattr(inlays, "INLAYS_DUE", 8)
+    monkeypatch.setattr(inlays, "INLAYS_MAX", 32)
+    monkeypatch.setattr(inlays, "_FOLDED_INLAYS_MAX", 12)
+
+
+# What is added
+
+
+@on_a_shelf
+async def test_small_blocks_follow_each_other_and_larger_ones(shelf: Shelf) -> None:
+    await _begin(shelf)
+    assert (await _add(shelf, b"one ")).offset == 0
+    assert (await _append(shelf, b"two ")).offset == 4
+    done = await _add(shelf, b"three ")
+    assert (done.offset, done.blob.traits) == (8, AppendTraits(3))
+    await _add(shelf, b"four")
+    assert len(await shelf.read(rows, EXTENTS)) == 1
+    assert await shelf.get("log") == b"one two three four"
+    assert await shelf.get("log", 2, 9) == b"e two th"
+    await shelf.require_sound()
+    await shelf.write(delete_blob, DeleteBlob(NAME))
+    await shelf.require_bare()
+
+
+@on_a_shelf
+async def test_the_terms_are_those_of_other_blocks(shelf: Shelf) -> None:
+    await _begin(shelf)
+    await _add(shelf, b"12345")
+    for code, command in (
+        ("AppendPositionConditionNotMet", _small(b"678", position=4)),
+        ("MaxBlobSizeConditionNotMet", _small(b"678", length_max=7)),
+    ):
+        assert await code_of(shelf.write(append_small_block, command)) == code
+    missing = _small(b"x", BlobName(BOX, "missing"))
+    assert await code_of(shelf.write(append_small_block, missing)) == "BlobNotFound"
+    await shelf.write(seal_blob, SealBlob(NAME))
+    assert await code_of(shelf.write(append_small_block, _small(b"x"))) == "BlobIsSealed"
+    assert await shelf.get("log") == b"12345"
+
+
+@on_a_shelf
+async def test_a_blob_has_only_so_much_in_the_ledger(shelf: Shelf) -> None:
+    await _begin(shelf)
+    block, calls = bytes(32 * KIB), []
+    for _ in range(inlays.BYTES_MAX // len(block)):
+        calls.append((await _add(shelf, block)).is_loose)
+    assert [number for number, called in enumerate(calls, 1) if called] == [8, 16, 24, 32]
+    before = await _shown(shelf)
+    assert await shelf.write(append_small_block, _small(b"x")) is None
+    assert await _shown(shelf) == before
+    assert (await _append(shelf, b"x")).offset == inlays.BYTES_MAX
+    assert await shelf.write(append_small_block, _small(b"x")) is None
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_a_blob_has_only_so_many_blocks_in_the_ledger(shelf: Shelf) -> None:
+    await _begin(shelf)
+    for _ in range(32):
+        await _add(shelf, b"x")
+    assert await shelf.write(append_small_block, _small(b"x")) is None
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_what_has_no_room_in_the_ledger_goes_to_a_segment(shelf: Shelf) -> None:
+    """Nobody folds here, as if that did not keep up."""
+    await _begin(shelf)
+    folding = Folding(shelf.engine, shelf.store)
+    unused: Any = None
+    means = Means(shelf.engine, shelf.store, unused, unused, folding, unused)
+    handlers, expected = AppendHandlers(means, unused), b""
+    for number in range(40):
+        data = b"block %d;" % number
+        done = await handlers._append(_small(data))
+        assert done.offset == len(expected)
+        expected += data
+    content = _mapped(await _shown(shelf))
+    assert content.inlays == 32
+    assert len(await shelf.read(rows, EXTENTS)) == 8
+    assert await shelf.get("log") == expected
+    while await folding.fold(NAME):
+        pass
+    assert await shelf.get("log") == expected
+    assert _mapped(await _shown(shelf)).inlays < 8
+    await shelf.require_sound()
+
+
+def _one() -> AppendBlock:
+    return AppendBlock(NAME, Body(b"", 10, 0, b"0123456789"), b"child".ljust(16))
+
+
+def test_the_last_block_costs_what_the_first_did() -> None:
+    engine = MemoryEngine(SharedClock())
+    opening = engine.begin()
+    opening.put(SEGMENTS, (1,), Segment(new_id()))
+    opening.commit()
+    _run(engine, create_container, CreateContainer(BOX, new_id()))
+    _run(engine, put_blob, _made())
+    _run(engine, append_small_block, _one())
+    second = _run(engine, append_small_block, _one())
+    assert second["put intervals"] == 1
+    folds, folds_cost = 0, []
+    for number in range(2, APPENDED_BLOCKS_MAX - 1):
+        _run(engine, append_small_block, _one())
+        found = None if number % 256 else asyncio.run(engine.read(find_loose, NAME))
+        if found is not None:
+            data = b"".join(found.data)
+            piece = Piece(1, 10_000 * folds, len(data), crc64nvme(data))
+            body = Body(b"", len(data), crc64nvme(data), pieces=(piece,))
+            folds_cost.append(_run(engine, fold_blocks, FoldBlocks(NAME, found.fold, body, b"")))
+            folds += 1
+    assert folds > 190
+    assert folds_cost[-1] == folds_cost[1]
+    assert _run(engine, append_small_block, _one()) == second
+    one_more = engine.write(append_small_block, _one())
+    assert asyncio.run(code_of(one_more)) == "BlockCountExceedsLimit"
+
+
+def test_commands_travel() -> None:
+    fold = inlays.Fold(b"map", 1, 9, (inlays.Run(1, 3), inlays.Run(5, 9)), 3)
+    command = FoldBlocks(NAME, fold, Body(b"", 6, 1), new_id())
+    sent = msgspec.msgpack.encode(command)
+    assert msgspec.msgpack.decode(sent, type=FoldBlocks) == command
+
+
+# Folded
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_folding_changes_where_bytes_lie_and_nothing_else(shelf: Shelf) -> None:
+    await _begin(shelf)
+    folding, expected = Folding(shelf.engine, shelf.store), b""
+    for number in range(24):
+        data = bytes([65 + number]) * (number + 1)
+        expected += data
+        await (_append if number in (3, 11) else _add)(shelf, data)
+    before = await _shown(shelf)
+    assert await folding.fold(NAME)
+    assert await shelf.get("log") == expected
+    assert not await folding.fold(NAME)
+    after = await _shown(shelf)
+    assert await shelf.get("log") == expected
+    assert await shelf.get("log", 5, 40) == expected[5:41]
+    assert after == msgspec.structs.replace(before, content=after.content)
+    content = _mapped(after)
+    assert (content.inlaid, content.inlays, content.folded) == (0, 0, len(expected))
+    # Runs before, between and behind the two blocks that were not small, the last in two steps.
+    assert await _intervals(shelf) == 6
+    assert not await folding.fold(NAME)
+    await shelf.require_sound()
+    assert (await _add(shelf, b"more")).offset == len(expected)
+    assert await shelf.get("log") == expected + b"more"
+    await shelf.write(delete_blob, DeleteBlob(NAME))
+    await shelf.require_bare()
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_few_blocks_are_left_where_they_are(shelf: Shelf) -> None:
+    await _begin(shelf)
+    folding = Folding(shelf.engine, shelf.store)
+    for _ in range(7):
+        await _add(shelf, b"x")
+    assert not await folding.fold(NAME)
+    assert await _intervals(shelf) == 7
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_snapshots_show_what_they_did(shelf: Shelf) -> None:
+    await _begin(shelf)
+    folding, expected = Folding(shelf.engine, shelf.store), b""
+    kept: dict[int, bytes] = {}
+    for number in range(60):
+        data = b"%04d" % number
+        await _add(shelf, data)
+        expected += data
+        if number % 7 == 3:
+            kept[await shelf.snapshot("log")] = expected
+        if number % 10 == 9:
+            await folding.fold(NAME)
+            kept[await shelf.snapshot("log")] = expected
+            for moment, data in kept.items():
+                assert await shelf.get("log", snapshot=moment) == data
+    assert await shelf.get("log") == expected
+    await shelf.require_sound()
+    moments = list(kept)
+    random.Random(1).shuffle(moments)
+    for moment in moments[::2]:
+        await shelf.write(delete_snapshot, DeleteSnapshot(NAME, moment))
+        while await shelf.write(reap, Reap()):
+            pass
+    for moment in moments[1::2]:
+        assert await shelf.get("log", snapshot=moment) == kept[moment]
+    await shelf.require_sound()
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.require_bare()
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_what_was_found_is_not_folded_into_another_blob(shelf: Shelf) -> None:
+    await _begin(shelf)
+    for _ in range(9):
+        await _add(shelf, b"old")
+    found = await shelf.read(find_loose, NAME)
+    assert found is not None
+    async with shelf.store.writer(27, inline=False) as writer:
+        await writer.append(b"".join(found.data))
+        command = FoldBlocks(NAME, found.fold, await writer.seal(), new_id())
+        await shelf.write(put_blob, _made())
+        for _ in range(9):
+            await _add(shelf, b"new")
+        assert not await shelf.write(fold_blocks, command)
+        assert await shelf.get("log") == b"new" * 9
+        await shelf.write(delete_blob, DeleteBlob(NAME))
+        assert not await shelf.write(fold_blocks, command)
+        await shelf.put("log", b"a block blob")
+        assert not await shelf.write(fold_blocks, command)
+        assert await shelf.get("log") == b"a block blob"
+    await shelf.require_sound()
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_what_was_folded_by_another_is_not_folded_again(shelf: Shelf) -> None:
+    await _begin(shelf)
+    for _ in range(9):
+        await _add(shelf, b"data")
+    folding = Folding(shelf.engine, shelf.store)
+    await asyncio.gather(*(folding.fold(NAME) for _ in range(4)))
+    assert await shelf.get("log") == b"data" * 9
+    assert len(await shelf.read(rows, EXTENTS)) == 1
+    await shelf.require_sound()

@@ -1,0 +1,191 @@
+"""Small blocks of append blobs are folded while others add, read, keep and delete."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import permutations
+
+import msgspec
+import pytest
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies import inlays
+from etagere.bodies.contents import SEGMENTS
+from etagere.bodies.reaping import Flatten, flatten
+from etagere.bodies.segments import Reap, reap
+from etagere.engine.memory import MemoryEngine
+from etagere.jobs.folding import Folding
+from etagere.model.appends import AppendBlock, SealBlob
+from etagere.model.blobs import (
+    BlobKind,
+    BlobName,
+    DeleteBlob,
+    DeleteSnapshot,
+    PutBlob,
+    SnapshotBlob,
+    SnapshotsToo,
+)
+from etagere.model.bodies import Body, Piece, Segment
+from etagere.model.containers import CreateContainer, DeleteContainer
+from etagere.model.ids import new_id
+from etagere.operations.blob.appends import (
+    FoldBlocks,
+    append_block,
+    append_small_block,
+    fold_blocks,
+    seal_blob,
+)
+from etagere.operations.blob.blobs import delete_blob, put_blob
+from etagere.operations.blob.collections import SNAPSHOTS
+from etagere.operations.blob.containers import create_container, delete_container
+from etagere.operations.blob.snapshots import delete_snapshot, snapshot_blob
+from tests.clocks import SharedClock
+from tests.operations.blob import test_races as races
+from tests.operations.blob.accounts import rows
+from tests.operations.blob.shelf import BOX, NOTHING_SENT, Shelf, on_a_shelf
+from tests.operations.blob.test_appends import NAME, _append, _begin
+from tests.operations.blob.test_folding import (
+    _add,
+    _intervals,
+    _mapped,
+    _shown,
+    _small,
+    due_soon,
+)
+
+__all__ = ["due_soon"]
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) -> None:
+    await _begin(shelf)
+    folding = Folding(shelf.engine, shelf.store)
+    running = asyncio.create_task(folding.run())
+    block = b"block %06d;"
+    done, stopped = 0, False
+
+    async def add(writer: int) -> dict[int, bytes]:
+        nonlocal done
+        offsets = {}
+        for number in range(80):
+            data = block % (writer * 1_000 + number)
+            added = await shelf.write(append_small_block, _small(data))
+            if added is None or added.is_loose:
+                folding.note(NAME)
+            if added is None:
+                added = await _append(shelf, data)
+            offsets[added.offset] = data
+            done += 1
+        return offsets
+
+    async def keep() -> None:
+        while not stopped:
+            before = await shelf.get("log")
+            moment = await shelf.snapshot("log")
+            kept = await shelf.get("log", snapshot=moment)
+            assert kept.startswith(before)
+            await asyncio.sleep(0.01)
+            assert await shelf.get("log", snapshot=moment) == kept
+            assert (await shelf.get("log")).startswith(kept)
+            if random.random() < 0.7:
+                await shelf.write(delete_snapshot, DeleteSnapshot(NAME, moment))
+                await shelf.write(reap, Reap())
+                await shelf.write(flatten, Flatten())
+
+    keeping = asyncio.create_task(keep())
+    written = await asyncio.gather(*(add(writer) for writer in range(4)))
+    stopped = True
+    await keeping
+    content = await shelf.get("log")
+    assert len(content) == 4 * 80 * len(block % 0)
+    for offsets in written:
+        for offset, data in offsets.items():
+            assert content[offset : offset + len(data)] == data
+    folding.note(NAME)
+    for _ in range(100):
+        if not inlays.is_due(_mapped(await _shown(shelf))):
+            break
+        await asyncio.sleep(0.02)
+    else:
+        pytest.fail("it is not folded")
+    assert await shelf.get("log") == content
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await shelf.require_sound()
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.require_bare()
+
+
+@pytest.mark.usefixtures("due_soon")
+@on_a_shelf
+async def test_the_job_goes_on_after_what_it_cannot_fold(shelf: Shelf) -> None:
+    await _begin(shelf)
+    folding = Folding(shelf.engine, shelf.store)
+    running = asyncio.create_task(folding.run())
+    for _ in range(8):
+        await _add(shelf, b"data")
+    for number in range(20):
+        folding.note(BlobName(BOX, f"missing {number}"))
+    folding.note(NAME)
+    for _ in range(100):
+        await asyncio.sleep(0.02)
+        if await _intervals(shelf) == 1:
+            break
+    else:
+        pytest.fail("it is not folded")
+    await shelf.write(delete_container, DeleteContainer(BOX))
+    folding.note(NAME)
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+# In each other's way
+
+
+def test_any_two_come_to_what_they_come_to_in_turn() -> None:
+    clock = SharedClock()
+    clock.freeze()
+    engine = MemoryEngine(clock)
+    opening = engine.begin()
+    opening.put(SEGMENTS, (races.SEGMENT,), Segment(new_id()))
+    opening.commit()
+    name, call = races.NAME, races.Call
+    made = PutBlob(name, NOTHING_SENT, kind=BlobKind.APPEND, content_id=new_id())
+    for step in (
+        call(create_container, CreateContainer(BOX, new_id())),
+        call(put_blob, made),
+        call(append_small_block, _small(b"one", name)),
+        call(append_small_block, _small(b"two", name)),
+        call(snapshot_blob, SnapshotBlob(name)),
+        call(append_small_block, _small(b"three", name)),
+    ):
+        assert races._run(engine, step) == "something"
+    moment = next(iter(races._look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
+    fold = inlays.Fold(made.content_id, 0, 11, (inlays.Run(0, 11),), 3)
+
+    def folding(offset: int) -> races.Call:
+        crc = crc64nvme(b"onetwothree")
+        body = Body(b"", 11, crc, pieces=(Piece(races.SEGMENT, offset, 11, crc),))
+        return call(fold_blocks, FoldBlocks(name, fold, body, new_id()))
+
+    in_pieces = Body(b"", 5, 0, pieces=(Piece(races.SEGMENT, 500, 5),))
+    calls = {
+        "fold": folding(100),
+        "fold too": folding(200),
+        "append small": call(append_small_block, _small(b"four", name)),
+        "append there": call(append_small_block, _small(b"five", name, position=11)),
+        "append": call(append_block, AppendBlock(name, in_pieces, new_id())),
+        "seal": call(seal_blob, SealBlob(name)),
+        "snapshot": call(snapshot_blob, SnapshotBlob(name)),
+        "delete one": call(delete_snapshot, DeleteSnapshot(name, moment)),
+        "delete all": call(delete_blob, DeleteBlob(name, snapshots=SnapshotsToo.INCLUDE)),
+        "put": call(put_blob, msgspec.structs.replace(made, content_id=new_id())),
+        "reap": call(reap, Reap()),
+    }
+    world = races.World(engine, calls)
+    for outer, inner in permutations(world.calls, 2):
+        races._require_some_order(world, outer, inner)

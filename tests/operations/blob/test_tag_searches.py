@@ -1,0 +1,248 @@
+"""Searches by tags over every engine: what they find, in what order, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple, cast
+
+import pytest
+from hypothesis import strategies as st
+
+from etagere.engine.interface import ReadTxn
+from etagere.engine.records import Collection, K, R, Span
+from etagere.model.blobs import BlobName, DeleteBlob, Tags
+from etagere.model.containers import ContainerName, DeleteContainer
+from etagere.operations.blob import tags as operations
+from etagere.operations.blob.blobs import delete_blob
+from etagere.operations.blob.containers import delete_container
+from etagere.operations.blob.tags import FindBlobs, FoundBlobs, find_blobs
+from etagere.rules.tag_expressions import parse_condition
+from tests.operations.blob.shelf import (
+    ACCOUNT,
+    BOX,
+    Shelf,
+    code_of,
+    on_a_shelf,
+    on_a_shelf_for_any,
+)
+from tests.operations.blob.test_tags import OTHER, RED, asked, found, put, require_indexed, tag
+
+
+@on_a_shelf
+async def test_only_what_was_asked_for_is_shown(shelf: Shelf) -> None:
+    await shelf.create()
+    await put(shelf, "blob", (("a", "1"), ("b", "2"), ("c", "3")))
+    page = await shelf.read(find_blobs, asked("c >= '1' AND a = '1'"))
+    ((place, tags),) = page.blobs
+    assert (place.container, place.blob) == ("box", "blob")
+    assert tags == (("a", "1"), ("c", "3"))
+
+
+@on_a_shelf
+async def test_a_search_keeps_to_its_account_and_container(shelf: Shelf) -> None:
+    await shelf.create()
+    await shelf.create(OTHER)
+    elsewhere = ContainerName("elsewhere", "box")
+    await shelf.create(elsewhere)
+    for container in (BOX, OTHER, elsewhere):
+        await put(shelf, "blob", RED, container)
+    for where in ("color = 'red'", "color > 'r'"):
+        assert await found(shelf, where) == ["box/blob", "other/blob"]
+        assert await found(shelf, where, container=OTHER) == ["other/blob"]
+        assert await found(shelf, f"{where} AND @container = 'other'") == ["other/blob"]
+        assert await found(shelf, f"{where} AND @container = 'nowhere'") == []
+        assert await found(shelf, f"{where} AND @container = 'box'", container=OTHER) == []
+    missing = asked("color = 'red'", container=ContainerName(ACCOUNT, "nowhere"))
+    assert await code_of(shelf.read(find_blobs, missing)) == "ContainerNotFound"
+
+
+class Example(NamedTuple):
+    blobs: list[tuple[str, str, dict[str, str]]]
+    terms: list[tuple[str, str, str]]
+    scope: str
+    limit: int
+    probes: tuple[int, ...]
+
+
+_names = st.sampled_from(["a", "b", "c"])
+_values = st.sampled_from(["", "1", "10", "2", "3"])
+EXAMPLES = st.builds(
+    Example,
+    st.lists(
+        st.tuples(
+            st.sampled_from(["box", "other"]),
+            st.sampled_from(["x", "x\0", "x\0y", "xy", "ü", "\U0001f600", "\uffee"]),
+            st.dictionaries(_names, _values, max_size=3),
+        ),
+        max_size=12,
+    ),
+    st.lists(
+        st.tuples(_names, st.sampled_from(["=", ">", ">=", "<", "<="]), _values),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(["", "box", "other"]),
+    st.integers(1, 4),
+    st.sampled_from([(), (2,), (64,)]),
+)
+
+
+@on_a_shelf_for_any(EXAMPLES, count=100)
+async def test_a_search_finds_what_a_loop_finds(shelf: Shelf, example: Example) -> None:
+    kept = {(container, name): tags for container, name, tags in example.blobs}
+    for container in (BOX, OTHER):
+        if await code_of(shelf.create(container)):
+            await shelf.write(delete_container, DeleteContainer(container))
+            await shelf.create(container)
+    await asyncio.gather(
+        *(
+            put(shelf, name, tuple(sorted(tags.items())), ContainerName(ACCOUNT, container))
+            for (container, name), tags in kept.items()
+        )
+    )
+    where = " AND ".join(f"{name} {written} '{value}'" for name, written, value in example.terms)
+    condition: Any = parse_condition(where)
+    expected = [
+        f"{container}/{name}"
+        for (container, name), tags in sorted(kept.items())
+        if condition.matches(tags) and example.scope in ("", container)
+    ]
+    scope = ContainerName(ACCOUNT, example.scope) if example.scope else None
+    with pytest.MonkeyPatch.context() as patch:
+        # So that few blobs are many.
+        patch.setattr(operations, "_PROBES", example.probes)
+        patch.setattr(operations, "_STEPS", (2, 3))
+        patch.setattr(operations, "_LOOKED_AT_MAX", 3)
+        assert await found(shelf, where, example.limit, container=scope) == expected
+
+
+@on_a_shelf
+async def test_what_matches_all_the_time_is_shown_once(shelf: Shelf) -> None:
+    """While others come, go, and change their values to and fro."""
+    await shelf.create()
+    tagged = (put(shelf, f"{n:02}", (("n", str(n % 10)),)) for n in range(40))
+    await asyncio.gather(*tagged)
+    for probes in ((), (64,)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(operations, "_PROBES", probes)
+            command, seen = asked("n >= '0'", 3), list[str]()
+            for turn in range(1, 100):
+                page = await shelf.read(find_blobs, command)
+                seen += [place.blob for place, _ in page.blobs]
+                if page.following is None:
+                    break
+                command = command._replace(start=page.following)
+                # One behind and one ahead trade their values; one comes, and one goes.
+                await tag(shelf, f"{turn % 40:02}", (("n", "9"),))
+                await tag(shelf, f"{39 - turn % 20:02}", (("n", "0"),))
+                await put(shelf, f"new {turn}", (("n", "5"),))
+                gone = BlobName(BOX, f"new {turn - 1}")
+                await code_of(shelf.write(delete_blob, DeleteBlob(gone)))
+            assert [name for name in seen if not name.startswith("new")] == [
+                f"{number:02}" for number in range(40)
+            ]
+            assert len(seen) == len(set(seen))
+    await shelf.read(require_indexed, None)
+
+
+# What it costs
+
+
+class Counting:
+    """A snapshot that counts the rows that are read of it."""
+
+    def __init__(self, txn: ReadTxn) -> None:
+        self._txn = txn
+        self.rows = 0
+
+    @property
+    def now(self) -> int:
+        return self._txn.now
+
+    def get(self, collection: Collection[K, R], key: K) -> R | None:
+        self.rows += 1
+        return self._txn.get(collection, key)
+
+    def scan(
+        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
+    ) -> list[tuple[K, R]]:
+        found = self._txn.scan(collection, span, limit, reverse=reverse)
+        self.rows += len(found) + 1
+        return found
+
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        raise AssertionError("a search counts nothing")
+
+
+def counted(txn: ReadTxn, command: FindBlobs) -> tuple[FoundBlobs, int]:
+    counting = Counting(txn)
+    return find_blobs(cast("ReadTxn", counting), command), counting.rows
+
+
+RARE: Tags = (("kind", "common"), ("number", "00007"), ("rare", "yes"))
+
+
+async def _put_numbered(shelf: Shelf, number: int, container: ContainerName) -> None:
+    tags: Tags = (("kind", "common"), ("number", f"{number:05}"))
+    await put(shelf, f"{number:05}", tags, container if number % 2 else BOX)
+
+
+async def _fill(shelf: Shelf, numbers: range) -> None:
+    """Half of them in a container of their own, which comes first and is deleted."""
+    container = ContainerName(ACCOUNT, f"a-{numbers.start}")
+    await shelf.create(container)
+    await asyncio.gather(*(_put_numbered(shelf, number, container) for number in numbers))
+    await shelf.write(delete_container, DeleteContainer(container))
+
+
+@on_a_shelf
+async def test_a_search_costs_what_it_finds(shelf: Shelf) -> None:
+    await shelf.create()
+    await shelf.create(OTHER)
+    await put(shelf, "rare", RARE)
+    await put(shelf, "apart", RARE[:2], OTHER)
+    searches = [
+        asked("rare = 'yes'"),
+        asked("kind = 'common' AND rare = 'yes'"),
+        asked("kind = 'common' AND number >= '00002' AND number < '00010'"),
+        asked("number > '00139' AND number < '00142'"),
+        asked("number > '00139' AND number < '00142'", container=BOX),
+        asked("kind = 'common'", 5),
+        asked("kind = 'common'", 5, container=BOX),
+        asked("kind = 'common' AND kind > 'a' AND rare < 'z'", 5),
+        asked("kind = 'common' AND missing = ''"),
+        asked("kind = 'common' AND number >= ''", container=OTHER),
+    ]
+    costs: list[list[int]] = []
+    for numbers in (range(150), range(150, 650)):
+        await _fill(shelf, numbers)
+        told = [await shelf.read(counted, search) for search in searches]
+        costs.append([cost for _, cost in told])
+        assert [len(page.blobs) for page, _ in told] == [1, 1, 6, 1, 1, 5, 5, 1, 0, 1]
+    few, many = costs
+    assert max(few) < 150, few
+    assert all(later <= earlier + 100 for earlier, later in zip(few, many, strict=True)), costs
+
+
+@on_a_shelf
+async def test_no_page_looks_at_more_than_its_share(shelf: Shelf) -> None:
+    await shelf.create()
+    for number in range(60):
+        await put(shelf, f"{number:02}", (("a", str(number % 2)), ("b", str(number // 30))))
+    await tag(shelf, "59", (("a", "0"), ("b", "1"), ("c", "")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operations, "_PROBES", (4,))
+        patch.setattr(operations, "_STEPS", (4, 8))
+        patch.setattr(operations, "_LOOKED_AT_MAX", 10)
+        command, pages = asked("a = '0' AND b = '1'"), 0
+        names: list[str] = []
+        while pages < 100:
+            page, cost = await shelf.read(counted, command)
+            assert cost < 60
+            names += [place.blob for place, _ in page.blobs]
+            pages += 1
+            if page.following is None:
+                break
+            command = command._replace(start=page.following)
+    assert names == [f"{number:02}" for number in range(30, 60, 2)] + ["59"]
+    assert pages > 2

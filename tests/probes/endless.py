@@ -1,0 +1,34 @@
+"""What can be copied for ever: a source that announces bytes and does not send them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+_HEAD: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nETag: "endless"\r\n\r\n'
+
+
+@contextlib.contextmanager
+def endless_source() -> Iterator[str]:
+    """Its host and port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as held:
+        answering = threading.Thread(target=_answer, args=(listening, held), daemon=True)
+        answering.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        # Wakes the one who waits for the next.
+        listening.shutdown(socket.SHUT_RDWR)
+        answering.join()
+
+
+def _answer(listening: socket.socket, held: contextlib.ExitStack) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = listening.accept()
+            held.enter_context(connection)
+            received = b""
+            while b"\r\n\r\n" not in received and (data := connection.recv(4_096)):
+                received += data
+            connection.sendall(_HEAD)

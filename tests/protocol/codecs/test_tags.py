@@ -1,0 +1,122 @@
+"""Tags as XML, and the marker of a page."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etagere.errors import Refusal
+from etagere.model.ids import new_id
+from etagere.operations.blob.tags import FoundBlobs, Place
+from etagere.protocol.codecs.tags import (
+    BYTES_MAX,
+    decode,
+    encode,
+    encode_found,
+    format_marker,
+    parse_marker,
+)
+
+
+def document(*tags: str) -> bytes:
+    return f"<Tags><TagSet>{''.join(tags)}</TagSet></Tags>".encode()
+
+
+def row(name: str, value: str) -> str:
+    return f"<Tag><Key>{name}</Key><Value>{value}</Value></Tag>"
+
+
+def test_tags_come_back_in_the_order_of_their_names() -> None:
+    told = document(row("b", " x "), row("a", "+-./:=_"), row("c", ""))
+    tags = (("a", "+-./:=_"), ("b", " x "), ("c", ""))
+    assert decode(told) == tags
+    assert decode(encode(tags)) == tags
+    assert encode(tags).endswith(b"<Tag><Key>c</Key><Value></Value></Tag></TagSet></Tags>")
+
+
+def test_no_tags_are_tags() -> None:
+    assert decode(b"<?xml version='1.0'?><Tags><TagSet/></Tags>") == ()
+    assert decode(encode(())) == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        (b"", "InvalidXmlDocument"),
+        (b"<Tags>", "InvalidXmlDocument"),
+        (b"<TagSet/>", "InvalidXmlDocument"),
+        (b"<Tags/>", "MissingRequiredXmlNode"),
+        (b"<Tags><TagSet/><TagSet/></Tags>", "InvalidXmlDocument"),
+        (b"<Tags><Other/></Tags>", "UnsupportedXmlNode"),
+        (document("<Other/>"), "UnsupportedXmlNode"),
+        (document("<Tag><Key>a</Key></Tag>"), "MissingRequiredXmlNode"),
+        (document("<Tag><Value>a</Value></Tag>"), "MissingRequiredXmlNode"),
+        (document("<Tag><Key>a</Key><Key>a</Key><Value/></Tag>"), "InvalidXmlDocument"),
+        (document("<Tag><Key><a/></Key><Value/></Tag>"), "InvalidXmlDocument"),
+        (document("<Tag><Key>a</Key><Value><b><c/></b></Value></Tag>"), "InvalidXmlDocument"),
+        (document(row("", "1")), "EmptyTagName"),
+        (document(row("a", "1"), row("a", "2")), "DuplicateTagNames"),
+        (document(*(row(f"t{n}", "") for n in range(11))), "TagsTooLarge"),
+        (document(*(row("a", "") for n in range(2_000))), "InvalidXmlDocument"),
+        (document(row("a", "&lt;")), "InvalidXmlNodeValue"),
+        (document(row("a\n", "1")), "InvalidXmlNodeValue"),
+        (document(row("a", "é")), "InvalidXmlNodeValue"),
+        (b"<!DOCTYPE x><Tags><TagSet/></Tags>", "InvalidXmlDocument"),
+        (document() + b" " * BYTES_MAX, "InvalidXmlDocument"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(told: bytes, code: str) -> None:
+    found = decode(told)
+    assert isinstance(found, Refusal)
+    assert found.code == code
+
+
+def test_what_was_found() -> None:
+    place = Place("box", new_id(), "a&b")
+    found = FoundBlobs([(place, (("k", "v"),))], place)
+    assert (
+        encode_found(found, "k > 'a'", "http://host/")
+        == (
+            '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="http://host/">'
+            "<Where>k &gt; 'a'</Where><Blobs><Blob><Name>a&amp;b</Name>"
+            "<ContainerName>box</ContainerName>"
+            "<Tags><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tags></Blob></Blobs>"
+            f"<NextMarker>{format_marker(place)}</NextMarker></EnumerationResults>"
+        ).encode()
+    )
+    assert encode_found(FoundBlobs([]), "k = ''", "").endswith(
+        b"<Blobs></Blobs><NextMarker /></EnumerationResults>"
+    )
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=100))
+def test_a_marker_comes_back(blob: str) -> None:
+    place = Place("box", new_id(), blob)
+    assert parse_marker(format_marker(place)) == place
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        b"x",
+        b"\0" * 16,
+        b"\0" * 16 + b"box",
+        b"\0" * 16 + b"box/",
+        b"\0" * 16 + b"/blob",
+        b"\0" * 16 + b"B X/blob",
+        b"\0" * 16 + b"box/\xff",
+        b"\xff" * 16 + b"box/blob",
+        b"\0" * 16 + b"box/" + b"n" * 1_025,
+    ],
+)
+def test_what_no_page_ended_with(told: bytes) -> None:
+    assert parse_marker(base64.urlsafe_b64encode(told).decode()) is None
+
+
+@pytest.mark.parametrize("written", ["!", "é", "a", "\udc80", "AAAA AAAA"])
+def test_what_is_no_marker(written: str) -> None:
+    assert parse_marker(written) is None
