@@ -15,4 +15,4 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     it is forked afterwards."""
     monkeypatch.setattr("etagere.bodies.contents.CHUNK_PIECES_MAX", 4)
     monkeypatch.setattr("etagere.bodies.contents.REUSE_BLOCKS_MIN", 2)
-    monkeypatch.setattr("etagere.operations.blob.block_lists._DRAFTED_PIECES_MAX", 4)
+    monkeypatch.setattr("etagere.operations.blob.block_lists.DRAFTED_PIECES_MAX", 4)

@@ -49,7 +49,7 @@ from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
 
 _DRAFT_SECONDS_MAX = 3600
 # In one step, so that nobody waits for it for more than a millisecond or two.
-_DRAFTED_PIECES_MAX = 256
+DRAFTED_PIECES_MAX = 128
 _SHARED_CHUNKS_MAX = 16
 # Rows of a scan for which one could be looked up by its key.
 _LOOKUPS_WORTH = 4
@@ -128,14 +128,23 @@ def plan_draft(txn: ReadTxn, command: PutBlockList) -> DraftPlan:
     if not looks_at_committed(command.blocks):
         base = None
     return DraftPlan(
-        tuple(plan_chunks(txn, blocks, base, _DRAFTED_PIECES_MAX)),
+        tuple(plan_chunks(txn, blocks, base, DRAFTED_PIECES_MAX)),
         staging.stamp if staging is not None else None,
         base.id if base is not None else None,
     )
 
 
-def steps(plan: DraftPlan, content_id: bytes) -> list[ExtendDraft]:
-    """Commands that put a draft together, each short."""
+def has_base(txn: ReadTxn, command: PutBlockList) -> bool:
+    """Whether a list may be made of blocks of the blob as it is: then it is planned as a whole, to
+    share as much with that as it can. Otherwise it can be planned bit by bit."""
+    old = txn.get(BLOBS, (find(txn, command.blob.container).id, command.blob.name))
+    if old is None or not isinstance(old.content, Chunked):
+        return False
+    return looks_at_committed(command.blocks)
+
+
+def steps(plan: DraftPlan, content_id: bytes, *, begins: bool = True) -> list[ExtendDraft]:
+    """Commands that put a draft together, each short. `begins`: these are the first."""
     found: list[ExtendDraft] = []
     shared: list[ChunkUse] = []
     for chunk in plan.chunks:
@@ -143,10 +152,10 @@ def steps(plan: DraftPlan, content_id: bytes) -> list[ExtendDraft]:
         if isinstance(chunk, ChunkUse):
             shared.append(chunk)
         if new or len(shared) == _SHARED_CHUNKS_MAX:
-            found.append(ExtendDraft(content_id, tuple(shared), new, begins=not found))
+            found.append(ExtendDraft(content_id, tuple(shared), new, begins and not found))
             shared = []
     if shared:
-        found.append(ExtendDraft(content_id, tuple(shared), begins=not found))
+        found.append(ExtendDraft(content_id, tuple(shared), begins=begins and not found))
     return found
 
 

@@ -58,6 +58,7 @@ _HEAD = re.compile(
 )
 _BLOCK = re.compile(r"<(Latest|Committed|Uncommitted)>([A-Za-z0-9+/=]*)</\1>")
 _TAIL = "</BlockList>"
+_SLICE = 32 << 10
 
 
 def _read_plain(document: bytes) -> list[tuple[str, str]] | None:
@@ -67,10 +68,19 @@ def _read_plain(document: bytes) -> list[tuple[str, str]] | None:
     head = _HEAD.match(text)
     if head is None or not text.endswith(_TAIL) or len(document) > BYTES_MAX:
         return None
-    blocks: list[tuple[str, str]] = _BLOCK.findall(text)
-    # Whatever is no block would be left over.
-    read = sum([2 * len(element) + len(name) + len("<></>") for element, name in blocks])
-    return blocks if head.end() + read + len(_TAIL) == len(text) else None
+    blocks: list[tuple[str, str]] = []
+    at, end = head.end(), len(text) - len(_TAIL)
+    while at < end:
+        # Between two blocks, and not far: no other thread runs while one call looks for them.
+        stop = end if end - at <= _SLICE else text.rfind("><", at, at + _SLICE) + 1
+        found = _BLOCK.findall(text, at, stop)
+        # Whatever is no block would be left over.
+        read = sum([2 * len(element) + len(name) + len("<></>") for element, name in found])
+        if not found or at + read != stop:
+            return None
+        blocks += found
+        at = stop
+    return blocks
 
 
 def encode(shown: ShownBlockList, asked: GetBlockList) -> bytes:

@@ -162,7 +162,7 @@ def _set(items: list[_Members], of: str, origin: Origin, level: Level) -> bytes:
 
 class _Form(NamedTuple):
     """How entities with properties of the same names and types are told. Most of a table have the
-    same, so this is found out once for an answer."""
+    same, so this is found out once."""
 
     names: tuple[str, ...]
     """Of all members."""
@@ -192,16 +192,14 @@ class _Writer:
         self._table = table
         self._origin = origin
         self._level = level
-        self._select = None if select is None else dict.fromkeys(select)
-        self._forms: dict[tuple[tuple[str, ...], str], _Form] = {}
+        self._select = None if select is None else tuple(dict.fromkeys(select))
 
     def members(self, keys: Keys, entity: Entity) -> _Members:
         names, types, values = msgspec.structs.astuple(entity.properties)
-        form = self._forms.get((names, types)) or self._keep_form(names, types)
+        form = _form(names, types, self._level, self._select)
         for at in form.doubles:
             if not isfinite(values[at]):
-                types = _marked(types, values)
-                form = self._forms.get((names, types)) or self._keep_form(names, types)
+                form = _form(names, _marked(types, values), self._level, self._select)
                 break
         written = [*values]
         for at, write in form.writes:
@@ -210,10 +208,6 @@ class _Writer:
         keys_told = (keys.partition, keys.row, timestamp)
         told = (*self._lead(keys, timestamp), *keys_told, *written, *form.constants)
         return dict(zip(form.names, form.pick(told), strict=True))
-
-    def _keep_form(self, names: tuple[str, ...], types: str) -> _Form:
-        form = self._forms[names, types] = self._form(names, types)
-        return form
 
     def _lead(self, keys: Keys, timestamp: str) -> tuple[str, ...]:
         if self._level is Level.NO_METADATA:
@@ -225,39 +219,37 @@ class _Writer:
         said = f"{self._origin.account}.{self._table}"
         return said, f"{self._origin.address}/{path}", etag, path
 
-    def _form(self, names: tuple[str, ...], types: str) -> _Form:
-        lead = _LEADS[self._level]
-        always = (*lead, "PartitionKey", "RowKey", "Timestamp")
-        told = (*always, *names)
-        constants: list[str | None] = []
-        members: dict[str, int] = {}
 
-        def add_constant(name: str, constant: str | None) -> None:
-            members[name] = len(told) + len(constants)
-            constants.append(constant)
+@lru_cache(maxsize=256)
+def _form(
+    names: tuple[str, ...], types: str, level: Level, select: tuple[str, ...] | None
+) -> _Form:
+    lead = _LEADS[level]
+    always = (*lead, "PartitionKey", "RowKey", "Timestamp")
+    told = (*always, *names)
+    constants: list[str | None] = []
+    members: dict[str, int] = {}
 
-        for at, (name, letter) in enumerate(
-            zip(told, _AS_IT_IS * len(always) + types, strict=True)
-        ):
-            if self._select is not None and name not in self._select and name not in lead:
-                continue
-            type_name, _ = _WRITTEN.get(letter, ("", None))
-            if self._level is Level.FULL and name == "Timestamp":
-                type_name = "Edm.DateTime"
-            if type_name and self._level is not Level.NO_METADATA:
-                add_constant(f"{name}@odata.type", type_name)
-            members[name] = at
-        for name in self._select or ():
-            if name not in members:
-                add_constant(name, None)
-        writes = [
-            (at, _WRITTEN[letter][1]) for at, letter in enumerate(types) if letter in _WRITTEN
-        ]
-        doubles = [at for at, letter in enumerate(types) if letter == _DOUBLE]
-        places = tuple(members.values())
-        return _Form(
-            tuple(members), _picker(places), tuple(constants), tuple(writes), tuple(doubles)
-        )
+    def add_constant(name: str, constant: str | None) -> None:
+        members[name] = len(told) + len(constants)
+        constants.append(constant)
+
+    for at, (name, letter) in enumerate(zip(told, _AS_IT_IS * len(always) + types, strict=True)):
+        if select is not None and name not in select and name not in lead:
+            continue
+        type_name, _ = _WRITTEN.get(letter, ("", None))
+        if level is Level.FULL and name == "Timestamp":
+            type_name = "Edm.DateTime"
+        if type_name and level is not Level.NO_METADATA:
+            add_constant(f"{name}@odata.type", type_name)
+        members[name] = at
+    for name in select or ():
+        if name not in members:
+            add_constant(name, None)
+    writes = [(at, _WRITTEN[letter][1]) for at, letter in enumerate(types) if letter in _WRITTEN]
+    doubles = [at for at, letter in enumerate(types) if letter == _DOUBLE]
+    places = tuple(members.values())
+    return _Form(tuple(members), _picker(places), tuple(constants), tuple(writes), tuple(doubles))
 
 
 def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

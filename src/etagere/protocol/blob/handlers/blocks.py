@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -93,11 +93,11 @@ class BlockHandlers(Handling):
     async def _put_drafted(self, command: PutBlockList) -> Blob | None:
         """The same in many short steps and one that decides; None if somebody changed meanwhile
         what the draft was made of, so that nothing is decided yet."""
-        plan = await self._engine.read_aside(block_lists.plan_draft, command)
         draft = replace(command, content_id=new_id(), blocks=())
         blob: Blob | None = None
         try:
-            if await self._drafted(plan, draft.content_id):
+            plan = await self._drafted(command, draft.content_id)
+            if plan is not None:
                 decision = PutDraft(draft, plan.staging_stamp, plan.base_id)
                 blob = await self._engine.write(block_lists.put_draft, decision)
         finally:
@@ -107,13 +107,33 @@ class BlockHandlers(Handling):
                     await self._engine.write(block_lists.abandon_draft, abandoned)
         return blob
 
-    async def _drafted(self, plan: DraftPlan, content_id: bytes) -> bool:
-        try:
-            for step in block_lists.steps(plan, content_id):
-                await self._engine.write(block_lists.extend_draft, step)
-        except Refused:
-            return False
-        return True
+    async def _drafted(self, command: PutBlockList, content_id: bytes) -> DraftPlan | None:
+        """What the draft is made of; None if that has changed meanwhile."""
+        first: DraftPlan | None = None
+        async for plan in self._plans(command):
+            if first is not None and (plan.staging_stamp, plan.base_id) != (
+                first.staging_stamp,
+                first.base_id,
+            ):
+                return None
+            try:
+                for step in block_lists.steps(plan, content_id, begins=first is None):
+                    await self._engine.write(block_lists.extend_draft, step)
+            except Refused:
+                return None
+            first = first or plan
+        return first
+
+    async def _plans(self, command: PutBlockList) -> AsyncIterator[DraftPlan]:
+        """Of the whole list, or of one bit after the other, each of which takes so little that it
+        need not be done aside: a thread would make others wait longer than that."""
+        if await self._engine.read(block_lists.has_base, command):
+            yield await self._engine.read_aside(block_lists.plan_draft, command)
+            return
+        count = block_lists.DRAFTED_PIECES_MAX
+        for at in range(0, len(command.blocks), count):
+            bit = replace(command, blocks=command.blocks[at : at + count])
+            yield await self._engine.read(block_lists.plan_draft, bit)
 
     async def get_block_list(self, exchange: Exchange) -> Response:
         decode.refuse_conditions(exchange)
