@@ -29,6 +29,13 @@ def _prepared(key: bytes) -> AccountKey:
     return AccountKey(key)
 
 
+Keys = tuple[AccountKey, ...]
+
+
+def _all(keys: tuple[bytes, ...]) -> Keys:
+    return tuple([_prepared(key) for key in keys])
+
+
 PoliciesOf = Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]
 """The stored policies of what a name in an account stands for; none if it stands for nothing."""
 
@@ -45,18 +52,14 @@ class Gate:
         self._settings = settings
         self._tokens = KnownTokens()
         # What needs no look into the ledger.
-        self._configured: dict[str, tuple[bytes, ...]] = {
-            name: account.keys for name, account in BUILT_IN.items()
-        }
-        self._configured |= {account.name: account.keys for account in settings.accounts}
+        self._configured = {name: _all(account.keys) for name, account in BUILT_IN.items()}
+        self._configured |= {account.name: _all(account.keys) for account in settings.accounts}
 
     async def admit(self, exchange: Exchange) -> Principal:
         """The one who sent a request; raises `Refused`."""
         request = exchange.signed
         abort_if(check_source(request.account, request.client, self._settings))
-        keys = await self._keys(request.account)
-        if keys is None:
-            raise Refused(failed("There is no such account."))
+        keys = self._configured.get(request.account) or await self._stored(request.account)
         now = time.time_ns() // _NANOSECONDS_PER_TICK
         if "authorization" in request.fields:
             abort_if(shared_key.verify(request, keys, now))
@@ -65,20 +68,15 @@ class Gate:
             return await self._token_holder(exchange, keys, now)
         return Anonymous(request.account)
 
-    async def _keys(self, account: str) -> list[AccountKey] | None:
-        configured = self._configured.get(account)
-        if configured is None and check_account_name(account) is not None:
-            return None
-        if configured is None:
+    async def _stored(self, account: str) -> Keys:
+        stored = None
+        if check_account_name(account) is None:
             stored = await self._engine.read(get_account, account)
-            if stored is None:
-                return None
-            configured = stored.keys
-        return [_prepared(key) for key in configured]
+        if stored is None:
+            raise Refused(failed("There is no such account."))
+        return _all(stored.keys)
 
-    async def _token_holder(
-        self, exchange: Exchange, keys: list[AccountKey], now: int
-    ) -> Principal:
+    async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> Principal:
         signed = exchange.signed
         token = self._tokens.find(signed, keys)
         if token is None:
@@ -88,7 +86,7 @@ class Gate:
         abort_if(sas.check_time(token.granted, now))
         return token.holder
 
-    async def _verified(self, signed: SignedRequest, keys: list[AccountKey]) -> KnownToken:
+    async def _verified(self, signed: SignedRequest, keys: Keys) -> KnownToken:
         token = sas_parsing.parse(signed)
         if isinstance(token, Refusal):
             raise Refused(token)

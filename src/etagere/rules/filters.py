@@ -75,7 +75,9 @@ def _keyless(condition: Condition) -> Callable[[Entity], bool]:
 
 def parse_select(text: str | None) -> tuple[str, ...] | None:
     """The names in `$select`, each once; None is all of them."""
-    names = [name.strip() for name in (text or "").split(",")]
+    if not text:
+        return None
+    names = [name.strip() for name in text.split(",")]
     chosen = tuple(dict.fromkeys(filter(None, names)))
     return None if not chosen or "*" in chosen else chosen
 
