@@ -18,21 +18,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from etagere.auth.permissions import Permit, Public, authorize, check_public, refuse_anonymous
+from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
 from etagere.auth.request import SignedRequest, address, is_text
 from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, abort_if
+from etagere.engine.interface import C, Engine, ReadTxn, Refused, T
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobName, GetBlob, OpenBlob
 from etagere.model.conditions import Conditions
-from etagere.model.containers import PublicAccess
 from etagere.model.sources import SourceBlob
 from etagere.operations.blob import blobs
-from etagere.operations.blob.collections import CONTAINERS
 from etagere.protocol.blob import decode, decode_sources
+from etagere.protocol.blob.permitted import read_permitted
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.ranges import Range
@@ -50,13 +49,6 @@ if TYPE_CHECKING:
     from etagere.protocol.sources.fetching import Fetcher
 
 __all__ = ["Elsewhere", "Here", "Source", "Sources"]
-
-_PUBLIC: Final = {
-    PublicAccess.NOTHING: Public.NOTHING,
-    PublicAccess.BLOBS: Public.BLOB,
-    PublicAccess.EVERYTHING: Public.CONTAINER,
-}
-
 
 Source = Here | Elsewhere
 
@@ -232,16 +224,10 @@ class Sources:
         *,
         aside: bool = False,
     ) -> T:
-        """What anybody may read is decided in the same snapshot."""
-
-        def permitted(txn: ReadTxn, command: C) -> T:
-            container = txn.get(CONTAINERS, name.container.key)
-            public = Public.NOTHING if container is None else _PUBLIC[container.public_access]
-            abort_if(check_public(permit, public, version=exchange.version))
-            return operation(txn, command)
-
-        read = self._engine.read_aside if aside else self._engine.read
-        return await read(permitted, command)
+        version = exchange.version
+        return await read_permitted(
+            self._engine, permit, version, operation, command, name.container, aside=aside
+        )
 
 
 def _fetcher() -> Fetcher:

@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from etagere.auth.permissions import Public, check_public
 from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import C, Engine, ReadTxn, T, abort_if
+from etagere.engine.interface import C, Engine, ReadTxn, T
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
-from etagere.model.containers import ContainerName, PublicAccess
-from etagere.operations.blob.collections import CONTAINERS
+from etagere.model.containers import ContainerName
+from etagere.protocol.blob.permitted import read_permitted
 from etagere.protocol.blob.sources import Sources
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.settings import Settings
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
-
-_PUBLIC = {
-    PublicAccess.NOTHING: Public.NOTHING,
-    PublicAccess.BLOBS: Public.BLOB,
-    PublicAccess.EVERYTHING: Public.CONTAINER,
-}
-
 
 AnswerPart = Callable[[Exchange, Exchange], Awaitable[Response]]
 """What carries out a request inside of another as if it had come alone."""
@@ -62,15 +54,7 @@ class Handling:
         *,
         aside: bool = False,
     ) -> T:
-        """A read, with what a caller without a name may see decided in the same snapshot."""
-        read = self._engine.read_aside if aside else self._engine.read
-        if exchange.permit.public is Public.NOTHING:
-            return await read(operation, command)
-
-        def as_anybody(txn: ReadTxn, command: C) -> T:
-            found = txn.get(CONTAINERS, container.key)
-            allowed = Public.NOTHING if found is None else _PUBLIC[found.public_access]
-            abort_if(check_public(exchange.permit, allowed, version=exchange.version))
-            return operation(txn, command)
-
-        return await read(as_anybody, command)
+        permit, version = exchange.permit, exchange.version
+        return await read_permitted(
+            self._engine, permit, version, operation, command, container, aside=aside
+        )

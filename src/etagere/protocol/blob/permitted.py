@@ -1,0 +1,41 @@
+"""Reads of what a container may show to everybody, decided in the snapshot that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from etagere.auth.permissions import Permit, Public, check_public
+from etagere.engine.interface import C, Engine, ReadTxn, T, abort_if
+from etagere.model.containers import ContainerName, PublicAccess
+from etagere.operations.blob.collections import CONTAINERS
+
+_PUBLIC: Final = {
+    PublicAccess.NOTHING: Public.NOTHING,
+    PublicAccess.BLOBS: Public.BLOB,
+    PublicAccess.EVERYTHING: Public.CONTAINER,
+}
+
+
+async def read_permitted(
+    engine: Engine,
+    permit: Permit,
+    version: str,
+    operation: Callable[[ReadTxn, C], T],
+    command: C,
+    container: ContainerName,
+    *,
+    aside: bool = False,
+) -> T:
+    """A caller without a name sees what the container lets everyone see."""
+    read = engine.read_aside if aside else engine.read
+    if permit.public is Public.NOTHING:
+        return await read(operation, command)
+
+    def as_anybody(txn: ReadTxn, command: C) -> T:
+        found = txn.get(CONTAINERS, container.key)
+        allowed = Public.NOTHING if found is None else _PUBLIC[found.public_access]
+        abort_if(check_public(permit, allowed, version=version))
+        return operation(txn, command)
+
+    return await read(as_anybody, command)
