@@ -15,6 +15,7 @@ from etagere.engine.interface import (
     Conflict,
     ReadTxn,
     Refused,
+    Sifted,
     WriteTxn,
     operation,
 )
@@ -95,6 +96,17 @@ def get_named(txn: ReadTxn, key: tuple[bytes, str]) -> Item | None:
 
 def scan_items(txn: ReadTxn, scan: Scan) -> list[str]:
     return [key for (key,), _ in txn.scan(ITEMS, scan.span, scan.limit, reverse=scan.reverse)]
+
+
+class Sift(NamedTuple):
+    span: Span
+    limit: int
+    text: str
+    """What the items that pass begin with."""
+
+
+def sift_items(txn: ReadTxn, sift: Sift) -> Sifted[tuple[str], Item]:
+    return txn.sift(ITEMS, sift.span, sift.limit, lambda item: item.text.startswith(sift.text))
 
 
 def count_items(txn: ReadTxn, span: Span) -> int:
@@ -285,6 +297,21 @@ def write_and_look(txn: WriteTxn, command: WriteAndLook) -> Glimpse:
         keys(2, False),
         keys(2, True),
     )
+
+
+class ChangeAndGetAll(Command, frozen=True):
+    puts: list[PutItem]
+    deletes: list[str]
+    keys: list[str]
+
+
+@operation
+def change_and_get_all(txn: WriteTxn, command: ChangeAndGetAll) -> list[Item | None]:
+    for put in command.puts:
+        txn.put(ITEMS, (put.key,), put.item)
+    for key in command.deletes:
+        txn.delete(ITEMS, (key,))
+    return txn.get_all(ITEMS, [(key,) for key in command.keys], EXCLUSIVE)
 
 
 # Refusals, conflicts, bugs

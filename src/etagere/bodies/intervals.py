@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import drop, hold, refer
+from etagere.bodies.contents import drop, hold, refer, refer_all
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
     GENERATIONS,
@@ -78,8 +78,7 @@ def lay(
 ) -> Mapped:
     """The same for pieces that others hold and keep: each gains a reference."""
     pieces = tuple(pieces)
-    for piece in pieces:
-        refer(txn, piece)
+    refer_all(txn, pieces)
     return lay_counted(txn, content, offset, pieces, child_id)
 
 

@@ -1,0 +1,85 @@
+"""Many records at once: what every engine does alike."""
+
+from __future__ import annotations
+
+import itertools
+
+from etagere.engine.interface import Engine
+from etagere.engine.records import Span
+from tests.engine import samples
+from tests.engine.harness import Harness, conformance
+from tests.engine.samples import ITEMS, ChangeAndGetAll, Item, PutItem, PutItems, Sift
+
+
+async def put(engine: Engine, *keys: str) -> None:
+    await engine.write(samples.put_items, PutItems([PutItem(key, Item(key)) for key in keys]))
+
+
+@conformance
+async def test_many_are_got_as_they_were_asked_for(harness: Harness) -> None:
+    engine = await harness.open()
+    for count in (0, 1, 16, 17, 64, 65, 200):
+        there = [f"{count}/{number:03}" for number in range(0, 2 * count, 2)]
+        await put(engine, *there)
+        # Every other one is absent, the order is not that of the keys, and some come twice.
+        keys = [f"{count}/{number:03}" for number in reversed(range(2 * count))]
+        keys += keys[: count // 2]
+        found = await engine.write(samples.change_and_get_all, ChangeAndGetAll([], [], keys))
+        assert found == [Item(key) if key in set(there) else None for key in keys]
+
+
+@conformance
+async def test_many_are_got_as_the_transaction_left_them(harness: Harness) -> None:
+    """Also if so much was changed that it is not held back any more."""
+    engine = await harness.open()
+    for count in (4, 40, 1_400):
+        keys = [f"{count}/{number:04}" for number in range(count)]
+        await put(engine, *keys[: count // 2])
+        puts = [PutItem(key, Item("new")) for key in keys[count // 4 :]]
+        left = {key: Item(key) for key in keys[: count // 2]}
+        left |= {key: Item("new") for key in keys[count // 4 :]}
+        for key in keys[::4]:
+            del left[key]
+        command = ChangeAndGetAll(puts, keys[::4], keys)
+        expected = [left.get(key) for key in keys]
+        assert await engine.write(samples.change_and_get_all, command) == expected
+        # And so they are kept.
+        again = await engine.write(samples.change_and_get_all, ChangeAndGetAll([], [], keys))
+        assert again == expected
+
+
+@conformance
+async def test_a_sieve_looks_at_no_more_than_it_may(harness: Harness) -> None:
+    engine = await harness.open()
+    keys = [f"{kind}{number}" for number, kind in itertools.product(range(10), "ab")]
+    await put(engine, *keys)
+    ordered = sorted(keys)
+    for limit in (1, 3, 7, 20, 50):
+        found: list[str] = []
+        seen = 0
+        rest: Span | None = ITEMS.all()
+        while rest is not None:
+            sifted = await engine.read(samples.sift_items, Sift(rest, limit, "b"))
+            assert sifted.seen <= limit
+            assert len(sifted.sizes) == len(sifted.rows)
+            assert all(size > 0 for size in sifted.sizes)
+            assert sum(sifted.sizes) <= sifted.seen_bytes
+            for (key,), item in sifted.rows:
+                assert item == Item(key)
+                found.append(key)
+            seen += sifted.seen
+            rest = sifted.rest
+        assert found == [key for key in ordered if key.startswith("b")]
+        assert seen == len(keys)
+
+
+@conformance
+async def test_a_sieve_stays_within_its_span(harness: Harness) -> None:
+    engine = await harness.open()
+    await put(engine, "a", "b/1", "b/2", "c")
+    sifted = await engine.read(samples.sift_items, Sift(ITEMS.under((), "b/"), 10, ""))
+    assert [key for (key,), _ in sifted.rows] == ["b/1", "b/2"]
+    assert sifted.rest is None
+    assert sifted.seen == 2
+    nothing = await engine.read(samples.sift_items, Sift(ITEMS.under((), "d"), 10, ""))
+    assert (nothing.rows, nothing.seen, nothing.rest) == ([], 0, None)
