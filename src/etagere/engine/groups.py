@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apsw
 
@@ -31,13 +31,13 @@ from etagere.engine.interface import (
 from etagere.engine.records import ENCODE, Collection, K, R, Span
 from etagere.engine.reserve import Reserve
 from etagere.engine.wire import Outcome
+from etagere.engine.workspace import At, Row, TransactionLost, Workspace
 
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
 _HELD_MAX = 1_024
-_FEW = 16
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
 
@@ -56,13 +56,14 @@ class WriteTransaction:
     are refused, need no savepoint: inside one SQLite keeps a copy of every page it changes.
     """
 
-    __slots__ = ("_cursor", "_held", "_now", "_stamp", "_writer", "hooks")
+    __slots__ = ("_cursor", "_held", "_now", "_stamp", "_workspace", "_writer", "hooks")
 
-    def __init__(self, writer: Writer, cursor: apsw.Cursor) -> None:
+    def __init__(self, writer: Writer, cursor: apsw.Cursor, workspace: Workspace) -> None:
         self._writer = writer
         self._cursor = cursor
-        # Encoded records, None for a delete. No dictionary: everything is written through.
-        self._held: dict[tuple[Collection[Any, Any], bytes], bytes | None] | None = {}
+        self._workspace = workspace
+        # None for a delete. No dictionary: everything is written through.
+        self._held: dict[At, Row | None] | None = {}
         self._now: int | None = None
         self._stamp: int | None = None
         self.hooks: list[tuple[Callable[[Any], None], Any]] | None = None
@@ -82,24 +83,24 @@ class WriteTransaction:
     # There is one writer, so everything is guarded and nothing is held by others.
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
         packed = collection.pack(key)
-        if self._held and (collection, packed) in self._held:
-            value = self._held[collection, packed]
-            return None if value is None else collection.decode(value)
-        return ledger.get_packed(self._cursor, collection, packed)
+        held = self._held
+        if held and (collection, packed) in held:
+            row = held[collection, packed]
+            return None if row is None else cast("R", row[0])
+        # What is written through may be undone, and is not to be remembered.
+        return self._workspace.get(collection, packed, remember=held is not None)
 
     def get_all(
         self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
     ) -> list[R | None]:
-        if len(keys) <= _FEW:
-            return [self.get(collection, key) for key in keys]
         packed = [collection.pack(key) for key in keys]
-        found: dict[bytes, bytes | None] = {**ledger.get_many(self._cursor, collection, packed)}
+        found = self._workspace.get_all(collection, packed)
         if self._held:
-            held = self._held
-            found |= {key: held[collection, key] for key in packed if (collection, key) in held}
-        decode = collection.decode
-        values = map(found.get, packed)
-        return [None if value is None else decode(value) for value in values]
+            for index, key in enumerate(packed):
+                if (collection, key) in self._held:
+                    row = self._held[collection, key]
+                    found[index] = None if row is None else cast("R", row[0])
+        return found
 
     def scan(
         self,
@@ -112,52 +113,51 @@ class WriteTransaction:
     ) -> list[tuple[K, R]]:
         if self._held:
             self._write_through()
-        return ledger.scan(self._cursor, collection, span, limit, reverse)
+        return self._workspace.scan(collection, span, limit, reverse=reverse)
 
     def put(self, collection: Collection[K, R], key: K, record: R) -> R:
-        self._change(collection, collection.pack(key), ENCODE(record))
+        self._change((collection, collection.pack(key)), (record, ENCODE(record)))
         return record
 
     def delete(self, collection: Collection[K, R], key: K) -> None:
-        self._change(collection, collection.pack(key), None)
+        self._change((collection, collection.pack(key)), None)
 
     def on_commit(self, hook: Callable[[Any], None], argument: Any) -> None:
         if self.hooks is None:
             self.hooks = []
         self.hooks.append((hook, argument))
 
-    def _change(self, collection: Collection[Any, Any], key: bytes, value: bytes | None) -> None:
+    def _change(self, at: At, row: Row | None) -> None:
         if self._held is None:
-            self._store(collection, key, value)
+            self._store(at, row)
             return
-        self._held[collection, key] = value
+        self._held[at] = row
         if len(self._held) > _HELD_MAX:
             self._write_through()
 
-    def _store(self, collection: Collection[Any, Any], key: bytes, value: bytes | None) -> None:
+    def _store(self, at: At, row: Row | None) -> None:
+        collection, key = at
+        self._workspace.forget(at)
         sql = ledger.statements(collection)
-        if value is None:
+        if row is None:
             self._cursor.execute(sql.delete, (key,))
         else:
-            self._cursor.execute(sql.put, (key, value))
+            self._cursor.execute(sql.put, (key, row[1]))
 
     def _write_through(self) -> None:
+        # What others of the group have changed is not to be undone with it.
+        self._workspace.store_all()
         self._cursor.execute("SAVEPOINT operation")
-        held, self._held = self._held, None
-        self._store_all(held or {})
-
-    def _store_all(self, held: dict[tuple[Collection[Any, Any], bytes], bytes | None]) -> None:
+        held, self._held = self._held or {}, None
         self._writer.changed()
-        if len(held) <= _FEW:
-            for (collection, key), value in held.items():
-                self._store(collection, key, value)
-            return
+        for at in held:
+            self._workspace.forget(at)
         puts: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
-        for (collection, key), value in held.items():
-            if value is None:
-                self._store(collection, key, None)
+        for (collection, key), row in held.items():
+            if row is None:
+                self._cursor.execute(ledger.statements(collection).delete, (key,))
             else:
-                puts.setdefault(collection, []).append((key, value))
+                puts.setdefault(collection, []).append((key, row[1]))
         for collection, rows in puts.items():
             self._cursor.executemany(ledger.statements(collection).put, rows)
 
@@ -166,24 +166,15 @@ class WriteTransaction:
         if self._held is None:
             self._cursor.execute("RELEASE operation")
         elif self._held:
-            self._store_all(self._held)
+            self._writer.changed()
+            change = self._workspace.change
+            for at, row in self._held.items():
+                change(at, row)
 
     def undo(self) -> None:
         if self._held is None:
             self._cursor.execute("ROLLBACK TO operation")
             self._cursor.execute("RELEASE operation")
-
-
-class _TransactionLost(Exception):
-    """SQLite dropped the whole transaction, savepoints and all."""
-
-    def __init__(self, error: apsw.Error) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class _CommitUnknown(Exception):
-    """A COMMIT failed in a way that may leave it on disk."""
 
 
 class Writer:
@@ -203,6 +194,7 @@ class Writer:
     def _open(self) -> None:
         self._connection = ledger.open_for_writing(self._directory, self._config)
         self._cursor = self._connection.cursor()
+        self._workspace = Workspace(self._cursor)
         self._log_pages = 0
         self._connection.set_wal_hook(self._note_log_pages)
 
@@ -230,7 +222,7 @@ class Writer:
             return [self._settle_alone(request) for request in group]
         try:
             return self._settle_together(group)
-        except _TransactionLost as lost:
+        except TransactionLost as lost:
             logger.warning("a group of %d was rolled back (%s)", len(group), lost)
             return [self._settle_alone(request) for request in group]
 
@@ -241,7 +233,7 @@ class Writer:
             try:
                 (answer,) = self._settle_together([request])
                 return answer
-            except _TransactionLost as lost:
+            except TransactionLost as lost:
                 if isinstance(lost.error, apsw.FullError) and not self._reserve.spent:
                     logger.error("the disk is full: only what frees space is done until it is not")
                     self._reserve.spend()
@@ -251,13 +243,17 @@ class Writer:
 
     def _settle_together(self, group: Sequence[wire.Request]) -> list[Answer]:
         self._changed = False
-        answers, hooks = self._run(group)
         try:
-            self._commit()
-        except _CommitUnknown as unknown:
-            logger.error("a commit of %d operations failed: %s", len(group), unknown)
+            answers, hooks = self._run(group)
+            doubt = self._commit()
+        except TransactionLost:
+            self._abandon()
+            self._workspace.clear()
+            raise
+        if doubt is not None:
+            logger.error("a commit of %d operations failed: %s", len(group), doubt)
             self._reopen()
-            return [Answer(Outcome.UNKNOWN, ENCODE(str(unknown)))] * len(answers)
+            return [Answer(Outcome.UNKNOWN, ENCODE(doubt))] * len(answers)
         for hook, argument in hooks:
             _call(hook, argument)
         return answers
@@ -268,14 +264,14 @@ class Writer:
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
-            raise _TransactionLost(error) from error
+            raise TransactionLost(error) from error
         hooks: list[tuple[Callable[[Any], None], Any]] = []
         answers: list[Answer] = []
         deadline = time.monotonic() + self._config.group_seconds_max
         for request in group:
             if answers and time.monotonic() > deadline:
                 break
-            transaction = WriteTransaction(self, self._cursor)
+            transaction = WriteTransaction(self, self._cursor, self._workspace)
             answer = self._attempt(request, transaction)
             if transaction.hooks and answer.outcome is Outcome.RESULT:
                 hooks += transaction.hooks
@@ -293,9 +289,11 @@ class Writer:
             answer = Answer(Outcome.CONFLICT, b"")
         except apsw.Error as error:
             if not self._connection.in_transaction:
-                raise _TransactionLost(error) from error
+                raise TransactionLost(error) from error
             fault = ledger.fault_of(error)
             answer = _fault(fault.reason, fault.detail)
+        except TransactionLost:
+            raise
         except Exception as error:
             logger.exception("the operation %s failed", bytes(request.operation).decode())
             answer = _fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
@@ -309,39 +307,37 @@ class Writer:
         try:
             transaction.keep()
         except apsw.Error as error:
-            # Half of it may be stored, and no savepoint says where it began.
-            self._abandon()
-            raise _TransactionLost(error) from error
+            raise TransactionLost(error) from error
 
     def _undo(self, transaction: WriteTransaction) -> None:
         try:
             transaction.undo()
         except apsw.Error as error:
-            self._abandon()
-            raise _TransactionLost(error) from error
+            raise TransactionLost(error) from error
 
     def changed(self) -> None:
         """The open group has something to make durable: without that, or a stamp given out, it
         costs no fsync."""
         self._changed = True
 
-    def _commit(self) -> None:
+    def _commit(self) -> str | None:
+        """Returns what went wrong if it may nevertheless be on the disk."""
+        self._workspace.store_all()
         try:
             if self._changed or self._last_stamp != self._timeline.last_stamp:
                 self._timeline = timeline.advance(self._timeline, self._clock, self._last_stamp)
                 self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
-            self._abandon()
-            raise _TransactionLost(error) from error
+            raise TransactionLost(error) from error
         try:
             self._cursor.execute("COMMIT")
         except apsw.FullError as error:
             # The log could not be written to its end: the frame that would make the
             # commit valid is not there, so nothing happened.
-            self._abandon()
-            raise _TransactionLost(error) from error
+            raise TransactionLost(error) from error
         except apsw.Error as error:
-            raise _CommitUnknown(f"{type(error).__name__}: {error}") from error
+            return f"{type(error).__name__}: {error}"
+        return None
 
     def _abandon(self) -> None:
         """Makes sure that no transaction is open."""

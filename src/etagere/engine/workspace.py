@@ -1,0 +1,140 @@
+"""The ledger as the open group sees it.
+
+What operations changed lies here until somebody has to scan it, or until the commit: then it is
+stored, many records by one statement, and what was changed several times only once. And since
+nobody else changes the ledger, what was read or changed lately is remembered: most operations
+find the container or the table that they work in, and often the very object, without asking SQLite.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import apsw
+
+from etagere.engine import ledger
+from etagere.engine.records import Collection, K, R, Span
+from etagere.model.base import Record
+
+At = tuple[Collection[Any, Any], bytes]
+"""Where a record lies: its collection and its packed key."""
+Row = tuple[Record, bytes]
+"""A record and what is stored of it."""
+
+_FEW: Final = 16
+_CHANGED_MAX: Final = 4_096
+_REMEMBERED_MAX: Final = 2_048
+"""As many again may be there that were not asked for since the others were."""
+_REMEMBERED_BYTES_MAX: Final = 1_024
+"""Of one record, as it is stored."""
+
+
+class TransactionLost(Exception):
+    """Nothing of the group has happened: SQLite dropped the whole transaction, savepoints and all,
+    or some of what belongs to it could not be stored, and nobody knows any more which part."""
+
+    def __init__(self, error: apsw.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Workspace:
+    """Belongs to one connection, and to whatever transaction is open there."""
+
+    def __init__(self, cursor: apsw.Cursor) -> None:
+        self._cursor = cursor
+        self._changed: dict[Collection[Any, Any], dict[bytes, Row | None]] = {}
+        self._count = 0
+        self._recent: dict[At, Record] = {}
+        self._less_recent: dict[At, Record] = {}
+
+    # Reading
+
+    def get(self, collection: Collection[K, R], key: bytes, *, remember: bool) -> R | None:
+        at = collection, key
+        record = self._recent.get(at)
+        if record is not None:
+            return cast("R", record)
+        record = self._less_recent.get(at)
+        if record is None:
+            changed = self._changed.get(collection)
+            if changed is not None and key in changed:
+                row = changed[key]
+                return None if row is None else cast("R", row[0])
+            stored = self._cursor.execute(ledger.statements(collection).get, (key,)).fetchone()
+            if stored is None:
+                return None
+            record = collection.decode(stored[0])
+            if len(stored[0]) > _REMEMBERED_BYTES_MAX:
+                return record
+        if remember:
+            self._remember(at, record)
+        return cast("R", record)
+
+    def get_all(self, collection: Collection[K, R], keys: list[bytes]) -> list[R | None]:
+        if len(keys) <= _FEW:
+            return [self.get(collection, key, remember=False) for key in keys]
+        self.store(collection)
+        decode = collection.decode
+        values = map(ledger.get_many(self._cursor, collection, keys).get, keys)
+        return [None if value is None else decode(value) for value in values]
+
+    def scan(
+        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool
+    ) -> list[tuple[K, R]]:
+        self.store(collection)
+        return ledger.scan(self._cursor, collection, span, limit, reverse)
+
+    def _remember(self, at: At, record: Record) -> None:
+        if len(self._recent) >= _REMEMBERED_MAX:
+            self._less_recent, self._recent = self._recent, {}
+        self._recent[at] = record
+
+    # Changing
+
+    def change(self, at: At, row: Row | None) -> None:
+        """What lies there from now on; None is nothing."""
+        collection, key = at
+        changed = self._changed.get(collection)
+        if changed is None:
+            changed = self._changed[collection] = {}
+        changed[key] = row
+        self._count += 1
+        if row is not None and len(row[1]) <= _REMEMBERED_BYTES_MAX:
+            self._remember(at, row[0])
+        else:
+            self.forget(at)
+        if self._count > _CHANGED_MAX:
+            self.store_all()
+
+    def forget(self, at: At) -> None:
+        """It is about to be changed by somebody who may undo that."""
+        self._recent.pop(at, None)
+        self._less_recent.pop(at, None)
+
+    def store_all(self) -> None:
+        for collection in tuple(self._changed):
+            self.store(collection)
+        self._count = 0
+
+    def store(self, collection: Collection[Any, Any]) -> None:
+        changed = self._changed.pop(collection, None)
+        if changed is None:
+            return
+        sql = ledger.statements(collection)
+        puts = [(key, row[1]) for key, row in changed.items() if row is not None]
+        try:
+            if puts:
+                self._cursor.executemany(sql.put, puts)
+            if len(puts) < len(changed):
+                deletes = [(key,) for key, row in changed.items() if row is None]
+                self._cursor.executemany(sql.delete, deletes)
+        except apsw.Error as error:
+            raise TransactionLost(error) from error
+
+    def clear(self) -> None:
+        """After a transaction that was lost nothing here is known to be true."""
+        self._changed = {}
+        self._count = 0
+        self._recent = {}
+        self._less_recent = {}
