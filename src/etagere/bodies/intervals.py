@@ -152,6 +152,8 @@ def _go_on(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes
     if record is None:
         raise MissingRecord(f"the map {content.id.hex()}")
     rows: list[Row] = []
+    # Behind the end of a content there are at most holes: whoever appends need not look.
+    end = min(end, max(content.length, record.cleared))
     if content.generation == record.newest and start < end:
         rows = list(islice(current_rows(txn, content.id, start, end), ROWS_AT_ONCE_MAX + 1))
     if content.generation != record.newest or len(rows) > ROWS_AT_ONCE_MAX:
@@ -170,8 +172,8 @@ def _go_on(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes
 
 
 def _empty(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> None:
-    _uncover(txn, going_on, start, end)
-    content, record, _ = going_on
+    content = going_on.content
+    record = _uncover(txn, going_on, start, end)
     if record.base is not None:
         start, end = max(start, record.flattened), min(end, record.base_length)
     elif not is_held(txn, content.id, 0, content.generation):
@@ -180,11 +182,13 @@ def _empty(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> None:
     if start < end:
         hidden = Interval(None, end - start, content.generation)
         txn.put(INTERVALS, (content.id, start), hidden)
+        if end > record.cleared:
+            txn.put(INTERVAL_MAPS, (content.id,), replace(record, cleared=end))
 
 
-def _uncover(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> None:
+def _uncover(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> IntervalMap:
     """Takes what lies between two offsets out of the newest generation. What reaches over the
-    ends is split. What older generations show is kept for them."""
+    ends is split. What older generations show is kept for them. Returns the map as it is then."""
     content, record, rows = going_on
     longest = 0
     for row in rows:
@@ -213,8 +217,9 @@ def _uncover(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> None:
             refer(txn, row.piece)
     if longest > record.longest:
         # A power of two, so that this is seldom written.
-        longer = replace(record, longest=1 << (longest - 1).bit_length())
-        txn.put(INTERVAL_MAPS, (content.id,), longer)
+        record = replace(record, longest=1 << (longest - 1).bit_length())
+        txn.put(INTERVAL_MAPS, (content.id,), record)
+    return record
 
 
 def _put_rest(txn: WriteTxn, map_id: bytes, row: Row, start: int, end: int) -> None:

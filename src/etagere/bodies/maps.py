@@ -12,7 +12,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
-from etagere.engine.records import ID, UINT, UINT_MAX, Collection, Span
+from etagere.engine.records import ID, UINT, UINT_MAX, Collection, Layout, Span
 from etagere.model.bodies import (
     Fading,
     FormerInterval,
@@ -27,7 +27,11 @@ from etagere.model.bodies import (
 INTERVAL_MAPS: Collection[tuple[bytes], IntervalMap] = Collection(
     "interval_maps", IntervalMap, (ID,)
 )
-INTERVALS: Collection[tuple[bytes, int], Interval] = Collection("intervals", Interval, (ID, UINT))
+# Inlays make rows long, and those of many maps come one after the other: in a tree of their keys
+# they would fill twice as many pages.
+INTERVALS: Collection[tuple[bytes, int], Interval] = Collection(
+    "intervals", Interval, (ID, UINT), layout=Layout.LARGE
+)
 FORMER_INTERVALS: Collection[tuple[bytes, int, int], FormerInterval] = Collection(
     "former_intervals", FormerInterval, (ID, UINT, UINT)
 )

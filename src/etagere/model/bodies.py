@@ -209,6 +209,8 @@ class IntervalMap(Record, frozen=True):
     """Below this offset the base is not looked at: what it shows there was copied."""
     longest: int = 0
     """No former interval is longer."""
+    cleared: int = 0
+    """No hole that was made reaches further."""
 
 
 class Interval(Record, frozen=True):

@@ -144,10 +144,10 @@ class Audit:
         first_time: bool = True,
     ) -> Iterator[tuple[bytes, K, R, Any]]:
         """The records of a collection `t`: encoded key, key, record, and what was joined to
-        them. Small records come in the order of their keys. What cannot be decoded is found
-        the first time and left out."""
+        them, in the order of their keys. What cannot be decoded is found the first time and left
+        out."""
         pack, unpack, decode = collection.pack, collection.unpack, collection.decode
-        sql = f"SELECT t.key, t.value{columns} FROM {collection.name} t {join}"  # noqa: S608
+        sql = f"SELECT t.key, t.value{columns} FROM {collection.name} t {join} ORDER BY t.key"  # noqa: S608
         try:
             for row in self.execute(sql):
                 packed = row[0]
