@@ -7,7 +7,6 @@ refusals, faults and unknown outcomes become answers.
 from __future__ import annotations
 
 import copy
-import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -17,6 +16,7 @@ from etagere.auth.permissions import Permit
 from etagere.auth.principal import Principal
 from etagere.auth.request import Address, SignedRequest, address, octets, text
 from etagere.errors import Refusal
+from etagere.model.ids import draw
 from etagere.protocol.http.messages import Request
 
 VERSION_NEWEST: Final = "2026-10-06"
@@ -27,7 +27,7 @@ _VERSION = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def new_request_id() -> str:
-    drawn = os.urandom(16).hex()
+    drawn = draw().hex()
     return f"{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
 
 
