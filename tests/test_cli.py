@@ -215,11 +215,11 @@ def test_nothing_that_may_be_a_key_is_shown(arguments: tuple[str, ...], words: s
 )
 def test_unknown_variables_are_a_warning(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Every command reads the same settings: here one of them is wrong, to be told so soon."""
-    variables = {"ETAGERE_BLOB_PROT": SECRET, "ETAGERE_XYZ": SECRET, "ETAGERE_WORKERS": "0"}
+    variables = {"ETAGERE_BLOB_PROT": SECRET, "ETAGERE_XYZ": SECRET, "ETAGERE_WORKERS": "257"}
     shown = start(*arguments, cwd=tmp_path, variables=variables)
     assert shown.returncode == 2
     assert sorted(shown.stderr.splitlines()) == [
-        "etagere: ETAGERE_WORKERS: 0 is no whole number from 1 to 256",
+        "etagere: ETAGERE_WORKERS: 257 is no whole number from 0 to 256",
         "etagere: warning: ETAGERE_BLOB_PROT is no setting; did you mean ETAGERE_BLOB_PORT?",
         "etagere: warning: ETAGERE_XYZ is no setting",
     ]

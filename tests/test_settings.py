@@ -147,7 +147,7 @@ def test_nothing_given_is_the_defaults() -> None:
     assert (settings.host, settings.data) == ("127.0.0.1", Path("etagere-data"))
     ports = [settings.blob_port, settings.queue_port, settings.table_port, settings.file_port]
     assert [*ports, settings.smb_port] == [10_000, 10_001, 10_002, 10_003, 10_445]
-    assert (settings.memory, settings.workers, settings.accounts) == (False, 1, ())
+    assert (settings.memory, settings.workers, settings.accounts) == (False, 0, ())
     assert (settings.tls_cert, settings.tls_key, settings.oauth) == (None, None, "off")
     assert not settings.development_account_anywhere
 
@@ -263,8 +263,7 @@ def test_wrong_ports(name: str, written: str) -> None:
     [
         (("--host", ""), {}, "--host: must not be empty"),
         (("--data", ""), {}, "--data: is no path"),
-        (("--workers", "0"), {}, "--workers: 0 is no whole number from 1 to 256"),
-        (("--workers", "257"), {}, "--workers: 257 is no whole number from 1 to 256"),
+        (("--workers", "257"), {}, "--workers: 257 is no whole number from 0 to 256"),
         (("--oauth", "entra"), {}, "--oauth: 'entra' is none of off, development"),
         (("--tls-cert", "c"), {}, "--tls-cert: tls_key must be set too"),
         (("--tls-key", "k"), {}, "--tls-key: tls_cert must be set too"),

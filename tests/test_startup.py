@@ -329,7 +329,7 @@ def test_file_of_settings_of_somebody_else(tmp_path: Path) -> None:
     [
         (("--blob-port", "65536"), "--blob-port: 65536 is no whole number from 0 to 65535"),
         (("--smb-port", "many"), "--smb-port: 'many' is no whole number from 0 to 65535"),
-        (("--workers", "0"), "--workers: 0 is no whole number from 1 to 256"),
+        (("--workers", "257"), "--workers: 257 is no whole number from 0 to 256"),
         (("--account", f"Mine:{KEY}"), "--account: account 1: its name must be 3 to 24 lowercase"),
         (("--account", f"mine:{KEY[:-1]}"), "--account: account 1: its key 1 is not base64"),
         (("--account", f"mine:{KEY}") * 2, "--account: account 2: its name was given to an ear"),
@@ -382,6 +382,25 @@ def test_certificates(
     pair = ("--tls-cert", certificates / certificate, "--tls-key", certificates / key)
     assert words in refused(tmp_path, *pair)
     assert not (tmp_path / "etagere-data").exists()
+
+
+# Its processes
+
+
+def test_every_core_has_a_front_end_up_to_four(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        writer = 1
+        assert len(server.children()) == writer + min(4, len(os.sched_getaffinity(0)))
+
+
+def test_one_core_has_one_front_end(tmp_path: Path) -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with serving(tmp_path) as server:
+            assert len(server.children()) == 2
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 # How it ends

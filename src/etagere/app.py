@@ -23,7 +23,7 @@ from etagere.engine import ledger, reserve
 from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Once
 from etagere.processes import ChildMain, Supervisor
-from etagere.settings import Settings
+from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 
 LOCK_NAME = "lock"
 # Children of a server that was killed let go of the directory a moment after it.
@@ -129,9 +129,14 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         announce_once = Once(lambda: announce(ports))
         front = FrontEnd(directory, config, settings, sockets, tls, announce_once)
-        for number in range(1, settings.workers + 1):
+        for number in range(1, (settings.workers or _workers_for_cores()) + 1):
             children[f"front end {number}"] = front.main()
         return Supervisor(children).run()
+
+
+def _workers_for_cores() -> int:
+    """More than a few would wait for the one writer, and take memory."""
+    return min(len(os.sched_getaffinity(0)), WORKERS_BY_ITSELF_MAX)
 
 
 def _bind(host: str, port: int, port_flag: str) -> socket.socket:

@@ -34,6 +34,7 @@ VARIABLE_PREFIX = "ETAGERE_"
 CONFIG_FLAG, CONFIG_VARIABLE = "--config", f"{VARIABLE_PREFIX}CONFIG"
 _PORT_MAX = 65_535
 _WORKERS_MAX = 256
+WORKERS_BY_ITSELF_MAX: Final = 4
 _SECONDS_MAX = 7 * 24 * 3600
 _DIGITS_MAX = 9
 _WORDS: Final = {
@@ -330,9 +331,10 @@ class Settings:
         _SWITCH, False, "keep nothing: a directory that is thrown away, in place of `data`"
     )
     workers: int = _setting(
-        _Whole("COUNT", 1, _WORKERS_MAX),
-        1,
-        f"processes that serve Blob, Queue and Table, up to {_WORKERS_MAX}",
+        _Whole("COUNT", 0, _WORKERS_MAX),
+        0,
+        f"processes that serve Blob, Queue and Table, up to {_WORKERS_MAX}; 0 starts one for each "
+        f"core, but not more than {WORKERS_BY_ITSELF_MAX}",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         _Accounts(), (), "an account beside those in the store; may be repeated", flag="--account"
