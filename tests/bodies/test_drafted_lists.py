@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -18,12 +19,14 @@ from etagere.bodies.contents import (
     MissingRecord,
     begin_list,
     blocks_of,
+    chunks_of,
     drop,
     extend_list,
-    plan_chunks,
     reap_some,
     release,
 )
+from etagere.bodies.contents import blocks_in as blocks_in_chunk
+from etagere.bodies.cutting import Cutter, SharedChunk
 from etagere.engine.interface import Conflict, ReadTxn, WriteTxn
 from etagere.model.bodies import Block, BlockList, Chunked, ChunkUse, Dying, Sharers
 from etagere.model.ids import new_id
@@ -47,11 +50,19 @@ def staged(bench: Bench, count: int) -> list[Block]:
     return blocks
 
 
-def plan(bench: Bench, blocks: list[Block], base: Chunked | None = None) -> Plan:
-    def look(txn: ReadTxn, _: object) -> Plan:
-        return list(plan_chunks(txn, blocks, base, CHUNK_PIECES_MAX))
+def plan(
+    bench: Bench, blocks: list[Block], base: Chunked | None = None, *, at_a_time: int = 50_000
+) -> Plan:
+    cutter = Cutter(CHUNK_PIECES_MAX)
 
-    return bench.look(look)
+    def look(txn: ReadTxn, _: object) -> None:
+        for use in chunks_of(txn, base) if base is not None else ():
+            cutter.offer(use, blocks_in_chunk(txn, use))
+
+    bench.look(look)
+    bits = [blocks[at : at + at_a_time] for at in range(0, len(blocks), at_a_time)]
+    runs = [*chain.from_iterable(cutter.cut(bit) for bit in bits), *cutter.end()]
+    return [run.use if isinstance(run, SharedChunk) else tuple(run) for run in runs]
 
 
 def carry_out(bench: Bench, chunks: Plan, name: str = "drafted") -> Chunked:
@@ -124,6 +135,25 @@ def test_chunks_of_the_base_are_shared_where_they_are_whole(bench: Bench) -> Non
     # One that is not all there is copied.
     assert plan(bench, blocks[1:512], base) == [tuple(blocks[1:512])]
     assert plan(bench, blocks[:511], base) == [tuple(blocks[:511])]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 7, 127, 128, 500, 512, 513])
+def test_chunks_do_not_depend_on_the_bits_a_list_comes_in(bench: Bench, at_a_time: int) -> None:
+    """Whole chunks, beginnings of them that go on otherwise or end, and blocks twice."""
+    blocks = [bench.block() for _ in range(2 * CHUNK_PIECES_MAX + 140)]
+    bench.stage(blocks)
+    base = bench.list_blocks(blocks)
+    new = staged(bench, 3)
+    first, second, third = blocks[:512], blocks[512:1024], blocks[1024:]
+    for listed in (
+        first + second + third,
+        new + second + new + first + first[:100] + third + third[:1],
+        first[:1] + first[:2] + first[:511] + first + first[:300] + new + first[:512],
+        first[1:] + second[:511],
+        new * 400 + third * 3,
+        [],
+    ):
+        assert plan(bench, listed, base, at_a_time=at_a_time) == plan(bench, listed, base)
 
 
 # Extending
@@ -248,7 +278,9 @@ def test_any_list_in_steps_is_the_one_made_at_once(data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(source)))
         stop = data.draw(st.integers(start, len(source)))
         listed += source if data.draw(st.booleans()) else source[start:stop]
-    content = carry_out(bench, plan(bench, listed, base))
+    planned = plan(bench, listed, base, at_a_time=data.draw(st.sampled_from([3, 128, 600])))
+    assert planned == plan(bench, listed, base)
+    content = carry_out(bench, planned)
     assert blocks_in(bench, content) == listed
     bench.look(require_balanced)
     lengths = [use.length for use in bench.rows(BLOCK_LISTS)[(content.id,)].chunks]

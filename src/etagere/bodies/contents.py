@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from etagere.bodies import maps
+from etagere.bodies.cutting import Cutter, SharedChunk
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, WriteTxn
 from etagere.engine.records import ID, UINT, Collection, K, Layout, R
 from etagere.model.bodies import (
@@ -65,9 +66,6 @@ CHUNK_PIECES_MAX = 512
 _LONG_CHUNKS = 4
 _LONG_PARTS = 256
 _LONG_INLAID_BYTES = 128 * 1024
-REUSE_BLOCKS_MIN = 128
-"""A chunk of fewer blocks is copied into a new list rather than shared, so that lists edited
-again and again do not crumble into ever smaller chunks."""
 
 
 # Who holds
@@ -169,8 +167,11 @@ def compose(
     """
     uses: list[ChunkUse] = []
     taken: set[tuple[int, int]] = set()
-    for run in _runs(blocks, _chunks_by_first_block(txn, base), CHUNK_PIECES_MAX):
-        if isinstance(run, _SharedChunk):
+    cutter = Cutter(CHUNK_PIECES_MAX)
+    for use in chunks_of(txn, base) if base is not None else ():
+        cutter.offer(use, blocks_in(txn, use))
+    for run in chain(cutter.cut(blocks), cutter.end()):
+        if isinstance(run, SharedChunk):
             _add_sharer(txn, CHUNK_SHARERS, run.use.key)
             uses.append(run.use)
             continue
@@ -213,61 +214,6 @@ def extend_list(
         uses.append(use)
     txn.put(BLOCK_LISTS, (content.id,), BlockList(tuple(uses)))
     return Chunked(content.id, sum(use.length for use in uses))
-
-
-def plan_chunks(
-    txn: ReadTxn, blocks: Sequence[Block], base: Chunked | None, pieces_max: int
-) -> Iterator[ChunkUse | tuple[Block, ...]]:
-    """The chunks of a list of these blocks: those of the base that can be shared, and new ones of
-    this size."""
-    for run in _runs(blocks, _chunks_by_first_block(txn, base), pieces_max):
-        yield run.use if isinstance(run, _SharedChunk) else tuple(run)
-
-
-class _SharedChunk(NamedTuple):
-    use: ChunkUse
-    blocks: tuple[Block, ...]
-
-
-def _chunks_by_first_block(
-    txn: ReadTxn | WriteTxn, base: Chunked | None
-) -> dict[Block, _SharedChunk]:
-    """The chunks of a list that are worth sharing with another, by the block they begin with."""
-    if base is None:
-        return {}
-    found = {}
-    for use in _block_list(txn, base).chunks:
-        blocks = _chunk(txn, use).blocks
-        if len(blocks) >= REUSE_BLOCKS_MIN:
-            found[blocks[0]] = _SharedChunk(use, blocks)
-    return found
-
-
-def _runs(
-    blocks: Sequence[Block], shareable: dict[Block, _SharedChunk], pieces_max: int
-) -> Iterator[_SharedChunk | list[Block]]:
-    """Cuts a list into chunks to share and rows of blocks that make new ones."""
-    row: list[Block] = []
-    pieces = 0
-    at = 0
-    while at < len(blocks):
-        block = blocks[at]
-        shared = shareable.get(block) if shareable else None
-        if shared is not None and tuple(blocks[at : at + len(shared.blocks)]) == shared.blocks:
-            if row:
-                yield row
-            row, pieces = [], 0
-            yield shared
-            at += len(shared.blocks)
-            continue
-        if row and pieces + len(block.pieces) > pieces_max:
-            yield row
-            row, pieces = [], 0
-        row.append(block)
-        pieces += len(block.pieces)
-        at += 1
-    if row:
-        yield row
 
 
 # Letting go
@@ -391,8 +337,18 @@ def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None =
 
 def blocks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> Iterator[Block]:
     """The blocks of a list, in order."""
-    for use in _block_list(txn, content).chunks:
-        yield from _chunk(txn, use).blocks
+    for use in chunks_of(txn, content):
+        yield from blocks_in(txn, use)
+
+
+def chunks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> tuple[ChunkUse, ...]:
+    """The chunks of a list, in order."""
+    return _block_list(txn, content).chunks
+
+
+def blocks_in(txn: ReadTxn | WriteTxn, use: ChunkUse) -> tuple[Block, ...]:
+    """The blocks of a chunk, in order."""
+    return _chunk(txn, use).blocks
 
 
 def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Iterator[Piece]]:

@@ -308,14 +308,26 @@ class PutBlockList(Command, frozen=True):
     tags: Tags = ()
 
 
-class DraftPlan(Part, frozen=True):
-    """What a block list will be made of, chunk by chunk, as long as staging and blob stay what
-    they are."""
+class DraftSources(Part, frozen=True):
+    """What a block list is drafted from, as long as staging and blob stay what they are."""
 
-    chunks: tuple[ChunkUse | tuple[Block, ...], ...]
-    """To be shared with the blob as it is, or new."""
     staging_stamp: int | None
     base_id: bytes | None
+    """The content of the blob as it is, if the list may mean blocks of that."""
+    base_chunks: tuple[ChunkUse, ...] = ()
+
+
+class FindStagedBlocks(Command, frozen=True):
+    asked: PutBlockList
+    """Without its blocks, here as below."""
+    sources: DraftSources
+    names: frozenset[bytes]
+
+
+class FindCommittedBlocks(Command, frozen=True):
+    asked: PutBlockList
+    sources: DraftSources
+    chunks: tuple[ChunkUse, ...]
 
 
 class ExtendDraft(Command, frozen=True):
@@ -358,6 +370,22 @@ class ShownBlockList(Shown, frozen=True):
     """None if there is none but in blocks."""
     committed: tuple[BlockSize, ...] = ()
     uncommitted: tuple[BlockSize, ...] = ()
+
+
+class OpenedBlockList(Shown, frozen=True):
+    """What there is to list, before it is listed."""
+
+    blob: Blob | None
+    key: tuple[bytes, str]
+    chunks: tuple[ChunkUse, ...]
+    staging: Staging | None
+
+
+class ListStagedBlocks(Command, frozen=True):
+    key: tuple[bytes, str]
+    staging: Staging
+    after: bytes
+    limit: int
 
 
 # Listings

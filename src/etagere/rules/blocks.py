@@ -6,7 +6,6 @@ their bytes are to follow each other; it may name one more than once.
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -23,13 +22,13 @@ STAGED_BLOCKS_MAX: Final = 100_000
 def decode_block_name(written: str) -> bytes | None:
     """The bytes that a block is called, which are written in base64; None if these are not."""
     try:
-        return base64.b64decode(written, validate=True)
-    except (binascii.Error, ValueError):
+        return binascii.a2b_base64(written, strict_mode=True)
+    except ValueError:
         return None
 
 
 def encode_block_name(name: bytes) -> str:
-    return base64.b64encode(name).decode()
+    return binascii.b2a_base64(name, newline=False).decode()
 
 
 def check_block_name(name: bytes) -> Refusal | None:

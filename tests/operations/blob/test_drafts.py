@@ -30,14 +30,13 @@ from etagere.operations.blob.block_lists import (
     PurgeDrafts,
     abandon_draft,
     extend_draft,
-    plan_draft,
     purge_drafts,
     put_draft,
-    steps,
 )
 from etagere.operations.blob.collections import DRAFTS
 from etagere.operations.blob.containers import delete_container
 from etagere.operations.blob.purging import may_purge
+from etagere.protocol.blob.drafting import Drafting
 from etagere.rules.conditions import format_etag
 from tests.operations.blob.accounts import rows
 from tests.operations.blob.shelf import (
@@ -64,9 +63,8 @@ def _asked(listed: list[ListedBlock], conditions: Conditions | None = None) -> P
 
 
 async def _planned(shelf: Shelf, asked: PutBlockList) -> tuple[list[ExtendDraft], PutDraft]:
-    plan = await shelf.read(plan_draft, asked)
-    decision = PutDraft(replace(asked, blocks=()), plan.staging_stamp, plan.base_id)
-    return steps(plan, asked.content_id), decision
+    drafting = Drafting(shelf.engine, asked, asked.content_id)
+    return [step async for step in drafting.steps()], drafting.decision()
 
 
 async def _drafted(shelf: Shelf, asked: PutBlockList) -> PutDraft:
@@ -312,7 +310,7 @@ async def test_who_decides_at_the_end_may_be_refused(shelf: Shelf) -> None:
 
 @on_a_shelf
 async def test_what_would_be_refused_is_not_planned(shelf: Shelf) -> None:
-    assert await code_of(shelf.read(plan_draft, _asked([]))) == "ContainerNotFound"
+    assert await code_of(_planned(shelf, _asked([]))) == "ContainerNotFound"
     await _blob_of_ten(shelf)
     new = Conditions(if_none_match=ANY)
     for asked, code in (
@@ -322,7 +320,7 @@ async def test_what_would_be_refused_is_not_planned(shelf: Shelf) -> None:
         (replace(_asked(latest(b"00")), lease_id=new_id()), "LeaseNotPresentWithBlobOperation"),
         (replace(_asked([]), only_if_absent=True), "AuthorizationPermissionMismatch"),
     ):
-        assert await code_of(shelf.read(plan_draft, asked)) == code
+        assert await code_of(_planned(shelf, asked)) == code
 
 
 # What is left behind

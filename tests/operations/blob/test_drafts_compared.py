@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from etagere.engine.interface import Refused
 from etagere.model.blobs import (
@@ -14,17 +13,11 @@ from etagere.model.blobs import (
     DeleteBlob,
     ListedBlock,
     PutBlockList,
-    PutDraft,
 )
 from etagere.model.ids import new_id
 from etagere.operations.blob.blobs import delete_blob
-from etagere.operations.blob.block_lists import (
-    extend_draft,
-    plan_draft,
-    put_block_list,
-    put_draft,
-    steps,
-)
+from etagere.operations.blob.block_lists import put_block_list
+from etagere.protocol.blob.drafting import put_drafted
 from tests.operations.blob.shelf import BOX, Shelf, on_a_shelf_for_any
 
 pytestmark = pytest.mark.usefixtures("short_chunks")
@@ -43,20 +36,12 @@ STAGINGS = st.dictionaries(NAMES, st.binary(min_size=1, max_size=6), max_size=4)
 ROUNDS = st.lists(st.tuples(STAGINGS, LISTS, st.booleans()), min_size=1, max_size=4)
 
 
-async def _put_drafted(shelf: Shelf, asked: PutBlockList) -> None:
-    plan = await shelf.read(plan_draft, asked)
-    for step in steps(plan, asked.content_id):
-        await shelf.write(extend_draft, step)
-    decision = PutDraft(replace(asked, blocks=()), plan.staging_stamp, plan.base_id)
-    assert await shelf.write(put_draft, decision) is not None
-
-
 async def _outcome(shelf: Shelf, name: str, listed: list[ListedBlock]) -> object:
     """What a list comes to: the refusal, or the bytes and blocks of the blob."""
     asked = PutBlockList(BlobName(BOX, name), new_id(), tuple(listed))
     try:
         if name == DRAFTED:
-            await _put_drafted(shelf, asked)
+            assert await put_drafted(shelf.engine, asked) is not None
         else:
             await shelf.write(put_block_list, asked)
     except Refused as refused:

@@ -6,7 +6,8 @@ what it comes to one after the other, in one order or the other, and every count
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -23,11 +24,11 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
+    ExtendDraft,
     LeaseBlob,
     PutBlob,
     PutBlock,
     PutBlockList,
-    PutDraft,
     SetBlobMetadata,
     SnapshotBlob,
     SnapshotsToo,
@@ -49,6 +50,7 @@ from etagere.operations.blob.collections import (
 from etagere.operations.blob.containers import create_container, delete_container
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.operations.blob.snapshots import delete_snapshot, snapshot_blob
+from etagere.protocol.blob.drafting import Drafting
 from tests.clocks import SharedClock
 from tests.operations.blob.accounts import require_balanced, require_orderly, rows
 from tests.operations.blob.shelf import BOX, committed, latest
@@ -101,6 +103,10 @@ def _look(engine: MemoryEngine, question: Callable[[MemoryReadTxn, Any], Any]) -
         txn.close()
 
 
+async def _all(steps: AsyncIterator[ExtendDraft]) -> list[ExtendDraft]:
+    return [step async for step in steps]
+
+
 class World(NamedTuple):
     """A blob with everything that a blob can have, and what can be done to it."""
 
@@ -127,8 +133,8 @@ def _world() -> World:
         _run(engine, call)
     moment: int = next(iter(_look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
     asked = PutBlockList(NAME, new_id(), tuple(latest(*(A, B, C, D) * 2, E)))
-    draft = _look(engine, lambda txn, _: block_lists.plan_draft(txn, asked))
-    *steps, last = block_lists.steps(draft, asked.content_id)
+    drafting = Drafting(engine, asked, asked.content_id)
+    *steps, last = asyncio.run(_all(drafting.steps()))
     assert steps
     for step in steps:
         _run(engine, Call(block_lists.extend_draft, step))
@@ -143,9 +149,7 @@ def _world() -> World:
             PutBlockList(NAME, new_id(), (*latest(E, C), *committed(A, B, C, D))),
         ),
         "extend": Call(block_lists.extend_draft, last),
-        "put draft": Call(
-            block_lists.put_draft, PutDraft(asked, draft.staging_stamp, draft.base_id)
-        ),
+        "put draft": Call(block_lists.put_draft, drafting.decision()),
         "abandon": Call(block_lists.abandon_draft, AbandonDraft(asked.content_id)),
         "snapshot": Call(snapshot_blob, SnapshotBlob(NAME)),
         "describe": Call(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),))),

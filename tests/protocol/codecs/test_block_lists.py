@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -18,11 +19,22 @@ from etagere.model.blobs import (
     ShownBlockList,
 )
 from etagere.model.containers import ContainerName
-from etagere.protocol.codecs.block_lists import BYTES_MAX, decode, encode
+from etagere.protocol.codecs import block_lists as codec
+from etagere.protocol.codecs.block_lists import BYTES_MAX
+from etagere.protocol.turns import at_once
 from etagere.rules.blocks import encode_block_name
 
 COMMITTED, UNCOMMITTED = BlockSource.COMMITTED, BlockSource.UNCOMMITTED
 LATEST = BlockSource.LATEST
+
+
+def decode(document: bytes) -> tuple[ListedBlock, ...] | Refusal:
+    return at_once(codec.decode(document))
+
+
+def encode(shown: ShownBlockList, asked: GetBlockList) -> bytes:
+    return at_once(codec.encode(shown, asked))
+
 
 # Requests
 
@@ -151,6 +163,43 @@ def test_so_many_and_no_more() -> None:
     assert decode(one_more) == Refusal("BlockListTooLong", {"Maximum": 50_000})
 
 
+@pytest.mark.parametrize("space", ["", "\n"])
+def test_a_long_list_comes_in_short_steps(space: str) -> None:
+    """None of which does more than a hundredth of it: the last one neither."""
+    listed = [ListedBlock(LATEST, b"%064d" % number) for number in range(20_000)]
+    document = written(listed, space).encode()
+    reading = codec.decode(document)
+    seconds = []
+    while True:
+        began = time.thread_time()
+        try:
+            next(reading)
+        except StopIteration as ended:
+            assert ended.value == tuple(listed)
+            break
+        seconds.append(time.thread_time() - began)
+    assert len(seconds) > 50
+    # Some steps are longer than others, but then they are few.
+    assert sorted(seconds)[-5] < sum(seconds) / 20
+
+
+@pytest.mark.parametrize("space", ["", "\n"])
+@pytest.mark.parametrize("place", [0, 700, 1_999])
+def test_a_refusal_from_the_middle_of_a_long_list(space: str, place: int) -> None:
+    listed = [ListedBlock(LATEST, b"%064d" % number) for number in range(2_000)]
+    document = written(listed, space)
+    right = encode_block_name(listed[place].name)
+    for wrong in ("", "YQ", encode_block_name(b"x" * 65)):
+        facts: dict[str, str | int] = {"XmlNodeName": "Latest", "XmlNodeValue": wrong}
+        refusal = Refusal("InvalidXmlNodeValue", facts)
+        assert decode(document.replace(right, wrong).encode()) == refusal
+    # What is no document is said before what is no block.
+    broken = document.replace(right, "").replace("</BlockList>", "<Latest></BlockList>")
+    refused = decode(broken.encode())
+    assert isinstance(refused, Refusal)
+    assert refused.code == "InvalidXmlDocument"
+
+
 def test_a_document_has_an_end() -> None:
     padded = PLAIN.encode() + b" " * BYTES_MAX
     refusal = decode(padded)
@@ -224,3 +273,13 @@ def test_what_is_asked_for_is_named_also_if_there_is_none() -> None:
         b"<BlockList><CommittedBlocks></CommittedBlocks>"
         b"<UncommittedBlocks></UncommittedBlocks></BlockList>"
     )
+
+
+def test_a_long_answer_comes_in_short_steps() -> None:
+    blocks = tuple(BlockSize(b"%05d" % number, number) for number in range(5_000))
+    shown, asked = ShownBlockList(0, None, blocks, blocks[:300]), GetBlockList(NAME, True, True)
+    assert sum(1 for _ in codec.encode(shown, asked)) > 10
+    document = encode(shown, asked).decode()
+    found = re.findall(r"<Name>([^<]*)</Name><Size>(\d*)</Size>", document)
+    expected = [(encode_block_name(block.name), str(block.length)) for block in blocks]
+    assert found == expected + expected[:300]

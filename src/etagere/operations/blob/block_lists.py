@@ -1,21 +1,22 @@
 """Block lists: blobs made of blocks, and what they are made of.
 
 A list becomes a blob in one step, whatever its length. A long one would keep the others waiting,
-so it is drafted first: read aside, and put together in short steps that nobody sees. The last
-step decides, as for a short one, and takes the draft if it still is what is asked for.
+so it is drafted first: looked up and put together in short steps that nobody sees. The last step
+decides, as for a short one, and takes the draft if it still is what is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from etagere.bodies.contents import (
     MissingRecord,
     begin_list,
+    blocks_in,
     blocks_of,
+    chunks_of,
     compose,
     extend_list,
-    plan_chunks,
     release,
 )
 from etagere.clock import TICKS_PER_SECOND
@@ -27,9 +28,13 @@ from etagere.model.blobs import (
     Blob,
     BlockSize,
     Draft,
-    DraftPlan,
+    DraftSources,
     ExtendDraft,
+    FindCommittedBlocks,
+    FindStagedBlocks,
     GetBlockList,
+    ListStagedBlocks,
+    OpenedBlockList,
     PutBlockList,
     PutDraft,
     ShownBlockList,
@@ -48,9 +53,6 @@ from etagere.rules import tags as tag_rules
 from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
 
 _DRAFT_SECONDS_MAX = 3600
-# In one step, so that nobody waits for it for more than a millisecond or two.
-DRAFTED_PIECES_MAX = 128
-_SHARED_CHUNKS_MAX = 16
 # Rows of a scan for which one could be looked up by its key.
 _LOOKUPS_WORTH = 4
 
@@ -60,7 +62,7 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
     key, old = find_for_change(txn, command.blob)
     check_replace(old, command, txn.now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
-    base = old.content if old is not None and isinstance(old.content, Chunked) else None
+    base = _base(old)
     staged, committed = _blocks(txn, staging, base, command)
     blocks = resolve(command.blocks, staged, committed)
     if isinstance(blocks, Refusal):
@@ -93,7 +95,7 @@ def _blocks(
 
 
 def _staged(
-    txn: ReadTxn | WriteTxn, staging: Staging, wanted: set[bytes]
+    txn: ReadTxn | WriteTxn, staging: Staging, wanted: Set[bytes]
 ) -> Iterator[tuple[bytes, StagedBlock]]:
     """The staged blocks of these names, and perhaps others."""
     if len(wanted) * _LOOKUPS_WORTH < staging.count:
@@ -116,47 +118,58 @@ def _take(txn: WriteTxn, staging: Staging, staged: dict[bytes, Block], blocks: l
 # Drafts of long lists
 
 
-def plan_draft(txn: ReadTxn, command: PutBlockList) -> DraftPlan:
-    """What to put together; refuses what would be refused if it were to be decided now."""
-    key = (find(txn, command.blob.container).id, command.blob.name)
-    old, staging = txn.get(BLOBS, key), txn.get(STAGINGS, key)
-    check_replace(old, command, txn.now)
-    base = old.content if old is not None and isinstance(old.content, Chunked) else None
-    blocks = resolve(command.blocks, *_blocks(txn, staging, base, command))
-    if isinstance(blocks, Refusal):
-        raise Refused(blocks)
-    if not looks_at_committed(command.blocks):
-        base = None
-    return DraftPlan(
-        tuple(plan_chunks(txn, blocks, base, DRAFTED_PIECES_MAX)),
+def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
+    """What a draft is to be made from; refuses what would be refused if it were to be decided
+    now, as every look at them does."""
+    old, staging = _as_they_are(txn, command)
+    base = _base(old) if looks_at_committed(command.blocks) else None
+    return DraftSources(
         staging.stamp if staging is not None else None,
         base.id if base is not None else None,
+        chunks_of(txn, base) if base is not None else (),
     )
 
 
-def has_base(txn: ReadTxn, command: PutBlockList) -> bool:
-    """Whether a list may be made of blocks of the blob as it is: then it is planned as a whole, to
-    share as much with that as it can. Otherwise it can be planned bit by bit."""
-    old = txn.get(BLOBS, (find(txn, command.blob.container).id, command.blob.name))
-    if old is None or not isinstance(old.content, Chunked):
+def find_staged_blocks(txn: ReadTxn, command: FindStagedBlocks) -> dict[bytes, Block] | None:
+    """Those of the names that are staged, and perhaps others; None if the sources are others
+    now."""
+    old, staging = _as_they_are(txn, command.asked)
+    if not _are_same(command.sources, old, staging):
+        return None
+    if staging is None:
+        return {}
+    found = _staged(txn, staging, command.names)
+    return {name: Block(name, block.pieces) for name, block in found}
+
+
+def find_committed_blocks(
+    txn: ReadTxn, command: FindCommittedBlocks
+) -> list[tuple[Block, ...]] | None:
+    """The blocks of each chunk; None if the sources are others now."""
+    if not _are_same(command.sources, *_as_they_are(txn, command.asked)):
+        return None
+    return [blocks_in(txn, use) for use in command.chunks]
+
+
+def _as_they_are(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Staging | None]:
+    key = (find(txn, command.blob.container).id, command.blob.name)
+    old = txn.get(BLOBS, key)
+    check_replace(old, command, txn.now)
+    return old, txn.get(STAGINGS, key)
+
+
+def _are_same(sources: DraftSources | PutDraft, old: Blob | None, staging: Staging | None) -> bool:
+    """Whether what a draft was made from still is what there is. Staged blocks come and go with
+    a stamp, and those of a content never change; what is not looked at may."""
+    if sources.staging_stamp != (staging.stamp if staging is not None else None):
         return False
-    return looks_at_committed(command.blocks)
+    base = _base(old)
+    return sources.base_id is None or (base is not None and base.id == sources.base_id)
 
 
-def steps(plan: DraftPlan, content_id: bytes, *, begins: bool = True) -> list[ExtendDraft]:
-    """Commands that put a draft together, each short. `begins`: these are the first."""
-    found: list[ExtendDraft] = []
-    shared: list[ChunkUse] = []
-    for chunk in plan.chunks:
-        new = () if isinstance(chunk, ChunkUse) else chunk
-        if isinstance(chunk, ChunkUse):
-            shared.append(chunk)
-        if new or len(shared) == _SHARED_CHUNKS_MAX:
-            found.append(ExtendDraft(content_id, tuple(shared), new, begins and not found))
-            shared = []
-    if shared:
-        found.append(ExtendDraft(content_id, tuple(shared), begins=begins and not found))
-    return found
+def _base(old: Blob | None) -> Chunked | None:
+    """Where the committed blocks are."""
+    return old.content if old is not None and isinstance(old.content, Chunked) else None
 
 
 @operation
@@ -184,10 +197,7 @@ def put_draft(txn: WriteTxn, command: PutDraft) -> Blob | None:
     check_replace(old, asked, txn.now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     draft = txn.get(DRAFTS, (asked.content_id,), EXCLUSIVE)
-    base_id = old.content.id if old is not None and isinstance(old.content, Chunked) else None
-    if draft is None or command.staging_stamp != (staging.stamp if staging else None):
-        return None
-    if command.base_id is not None and command.base_id != base_id:
+    if draft is None or not _are_same(command, old, staging):
         return None
     txn.delete(DRAFTS, (asked.content_id,))
     if staging is not None:
@@ -223,7 +233,17 @@ def purge_drafts(txn: WriteTxn, command: PurgeDrafts) -> int:
 
 
 def get_block_list(txn: ReadTxn, command: GetBlockList) -> ShownBlockList:
-    """A name with nothing but staged blocks has a list too."""
+    """All of a list in one look, which takes long if it is long."""
+    opened = open_block_list(txn, command)
+    committed = _sizes(txn, opened.chunks)
+    uncommitted: list[BlockSize] = []
+    if opened.staging is not None:
+        uncommitted = _staged_sizes(txn, opened.staging, b"", STAGED_BLOCKS_MAX)
+    return ShownBlockList(txn.now, opened.blob, tuple(committed), tuple(uncommitted))
+
+
+def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
+    """What is to be listed. A name with nothing but staged blocks has a list too."""
     key = (find(txn, command.blob.container).id, command.blob.name)
     staging = txn.get(STAGINGS, key) if command.snapshot is None else None
     blob = None
@@ -232,13 +252,34 @@ def get_block_list(txn: ReadTxn, command: GetBlockList) -> ShownBlockList:
     lease = blob.lease if blob is not None else NO_LEASE
     abort_if(lease_rules.check_read(lease, command.lease_id, txn.now, LeaseKind.BLOB))
     abort_if(tag_rules.check_condition(command.if_tags, blob.tags if blob is not None else ()))
-    committed: tuple[BlockSize, ...] = ()
-    if command.committed and blob is not None and isinstance(blob.content, Chunked):
-        listed = blocks_of(txn, blob.content)
-        committed = tuple(BlockSize(block.name, block.length) for block in listed if block.name)
-    uncommitted: tuple[BlockSize, ...] = ()
-    if staging is not None and command.uncommitted:
-        span = STAGED_BLOCKS.under((staging.id,))
-        rows = txn.scan(STAGED_BLOCKS, span, STAGED_BLOCKS_MAX)
-        uncommitted = tuple(BlockSize(name, block.length) for (_, name), block in rows)
-    return ShownBlockList(txn.now, blob, committed, uncommitted)
+    base = _base(blob) if command.committed else None
+    chunks = chunks_of(txn, base) if base is not None else ()
+    return OpenedBlockList(txn.now, blob, key, chunks, staging if command.uncommitted else None)
+
+
+def list_committed_blocks(txn: ReadTxn, chunks: tuple[ChunkUse, ...]) -> list[BlockSize] | None:
+    """Those in some chunks of an opened list; None if they are gone by now. What is there is what
+    was there: chunks never change."""
+    try:
+        return _sizes(txn, chunks)
+    except MissingRecord:
+        return None
+
+
+def list_staged_blocks(txn: ReadTxn, command: ListStagedBlocks) -> list[BlockSize] | None:
+    """The next ones of an opened list; None if others are staged now."""
+    if txn.get(STAGINGS, command.key) != command.staging:
+        return None
+    return _staged_sizes(txn, command.staging, command.after, command.limit)
+
+
+def _sizes(txn: ReadTxn, chunks: Iterable[ChunkUse]) -> list[BlockSize]:
+    listed = (block for use in chunks for block in blocks_in(txn, use))
+    return [BlockSize(block.name, block.length) for block in listed if block.name]
+
+
+def _staged_sizes(txn: ReadTxn, staging: Staging, after: bytes, limit: int) -> list[BlockSize]:
+    """No block's name is empty, so all of them come after that."""
+    span = STAGED_BLOCKS.under((staging.id,))
+    rows = txn.scan(STAGED_BLOCKS, STAGED_BLOCKS.after(span, (staging.id, after)), limit)
+    return [BlockSize(name, block.length) for (_, name), block in rows]

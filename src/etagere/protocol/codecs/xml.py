@@ -15,13 +15,14 @@ nothing in almost every text, and then costs nothing more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import quote
 from xml.parsers import expat
 
 from etagere.errors import Refusal
+from etagere.protocol.turns import at_once
 
 # Reading
 
@@ -93,10 +94,18 @@ class _Builder:
 
 
 _NAMESPACE_END: Final = " "
+_STEP_BYTES: Final = 16 << 10
 
 
 def read(body: bytes, root_name: str, limits: Limits = SMALL) -> Element | Refusal:
     """The root of a document, if it has this name."""
+    return at_once(read_in_steps(body, root_name, limits))
+
+
+def read_in_steps(
+    body: bytes, root_name: str, limits: Limits
+) -> Generator[None, None, Element | Refusal]:
+    """The same for a document that may be long: stops after each bit of it."""
     if len(body) > limits.bytes_max:
         return invalid_document("The document is too large.")
     builder = _Builder(limits)
@@ -108,7 +117,10 @@ def read(body: bytes, root_name: str, limits: Limits = SMALL) -> Element | Refus
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data
     try:
-        parser.Parse(body, True)
+        for at in range(0, len(body), _STEP_BYTES):
+            parser.Parse(body[at : at + _STEP_BYTES], False)
+            yield
+        parser.Parse(b"", True)
     except _Unacceptable as error:
         return invalid_document(
             str(error), parser.CurrentLineNumber, parser.CurrentColumnNumber + 1

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from etagere.engine.interface import Fault, Refused, Unknown
+from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.blobs import (
-    AbandonDraft,
-    Blob,
-    DraftPlan,
-    PutBlock,
-    PutBlockList,
-    PutDraft,
-)
+from etagere.model.blobs import GetBlockList, PutBlock, PutBlockList, ShownBlockList
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
 from etagere.protocol import requests
-from etagere.protocol.answers import XML
+from etagere.protocol.answers import XML, Headers
 from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, uploads
+from etagere.protocol.blob.block_listing import list_blocks
+from etagere.protocol.blob.drafting import put_drafted
 from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.codecs import block_lists as codec
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.turns import in_turns
 
 # Longer lists are drafted: in one step they would keep others waiting for too long.
 _BLOCKS_IN_ONE_STEP = 1_000
-_LONG_DOCUMENT_BYTES = 64 << 10
-
-T = TypeVar("T")
+_LONG_DOCUMENT_BYTES = 1 << 20
 
 
 class BlockHandlers(Handling):
@@ -67,8 +58,8 @@ class BlockHandlers(Handling):
 
     async def put_block_list(self, exchange: Exchange) -> Response:
         document = await exchange.http.body.read(codec.BYTES_MAX)
-        checksums = uploads.checked_document(exchange, document)
-        blocks = await _aside(codec.decode, document, long=len(document) > _LONG_DOCUMENT_BYTES)
+        checksums = await _checked(exchange, document)
+        blocks = await in_turns(codec.decode(document))
         if isinstance(blocks, Refusal):
             raise Refused(blocks)
         command = PutBlockList(
@@ -85,73 +76,37 @@ class BlockHandlers(Handling):
         )
         blob = None
         if len(blocks) > _BLOCKS_IN_ONE_STEP:
-            blob = await self._put_drafted(command)
+            blob = await put_drafted(self._engine, command)
         if blob is None:
             blob = await self._engine.write(block_lists.put_block_list, command)
         return Response(201, [*encode.stamp_headers(blob.stamp), *checksums, ENCRYPTED])
 
-    async def _put_drafted(self, command: PutBlockList) -> Blob | None:
-        """The same in many short steps and one that decides; None if somebody changed meanwhile
-        what the draft was made of, so that nothing is decided yet."""
-        draft = replace(command, content_id=new_id(), blocks=())
-        blob: Blob | None = None
-        try:
-            plan = await self._drafted(command, draft.content_id)
-            if plan is not None:
-                decision = PutDraft(draft, plan.staging_stamp, plan.base_id)
-                blob = await self._engine.write(block_lists.put_draft, decision)
-        finally:
-            if blob is None:
-                with contextlib.suppress(Fault, Unknown):
-                    abandoned = AbandonDraft(draft.content_id)
-                    await self._engine.write(block_lists.abandon_draft, abandoned)
-        return blob
-
-    async def _drafted(self, command: PutBlockList, content_id: bytes) -> DraftPlan | None:
-        """What the draft is made of; None if that has changed meanwhile."""
-        first: DraftPlan | None = None
-        async for plan in self._plans(command):
-            if first is not None and (plan.staging_stamp, plan.base_id) != (
-                first.staging_stamp,
-                first.base_id,
-            ):
-                return None
-            try:
-                for step in block_lists.steps(plan, content_id, begins=first is None):
-                    await self._engine.write(block_lists.extend_draft, step)
-            except Refused:
-                return None
-            first = first or plan
-        return first
-
-    async def _plans(self, command: PutBlockList) -> AsyncIterator[DraftPlan]:
-        """Of the whole list, or of one bit after the other, each of which takes so little that it
-        need not be done aside: a thread would make others wait longer than that."""
-        if await self._engine.read(block_lists.has_base, command):
-            yield await self._engine.read_aside(block_lists.plan_draft, command)
-            return
-        count = block_lists.DRAFTED_PIECES_MAX
-        for at in range(0, len(command.blocks), count):
-            bit = replace(command, blocks=command.blocks[at : at + count])
-            yield await self._engine.read(block_lists.plan_draft, bit)
-
     async def get_block_list(self, exchange: Exchange) -> Response:
         decode.refuse_conditions(exchange)
         command = decode.get_block_list(exchange)
-        shown = await self._read(
-            exchange, block_lists.get_block_list, command, command.blob.container, aside=True
-        )
+        shown = await self._listed_blocks(exchange, command)
         headers = [XML]
         length = 0
         if shown.blob is not None:
             headers += encode.stamp_headers(shown.blob.stamp)
             length = shown.blob.content.length
         headers.append((b"x-ms-blob-content-length", b"%d" % length))
-        count = len(shown.committed) + len(shown.uncommitted)
-        body = await _aside(codec.encode, shown, command, long=count > _BLOCKS_IN_ONE_STEP)
-        return Response(200, headers, body)
+        return Response(200, headers, await in_turns(codec.encode(shown, command)))
+
+    async def _listed_blocks(self, exchange: Exchange, command: GetBlockList) -> ShownBlockList:
+        """Bit by bit, unless somebody changes meanwhile what is to be seen."""
+        container = command.blob.container
+        opened = await self._read(exchange, block_lists.open_block_list, command, container)
+        shown = await list_blocks(self._engine, opened)
+        if shown is not None:
+            return shown
+        return await self._read(
+            exchange, block_lists.get_block_list, command, container, aside=True
+        )
 
 
-async def _aside(call: Callable[..., T], *arguments: object, long: bool) -> T:
-    """What takes long is done in a thread, so that others have their turn."""
-    return await asyncio.to_thread(call, *arguments) if long else call(*arguments)
+async def _checked(exchange: Exchange, document: bytes) -> Headers:
+    """Checksums are what a thread is good for: the interpreter is not needed for them."""
+    if len(document) > _LONG_DOCUMENT_BYTES:
+        return await asyncio.to_thread(uploads.checked_document, exchange, document)
+    return uploads.checked_document(exchange, document)

@@ -1,0 +1,35 @@
+"""Long block lists, shown as they were in one moment but read in many."""
+
+from __future__ import annotations
+
+from etagere.engine.interface import Engine
+from etagere.model.blobs import BlockSize, ListStagedBlocks, OpenedBlockList, ShownBlockList
+from etagere.operations.blob import block_lists
+from etagere.protocol.turns import Turn
+
+# In one look, so that nobody waits for it for more than a millisecond.
+CHUNKS_MAX = 4
+STAGED_MAX = 512
+
+
+async def list_blocks(engine: Engine, opened: OpenedBlockList) -> ShownBlockList | None:
+    """The blocks that there were when the list was opened; None if some are gone by now."""
+    turn = Turn()
+    committed: list[BlockSize] = []
+    for at in range(0, len(opened.chunks), CHUNKS_MAX):
+        chunks = opened.chunks[at : at + CHUNKS_MAX]
+        found = await engine.read(block_lists.list_committed_blocks, chunks)
+        if found is None:
+            return None
+        committed += found
+        await turn.give_way()
+    uncommitted: list[BlockSize] = []
+    while opened.staging is not None and len(uncommitted) < opened.staging.count:
+        after = uncommitted[-1].name if uncommitted else b""
+        look = ListStagedBlocks(opened.key, opened.staging, after, STAGED_MAX)
+        found = await engine.read(block_lists.list_staged_blocks, look)
+        if not found:
+            return None
+        uncommitted += found
+        await turn.give_way()
+    return ShownBlockList(opened.now, opened.blob, tuple(committed), tuple(uncommitted))

@@ -1,0 +1,56 @@
+"""Long work between others: none of it may keep the event loop from them for more than a moment.
+
+A thread would not do. The interpreter runs one at a time, and whoever lets go of it for a moment,
+as every look into the ledger does, has to wait until the other thread has had its turn. A request
+does so dozens of times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_TURN_SECONDS = 0.0005
+
+
+class Turn:
+    """Says when it is others' turn."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Others just had theirs."""
+        self._began = time.perf_counter()
+
+    async def give_way(self) -> None:
+        """To be called every now and then; costs almost nothing while the turn lasts."""
+        if time.perf_counter() - self._began > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self.begin()
+
+
+async def in_turns(work: Generator[None, None, T]) -> T:
+    """The result of work that stops every now and then."""
+    turn = Turn()
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        await turn.give_way()
+
+
+def at_once(work: Generator[None, None, T]) -> T:
+    """The same where it is short."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result

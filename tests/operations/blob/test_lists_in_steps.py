@@ -1,0 +1,365 @@
+"""Block lists that are put and shown in several looks: whatever happens between two of them, all
+comes to what one look would have come to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, WriteTxn
+from etagere.model.blobs import (
+    BlobName,
+    BlockSource,
+    DeleteBlob,
+    GetBlockList,
+    ListedBlock,
+    PutBlockList,
+    SetBlobMetadata,
+    SnapshotsToo,
+)
+from etagere.model.conditions import Conditions
+from etagere.model.ids import new_id
+from etagere.operations.blob.blobs import delete_blob, set_blob_metadata
+from etagere.operations.blob.block_lists import (
+    find_committed_blocks,
+    find_staged_blocks,
+    get_block_list,
+    open_block_list,
+    put_block_list,
+)
+from etagere.protocol.blob.block_listing import list_blocks
+from etagere.protocol.blob.drafting import Drafting, Outdated, put_drafted
+from tests.engine.harness import Start
+from tests.operations.blob.shelf import (
+    BOX,
+    Shelf,
+    code_of,
+    committed,
+    latest,
+    on_a_shelf,
+    uncommitted,
+)
+
+pytestmark = pytest.mark.usefixtures("short_chunks")
+
+Event = Callable[[Shelf, str], Awaitable[object]]
+
+NAMES = [b"%02d" % number for number in range(10)]
+BLOCKS = {name: b"<%s>" % name for name in NAMES}
+MIXED = [
+    *latest(*NAMES),  # of which 04 is staged too
+    *uncommitted(b"10", b"04"),
+    *committed(b"04", *NAMES[4:8], b"04"),
+    *latest(b"10", b"10", *NAMES[:4]),
+]
+LISTS: dict[str, list[ListedBlock]] = {
+    "mixed": MIXED,
+    "all committed": committed(*NAMES, *NAMES),
+    "all staged": [*uncommitted(b"04", b"10"), *latest(*[b"04", b"10"] * 4)],
+    "one missing": [*MIXED, *committed(b"10")],
+}
+
+
+class Watched:
+    """An engine that counts its reads, and where something happens before one of them."""
+
+    def __init__(
+        self, engine: Engine, place: int = -1, event: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        self._engine = engine
+        self._place = place
+        self._event = event
+        self.reads: list[str] = []
+
+    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        if self._event is not None and len(self.reads) == self._place:
+            await self._event()
+        self.reads.append(operation.__name__)
+        return await self._engine.read(operation, command)
+
+    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        raise AssertionError("a thread keeps others waiting")
+
+    async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
+        return await self._engine.write(operation, command)
+
+    async def close(self) -> None:
+        raise AssertionError("somebody else's")
+
+
+async def _prepare(shelf: Shelf, name: str) -> None:
+    """A blob of ten blocks, one of which is staged again, with one that is new."""
+    await _stage(shelf, name, BLOCKS)
+    await shelf.commit(name, latest(*NAMES))
+    await _stage(shelf, name, {b"04": b"again", b"10": b"new"})
+
+
+async def _stage(shelf: Shelf, name: str, blocks: dict[bytes, bytes]) -> None:
+    """All together, which is faster."""
+    await asyncio.gather(*(shelf.stage(name, block, data) for block, data in blocks.items()))
+
+
+def _asked(name: str, listed: list[ListedBlock]) -> PutBlockList:
+    return PutBlockList(BlobName(BOX, name), new_id(), tuple(listed))
+
+
+async def _outcome(shelf: Shelf, name: str, put: Awaitable[object]) -> object:
+    """What a list comes to: the refusal, or the bytes and blocks of the blob."""
+    try:
+        await put
+    except Refused as refused:
+        return refused.refusal
+    shown = await shelf.block_list(name)
+    return await shelf.get(name), shown.committed, shown.uncommitted
+
+
+async def _put_in_steps(shelf: Shelf, engine: Engine, asked: PutBlockList) -> None:
+    """As a front end does."""
+    if await put_drafted(engine, asked) is None:
+        await shelf.write(put_block_list, asked)
+
+
+async def _tidy(shelf: Shelf, name: str) -> None:
+    """Away with all there is of a name, none of which was lost or counted wrongly."""
+    await shelf.purge()
+    await shelf.require_sound()
+    await shelf.put(name)
+    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, name), snapshots=SnapshotsToo.INCLUDE))
+
+
+# What may happen
+
+
+async def _nothing(_shelf: Shelf, _name: str) -> None:
+    pass
+
+
+async def _replace(shelf: Shelf, name: str) -> None:
+    await shelf.put(name, b"other")
+    await shelf.purge()
+
+
+async def _delete(shelf: Shelf, name: str) -> None:
+    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, name)))
+    await shelf.purge()
+
+
+async def _delete_and_stage(shelf: Shelf, name: str) -> None:
+    await _delete(shelf, name)
+    await _stage(shelf, name, dict.fromkeys([*NAMES, b"10"], b"late"))
+
+
+async def _commit_same(shelf: Shelf, name: str) -> None:
+    await shelf.commit(name, committed(*NAMES))
+    await shelf.purge()
+
+
+async def _commit_others(shelf: Shelf, name: str) -> None:
+    await _stage(shelf, name, dict.fromkeys(NAMES, b"late"))
+    await shelf.commit(name, [*latest(*NAMES[2:]), *committed(b"00")])
+    await shelf.stage(name, b"10", b"late")
+    await shelf.purge()
+
+
+async def _stage_named(shelf: Shelf, name: str) -> None:
+    await shelf.stage(name, b"06", b"late")
+
+
+async def _stage_another(shelf: Shelf, name: str) -> None:
+    await shelf.stage(name, b"99", b"late")
+
+
+async def _describe(shelf: Shelf, name: str) -> None:
+    await shelf.write(set_blob_metadata, SetBlobMetadata(BlobName(BOX, name), (("K", "v"),)))
+
+
+EVENTS: list[Event] = [
+    _nothing,
+    _replace,
+    _delete,
+    _delete_and_stage,
+    _commit_same,
+    _commit_others,
+    _stage_named,
+    _stage_another,
+    _describe,
+]
+
+
+@pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS)
+def test_what_happens_between_two_looks(
+    start: Start, tmp_path: Path, listed: list[ListedBlock]
+) -> None:
+    """It counts, since the decision comes after it: as if all had been decided there."""
+
+    async def body(shelf: Shelf) -> None:
+        await shelf.create()
+        for event in EVENTS:
+            await _prepare(shelf, "at once")
+            await event(shelf, "at once")
+            put = shelf.write(put_block_list, _asked("at once", listed))
+            expected = await _outcome(shelf, "at once", put)
+            place = 0
+            while await _interrupted(shelf, f"{place}", listed, event, place) == expected:
+                place += 1
+            assert await _interrupted(shelf, f"{place}", listed, event, place) is None
+            assert place > 2
+            await shelf.require_sound()
+            names = ("at once", *map(str, range(place + 1)))
+            await asyncio.gather(*(shelf.put(name) for name in names))
+            deletes = (DeleteBlob(BlobName(BOX, name)) for name in names)
+            await asyncio.gather(*(shelf.write(delete_blob, delete) for delete in deletes))
+            await shelf.require_bare()
+
+    on_a_shelf(body)(start, tmp_path)
+
+
+async def _interrupted(
+    shelf: Shelf, name: str, listed: list[ListedBlock], event: Event, place: int
+) -> object:
+    """What a list comes to if this happens before that look; None if there is no such look."""
+    await _prepare(shelf, name)
+    watched = Watched(shelf.engine, place, lambda: event(shelf, name))
+    put = _put_in_steps(shelf, watched, _asked(name, listed))
+    outcome = await _outcome(shelf, name, put)
+    return outcome if place < len(watched.reads) else None
+
+
+@on_a_shelf
+async def test_a_look_at_another_blob_ends_the_draft(shelf: Shelf) -> None:
+    await shelf.create()
+    await shelf.stage_all("blob", BLOCKS)
+    before = await shelf.commit("blob", latest(*NAMES))
+    asked = _asked("blob", committed(*NAMES))
+    drafting = Drafting(Watched(shelf.engine, 2, lambda: shelf.put("blob", b"other")), asked, b"")
+    with pytest.raises(Outdated):
+        [step async for step in drafting.steps()]
+    assert drafting.decision().base_id == before.content.id  # type: ignore[union-attr]
+
+
+@on_a_shelf
+async def test_a_refusal_comes_with_the_look_that_shows_it(shelf: Shelf) -> None:
+    await shelf.create()
+    await _prepare(shelf, "blob")
+    conditions = Conditions(if_match=('"0x1"',))
+    asked = PutBlockList(BlobName(BOX, "blob"), new_id(), tuple(MIXED), conditions=conditions)
+    watched = Watched(shelf.engine)
+    assert await code_of(put_drafted(watched, asked)) == "ConditionNotMet"
+    assert len(watched.reads) == 1
+    await _tidy(shelf, "blob")
+
+
+# What is looked at, and what is shared
+
+
+@on_a_shelf
+async def test_the_blob_is_not_looked_at_for_nothing(shelf: Shelf) -> None:
+    await shelf.create()
+    looks = (find_staged_blocks.__name__, find_committed_blocks.__name__)
+    for listed, expected in (
+        (latest(b"04", b"10"), (1, 0)),
+        (uncommitted(*[b"04", b"10"] * 4), (2, 0)),
+        (committed(*NAMES), (0, 3)),
+        (latest(*NAMES), (3, 3)),
+    ):
+        await _prepare(shelf, "blob")
+        watched = Watched(shelf.engine)
+        assert await put_drafted(watched, _asked("blob", listed)) is not None
+        assert tuple(watched.reads.count(look) for look in looks) == expected
+        await _tidy(shelf, "blob")
+
+
+@on_a_shelf
+async def test_chunks_are_shared_with_the_blob_and_its_snapshots(shelf: Shelf) -> None:
+    await shelf.create()
+    await shelf.stage_all("blob", BLOCKS)
+    await shelf.commit("blob", latest(*NAMES))
+    taken = await shelf.snapshot("blob")
+    asked = _asked("blob", [*committed(*NAMES), *latest(*NAMES)])
+    steps = [step async for step in Drafting(shelf.engine, asked, new_id()).steps()]
+    assert not any(step.blocks for step in steps)
+    assert sum(len(step.shared) for step in steps) == 6
+    assert await put_drafted(shelf.engine, asked) is not None
+    await shelf.purge()
+    await shelf.require_sound()
+    data = b"".join(BLOCKS.values())
+    assert await shelf.get("blob") == 2 * data
+    assert await shelf.get("blob", snapshot=taken) == data
+    await shelf.put("blob", b"other")
+    await shelf.purge()
+    await shelf.require_sound()
+    assert await shelf.get("blob", snapshot=taken) == data
+    await _tidy(shelf, "blob")
+    await shelf.require_bare()
+
+
+@on_a_shelf
+async def test_of_two_committed_blocks_of_one_name_the_last_counts(shelf: Shelf) -> None:
+    await shelf.create()
+    await _prepare(shelf, "blob")
+    both = [ListedBlock(BlockSource.UNCOMMITTED, b"04"), *committed(*NAMES)]
+    await shelf.commit("blob", both)
+    asked = _asked("blob", committed(*NAMES[:6]))
+    assert await put_drafted(shelf.engine, asked) is not None
+    assert await shelf.get("blob") == b"".join([BLOCKS[name] for name in NAMES[:6]])
+    await _tidy(shelf, "blob")
+
+
+# Shown
+
+
+def _question(*, committed: bool, uncommitted: bool) -> GetBlockList:
+    return GetBlockList(BlobName(BOX, "blob"), committed, uncommitted)
+
+
+@on_a_shelf
+async def test_lists_are_shown_alike_in_steps(shelf: Shelf) -> None:
+    await shelf.create()
+    shelf.clock.freeze()
+    await shelf.stage_all("blob", BLOCKS)
+    for kinds in ((True, True), (True, False), (False, True)):
+        question = _question(committed=kinds[0], uncommitted=kinds[1])
+        for staged in ({}, {b"\x00\x00": b"1", b"\xff\xff": b"22", b"zz": b"333"}):
+            await shelf.stage_all("blob", staged)
+            opened = await shelf.read(open_block_list, question)
+            shown = await list_blocks(shelf.engine, opened)
+            assert shown == await shelf.read(get_block_list, question)
+            assert shown is not None
+            assert bool(shown.committed) == (kinds[0] and shown.blob is not None)
+            assert len(shown.uncommitted) >= 3 * bool(staged and kinds[1])
+        await shelf.commit("blob", latest(*NAMES))
+
+
+@on_a_shelf
+async def test_what_happens_while_a_list_is_shown(shelf: Shelf) -> None:
+    """Either all is shown as it was when the list was opened, or nothing."""
+    await shelf.create()
+    both = _question(committed=True, uncommitted=True)
+    for question, event in product((both, replace(both, uncommitted=False)), EVENTS):
+        outcomes: list[bool] = []
+        happened = True
+        while happened:
+            await _prepare(shelf, "blob")
+            opened = await shelf.read(open_block_list, question)
+            before = await shelf.read(get_block_list, question)
+            place = len(outcomes)
+            watched = Watched(shelf.engine, place, partial(event, shelf, "blob"))
+            shown = await list_blocks(watched, opened)
+            happened = place < len(watched.reads)
+            if shown is not None:
+                assert (shown.blob, shown.committed) == (before.blob, before.committed)
+                assert shown.uncommitted == before.uncommitted
+            outcomes.append(shown is not None)
+            await shelf.put("blob")
+            await shelf.purge()
+        assert len(outcomes) > 2
+        harmless = {_nothing, _describe}
+        if question is not both:
+            harmless |= {_stage_named, _stage_another, _commit_same}  # which shares the chunks
+        assert set(outcomes) == ({True} if event in harmless else {True, False})
