@@ -17,6 +17,7 @@ import re
 import time
 from datetime import date
 from functools import lru_cache
+from typing import Final
 
 from etagere.clock import TICKS_PER_SECOND
 
@@ -106,13 +107,25 @@ def parse_instant(text: str) -> int | None:
 def format_instant(ticks: int) -> str:
     """ISO 8601 to the tick, as snapshot names and timestamps of entities are written."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
-    return f"{_format_second(seconds)}.{fraction:07}Z"
+    # To cut a digit off takes less than to fill up with zeros.
+    return f"{_format_second(seconds)}.{str(TICKS_PER_SECOND + fraction)[1:]}Z"
 
 
 @lru_cache(maxsize=8192)
 def _format_second(seconds: int) -> str:
-    moment = time.gmtime(seconds)
-    return (
-        f"{moment.tm_year:04}-{moment.tm_mon:02}-{moment.tm_mday:02}T"
-        f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}"
-    )
+    minutes, second = divmod(seconds, 60)
+    days, minute = divmod(minutes, MINUTES_PER_DAY)
+    return f"{format_day(_EPOCH_DAY + days)}T{MINUTES[minute]}{SECONDS[second]}"
+
+
+@lru_cache(maxsize=1024)
+def format_day(ordinal: int) -> str:
+    """The day of this number, of which the first of year 1 is the first."""
+    return date.fromordinal(ordinal).isoformat()
+
+
+# A page of entities has thousands of moments, and to look their parts up takes less than to
+# write them.
+MINUTES_PER_DAY: Final = 24 * 60
+MINUTES: Final = [f"{minute // 60:02}:{minute % 60:02}:" for minute in range(MINUTES_PER_DAY)]
+SECONDS: Final = [f"{second:02}" for second in range(60)]

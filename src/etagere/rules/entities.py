@@ -7,16 +7,25 @@ UTF-8, which is what they are stored and sorted by.
 from __future__ import annotations
 
 import re
+from binascii import hexlify
 from collections.abc import Container
 from datetime import date
 from functools import lru_cache
+from struct import Struct
 from typing import Final
 from unicodedata import category
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
 from etagere.model.tables import Edm, Keys, Properties, Value
-from etagere.rules.dates import format_instant, parse_instant
+from etagere.rules.dates import (
+    MINUTES,
+    MINUTES_PER_DAY,
+    SECONDS,
+    format_day,
+    format_instant,
+    parse_instant,
+)
 
 TABLE_NAME_LENGTH_MIN: Final = 3
 TABLE_NAME_LENGTH_MAX: Final = 63
@@ -237,6 +246,7 @@ DATETIME_MAX: Final = date.max.toordinal() * _SECONDS_PER_DAY * TICKS_PER_SECOND
 """The first and last moment that a property can have, in ticks since the beginning of year 1."""
 
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32}")
+_GUID_DIGITS = Struct("8s4s4s4s12s")
 
 
 def parse_datetime(text: str) -> int | None:
@@ -277,15 +287,18 @@ def _days(year: str, month: str, day: str) -> int | None:
 def format_datetime(ticks: int) -> str:
     """From ticks since the beginning of year 1, with no more digits than say something."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
-    days, second = divmod(seconds, _SECONDS_PER_DAY)
-    hour, second = divmod(second, 3600)
-    moment = f"{_format_day(days)}T{hour:02}:{second // 60:02}:{second % 60:02}"
-    return f"{f'{moment}.{fraction:07}'.rstrip('0')}Z" if fraction else f"{moment}Z"
+    minutes, second = divmod(seconds, 60)
+    days, minute = divmod(minutes, MINUTES_PER_DAY)
+    milliseconds, rest = divmod(fraction, 10_000)
+    if rest:
+        end = f".{str(TICKS_PER_SECOND + fraction)[1:].rstrip('0')}Z"
+    else:
+        end = _MILLISECONDS[milliseconds]
+    return f"{format_day(days + 1)}T{MINUTES[minute]}{SECONDS[second]}{end}"
 
 
-@lru_cache(maxsize=1024)
-def _format_day(days: int) -> str:
-    return date.fromordinal(days + 1).isoformat()
+# Few moments are told more precisely.
+_MILLISECONDS = ["Z", *[f".{number:03}".rstrip("0") + "Z" for number in range(1, 1_000)]]
 
 
 def parse_guid(text: str) -> bytes | None:
@@ -294,5 +307,4 @@ def parse_guid(text: str) -> bytes | None:
 
 
 def format_guid(guid: bytes) -> str:
-    digits = guid.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return b"-".join(_GUID_DIGITS.unpack(hexlify(guid))).decode()

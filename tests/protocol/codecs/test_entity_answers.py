@@ -20,9 +20,9 @@ from etagere.protocol.codecs.entity_answers import (
     encode_entity,
     encode_table,
     encode_tables,
-    entity_path,
     parse_level,
 )
+from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.rules.entities import DATETIME_MAX, DATETIME_MIN
 
 ORIGIN = Origin("http://127.0.0.1:10002/devstoreaccount1", "devstoreaccount1")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.model.tables import Keys
-from etagere.protocol.codecs.entity_answers import entity_path
+from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.table.addresses import Address, Kind, parse_address
 from tests.protocol.table.office import Office
 

@@ -10,13 +10,8 @@ from etagere.errors import Refusal
 from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
 from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
-from etagere.protocol.codecs.entity_answers import (
-    Level,
-    Origin,
-    encode_entity,
-    entity_path,
-    parse_level,
-)
+from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity, parse_level
+from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.http.messages import Response
 from etagere.protocol.table.addresses import Address, Kind
 from etagere.rules.entities import check_entity, check_keys, format_etag, parse_etag
