@@ -1,8 +1,11 @@
-"""Directories whose names survive a power cut."""
+"""Directories: names that survive a power cut, and work that one process does at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -22,3 +25,20 @@ def make(directory: Path) -> None:
     make(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
     sync(directory.parent)
+
+
+@contextlib.contextmanager
+def alone(directory: Path, name: str) -> Iterator[bool]:
+    """Whether this process is the only one that has this lock, which it then keeps from others
+    until the end, however that comes."""
+    descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked = False
+        else:
+            locked = True
+        yield locked
+    finally:
+        os.close(descriptor)

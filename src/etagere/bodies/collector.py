@@ -9,18 +9,16 @@ they were retired may still want.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import logging
-import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import NamedTuple
 
 from awscrt.checksums import crc64nvme
 
+from etagere import directories
 from etagere.bodies import presence
 from etagere.bodies.contents import DEAD, EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
@@ -93,7 +91,7 @@ class Collector:
 
     async def collect(self) -> Collected:
         """One round. Does nothing if another process is collecting."""
-        with _alone(self._directory) as alone:
+        with directories.alone(self._directory, LOCK_NAME) as alone:
             if not alone:
                 return Collected()
             await self._adopt_orphans()
@@ -291,15 +289,3 @@ def _file_bytes(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[bool]:
-    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
-    finally:
-        os.close(descriptor)

@@ -7,8 +7,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+from etagere import directories
 from etagere.engine.interface import Engine, Fault, ReadTxn, Unknown, WriteTxn
 from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
@@ -17,6 +19,8 @@ from etagere.operations.queue import messages
 from etagere.operations.table import tables
 
 logger = logging.getLogger(__name__)
+
+LOCK_NAME: Final = "purging.lock"
 
 Steps = tuple[tuple[Callable[[WriteTxn, Any], int], Any], ...]
 """Operations that return how much they removed, for as long as there is something."""
@@ -37,16 +41,23 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
 """What to do, by what says whether there may be something to do."""
 
 
-async def keep_purging(engine: Engine, interval_seconds: float) -> None:
-    """Steps of a few milliseconds, so that nobody waits for a container of a million blobs."""
+async def keep_purging(engine: Engine, directory: Path, interval_seconds: float) -> None:
+    """Steps of a few milliseconds, so that nobody waits for a container of a million blobs. One
+    process at a time: the others would take up what it leaves to requests."""
     while True:
         try:
-            for may_purge, steps in _WORK.items():
-                if await engine.read(may_purge, None):
-                    await _purge(engine, steps)
+            with directories.alone(directory, LOCK_NAME) as alone:
+                if alone:
+                    await _purge_all(engine)
         except (Fault, Unknown) as error:
             logger.warning("purging was cut short and will go on later: %s", error)
         await asyncio.sleep(interval_seconds)
+
+
+async def _purge_all(engine: Engine) -> None:
+    for may_purge, steps in _WORK.items():
+        if await engine.read(may_purge, None):
+            await _purge(engine, steps)
 
 
 async def _purge(engine: Engine, steps: Steps) -> None:

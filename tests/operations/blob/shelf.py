@@ -59,7 +59,7 @@ class Shelf:
         self.clock: SharedClock = harness.clock
         self.engine = engine
         self.store = store
-        self._directory = directory
+        self.directory = directory
         self._is_on_disk = harness.name == "sqlite"
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
@@ -188,7 +188,7 @@ class Shelf:
         await self.read(require_balanced, None)
         await self.read(require_orderly, None)
         if self._is_on_disk:
-            assert check(self._directory).findings == []
+            assert check(self.directory).findings == []
 
     async def require_bare(self) -> None:
         """Sound, and nothing is held or left to be removed."""

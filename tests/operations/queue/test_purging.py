@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from etagere.jobs.purging import keep_purging
+from etagere import directories
+from etagere.jobs.purging import LOCK_NAME, keep_purging
 from etagere.operations.queue.messages import may_purge
 from tests.operations.queue.desk import LONG, Desk, on_a_desk
 
@@ -16,7 +17,8 @@ INTERVAL_SECONDS = 0.001
 @contextlib.asynccontextmanager
 async def purging(desk: Desk) -> AsyncIterator[None]:
     """Until there is nothing to do."""
-    job = asyncio.create_task(keep_purging(desk.shelf.engine, INTERVAL_SECONDS))
+    shelf = desk.shelf
+    job = asyncio.create_task(keep_purging(shelf.engine, shelf.directory, INTERVAL_SECONDS))
     yield
     while await desk.shelf.read(may_purge, None):
         await asyncio.sleep(INTERVAL_SECONDS)
@@ -49,3 +51,19 @@ async def test_what_no_queue_has_is_removed(desk: Desk) -> None:
         async with purging(desk):
             await empty()
         assert await desk.left_behind() == {}
+
+
+@on_a_desk
+async def test_one_process_at_a_time(desk: Desk) -> None:
+    await desk.put("short", lives=1)
+    desk.wait(1)
+    shelf = desk.shelf
+    with directories.alone(shelf.directory, LOCK_NAME) as alone:
+        assert alone
+        job = asyncio.create_task(keep_purging(shelf.engine, shelf.directory, INTERVAL_SECONDS))
+        await asyncio.sleep(50 * INTERVAL_SECONDS)
+        assert await shelf.read(may_purge, None)
+        job.cancel()
+    async with purging(desk):
+        pass
+    assert await desk.left_behind() == {}
