@@ -25,6 +25,12 @@ def bench() -> Bench:
     return Bench()
 
 
+@pytest.fixture(autouse=True)
+def each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is added to another."""
+    monkeypatch.setattr(intervals, "INLAY_BYTES_MAX", 0)
+
+
 def inlay(bench: Bench, content: Mapped, *blocks: bytes) -> Mapped:
     for data in blocks:
         content = bench.change(_inlaying(content, data))

@@ -115,7 +115,7 @@ def chosen(dice: random.Random, *endings: str) -> Act:
     if dice.random() < 0.02:
         kinds.append("put many")
     # Some are too long to be remembered, some just not.
-    texts = ["x", "short", "y" * 1_000, "z" * 1_100, "w" * 20_000]
+    texts = ["x", "short", "y" * 8_100, "z" * 8_300, "w" * 20_000]
     steps = [
         Step(dice.choice(kinds), dice.choice(KEYS), dice.choice(texts) + str(dice.random()))
         for _ in range(dice.randrange(1, 6))
@@ -202,14 +202,16 @@ def test_what_cannot_be_stored_refuses_the_whole_group(
 
 
 def test_what_is_remembered_is_bounded(writer: Writer) -> None:
-    count = 3 * workspace._REMEMBERED_MAX
-    for first in range(0, count, 500):
-        steps = [Step("put", f"{number}", "x") for number in range(first, first + 400)]
-        settle(writer, Act(tuple(steps)))
-    remembered = writer._workspace
-    assert len(remembered._recent) <= workspace._REMEMBERED_MAX
-    assert len(remembered._less_recent) <= workspace._REMEMBERED_MAX
-    assert not remembered._changed
+    for text, count in (("x", 3 * workspace._REMEMBERED_MAX), ("y" * 8_000, 2_000)):
+        for first in range(0, count, 400):
+            steps = [Step("put", f"{number}", text) for number in range(first, first + 400)]
+            settle(writer, Act(tuple(steps)))
+        remembered = writer._workspace
+        for records in (remembered._recent, remembered._less_recent):
+            assert 0 < len(records) <= workspace._REMEMBERED_MAX
+            size = sum(len(ENCODE(record)) for record in records.values())
+            assert size <= workspace._REMEMBERED_BYTES_MAX
+        assert not remembered._changed
 
 
 def test_what_was_asked_for_lately_costs_no_statement(writer: Writer) -> None:
@@ -249,7 +251,7 @@ def test_what_was_written_through_and_undone_is_not_remembered(writer: Writer) -
     assert shown_by(found) == [("hot", "before")]
 
 
-@pytest.mark.parametrize("change", [Step("delete", "old"), Step("put", "old", "z" * 2_000)])
+@pytest.mark.parametrize("change", [Step("delete", "old"), Step("put", "old", "z" * 9_000)])
 def test_what_was_not_asked_for_lately_is_forgotten_too(writer: Writer, change: Step) -> None:
     settle(writer, Act((Step("put", "old", "x"),)))
     # Each is put twice.

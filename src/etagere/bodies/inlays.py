@@ -87,7 +87,8 @@ def is_due(content: Mapped) -> bool:
 
 
 def find(txn: ReadTxn, content: Mapped) -> Found:
-    """The first inlays of a content, as many as one step folds."""
+    """The first inlays of a content, as many as one step folds. The last one, if it
+    may still grow, is left for another time."""
     runs: list[Run] = []
     data: list[bytes] = []
     end, length = content.folded, 0
@@ -96,6 +97,8 @@ def find(txn: ReadTxn, content: Mapped) -> Found:
         if isinstance(part.piece, bytes):
             length += len(part.piece)
             if data and (len(data) == _FOLDED_INLAYS_MAX or length > _FOLDED_BYTES_MAX):
+                break
+            if part.start == content.tail and part.end - part.start < intervals.INLAY_BYTES_MAX:
                 break
             if runs and runs[-1].end == part.start:
                 runs[-1] = Run(runs[-1].start, part.end)
@@ -113,10 +116,11 @@ def fold(txn: WriteTxn, content: Mapped, asked: Fold, body: Body, child_id: byte
     if not _are_there(txn, content, asked, body):
         return None
     runs = _along(body.pieces, asked.runs)
-    hold(txn, body.pieces)
-    _refer_to_rest(txn, runs)
     for run, pieces in zip(asked.runs, runs, strict=True):
         content = intervals.lay_counted(txn, content, run.start, pieces, child_id)
+    # Last, because to look for inlays after something was written takes twice as long.
+    hold(txn, body.pieces)
+    _refer_to_rest(txn, runs)
     return replace(
         content,
         folded=asked.end,

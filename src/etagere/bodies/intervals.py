@@ -33,6 +33,7 @@ from etagere.bodies.maps import (
     length_of,
     parts,
 )
+from etagere.config import KIB
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
 from etagere.model.bodies import (
     FormerInterval,
@@ -44,6 +45,8 @@ from etagere.model.bodies import (
     Stacked,
 )
 
+INLAY_BYTES_MAX = 7 * KIB
+"""Up to this length an inlay is added to: it fits into a page, which is written in any case."""
 ROWS_AT_ONCE_MAX = 500
 """More intervals than this are not taken apart in one transaction."""
 
@@ -87,9 +90,37 @@ def inlay(txn: WriteTxn, content: Mapped, offset: int, data: bytes, child_id: by
     not have any: inlays cannot tell when they were written."""
     if not data:
         return content
-    laid = lay_counted(txn, content, offset, (data,), child_id)
-    folded = min(laid.folded, offset) if laid.inlaid else offset
-    return replace(laid, folded=folded, inlaid=laid.inlaid + len(data), inlays=laid.inlays + 1)
+    end = offset + len(data)
+    going_on = _go_on(txn, content, offset, end, child_id)
+    _uncover(txn, going_on, offset, end)
+    content = going_on.content
+    before = _grown(txn, content, offset, data)
+    start = offset - len(before)
+    inlaid = Interval(before + data, end - start, content.generation)
+    txn.put(INTERVALS, (content.id, start), inlaid)
+    return replace(
+        content,
+        length=max(content.length, end),
+        folded=min(content.folded, offset) if content.inlaid else offset,
+        inlaid=content.inlaid + len(data),
+        inlays=content.inlays if before else content.inlays + 1,
+        tail=start,
+    )
+
+
+def _grown(txn: WriteTxn, content: Mapped, offset: int, data: bytes) -> bytes:
+    """The inlay that this one can be added to, since it is the last one and has room; if there is
+    none, nothing."""
+    last = txn.get(INTERVALS, (content.id, content.tail))
+    if (
+        last is not None
+        and isinstance(last.piece, bytes)
+        and last.born == content.generation
+        and content.tail + last.length == offset
+        and last.length + len(data) <= INLAY_BYTES_MAX
+    ):
+        return last.piece
+    return b""
 
 
 def clear(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes) -> Mapped:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 import apsw
 
+from etagere.config import KIB, MIB
 from etagere.engine import ledger
 from etagere.engine.records import Collection, K, R, Span
 from etagere.model.base import Record
@@ -24,9 +25,11 @@ Row = tuple[Record, bytes]
 _FEW: Final = 16
 _CHANGED_MAX: Final = 4_096
 _REMEMBERED_MAX: Final = 2_048
-"""As many again may be there that were not asked for since the others were."""
-_REMEMBERED_BYTES_MAX: Final = 1_024
-"""Of one record, as it is stored."""
+"""As many again may be there that were remembered before these."""
+_REMEMBERED_BYTES_MAX: Final = 2 * MIB
+"""The same for their bytes, as they are stored,"""
+_RECORD_BYTES_MAX: Final = 8 * KIB
+"""and for one record."""
 
 
 class TransactionLost(Exception):
@@ -46,6 +49,7 @@ class Workspace:
         self._changed: dict[Collection[Any, Any], dict[bytes, Row | None]] = {}
         self._count = 0
         self._recent: dict[At, Record] = {}
+        self._recent_bytes = 0
         self._less_recent: dict[At, Record] = {}
 
     # Reading
@@ -56,20 +60,19 @@ class Workspace:
         if record is not None:
             return cast("R", record)
         record = self._less_recent.get(at)
-        if record is None:
-            changed = self._changed.get(collection)
-            if changed is not None and key in changed:
-                row = changed[key]
-                return None if row is None else cast("R", row[0])
-            stored = self._cursor.execute(ledger.statements(collection).get, (key,)).fetchone()
-            if stored is None:
-                return None
-            record = collection.decode(stored[0])
-            if len(stored[0]) > _REMEMBERED_BYTES_MAX:
-                return record
+        if record is not None:
+            return cast("R", record)
+        changed = self._changed.get(collection)
+        if changed is not None and key in changed:
+            row = changed[key]
+            return None if row is None else cast("R", row[0])
+        stored = self._cursor.execute(ledger.statements(collection).get, (key,)).fetchone()
+        if stored is None:
+            return None
+        found = collection.decode(stored[0])
         if remember:
-            self._remember(at, record)
-        return cast("R", record)
+            self._remember(at, found, len(stored[0]))
+        return found
 
     def get_all(self, collection: Collection[K, R], keys: list[bytes]) -> list[R | None]:
         if len(keys) <= _FEW:
@@ -85,9 +88,14 @@ class Workspace:
         self.store(collection)
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
-    def _remember(self, at: At, record: Record) -> None:
-        if len(self._recent) >= _REMEMBERED_MAX:
+    def _remember(self, at: At, record: Record, size: int) -> None:
+        if size > _RECORD_BYTES_MAX:
+            self.forget(at)
+            return
+        self._recent_bytes += size
+        if len(self._recent) >= _REMEMBERED_MAX or self._recent_bytes > _REMEMBERED_BYTES_MAX:
             self._less_recent, self._recent = self._recent, {}
+            self._recent_bytes = size
         self._recent[at] = record
 
     # Changing
@@ -100,10 +108,10 @@ class Workspace:
             changed = self._changed[collection] = {}
         changed[key] = row
         self._count += 1
-        if row is not None and len(row[1]) <= _REMEMBERED_BYTES_MAX:
-            self._remember(at, row[0])
-        else:
+        if row is None:
             self.forget(at)
+        else:
+            self._remember(at, row[0], len(row[1]))
         if self._count > _CHANGED_MAX:
             self.store_all()
 
@@ -137,4 +145,5 @@ class Workspace:
         self._changed = {}
         self._count = 0
         self._recent = {}
+        self._recent_bytes = 0
         self._less_recent = {}

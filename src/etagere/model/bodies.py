@@ -86,6 +86,8 @@ class Mapped(Part, frozen=True, tag=4):
     """How many bytes behind it do, at most,"""
     inlays: int = 0
     """and how many intervals they make."""
+    tail: int = 0
+    """Where the last of them begins, if there is one."""
 
 
 Content = Empty | Inline | Pieces | Chunked | Mapped
