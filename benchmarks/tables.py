@@ -40,6 +40,8 @@ _SAVE_SECONDS = 5
 nothing else is to be slowed down by it."""
 _IDLE_CPU_SECONDS = 0.5
 """At most these are used in that time by a server which has nothing to do."""
+_RESTING_CPU_SECONDS = 0.05
+"""The same for ours, in a second."""
 _NEW = 10**13
 """So many numbers that none comes twice."""
 
@@ -175,6 +177,14 @@ def _settle(service: Service) -> None:
         time.sleep(_SAVE_SECONDS + 1)
 
 
+def _await_index(service: Service) -> None:
+    """Returns when ours has built the index that scans make it wish for."""
+    used_before = -math.inf
+    while service.name == OURS and service.cpu_seconds() - used_before > _RESTING_CPU_SECONDS:
+        used_before = service.cpu_seconds()
+        time.sleep(1)
+
+
 class _Client:
     """Inserts into tables of their own: the one that is looked at stays as it is."""
 
@@ -194,6 +204,7 @@ class _Client:
             run_all(service, [self._standing(group) for group in groups])
         _settle(service)
         self._scan(service)
+        _await_index(service)
 
     def _standing(self, group: int) -> Load:
         numbers = range(GROUP_SIZE * group, GROUP_SIZE * (group + 1))

@@ -12,13 +12,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
 
 from etagere import directories
 from etagere.clock import Clock, SystemClock
-from etagere.config import Config
+from etagere.config import MIB, Config
 from etagere.engine import ledger, reserve
 from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Once
@@ -29,6 +30,7 @@ LOCK_NAME = "lock"
 # Children of a server that was killed let go of the directory a moment after it.
 _CLAIM_SECONDS_MAX = 5.0
 _BACKLOG = 1024
+_PAGE_CACHE_BYTES_MIN = 16 * MIB
 
 Announce = Callable[[Mapping[str, int]], None]
 """Told once, when requests are answered: the ports, by the names of the services."""
@@ -128,8 +130,10 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         children = engine_children(directory, config)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         announce_once = Once(lambda: announce(ports))
-        front = FrontEnd(directory, config, settings, sockets, tls, announce_once)
-        for number in range(1, (settings.workers or _workers_for_cores()) + 1):
+        workers = settings.workers or _workers_for_cores()
+        front_config = _for_one_of(workers, config)
+        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_once)
+        for number in range(1, workers + 1):
             children[f"front end {number}"] = front.main()
         return Supervisor(children).run()
 
@@ -137,6 +141,12 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
 def _workers_for_cores() -> int:
     """More than a few would wait for the one writer, and take memory."""
     return min(len(os.sched_getaffinity(0)), WORKERS_BY_ITSELF_MAX)
+
+
+def _for_one_of(workers: int, config: Config) -> Config:
+    """Pages that one front end has not at hand, the kernel has: they share what one would have."""
+    cache_bytes = max(_PAGE_CACHE_BYTES_MIN, config.page_cache_bytes // workers)
+    return replace(config, page_cache_bytes=cache_bytes)
 
 
 def _bind(host: str, port: int, port_flag: str) -> socket.socket:

@@ -23,6 +23,7 @@ from etagere.config import MIB, Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
+from etagere.jobs.indexing import Indexing
 from etagere.jobs.purging import keep_purging
 from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
@@ -81,11 +82,12 @@ class FrontEnd:
         sources = Sources(engine, store, gate, self.settings.copy_sources, blob_port)
         copying = Copying(engine, store, self.directory)
         folding = Folding(engine, store)
+        indexing = Indexing(engine)
         means = Means(engine, store, sources, copying, folding, self.settings)
         services = (
             BlobService(means, gate, access_log),
             QueueService(engine, gate, access_log),
-            TableService(engine, gate, access_log),
+            TableService(engine, gate, access_log, indexing),
         )
         servers = [
             HttpServer(service, [self.sockets[service.name]], tls=self.tls) for service in services
@@ -94,9 +96,10 @@ class FrontEnd:
             await server.start()
         jobs = [
             asyncio.create_task(collector.run(_JOB_SECONDS)),
-            asyncio.create_task(keep_purging(engine, _JOB_SECONDS)),
+            asyncio.create_task(keep_purging(engine, self.directory, _JOB_SECONDS)),
             asyncio.create_task(copying.keep_ending(_JOB_SECONDS)),
             asyncio.create_task(folding.run()),
+            asyncio.create_task(indexing.run()),
         ]
         _spare_the_collector()
         _keep_memory()

@@ -109,6 +109,17 @@ def sift_items(txn: ReadTxn, sift: Sift) -> Sifted[tuple[str], Item]:
     return txn.sift(ITEMS, sift.span, sift.limit, lambda item: item.text.startswith(sift.text))
 
 
+class SiftKeys(NamedTuple):
+    keys: list[str]
+    text: str
+    """What the items that pass begin with."""
+
+
+def sift_keys_of_items(txn: ReadTxn, sift: SiftKeys) -> Sifted[tuple[str], Item]:
+    keys = [(key,) for key in sift.keys]
+    return txn.sift_keys(ITEMS, keys, lambda item: item.text.startswith(sift.text))
+
+
 def count_items(txn: ReadTxn, span: Span) -> int:
     return txn.count(ITEMS, span)
 

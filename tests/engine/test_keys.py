@@ -62,7 +62,11 @@ def collection_of(kinds: tuple[Kind, ...]) -> Shape:
     return collection
 
 
-SHAPES = st.lists(st.sampled_from(Kind), min_size=1, max_size=4).map(tuple).filter(allowed)
+SHAPES = st.one_of(
+    st.lists(st.sampled_from(Kind), min_size=1, max_size=4).map(tuple).filter(allowed),
+    # These are packed and unpacked in ways of their own.
+    st.sampled_from([(ID, TEXT), (ID, TEXT, TEXT), (ID, UINT, BYTES, TEXT, TEXT)]),
+)
 
 
 @st.composite
@@ -87,6 +91,9 @@ def test_keys_come_back_as_they_were(drawn: tuple[Shape, list[Key]]) -> None:
     collection, keys = drawn
     for key in keys:
         assert collection.unpack(collection.pack(key)) == key
+    packed = [collection.pack(key) for key in keys]
+    assert collection.unpack_all(packed) == keys
+    assert [collection.unpack_all([one]) for one in packed] == [[key] for key in keys]
 
 
 @given(keys_of_one_shape())

@@ -8,7 +8,7 @@ from etagere.engine.interface import Engine
 from etagere.engine.records import Span
 from tests.engine import samples
 from tests.engine.harness import Harness, conformance
-from tests.engine.samples import ITEMS, ChangeAndGetAll, Item, PutItem, PutItems, Sift
+from tests.engine.samples import ITEMS, ChangeAndGetAll, Item, PutItem, PutItems, Sift, SiftKeys
 
 
 async def put(engine: Engine, *keys: str) -> None:
@@ -83,3 +83,25 @@ async def test_a_sieve_stays_within_its_span(harness: Harness) -> None:
     assert sifted.seen == 2
     nothing = await engine.read(samples.sift_items, Sift(ITEMS.under((), "d"), 10, ""))
     assert (nothing.rows, nothing.seen, nothing.rest) == ([], 0, None)
+
+
+@conformance
+async def test_a_sieve_of_keys_keeps_their_order(harness: Harness) -> None:
+    engine = await harness.open()
+    for count in (0, 1, 63, 64, 65, 200):
+        there = [f"{kind}{count}/{number:03}" for number in range(count) for kind in "ab"]
+        await put(engine, *there)
+        # Every third is absent.
+        keys = [f"{kind}{count}/{number:03}" for number in reversed(range(count)) for kind in "abc"]
+        sifted = await engine.read(samples.sift_keys_of_items, SiftKeys(keys, "b"))
+        passed = [key for key in keys if key.startswith("b")]
+        assert sifted.rows == [((key,), Item(key)) for key in passed]
+        assert sifted.seen == len(there)
+        assert sifted.rest is None
+        span = Sift(ITEMS.all(), 10_000, "")
+        everything = await engine.read(samples.sift_items, span)
+        sizes = {
+            key: size for (key, _), size in zip(everything.rows, everything.sizes, strict=True)
+        }
+        assert sifted.sizes == [sizes[key,] for key in passed]
+        assert sifted.seen_bytes == sum(sizes[key,] for key in there)

@@ -77,6 +77,13 @@ class ReadTxn(Protocol):
         not costs much less than in a scan."""
         ...
 
+    def sift_keys(
+        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        """The same for the records with these keys, in the order of these; those that are not
+        there are passed over. Nothing is a rest."""
+        ...
+
     def count(self, collection: Collection[K, R], span: Span) -> int:
         """How many records a span has. Looks at each: for `read_aside` if they are many."""
         ...

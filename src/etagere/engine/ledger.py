@@ -6,7 +6,7 @@ ones in a rowid table with an index, so that their bytes stay out of the way of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -73,10 +73,17 @@ def statements(collection: Collection[Any, Any]) -> Statements:
         name = collection.name
         several = ", ".join("?" * GOT_TOGETHER)
         scan = f"SELECT key, value FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
+        put = f"REPLACE INTO {name} VALUES (?, ?)"  # noqa: S608
+        if collection.layout is Layout.LARGE:
+            # Where it lies, rather than behind all others, with the index changed twice.
+            put = (
+                f"INSERT INTO {name} VALUES (?, ?) "  # noqa: S608
+                "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+            )
         made = _STATEMENTS[collection] = Statements(
             f"SELECT value FROM {name} WHERE key = ?",  # noqa: S608
             f"SELECT key, value FROM {name} WHERE key IN ({several})",  # noqa: S608
-            f"REPLACE INTO {name} VALUES (?, ?)",  # noqa: S608
+            put,
             f"DELETE FROM {name} WHERE key = ?",  # noqa: S608
             f"{scan} LIMIT ?",
             f"{scan} DESC LIMIT ?",
@@ -187,6 +194,22 @@ def sift(
     found = [(key, record) for key, (_, record, _) in zip(keys, passed, strict=True)]
     sizes = [size for _, _, size in passed]
     return Sifted(found, sizes, len(rows), sum([len(value) for _, value in rows]), rest)
+
+
+def sift_keys(
+    cursor: apsw.Cursor,
+    collection: Collection[K, R],
+    keys: Sequence[K],
+    passes: Callable[[R], bool],
+) -> Sifted[K, R]:
+    packed = [collection.pack(key) for key in keys]
+    found = get_many(cursor, collection, packed)
+    values = [(key, found[at]) for key, at in zip(keys, packed, strict=True) if at in found]
+    decode = collection.decode
+    passed = [(key, record, len(value)) for key, value in values if passes(record := decode(value))]
+    rows = [(key, record) for key, record, _ in passed]
+    sizes = [size for _, _, size in passed]
+    return Sifted(rows, sizes, len(values), sum([len(value) for _, value in values]), None)
 
 
 def count(cursor: apsw.Cursor, collection: Collection[K, R], span: Span) -> int:

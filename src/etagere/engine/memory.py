@@ -247,6 +247,16 @@ class MemoryReadTxn:
         seen_bytes = sum(len(ENCODE(record)) for _, record in rows)
         return Sifted(passed, sizes, len(rows), seen_bytes, rest)
 
+    def sift_keys(
+        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        found = [(key, self.get(collection, key)) for key in keys]
+        rows = [(key, record) for key, record in found if record is not None]
+        passed = [(key, record) for key, record in rows if passes(record)]
+        sizes = [len(ENCODE(record)) for _, record in passed]
+        seen_bytes = sum(len(ENCODE(record)) for _, record in rows)
+        return Sifted(passed, sizes, len(rows), seen_bytes, None)
+
     def count(self, collection: Collection[K, R], span: Span) -> int:
         table = self._table(collection)
         keys = table.keys_in(span, reverse=False)

@@ -69,6 +69,7 @@ class Collection(Generic[K, R]):
 
     __slots__ = (
         "_pack_prefix",
+        "_unpack_plain",
         "decode",
         "kinds",
         "layout",
@@ -97,6 +98,7 @@ class Collection(Generic[K, R]):
         self.layout = layout
         self.pack: Callable[[K], bytes] = _packer(self.kinds)
         self.unpack: Callable[[bytes], K] = cast("Callable[[bytes], K]", _unpacker(self.kinds))
+        self._unpack_plain = _UNPACK_PLAIN.get(self.kinds)
         self._pack_prefix = [_packer(self.kinds[:count]) for count in range(len(key) + 1)]
         decode = msgspec.msgpack.Decoder(Union[(record, *older)]).decode
         self.decode: Callable[[bytes], R] = self._upgrading(decode) if older else decode
@@ -118,16 +120,11 @@ class Collection(Generic[K, R]):
         return decode_any
 
     def unpack_all(self, keys: list[bytes]) -> list[K]:
-        unpack = self.unpack
-        # The shapes of the long listings: no calls, and nothing looked for in each.
-        if self.kinds not in (_NAMED, _TWICE_NAMED) or _ESCAPED_NUL in b"".join(keys):
+        escapes = self.kinds != _NUMBERED
+        if self._unpack_plain is None or (escapes and _ESCAPED_NUL in b"".join(keys)):
+            unpack = self.unpack
             return [unpack(key) for key in keys]
-        parts: list[Any]
-        if self.kinds == _NAMED:
-            parts = [(key[:ID_BYTES], key[ID_BYTES:-1].decode()) for key in keys]
-        else:
-            parts = [(key[:ID_BYTES], *key[ID_BYTES:-1].decode().split("\0")) for key in keys]
-        return cast("list[K]", parts)
+        return cast("list[K]", self._unpack_plain(keys))
 
     def all(self) -> Span:
         """Every key there can be."""
@@ -154,6 +151,8 @@ class Collection(Generic[K, R]):
 
 _NAMED = (ID, TEXT)
 _TWICE_NAMED = (ID, TEXT, TEXT)
+_INDEXED = (ID, UINT, BYTES, TEXT, TEXT)
+_NUMBERED = (ID, UINT)
 
 COLLECTIONS: dict[str, Collection[Any, Any]] = {}
 ENCODE: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
@@ -247,6 +246,19 @@ def _packer(kinds: tuple[Kind, ...]) -> Callable[[Any], bytes]:
             return packed
 
         return pack_twice_named
+    if kinds == _INDEXED:
+
+        def pack_indexed(key: tuple[Any, ...]) -> bytes:
+            parent, number, value, first, second = key
+            names = f"{first}\0{second}\0".encode()
+            if b"\0" in value or names.count(b"\0") > 2:
+                return pack(key)
+            packed: bytes = _pack_id(parent) + _pack_uint(number) + value + b"\0" + names
+            if len(packed) > KEY_BYTES_MAX:
+                raise ValueError(f"a key of {len(packed)} bytes; {KEY_BYTES_MAX} is the limit")
+            return packed
+
+        return pack_indexed
     if arity == 1:
         (only,) = packers
 
@@ -304,6 +316,41 @@ def _unpacker(kinds: tuple[Kind, ...]) -> Callable[[bytes], tuple[Any, ...]]:
         return tuple(parts)
 
     return unpack
+
+
+# The shapes of long listings where nothing is escaped: no calls, nothing looked for in each.
+
+
+def _unpack_named(keys: list[bytes]) -> list[Any]:
+    return [(key[:ID_BYTES], key[ID_BYTES:-1].decode()) for key in keys]
+
+
+def _unpack_twice_named(keys: list[bytes]) -> list[Any]:
+    return [(key[:ID_BYTES], *key[ID_BYTES:-1].decode().split("\0")) for key in keys]
+
+
+def _unpack_numbered(keys: list[bytes]) -> list[Any]:
+    from_bytes = int.from_bytes
+    return [(key[:ID_BYTES], from_bytes(key[ID_BYTES:], "big")) for key in keys]
+
+
+def _unpack_indexed(keys: list[bytes]) -> list[Any]:
+    at = ID_BYTES + _FIXED_BYTES[UINT]
+    from_bytes = int.from_bytes
+    unpacked = []
+    for key in keys:
+        value, first, second = key[at:-1].split(b"\0")
+        number = from_bytes(key[ID_BYTES:at], "big")
+        unpacked.append((key[:ID_BYTES], number, value, first.decode(), second.decode()))
+    return unpacked
+
+
+_UNPACK_PLAIN: dict[tuple[Kind, ...], Callable[[list[bytes]], list[Any]]] = {
+    _NAMED: _unpack_named,
+    _TWICE_NAMED: _unpack_twice_named,
+    _NUMBERED: _unpack_numbered,
+    _INDEXED: _unpack_indexed,
+}
 
 
 def total_order(keys: Iterable[K], collection: Collection[K, Any]) -> list[K]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, cast
@@ -83,6 +83,11 @@ class ReadTransaction:
         self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
     ) -> Sifted[K, R]:
         return ledger.sift(self._cursor, collection, span, limit, passes)
+
+    def sift_keys(
+        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        return ledger.sift_keys(self._cursor, collection, keys, passes)
 
     def count(self, collection: Collection[K, R], span: Span) -> int:
         return ledger.count(self._cursor, collection, span)

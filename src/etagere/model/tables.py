@@ -13,6 +13,26 @@ from etagere.model.base import Command, Part, Record, Result
 from etagere.model.service import SignedIdentifier
 
 
+class Keys(Part, frozen=True, order=True):
+    """Which entity of a table."""
+
+    partition: str
+    row: str
+
+
+class PropertyIndex(Part, frozen=True):
+    """Where the entities of a table are by the values of one property. Rows are kept from the
+    moment on when this is stored; those of the entities before are made in steps."""
+
+    number: int
+    """Which index of the table, in the keys of its rows."""
+    name: str
+    built: Keys | None = None
+    """The last entity whose row was made."""
+    is_ready: bool = False
+    """Whether there are rows of all."""
+
+
 class Table(Record, frozen=True):
     """A table under (account, name in lower case)."""
 
@@ -20,6 +40,7 @@ class Table(Record, frozen=True):
     name: str
     """With the case in which it was created."""
     policies: tuple[SignedIdentifier, ...] = ()
+    indexes: tuple[PropertyIndex, ...] = ()
 
 
 class DeletedTable(Record, frozen=True):
@@ -69,6 +90,11 @@ class Entity(Record, frozen=True):
     properties: Properties
 
 
+class Indexed(Record, frozen=True):
+    """That there is an entity, under (table id, number of the index, what is kept of the value,
+    partition key, row key)."""
+
+
 # Tables
 
 
@@ -96,13 +122,6 @@ class SetTableAccess(Command, frozen=True):
 
 
 # Entities
-
-
-class Keys(Part, frozen=True, order=True):
-    """Which entity of a table."""
-
-    partition: str
-    row: str
 
 
 class Change(enum.Enum):

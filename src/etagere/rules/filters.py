@@ -265,6 +265,11 @@ class KeyBounds(NamedTuple):
         return self.partition.is_empty or self.row.is_empty
 
     @property
+    def is_point(self) -> bool:
+        """Whether no more than one entity can be in them."""
+        return self.partition.only is not None and self.row.only is not None
+
+    @property
     def first(self) -> Keys:
         """Nothing before this matches, in the order of keys."""
         return Keys(self.partition.low, self.row.low)

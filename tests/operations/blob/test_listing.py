@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from etagere.engine.interface import ReadTxn, Sifted
 from etagere.engine.records import Collection, K, R, Span
@@ -111,6 +111,13 @@ class _Counting:
         self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
     ) -> Sifted[K, R]:
         sifted = self._beneath.sift(collection, span, limit, passes)
+        self.rows += sifted.seen
+        return sifted
+
+    def sift_keys(
+        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        sifted = self._beneath.sift_keys(collection, keys, passes)
         self.rows += sifted.seen
         return sifted
 

@@ -21,21 +21,30 @@ from etagere.model.tables import (
     GetEntity,
     Keys,
     Properties,
+    PropertyIndex,
     SetTableAccess,
     TableName,
     Value,
 )
-from etagere.operations.table.collections import DELETED_TABLES, ENTITIES, TABLES
+from etagere.operations.table.collections import (
+    DELETED_TABLES,
+    ENTITIES,
+    PROPERTY_VALUES,
+    TABLES,
+)
 from etagere.operations.table.entities import change_entities, get_entity
+from etagere.operations.table.indexes import BuildIndex, WantIndex, build_index, want_index
 from etagere.operations.table.queries import EntityPage, Query, query_entities
 from etagere.operations.table.tables import (
     PurgeTables,
     create_table,
     delete_table,
+    get_table,
     purge_tables,
     set_table_access,
 )
 from etagere.rules.filters import Filter, parse_filter
+from etagere.rules.indexes import kept_of
 from tests.operations.blob.accounts import rows
 from tests.operations.blob.shelf import ACCOUNT, Shelf, Test, on_a_shelf, on_a_shelf_for_any
 
@@ -102,6 +111,28 @@ class Cabinet:
         while await self.purge_step():
             pass
 
+    # Indexes
+
+    async def want(self, name: str) -> bool:
+        return await self.shelf.write(want_index, WantIndex(self.name, name))
+
+    async def build_step(self, name: str, rows_max: int = 250) -> bool:
+        return await self.shelf.write(build_index, BuildIndex(self.name, name, rows_max))
+
+    async def index(self, *names: str) -> None:
+        """Makes an index on each, and builds it."""
+        for name in names:
+            await self.want(name)
+            while await self.build_step(name):
+                pass
+
+    async def indexes(self) -> tuple[PropertyIndex, ...]:
+        return (await self.shelf.read(get_table, self.name)).indexes
+
+    async def require_agreement(self) -> int:
+        """Of all that is indexed; returns how many rows that is."""
+        return await self.shelf.read(require_agreement, None)
+
     # Entities
 
     async def change(self, *changes: EntityChange) -> tuple[int, ...]:
@@ -134,13 +165,33 @@ class Cabinet:
 
     async def left_behind(self) -> int:
         """How many records there are that belong to no table which there is."""
-        return await self.shelf.read(_left_behind, None)
+        return await self.shelf.read(left_behind, None)
 
 
-def _left_behind(txn: ReadTxn, _: None) -> int:
+def left_behind(txn: ReadTxn, _: None) -> int:
     there = {table.id for table in rows(txn, TABLES).values()}
     homeless = [key for key in rows(txn, ENTITIES) if key[0] not in there]
-    return len(homeless) + len(rows(txn, DELETED_TABLES))
+    indexed = [key for key in rows(txn, PROPERTY_VALUES) if key[0] not in there]
+    return len(homeless) + len(indexed) + len(rows(txn, DELETED_TABLES))
+
+
+def require_agreement(txn: ReadTxn, _: None) -> int:
+    """An index has a row for each entity that has something to be found by, and no other; one that
+    is being built may lack those of entities that are to come."""
+    there = {table.id: table for table in rows(txn, TABLES).values()}
+    found = {key for key in rows(txn, PROPERTY_VALUES) if key[0] in there}
+    expected, needed = set(), set()
+    for (table_id, partition, row), entity in rows(txn, ENTITIES).items():
+        keys = Keys(partition, row)
+        for index in there[table_id].indexes if table_id in there else ():
+            value = kept_of(index.name, keys, entity)
+            if value is not None:
+                place = (table_id, index.number, value, partition, row)
+                expected.add(place)
+                if index.is_ready or (index.built is not None and keys <= index.built):
+                    needed.add(place)
+    assert needed <= found <= expected
+    return len(found)
 
 
 # How a coroutine becomes a test

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -51,6 +51,13 @@ class Counting:
         self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
     ) -> Sifted[K, R]:
         sifted = self._txn.sift(collection, span, limit, passes)
+        self.rows += sifted.seen
+        return sifted
+
+    def sift_keys(
+        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        sifted = self._txn.sift_keys(collection, keys, passes)
         self.rows += sifted.seen
         return sifted
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from etagere.auth.principal import KeyOwner, KeyRange, Kind, Principal, TokenHolder
 from etagere.auth.request import octets, text
 from etagere.engine.memory import MemoryEngine
+from etagere.jobs.indexing import Indexing
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
@@ -104,7 +105,7 @@ class Office:
         engine = MemoryEngine()
         self._gate = _Gate(engine, Settings(), {})
         self._runner = runner
-        self.service = TableService(engine, self._gate, AccessLog())
+        self.service = TableService(engine, self._gate, AccessLog(), Indexing(engine))
 
     @contextmanager
     def visited_by(self, caller: Principal) -> Iterator[None]:

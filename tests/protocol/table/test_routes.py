@@ -12,6 +12,7 @@ import pytest
 from etagere.auth.permissions import NEEDS
 from etagere.engine.interface import Refused
 from etagere.engine.memory import MemoryEngine
+from etagere.jobs.indexing import Indexing
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.table.handlers import Handlers
 from etagere.protocol.table.service import ROUTES
@@ -84,7 +85,8 @@ def test_every_operation_of_the_protocol_is_asked_for() -> None:
 
 def test_no_route_leads_nowhere() -> None:
     async def named() -> Handlers:
-        return Handlers(MemoryEngine())
+        engine = MemoryEngine()
+        return Handlers(engine, Indexing(engine))
 
     handlers = asyncio.run(named())
     for name in ROUTES.values():

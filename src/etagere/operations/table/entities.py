@@ -21,6 +21,7 @@ from etagere.model.tables import (
     ShownEntity,
 )
 from etagere.operations.table.collections import ENTITIES
+from etagere.operations.table.indexes import keep_rows
 from etagere.operations.table.tables import find, find_guarded
 from etagere.rules.entities import check_entity, merge
 
@@ -36,7 +37,8 @@ _Key = tuple[bytes, str, str]
 @operation
 def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
     """The new stamp of each, 0 for what was deleted."""
-    table_id = find_guarded(txn, command.table).id
+    table = find_guarded(txn, command.table)
+    table_id = table.id
     keys = [(table_id, change.keys.partition, change.keys.row) for change in command.changes]
     in_order = sorted(keys)
     found = dict(zip(in_order, txn.get_all(ENTITIES, in_order, EXCLUSIVE), strict=True))
@@ -48,7 +50,10 @@ def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
             refusal = entity
         if refusal is not None:
             raise Refused(msgspec.structs.replace(refusal, facts=refusal.facts | {INDEX: index}))
-        if isinstance(entity, Entity):
+        assert not isinstance(entity, Refusal)
+        if table.indexes:
+            keep_rows(txn, table, change.keys, found[key], entity)
+        if entity is not None:
             txn.put(ENTITIES, key, entity)
             stamps.append(entity.stamp)
         else:

@@ -1,8 +1,9 @@
 """Queries: pages of entities that a filter lets through, in the order of their keys.
 
 What a filter says of the keys bounds the scan, so that a query costs its result as far as keys can
-tell. A page is one snapshot, and ends when it is full or when enough has been looked at; the next
-one starts with the first entity that was not looked at.
+tell; for what it says of properties there may be indexes. Both find the same. A page is one
+snapshot, and ends when it is full or when enough has been looked at; the next one starts with the
+first entity that was not looked at.
 """
 
 from __future__ import annotations
@@ -11,18 +12,40 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from etagere.engine.interface import ReadTxn, Sifted
+from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Span
-from etagere.model.tables import EVERYTHING, Entity, Keys, Reach, TableName
+from etagere.model.tables import EVERYTHING, Entity, Keys, Reach, Table, TableName
 from etagere.operations.table.collections import ENTITIES
 from etagere.operations.table.tables import find
+from etagere.operations.table.walks import (
+    Found,
+    Lead,
+    Passes,
+    Scan,
+    Walk,
+    alike,
+    leads_of,
+    listed,
+)
 from etagere.rules.entities import KEY_BYTES_MAX
 from etagere.rules.filters import Filter, KeyBounds
+from etagere.rules.indexes import INDEXES_MAX, in_order_of_promise, sought
 
 _STEP_MIN = 32
 _STEP_MAX = 1_024
 # A thousand of the largest entities would be more than a server can hold for each who asks.
 _PAGE_BYTES_MAX = 8 << 20
+
+# If an index has no more rows than these for what is asked, they are all that is looked at.
+_FEW = 128
+# Otherwise so many entities are scanned first, for a page that is filled soon. If fewer than one in
+# so many matches, an index is asked once more, and may then have so many rows.
+_SCANNED_FIRST = 512
+_DENSE = 8
+_MANY = 4_096
+# Who looked at so many and found fewer than one in so many wishes for an index.
+_WISHED_FROM = 5_000
+_WISHED_RATIO = 50
 
 
 class Query(NamedTuple):
@@ -47,36 +70,74 @@ class EntityPage(NamedTuple):
     entities: _Entities
     following: Keys | None = None
     """What the next page starts with."""
+    wish: str | None = None
+    """The property whose index would have spared looking at so much."""
 
 
 def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     """None if it takes long and must not."""
+    table = find(txn, query.table)
     page = _Page(query)
     passes = query.filter.may_match if query.filter is not None else _anything
     # How long it takes, not what time it is.
     ends = time.monotonic() + query.seconds_max
-    rest: Span | None = _span(find(txn, query.table).id, query)
+    bounds = query.filter.bounds() if query.filter is not None else KeyBounds()
+    span = _span(table.id, query, bounds)
+    leads = [] if not table.indexes or bounds.is_point else leads_of(table, query.filter)
+    scan = Scan(txn, span, passes)
+    few = listed(txn, leads, span, _FEW, passes) if leads else None
+    walk: Walk = scan if few is None else few
     step, seen = _STEP_MIN, 0
-    while rest is not None and rest.start < rest.stop:
-        sifted = txn.sift(ENTITIES, rest, step, passes)
+    following: Keys | None = None
+    while not walk.is_over:
+        sifted = walk.take(step)
         seen += sifted.seen
         if query.rows_max is not None and seen > query.rows_max:
             return None
         following = page.add(sifted)
         if following is not None:
-            return EntityPage(page.entities, following)
-        rest = sifted.rest
-        if rest is not None and time.monotonic() > ends:
-            return EntityPage(page.entities, _first_of(txn, rest))
+            break
+        if time.monotonic() > ends:
+            following = walk.following()
+            break
+        if walk is scan and leads and seen >= _SCANNED_FIRST:
+            if scan.rest is not None and len(page.entities) * _DENSE < seen:
+                walk = _by_index(txn, leads, scan.rest, passes) or scan
+            # Whatever they led to, once is enough.
+            leads = []
         # Not more than the page has room for, if the others are like these.
         enough = _PAGE_BYTES_MAX * sifted.seen // max(1, sifted.seen_bytes)
         wanted = max(_STEP_MIN, query.limit + 1 - len(page.entities))
         step = max(1, min(_STEP_MAX, step * 4, enough, wanted))
-    return EntityPage(page.entities)
+        if query.rows_max is not None:
+            # One more than may be looked at is enough to know that there are more.
+            step = min(step, query.rows_max + 1 - seen)
+    wish = _wish(table, query.filter, seen, len(page.entities))
+    return EntityPage(page.entities, following, wish)
 
 
 def _anything(_entity: Entity) -> bool:
     return True
+
+
+def _by_index(txn: ReadTxn, leads: list[Lead], rest: Span, passes: Passes) -> Walk | None:
+    """For what a scan finds too little of; None if no index finds it sooner."""
+    if len(leads) == 1 and leads[0].is_point:
+        return alike(txn, leads, rest, passes)
+    return listed(txn, leads, rest, _MANY, passes) or alike(txn, leads, rest, passes)
+
+
+def _wish(table: Table, asked: Filter | None, seen: int, found: int) -> str | None:
+    """Which property an index would have helped with, that is not there or not ready."""
+    if asked is None or seen < _WISHED_FROM or found * _WISHED_RATIO >= seen:
+        return None
+    ready = {index.name: index.is_ready for index in table.indexes}
+    looked_for = sought(asked.condition)
+    for name in in_order_of_promise(looked_for):
+        # What cannot be is found nowhere, with an index or without.
+        if looked_for[name] and not ready.get(name, len(ready) >= INDEXES_MAX):
+            return name
+    return None
 
 
 class _Page:
@@ -88,7 +149,7 @@ class _Page:
         self._limit = query.limit
         self._chosen = _choose_by_keys(query)
 
-    def add(self, sifted: Sifted[tuple[bytes, str, str], Entity]) -> Keys | None:
+    def add(self, sifted: Found) -> Keys | None:
         """As many as a page can hold; returns the first that is too much, if one is."""
         rows = [(Keys(partition, row), entity) for (_, partition, row), entity in sifted.rows]
         sizes, chosen = sifted.sizes, self._chosen
@@ -121,14 +182,7 @@ def _choose_by_keys(query: Query) -> Callable[[Keys, Entity], bool] | None:
     return lambda keys, entity: holds(keys) and matches(keys, entity)
 
 
-def _first_of(txn: ReadTxn, rest: Span) -> Keys | None:
-    for (_, partition, row), _ in txn.scan(ENTITIES, rest, 1):
-        return Keys(partition, row)
-    return None
-
-
-def _span(table_id: bytes, query: Query) -> Span:
-    bounds = query.filter.bounds() if query.filter is not None else KeyBounds()
+def _span(table_id: bytes, query: Query, bounds: KeyBounds) -> Span:
     whole = ENTITIES.under((table_id,))
     if bounds.is_empty:
         return Span(whole.start, whole.start)

@@ -17,7 +17,7 @@ from etagere.model.tables import (
     TableName,
 )
 from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.table.collections import DELETED_TABLES, ENTITIES, TABLES
+from etagere.operations.table.collections import DELETED_TABLES, ENTITIES, PROPERTY_VALUES, TABLES
 from etagere.rules.entities import check_table_name
 
 
@@ -105,13 +105,17 @@ def may_purge(txn: ReadTxn, _: None) -> bool:
 
 @operation(reclaims=True)
 def purge_tables(txn: WriteTxn, command: PurgeTables) -> int:
-    """One bounded step of removing the entities of deleted tables; returns how many rows that
-    were (0: nothing is left to remove)."""
+    """One bounded step of removing the entities of deleted tables and what is indexed of them;
+    returns how many rows that were (0: nothing is left to remove)."""
     for (table_id,), _ in txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1, claim=True):
         rows = txn.scan(ENTITIES, ENTITIES.under((table_id,)), command.rows_max)
+        room = command.rows_max - len(rows)
+        indexed = txn.scan(PROPERTY_VALUES, PROPERTY_VALUES.under((table_id,)), room)
         for key, _ in rows:
             txn.delete(ENTITIES, key)
-        if len(rows) < command.rows_max:
+        for place, _ in indexed:
+            txn.delete(PROPERTY_VALUES, place)
+        if len(indexed) < room:
             txn.delete(DELETED_TABLES, (table_id,))
-        return len(rows) + 1
+        return len(rows) + len(indexed) + 1
     return 0

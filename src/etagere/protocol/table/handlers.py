@@ -10,6 +10,7 @@ import msgspec
 from etagere.auth.permissions import authorize
 from etagere.engine.interface import Engine, Refused, abort_if
 from etagere.errors import Refusal, http_status
+from etagere.jobs.indexing import Indexing
 from etagere.model.ids import new_id
 from etagere.model.tables import (
     EVERYTHING,
@@ -64,8 +65,9 @@ _BRIEF_ROWS_MAX: Final = 256
 class Handlers:
     """One method per operation, with the address that its request names."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, indexing: Indexing) -> None:
         self._engine = engine
+        self._indexing = indexing
 
     # Tables
 
@@ -156,10 +158,14 @@ class Handlers:
         return Response(200, headers, body)
 
     async def _found(self, query: Query) -> EntityPage:
-        page = await self._engine.read(query_entities, query)
+        # Who goes on with large pages mostly has a whole one to come.
+        is_long = query.start is not None and query.limit > _BRIEF_ROWS_MAX
+        page = None if is_long else await self._engine.read(query_entities, query)
         if page is None:
             page = await self._engine.read_aside(query_entities, query._replace(rows_max=None))
         assert page is not None
+        if page.wish is not None:
+            self._indexing.note(query.table, page.wish)
         return page
 
     async def _get_entity(self, exchange: Exchange, table: str, keys: Keys) -> Response:

@@ -7,6 +7,7 @@ from typing import Final
 
 from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
+from etagere.jobs.indexing import Indexing
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
@@ -40,9 +41,11 @@ class TableService(Service):
 
     name = "table"
 
-    def __init__(self, engine: Engine, gate: Gate, access_log: AccessLog) -> None:
+    def __init__(
+        self, engine: Engine, gate: Gate, access_log: AccessLog, indexing: Indexing
+    ) -> None:
         super().__init__(engine, gate, access_log)
-        self._handlers = Handlers(engine)
+        self._handlers = Handlers(engine, indexing)
         self._of_service = {
             "get_table_service_properties": self._properties.get,
             "set_table_service_properties": self._properties.set,

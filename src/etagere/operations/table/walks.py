@@ -1,0 +1,180 @@
+"""Ways to come to the entities that a query may ask for, always in the order of their keys:
+
+Scan     all entities of a span, one after the other
+Listed   some that were found in an index, and sorted
+Alike    those of which an index keeps the same value: there they are in order already
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from etagere.engine.interface import ReadTxn, Sifted
+from etagere.engine.records import Span
+from etagere.model.ids import ID_BYTES
+from etagere.model.tables import Entity, Keys, Table
+from etagere.operations.table.collections import ENTITIES, PROPERTY_VALUES
+from etagere.rules.filters import Filter
+from etagere.rules.indexes import Range, Ranges, in_order_of_promise, sought
+
+EntityKey: TypeAlias = tuple[bytes, str, str]
+Found: TypeAlias = Sifted[EntityKey, Entity]
+Passes: TypeAlias = Callable[[Entity], bool]
+
+
+class Walk(Protocol):
+    @property
+    def is_over(self) -> bool: ...
+
+    def take(self, count: int) -> Found:
+        """Looks at no more than these, and gives those that pass."""
+        ...
+
+    def following(self) -> Keys | None:
+        """The first that was not looked at."""
+        ...
+
+
+class Scan:
+    def __init__(self, txn: ReadTxn, span: Span, passes: Passes) -> None:
+        self._txn = txn
+        self._passes = passes
+        self.rest: Span | None = span if span.start < span.stop else None
+
+    @property
+    def is_over(self) -> bool:
+        return self.rest is None
+
+    def take(self, count: int) -> Found:
+        assert self.rest is not None
+        sifted = self._txn.sift(ENTITIES, self.rest, count, self._passes)
+        self.rest = sifted.rest
+        return sifted
+
+    def following(self) -> Keys | None:
+        if self.rest is not None:
+            for (_, partition, row), _ in self._txn.scan(ENTITIES, self.rest, 1):
+                return Keys(partition, row)
+        return None
+
+
+class Listed:
+    def __init__(self, txn: ReadTxn, keys: list[EntityKey], passes: Passes) -> None:
+        self._txn = txn
+        self._passes = passes
+        self._keys = keys
+        self._at = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._at >= len(self._keys)
+
+    def take(self, count: int) -> Found:
+        some = self._keys[self._at : self._at + count]
+        self._at += count
+        return self._txn.sift_keys(ENTITIES, some, self._passes)
+
+    def following(self) -> Keys | None:
+        return None if self.is_over else Keys(*self._keys[self._at][1:])
+
+
+class Alike:
+    def __init__(self, txn: ReadTxn, span: Span, passes: Passes) -> None:
+        """The span is one of the index."""
+        self._txn = txn
+        self._passes = passes
+        self._rest: Span | None = span
+
+    @property
+    def is_over(self) -> bool:
+        return self._rest is None
+
+    def take(self, count: int) -> Found:
+        assert self._rest is not None
+        places = self._txn.scan(PROPERTY_VALUES, self._rest, count)
+        if len(places) < count:
+            self._rest = None
+        else:
+            self._rest = PROPERTY_VALUES.after(self._rest, places[-1][0])
+        keys = [(table_id, partition, row) for (table_id, _, _, partition, row), _ in places]
+        return self._txn.sift_keys(ENTITIES, keys, self._passes)
+
+    def following(self) -> Keys | None:
+        if self._rest is not None:
+            for (_, _, _, partition, row), _ in self._txn.scan(PROPERTY_VALUES, self._rest, 1):
+                return Keys(partition, row)
+        return None
+
+
+# What indexes lead to
+
+
+class Lead(NamedTuple):
+    """An index, and the parts of it in which everything lies that a filter lets through."""
+
+    table_id: bytes
+    number: int
+    ranges: Ranges
+
+    @property
+    def is_point(self) -> bool:
+        return len(self.ranges) == 1 and self.ranges[0].is_point
+
+    def spans(self, within: Span) -> Iterable[Span]:
+        """In the index; `within` is one of entities."""
+        return [self._span(range_, within) for range_ in self.ranges]
+
+    def _span(self, range_: Range, within: Span) -> Span:
+        first = PROPERTY_VALUES.under((self.table_id, self.number, range_.first))
+        if not range_.is_point:
+            last = PROPERTY_VALUES.under((self.table_id, self.number, range_.last))
+            return Span(first.start, last.stop)
+        # Behind the value, a key goes on as the key of the entity does behind its table.
+        start, stop = first.start + within.start[ID_BYTES:], first.stop
+        if within.stop.startswith(self.table_id):
+            stop = first.start + within.stop[ID_BYTES:]
+        return Span(start, stop)
+
+
+def leads_of(table: Table, asked: Filter | None) -> list[Lead]:
+    """Those of the indexes that are ready, the most promising first."""
+    numbers = {index.name: index.number for index in table.indexes if index.is_ready}
+    if asked is None or not numbers:
+        return []
+    found = sought(asked.condition)
+    names = [name for name in in_order_of_promise(found) if name in numbers]
+    return [Lead(table.id, numbers[name], found[name]) for name in names]
+
+
+def listed(
+    txn: ReadTxn, leads: list[Lead], within: Span, rows_max: int, passes: Passes
+) -> Listed | None:
+    """What the first index lists that has no more than so many rows; None if each has more."""
+    for lead in leads:
+        keys = _keys(txn, lead, within, rows_max)
+        if keys is not None:
+            return Listed(txn, keys, passes)
+    return None
+
+
+def alike(txn: ReadTxn, leads: list[Lead], within: Span, passes: Passes) -> Alike | None:
+    """However many there are of one value; None if nothing asks for just one."""
+    for lead in leads:
+        if lead.is_point:
+            (span,) = lead.spans(within)
+            return Alike(txn, span, passes)
+    return None
+
+
+def _keys(txn: ReadTxn, lead: Lead, within: Span, rows_max: int) -> list[EntityKey] | None:
+    keys: list[EntityKey] = []
+    for span in lead.spans(within):
+        places = txn.scan(PROPERTY_VALUES, span, rows_max + 1 - len(keys))
+        keys += [(table_id, partition, row) for (table_id, _, _, partition, row), _ in places]
+        if len(keys) > rows_max:
+            return None
+    if within != ENTITIES.under((lead.table_id,)) and not lead.is_point:
+        keys = [key for key in keys if within.start <= ENTITIES.pack(key) < within.stop]
+    keys.sort()
+    return keys

@@ -1,0 +1,187 @@
+"""Indexes on properties: what is kept of a value, and where a filter has to look for it.
+
+An index only says where something may be; the whole filter is asked of what lies there. So values
+may be rounded and cut, if only their order is kept: two that differ may become the same, but none
+comes before another that was less. Ranges have both ends in them and are never too narrow.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+from etagere.model.tables import Edm, Entity, Keys
+from etagere.rules.filter_parsing import AllOf, AnyOf, Comparison, Condition, Not, Operator
+from etagere.rules.filters import PARTITION_KEY, ROW_KEY, TIMESTAMP
+
+KEPT_BYTES_MAX: Final = 64
+RANGES_MAX: Final = 16
+INDEXES_MAX: Final = 4
+"""In one table: each takes its share of every change."""
+
+
+# Values
+#
+# The first byte says what a value can be compared with. No NUL is in what follows, except in texts
+# and binaries that have some: it would have to be escaped in keys.
+
+_SIGN: Final = 1 << 63
+_ALL: Final = (1 << 64) - 1
+_DOUBLE: Final = struct.Struct(">d")
+_BITS: Final = struct.Struct(">Q")
+
+
+def _number(value: float) -> bytes | None:
+    """All by what they are worth as a double; an Int64 that has none is rounded."""
+    double = float(value)
+    if double != double:  # noqa: PLR0124
+        # NaN: no comparison that is looked for here finds it.
+        return None
+    # Zero is zero, whatever its sign.
+    (bits,) = _BITS.unpack(_DOUBLE.pack(double + 0.0))
+    return b"n%016x" % (bits ^ _ALL if bits & _SIGN else bits | _SIGN)
+
+
+def _text(value: str) -> bytes:
+    # Cut between bytes, not between characters: only so the order is kept.
+    return b"s" + value.encode(errors="surrogatepass")[: KEPT_BYTES_MAX - 1]
+
+
+_ENCODE: Final[dict[str, Callable[[Any], bytes | None]]] = {
+    Edm.STRING.value: _text,
+    Edm.INT32.value: _number,
+    Edm.INT64.value: _number,
+    Edm.DOUBLE.value: _number,
+    Edm.BOOLEAN.value: lambda value: b"b1" if value else b"b0",
+    # The moments of a filter may lie a little before the first that there is.
+    Edm.DATETIME.value: lambda value: b"t%016x" % (value + _SIGN),
+    Edm.GUID.value: lambda value: b"g" + value.hex().encode(),
+    Edm.BINARY.value: lambda value: b"x" + value[: KEPT_BYTES_MAX - 1],
+}
+
+
+def encoded(letter: str, value: Any) -> bytes | None:
+    """What is kept of a value; None if no filter can look for it."""
+    return _ENCODE[letter](value)
+
+
+def kept_of(name: str, keys: Keys, entity: Entity) -> bytes | None:
+    """What an index on this property keeps of an entity; None if that is nothing."""
+    if name == ROW_KEY:
+        return _text(keys.row)
+    properties = entity.properties
+    if name not in properties.names:
+        return None
+    at = properties.names.index(name)
+    return _ENCODE[properties.types[at]](properties.values[at])
+
+
+# What a filter looks for
+
+
+class Range(NamedTuple):
+    """Both ends are in it."""
+
+    first: bytes
+    last: bytes
+
+    @property
+    def is_point(self) -> bool:
+        return self.first == self.last
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether both of its ends were asked for."""
+        return len(self.first) > 1 and not self.last.endswith(_END)
+
+
+Ranges = tuple[Range, ...]
+"""In order and apart from each other. None at all: there is nothing to look for."""
+
+Sought = dict[str, Ranges]
+"""By the names of properties: whatever matches lies in all of these."""
+
+_END: Final = b"\xff" * (KEPT_BYTES_MAX - 1)
+_NOT_INDEXED: Final = frozenset({PARTITION_KEY, TIMESTAMP})
+
+
+def sought(condition: Condition) -> Sought:
+    match condition:
+        case Comparison():
+            return _sought_by_comparison(condition)
+        case AllOf():
+            return reduce(_both, map(sought, condition.parts), {})
+        case AnyOf():
+            return _either([sought(part) for part in condition.parts])
+        case Not():
+            return {}
+
+
+def in_order_of_promise(found: Sought) -> list[str]:
+    """The names of what is sought: first what probably has the fewest entities."""
+
+    def rank(name: str) -> tuple[int, int]:
+        ranges = found[name]
+        if all(range_.is_point for range_ in ranges):
+            return 0, len(ranges)
+        return (1 if all(range_.is_closed for range_ in ranges) else 2), len(ranges)
+
+    return sorted(found, key=rank)
+
+
+def _sought_by_comparison(comparison: Comparison) -> Sought:
+    name, literal = comparison.name, comparison.literal
+    if name in _NOT_INDEXED or comparison.operator is Operator.NE:
+        return {}
+    if name == ROW_KEY and literal.type is not Edm.STRING:
+        return {name: ()}
+    value = encoded(literal.type.value, literal.value)
+    if value is None:
+        return {name: ()}
+    kind = value[:1]
+    match comparison.operator:
+        case Operator.EQ:
+            return {name: (Range(value, value),)}
+        case Operator.GT | Operator.GE:
+            return {name: (Range(value, kind + _END),)}
+        case _:
+            return {name: (Range(kind, value),)}
+
+
+def _both(left: Sought, right: Sought) -> Sought:
+    both = left.keys() & right.keys()
+    return left | right | {name: _meet(left[name], right[name]) for name in both}
+
+
+def _either(alternatives: list[Sought]) -> Sought:
+    """Only what each of them says something of."""
+    if not alternatives:
+        return {}
+    names = [name for name in alternatives[0] if all(name in other for other in alternatives)]
+    return {
+        name: _united([range_ for found in alternatives for range_ in found[name]])
+        for name in names
+    }
+
+
+def _meet(left: Ranges, right: Ranges) -> Ranges:
+    pairs = [
+        Range(max(one.first, other.first), min(one.last, other.last))
+        for one in left
+        for other in right
+    ]
+    return _united([range_ for range_ in pairs if range_.first <= range_.last])
+
+
+def _united(ranges: Iterable[Range]) -> Ranges:
+    united: list[Range] = []
+    for range_ in sorted(ranges):
+        if united and range_.first <= united[-1].last:
+            united[-1] = Range(united[-1].first, max(united[-1].last, range_.last))
+        else:
+            united.append(range_)
+    if len(united) > RANGES_MAX:
+        return (Range(united[0].first, united[-1].last),)
+    return tuple(united)

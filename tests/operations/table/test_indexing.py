@@ -1,0 +1,106 @@
+"""The job that builds what queries wished for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from etagere.engine.interface import C, Engine, Fault, FaultReason, ReadTxn, T, WriteTxn
+from etagere.jobs.indexing import Indexing
+from etagere.model.tables import Keys, TableName
+from etagere.operations.table.indexes import build_index, want_index
+from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert
+
+
+class Faulty:
+    """An engine that counts what is written, and fails when it is told to."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.asked: Counter[Any] = Counter()
+        self.fails_at = 0
+        """At this step of building."""
+
+    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        return await self._engine.read(operation, command)
+
+    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        return await self._engine.read_aside(operation, command)
+
+    async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
+        self.asked[operation] += 1
+        if operation is build_index and self.asked[operation] == self.fails_at:
+            raise Fault(FaultReason.DISK_FULL, "for a test")
+        return await self._engine.write(operation, command)
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
+@asynccontextmanager
+async def running(indexing: Indexing) -> AsyncIterator[None]:
+    task = asyncio.create_task(indexing.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _filled(cabinet: Cabinet) -> None:
+    for group in range(6):
+        keys = [Keys(str(group), f"{row:02}") for row in range(100)]
+        await cabinet.change(*(insert(one, A=int(one.row), B="x") for one in keys))
+
+
+async def _until_ready(cabinet: Cabinet, *names: str) -> None:
+    async with asyncio.timeout(20):
+        while {index.name for index in await cabinet.indexes() if index.is_ready} != set(names):
+            await asyncio.sleep(0.001)
+
+
+@at_a_cabinet
+async def test_what_is_noted_is_built_once(cabinet: Cabinet) -> None:
+    await _filled(cabinet)
+    engine = Faulty(cabinet.shelf.engine)
+    indexing = Indexing(engine)
+    for _ in range(3):
+        indexing.note(cabinet.name, "A")
+        indexing.note(cabinet.name, "B")
+    async with running(indexing):
+        await _until_ready(cabinet, "A", "B")
+    assert await cabinet.require_agreement() == 1_200
+    assert engine.asked[want_index] == 2
+    # Two steps of 250, one of what is left, and one that finds nothing more.
+    assert engine.asked[build_index] == 2 * 4
+
+
+@at_a_cabinet
+async def test_what_failed_is_gone_on_with_when_it_is_noted_again(cabinet: Cabinet) -> None:
+    await _filled(cabinet)
+    engine = Faulty(cabinet.shelf.engine)
+    engine.fails_at = 2
+    indexing = Indexing(engine)
+    async with running(indexing):
+        indexing.note(cabinet.name, "A")
+        # Of one that comes later it is seen that the first has ended.
+        indexing.note(cabinet.name, "B")
+        await _until_ready(cabinet, "B")
+        assert not (await cabinet.indexes())[0].is_ready
+        indexing.note(cabinet.name, "A")
+        await _until_ready(cabinet, "A", "B")
+    assert await cabinet.require_agreement() == 1_200
+
+
+@at_a_cabinet
+async def test_a_table_that_is_gone_stops_nothing(cabinet: Cabinet) -> None:
+    await _filled(cabinet)
+    indexing = Indexing(cabinet.shelf.engine)
+    indexing.note(TableName(cabinet.name.account, "Gone"), "A")
+    indexing.note(cabinet.name, "A")
+    async with running(indexing):
+        await _until_ready(cabinet, "A")
