@@ -28,13 +28,12 @@ from etagere.bodies.segments import (
     MoveExtents,
     Reap,
     Relocation,
-    SealSegment,
     SegmentNumber,
     forget_segment,
     move_extents,
     reap,
     retire_segment,
-    seal_segment,
+    seal,
 )
 from etagere.bodies.store import BodyCorrupt
 from etagere.config import Config
@@ -110,7 +109,7 @@ class Collector:
             if presence.alive(self._directory, segment.owner):
                 continue
             length = _file_bytes(segment_path(self._directory, number))
-            await self._engine.write(seal_segment, SealSegment(number, length))
+            await seal(self._engine, number, length)
 
     async def _reap(self) -> int:
         total = 0

@@ -27,7 +27,7 @@ from etagere import directories
 from etagere.bodies.contents import DEAD, Hole, Plan, Stretch
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.presence import Pin, Presence
-from etagere.bodies.segments import OpenSegment, SealSegment, open_segment, seal_segment
+from etagere.bodies.segments import OpenSegment, open_segment, seal
 from etagere.bodies.store import BodyCorrupt
 from etagere.config import MIB, Config
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
@@ -277,7 +277,7 @@ class FileBodyStore:
 
     async def _seal_in_ledger(self, number: int, length: int) -> bool:
         try:
-            await self._engine.write(seal_segment, SealSegment(number, length))
+            await seal(self._engine, number, length)
         except (Fault, Unknown) as error:
             # It will be tried again by `housekeep`, or by a collector when we are gone.
             logger.warning("segment %d could not be sealed: %s", number, error)

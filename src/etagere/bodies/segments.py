@@ -14,14 +14,13 @@ from etagere.bodies.contents import (
     require_open,
 )
 from etagere.bodies.reaping import reap_intervals
-from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, Engine, WriteTxn, operation
 from etagere.model.base import Command, Part
 from etagere.model.bodies import Counter, Dead, Move, Segment, SegmentState
 
 SEGMENT_NUMBERS = 0
 _ROWS_PER_STEP = 1_000
 _INTERVALS_PER_STEP = 200
-_ROWS_PER_SEGMENT_MAX = 1_000_000
 
 
 class OpenSegment(Command, frozen=True):
@@ -42,31 +41,53 @@ def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
 class SealSegment(Command, frozen=True):
     number: int
     length: int
+    start: int = 0
+    """What lies before was looked at."""
+    rows_max: int = _ROWS_PER_STEP
 
 
 @operation(reclaims=True)
-def seal_segment(txn: WriteTxn, command: SealSegment) -> None:
+def seal_segment(txn: WriteTxn, command: SealSegment) -> int | None:
     """Nothing more will be written: what no live extent covers (uploads that were refused,
-    given up, or cut off by a crash) becomes dead space."""
+    given up, or cut off by a crash) becomes dead space. One bounded step; returns where to go on,
+    or None if the segment is sealed."""
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is not SegmentState.OPEN:
-        return
-    span = EXTENTS.under((command.number,))
-    covered = [
-        (offset, e.length) for (_, offset), e in txn.scan(EXTENTS, span, _ROWS_PER_SEGMENT_MAX)
-    ]
-    covered += [
-        (offset, d.length) for (_, offset), d in txn.scan(DEAD, span, _ROWS_PER_SEGMENT_MAX)
-    ]
-    length, at = command.length, 0
-    for offset, extent_length in sorted(covered):
+        return None
+    at = command.start
+    covered, is_all = _covered(txn, command)
+    for offset, length in covered:
         if offset > at:
             txn.put(DEAD, (command.number, at), Dead(offset - at))
-        at = max(at, offset + extent_length)
-    if length > at:
-        txn.put(DEAD, (command.number, at), Dead(length - at))
-    sealed = msgspec.structs.replace(segment, state=SegmentState.SEALED, length=max(length, at))
+        at = max(at, offset + length)
+    if not is_all:
+        return at
+    if command.length > at:
+        txn.put(DEAD, (command.number, at), Dead(command.length - at))
+    length = max(command.length, at)
+    sealed = msgspec.structs.replace(segment, state=SegmentState.SEALED, length=length)
     txn.put(SEGMENTS, (command.number,), sealed)
+    return None
+
+
+def _covered(txn: WriteTxn, command: SealSegment) -> tuple[list[tuple[int, int]], bool]:
+    """The next extents, live and dead, by their offsets, and whether there are no more."""
+    start = (command.number, command.start)
+    span = EXTENTS.starting(EXTENTS.under((command.number,)), start)
+    live = [(at, e.length) for (_, at), e in txn.scan(EXTENTS, span, command.rows_max)]
+    dead = [(at, d.length) for (_, at), d in txn.scan(DEAD, span, command.rows_max)]
+    # Behind the last of those that were cut off there may be others.
+    ends = [rows[-1][0] for rows in (live, dead) if len(rows) == command.rows_max]
+    if not ends:
+        return sorted(live + dead), True
+    return sorted(row for row in live + dead if row[0] <= min(ends)), False
+
+
+async def seal(engine: Engine, number: int, length: int) -> None:
+    """All of the steps."""
+    start: int | None = 0
+    while start is not None:
+        start = await engine.write(seal_segment, SealSegment(number, length, start))
 
 
 class Relocation(Part, frozen=True):
