@@ -214,6 +214,24 @@ def test_what_is_remembered_is_bounded(writer: Writer) -> None:
         assert not remembered._changed
 
 
+def test_what_waits_to_be_stored_is_bounded(writer: Writer) -> None:
+    """A group is not cut off before this much has come together: one operation is enough."""
+    most = 0
+    change = workspace.Workspace.change
+
+    def watch(self: workspace.Workspace, at: workspace.At, row: workspace.Row | None) -> None:
+        nonlocal most
+        change(self, at, row)
+        waiting = [row for rows in self._changed.values() for row in rows.values()]
+        most = max(most, sum(len(row[1]) for row in waiting if row is not None))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace.Workspace, "change", watch)
+        steps = [Step("put", f"{number}", "x" * 100_000) for number in range(100)]
+        settle(writer, Act(tuple(steps)))
+    assert 1_000_000 < most <= workspace._CHANGED_BYTES_MAX + 100_100
+
+
 def test_what_was_asked_for_lately_costs_no_statement(writer: Writer) -> None:
     settle(writer, Act((Step("put", "hot", "x"),)))
     executed: list[str] = []

@@ -23,7 +23,9 @@ Row = tuple[Record, bytes]
 """A record and what is stored of it."""
 
 _FEW: Final = 16
-_CHANGED_MAX: Final = 4_096
+_CHANGED_BYTES_MAX: Final = 8 * MIB
+_ROW_BYTES: Final = 256
+"""What a row costs beside what is stored of it."""
 _REMEMBERED_MAX: Final = 2_048
 """As many again may be there that were remembered before these."""
 _REMEMBERED_BYTES_MAX: Final = 2 * MIB
@@ -47,7 +49,7 @@ class Workspace:
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._cursor = cursor
         self._changed: dict[Collection[Any, Any], dict[bytes, Row | None]] = {}
-        self._count = 0
+        self._changed_bytes = 0
         self._recent: dict[At, Record] = {}
         self._recent_bytes = 0
         self._less_recent: dict[At, Record] = {}
@@ -107,12 +109,13 @@ class Workspace:
         if changed is None:
             changed = self._changed[collection] = {}
         changed[key] = row
-        self._count += 1
+        self._changed_bytes += _ROW_BYTES
         if row is None:
             self.forget(at)
         else:
+            self._changed_bytes += len(row[1])
             self._remember(at, row[0], len(row[1]))
-        if self._count > _CHANGED_MAX:
+        if self._changed_bytes > _CHANGED_BYTES_MAX:
             self.store_all()
 
     def forget(self, at: At) -> None:
@@ -123,7 +126,7 @@ class Workspace:
     def store_all(self) -> None:
         for collection in tuple(self._changed):
             self.store(collection)
-        self._count = 0
+        self._changed_bytes = 0
 
     def store(self, collection: Collection[Any, Any]) -> None:
         changed = self._changed.pop(collection, None)
@@ -143,7 +146,7 @@ class Workspace:
     def clear(self) -> None:
         """After a transaction that was lost nothing here is known to be true."""
         self._changed = {}
-        self._count = 0
+        self._changed_bytes = 0
         self._recent = {}
         self._recent_bytes = 0
         self._less_recent = {}
