@@ -81,6 +81,12 @@ SHARERS_TOO_FEW = Kind("sharers-too-few", FAULT, _SHARED)
 SHARERS_TOO_MANY = Kind("sharers-too-many", FAULT, _STUCK)
 SHARERS_UNUSED = Kind("sharers-unused", LEAK, _REPAIR)
 
+# Indexes
+INDEX_ROW_MISSING = Kind(
+    "index-row-missing", FAULT, "Write the object again: then it is found again, too."
+)
+INDEX_ROW_UNUSED = Kind("index-row-unused", LEAK, _REPAIR)
+
 # Extents
 EXTENT_MISSING = Kind(
     "extent-missing", LOSS, f"Do not start a server, which may give the space back. {_UPLOAD}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import apsw
 from etagere.bodies.audit import contents, extents, maps, segments
 from etagere.bodies.audit.checksums import check_bytes
 from etagere.bodies.audit.findings import Report
+from etagere.bodies.audit.indexes import Index, check_indexes
 from etagere.bodies.audit.snapshot import (
     Audit,
     CannotCheck,
@@ -76,10 +78,11 @@ def check(
     config: Config | None = None,
     *,
     fast: bool = False,
+    indexes: Sequence[Index] = (),
     progress: Progress = _say_nothing,
 ) -> Report:
     """Compares everything in a data directory with everything else; with `fast`, all but the
-    bytes of the segments. A server may be running meanwhile.
+    bytes of the segments. Of indexes it has to be told. A server may be running meanwhile.
 
     Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` where there is nothing to compare.
     """
@@ -94,14 +97,14 @@ def check(
             files = segments.list_files(directory)
             audit = Audit(directory, config or Config(), progress)
             try:
-                return _walk(audit, files, fast=fast)
+                return _walk(audit, files, indexes, fast=fast)
             finally:
                 audit.close()
     finally:
         presence.close()
 
 
-def _walk(audit: Audit, files: dict[str, int], *, fast: bool) -> Report:
+def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast: bool) -> Report:
     audit.attempt(check_database, "pages")
     try:
         check_tables(audit)
@@ -117,6 +120,7 @@ def _walk(audit: Audit, files: dict[str, int], *, fast: bool) -> Report:
         (contents.check_chunks, "chunks"),
         (contents.check_sharers, "sharers"),
         (maps.check_maps, "interval maps"),
+        (partial(check_indexes, indexes=indexes), "indexes"),
         (extents.check_moves, "moves"),
         (extents.check_references, "extents"),
         (partial(segments.check_segments, files=files), "segments"),

@@ -1,0 +1,65 @@
+"""Indexes: rows that say where other records are, and are made from nothing but those.
+
+The check makes the rows anew and compares them with those that there are: by a row that is missing
+something is not found, and nothing is lost but that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit.findings import LedgerRemedy
+from etagere.bodies.audit.remedies import Row, remove_row
+from etagere.bodies.audit.snapshot import Audit
+from etagere.engine.records import Collection
+
+
+class Rows(NamedTuple):
+    """How the rows of an index are made."""
+
+    of: Callable[[Any, Any], Iterator[tuple[Any, bool]]]
+    """From the key and the record of something: the keys of its rows, and whether each has to be
+    there already."""
+    is_over: Callable[[Any], bool] = lambda _: False
+    """Whether a row may stay without what it was made from, because it is about to be removed."""
+
+
+class Index(NamedTuple):
+    rows: Collection[Any, Any]
+    source: Collection[Any, Any]
+    begin: Callable[[Audit], Rows | None]
+    """Looks up what it takes to make rows; None if there are none, and nothing to compare."""
+
+
+def check_indexes(audit: Audit, indexes: Sequence[Index]) -> None:
+    for index in indexes:
+        rows = index.begin(audit)
+        if rows is not None:
+            _compare(audit, index, rows)
+
+
+def _compare(audit: Audit, index: Index, rows: Rows) -> None:
+    audit.execute("CREATE TEMP TABLE audit_index (key BLOB PRIMARY KEY, needed INT) WITHOUT ROWID")
+    name, pack = index.rows.name, index.rows.pack
+    for _, key, record, _ in audit.rows(index.source, first_time=False):
+        for row, is_needed in rows.of(key, record):
+            audit.execute("INSERT OR IGNORE INTO audit_index VALUES (?, ?)", (pack(row), is_needed))
+    missing = audit.execute(
+        f"SELECT key FROM audit_index i WHERE needed AND NOT EXISTS "  # noqa: S608
+        f"(SELECT 1 FROM {name} t WHERE t.key = i.key)"
+    )
+    for (packed,) in list(missing):
+        what = "the row is missing: searches do not find what it stands for"
+        audit.find(kinds.INDEX_ROW_MISSING, audit.name(index.rows, packed), what)
+    unused = audit.execute(
+        f"SELECT key FROM {name} t WHERE NOT EXISTS "  # noqa: S608
+        "(SELECT 1 FROM audit_index i WHERE i.key = t.key)"
+    )
+    for (packed,) in list(unused):
+        if not rows.is_over(index.rows.unpack(packed)):
+            remedy = LedgerRemedy(remove_row, Row(name, packed))
+            what = "it stands for nothing that is there"
+            audit.suspect(kinds.INDEX_ROW_UNUSED, audit.name(index.rows, packed), what, remedy)
+    audit.execute("DROP TABLE audit_index")

@@ -1,0 +1,107 @@
+"""What `etagere check` is told of indexes: how their rows are made from blobs and entities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from etagere.bodies.audit.indexes import Index, Rows
+from etagere.bodies.audit.snapshot import Audit
+from etagere.engine.records import Collection
+from etagere.model.blobs import Blob
+from etagere.model.tables import Entity, Keys, PropertyIndex
+from etagere.operations.blob.collections import (
+    BLOBS,
+    CONTAINERS,
+    TAG_VALUES,
+    TAGGED_BLOBS,
+    TAGGED_CONTAINERS,
+)
+from etagere.operations.table.collections import (
+    DELETED_TABLES,
+    ENTITIES,
+    PROPERTY_VALUES,
+    TABLES,
+)
+from etagere.rules.indexes import kept_of
+
+# Tags
+
+
+_TAG_ROWS: Final[tuple[Collection[Any, Any], ...]] = (TAGGED_CONTAINERS, TAGGED_BLOBS, TAG_VALUES)
+
+
+def _has_tags(audit: Audit) -> bool:
+    """Where there are none, blobs need not be looked at."""
+    return any(next(audit.rows(rows, first_time=False), None) is not None for rows in _TAG_ROWS)
+
+
+def _containers(audit: Audit) -> dict[bytes, tuple[str, str]]:
+    """Account and name, by id; of those that are deleted and not yet removed as well."""
+    rows = audit.rows(TAGGED_CONTAINERS, first_time=False)
+    found = {container_id: (told.account, told.name) for _, (container_id,), told, _ in rows}
+    containers = audit.rows(CONTAINERS, first_time=False)
+    return found | {container.id: key for _, key, container, _ in containers}
+
+
+def _by_value(audit: Audit) -> Rows | None:
+    if not _has_tags(audit):
+        return None
+    containers = _containers(audit)
+
+    def of(key: tuple[bytes, str], blob: Blob) -> Iterator[tuple[tuple[object, ...], bool]]:
+        container_id, name = key
+        if blob.tags and container_id in containers:
+            account, container = containers[container_id]
+            for tag, value in blob.tags:
+                yield (account, tag, value, container, container_id, name), True
+
+    return Rows(of)
+
+
+def _by_place(audit: Audit) -> Rows | None:
+    if not _has_tags(audit):
+        return None
+    containers = _containers(audit)
+
+    def of(key: tuple[bytes, str], blob: Blob) -> Iterator[tuple[tuple[object, ...], bool]]:
+        container_id, name = key
+        if blob.tags and container_id in containers:
+            account, container = containers[container_id]
+            for tag, _ in blob.tags:
+                yield (account, tag, container, container_id, name), True
+
+    return Rows(of)
+
+
+# Properties
+
+
+def _by_property(audit: Audit) -> Rows | None:
+    tables = audit.rows(TABLES, first_time=False)
+    indexes = {table.id: table.indexes for _, _, table, _ in tables if table.indexes}
+    deleted = {table_id for _, (table_id,), _, _ in audit.rows(DELETED_TABLES, first_time=False)}
+    if not indexes and not deleted:
+        return None
+
+    def of(
+        key: tuple[bytes, str, str], entity: Entity
+    ) -> Iterator[tuple[tuple[object, ...], bool]]:
+        table_id, keys = key[0], Keys(*key[1:])
+        for index in indexes.get(table_id, ()):
+            value = kept_of(index.name, keys, entity)
+            if value is not None:
+                yield (table_id, index.number, value, *key[1:]), _is_built(index, keys)
+
+    return Rows(of, lambda row: row[0] in deleted)
+
+
+def _is_built(index: PropertyIndex, keys: Keys) -> bool:
+    return index.is_ready or (index.built is not None and keys <= index.built)
+
+
+INDEXES: Final = (
+    Index(TAGGED_BLOBS, BLOBS, _by_value),
+    Index(TAG_VALUES, BLOBS, _by_place),
+    Index(PROPERTY_VALUES, ENTITIES, _by_property),
+)
