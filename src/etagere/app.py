@@ -22,7 +22,7 @@ from etagere.clock import Clock, SystemClock
 from etagere.config import MIB, Config
 from etagere.engine import ledger, reserve
 from etagere.engine.writer import listen, writer_main
-from etagere.front import FrontEnd, Once
+from etagere.front import FrontEnd, Last
 from etagere.processes import ChildMain, Supervisor
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 
@@ -33,7 +33,7 @@ _BACKLOG = 1024
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 
 Announce = Callable[[Mapping[str, int]], None]
-"""Told once, when requests are answered: the ports, by the names of the services."""
+"""Told once, when all front ends answer requests: the ports, by the names of the services."""
 
 
 class CannotUse(Exception):
@@ -129,10 +129,10 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         held.enter_context(_claimed(directory))
         children = engine_children(directory, config)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
-        announce_once = Once(lambda: announce(ports))
         workers = settings.workers or _workers_for_cores()
+        announce_all = Last(workers, lambda: announce(ports))
         front_config = _for_one_of(workers, config)
-        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_once)
+        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all)
         for number in range(1, workers + 1):
             children[f"front end {number}"] = front.main()
         return Supervisor(children).run()

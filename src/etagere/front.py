@@ -46,6 +46,7 @@ _JOB_SECONDS = 5.0
 _THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there, and how many times the young are looked at before the older.
 _COLLECTED_AFTER = (50_000, 50, 100)
+_NOT_THE_LAST, _THE_LAST = b"-", b"!"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _ALLOCATION = {_MMAP_THRESHOLD: 32 * MIB, _TRIM_THRESHOLD: 64 * MIB, _TOP_PAD: 8 * MIB}
 
@@ -61,7 +62,7 @@ class FrontEnd:
     """By the names of the services."""
     tls: ssl.SSLContext | None
     announce: Callable[[], None]
-    """Called when requests are answered."""
+    """Called when this one answers requests."""
 
     def main(self) -> ChildMain:
         return lambda lifeline: uvloop.run(self._run(lifeline))
@@ -146,19 +147,17 @@ def _stop_signal(lifeline: int) -> asyncio.Event:
     return stopped
 
 
-class Once:
-    """Lets the first of several processes do something, whichever it is."""
+class Last:
+    """Lets the last of several processes do something, whichever it is, and once."""
 
-    def __init__(self, do: Callable[[], None]) -> None:
+    def __init__(self, processes: int, do: Callable[[], None]) -> None:
         self._do = do
-        self._taken, given = os.pipe2(os.O_NONBLOCK)
-        os.write(given, b"1")
+        self._tokens, given = os.pipe2(os.O_NONBLOCK)
+        os.write(given, _NOT_THE_LAST * (processes - 1) + _THE_LAST)
         os.close(given)
 
     def __call__(self) -> None:
-        try:
-            token = os.read(self._taken, 1)
-        except BlockingIOError:
-            return
-        if token:
-            self._do()
+        # One that was started again may find none left.
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._tokens, 1) == _THE_LAST:
+                self._do()

@@ -148,7 +148,8 @@ def _descriptors(server: Server) -> tuple[int, int]:
 
 def _has_let_go(server: Server, sockets: int, descriptors: int) -> bool:
     sockets_now, descriptors_now = _descriptors(server)
-    return sockets_now <= sockets and descriptors_now <= descriptors + FILES_SPARE
+    spare = FILES_SPARE * len(server.children())
+    return sockets_now <= sockets and descriptors_now <= descriptors + spare
 
 
 def attacked(stage: Stage, seed: int, count: int) -> None:

@@ -88,7 +88,8 @@ def origin() -> Iterator[Origin]:
 @pytest.fixture
 def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
     """A server of this test's own, which may read from the other one."""
-    with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{origin.server_port}") as started:
+    flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "1")
+    with served(tmp_path / "data", *flags) as started:
         yield started
 
 

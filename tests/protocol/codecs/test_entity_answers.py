@@ -267,9 +267,13 @@ def test_no_metadata_is_none(sent: Properties) -> None:
 
 @pytest.mark.parametrize("level", Level)
 def test_speed(level: Level) -> None:
-    """About 5 to 10 ms; asserted with room for a busy machine."""
+    """About 5 ms; asserted with room for a busy machine, and for the cycle collector, which has
+    the objects of all other tests to look at."""
     assert set(ENTITY.properties.types) == {edm.value for edm in Edm}
     page = [(KEYS, ENTITY)] * 1_000
-    began = time.process_time()
-    encode_entities(page, "People", ORIGIN, level)
-    assert time.process_time() - began < 0.1
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        encode_entities(page, "People", ORIGIN, level)
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 0.1
