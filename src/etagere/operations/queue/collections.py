@@ -12,7 +12,10 @@ from etagere.model.queues import (
 )
 
 QUEUES: Collection[tuple[str, str], Queue] = Collection("queues", Queue, (TEXT, TEXT))
-MESSAGES: Collection[tuple[bytes, bytes], Message] = Collection("messages", Message, (ID, ID))
+# With their texts they are long rows, which would fill the inner nodes of a tree of keys too.
+MESSAGES: Collection[tuple[bytes, bytes], Message] = Collection(
+    "messages", Message, (ID, ID), layout=Layout.LARGE
+)
 TEXTS: Collection[tuple[bytes], MessageText] = Collection(
     "message_texts", MessageText, (ID,), layout=Layout.LARGE
 )
