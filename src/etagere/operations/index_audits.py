@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from etagere.bodies.audit.indexes import Index, Rows
@@ -44,34 +44,28 @@ def _containers(audit: Audit) -> dict[bytes, tuple[str, str]]:
     return found | {container.id: key for _, key, container, _ in containers}
 
 
-def _by_value(audit: Audit) -> Rows | None:
-    if not _has_tags(audit):
-        return None
-    containers = _containers(audit)
-
-    def of(key: tuple[bytes, str], blob: Blob) -> Iterator[tuple[tuple[object, ...], bool]]:
-        container_id, name = key
-        if blob.tags and container_id in containers:
-            account, container = containers[container_id]
-            for tag, value in blob.tags:
-                yield (account, tag, value, container, container_id, name), True
-
-    return Rows(of)
+_Row = tuple[object, ...]
 
 
-def _by_place(audit: Audit) -> Rows | None:
-    if not _has_tags(audit):
-        return None
-    containers = _containers(audit)
+def _by_tags(row: Callable[[str, str, str, _Row], _Row]) -> Callable[[Audit], Rows | None]:
+    """Rows for each tag of a blob; `row` puts one together from the account, the tag, its value
+    and where the blob is."""
 
-    def of(key: tuple[bytes, str], blob: Blob) -> Iterator[tuple[tuple[object, ...], bool]]:
-        container_id, name = key
-        if blob.tags and container_id in containers:
-            account, container = containers[container_id]
-            for tag, _ in blob.tags:
-                yield (account, tag, container, container_id, name), True
+    def begin(audit: Audit) -> Rows | None:
+        if not _has_tags(audit):
+            return None
+        containers = _containers(audit)
 
-    return Rows(of)
+        def of(key: tuple[bytes, str], blob: Blob) -> Iterator[tuple[_Row, bool]]:
+            container_id, name = key
+            if blob.tags and container_id in containers:
+                account, container = containers[container_id]
+                for tag, value in blob.tags:
+                    yield row(account, tag, value, (container, container_id, name)), True
+
+        return Rows(of)
+
+    return begin
 
 
 # Properties
@@ -84,9 +78,7 @@ def _by_property(audit: Audit) -> Rows | None:
     if not indexes and not deleted:
         return None
 
-    def of(
-        key: tuple[bytes, str, str], entity: Entity
-    ) -> Iterator[tuple[tuple[object, ...], bool]]:
+    def of(key: tuple[bytes, str, str], entity: Entity) -> Iterator[tuple[_Row, bool]]:
         table_id, keys = key[0], Keys(*key[1:])
         for index in indexes.get(table_id, ()):
             value = kept_of(index.name, keys, entity)
@@ -101,7 +93,7 @@ def _is_built(index: PropertyIndex, keys: Keys) -> bool:
 
 
 INDEXES: Final = (
-    Index(TAGGED_BLOBS, BLOBS, _by_value),
-    Index(TAG_VALUES, BLOBS, _by_place),
+    Index(TAGGED_BLOBS, BLOBS, _by_tags(lambda owner, tag, value, at: (owner, tag, value, *at))),
+    Index(TAG_VALUES, BLOBS, _by_tags(lambda owner, tag, _, at: (owner, tag, *at))),
     Index(PROPERTY_VALUES, ENTITIES, _by_property),
 )
