@@ -7,7 +7,6 @@ import base64
 import http.client
 import os
 import socket
-import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -72,7 +71,7 @@ def _round(service: Service, data: bytes, sas: str) -> Round:
     }
 
 
-def _uploaded(service: Service, target: str, data: bytes) -> _Exchange:
+def _uploaded(service: Service, target: str, data: bytes) -> _Transfer:
     """In blocks, several at once, and the list of them."""
     view = memoryview(data)
     names = [base64.b64encode(b"%012d" % at).decode() for at in range(0, len(data), _BLOCK_BYTES)]
@@ -90,7 +89,7 @@ def _uploaded(service: Service, target: str, data: bytes) -> _Exchange:
     document = f"<BlockList>{listed}</BlockList>".encode()
     _exchange(service, f"PUT {target}&comp=blocklist", memoryview(document), (201,))
     elapsed = time.perf_counter() - began
-    return _Exchange(elapsed, service.cpu_seconds() - cpu_before, 0)
+    return _Transfer(elapsed, service.cpu_seconds() - cpu_before)
 
 
 def _written(data: bytes, directory: Path | None) -> float:
@@ -104,14 +103,17 @@ def _written(data: bytes, directory: Path | None) -> float:
         return time.perf_counter() - began
 
 
-def _downloaded(service: Service, target: str, size: int) -> _Exchange:
+def _downloaded(service: Service, target: str, size: int) -> _Transfer:
     """The mean of a few downloads."""
-    downs = [_exchange(service, f"GET {target}", b"", (200,)) for _ in range(_DOWNLOADS)]
+    cpu_before = service.cpu_seconds()
+    began = time.perf_counter()
+    received = [_exchange(service, f"GET {target}", b"", (200,)) for _ in range(_DOWNLOADS)]
+    elapsed = time.perf_counter() - began
     # More, if it comes in chunks.
-    if any(one.received < size for one in downs):
+    if min(received) < size:
         raise RuntimeError(f"{service.name} did not send all {size} bytes")
-    seconds = statistics.mean(one.seconds for one in downs)
-    return _Exchange(seconds, statistics.mean(one.cpu_seconds for one in downs), size)
+    cpu_seconds = service.cpu_seconds() - cpu_before
+    return _Transfer(elapsed / _DOWNLOADS, cpu_seconds / _DOWNLOADS)
 
 
 def _beside_nginx(service: Service, size: int, told: Round) -> Round:
@@ -132,24 +134,21 @@ def _ratios(told: Round) -> Round:
     }
 
 
-class _Exchange(NamedTuple):
+class _Transfer(NamedTuple):
     seconds: float
     cpu_seconds: float
-    received: int
-    """Bytes of the answer's body."""
+    """The server's."""
 
 
 def _exchange(
     service: Service, line: str, body: bytes | memoryview, statuses: tuple[int, ...]
-) -> _Exchange:
-    """One request on a connection of its own. What is received is not looked at, so all that
-    the client does is done by the kernel."""
+) -> int:
+    """One request on a connection of its own; returns the length of its answer's body. What is
+    received is not looked at, so all that the client does is done by the kernel."""
     headers = f"Host: {service.address}\r\nConnection: close\r\n"
     if body:
         headers += f"Content-Length: {len(body)}\r\n"
     buffer = bytearray(_BUFFER_BYTES)
-    cpu_before = service.cpu_seconds()
-    began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", service.port), _SECONDS_MAX) as connection:
         connection.sendall(f"{line} HTTP/1.1\r\n{headers}\r\n".encode())
         if body:
@@ -165,10 +164,9 @@ def _exchange(
         # Thrown away by the kernel: copies to here would be the slowest part of it all.
         while count := connection.recv_into(buffer, _BUFFER_BYTES, socket.MSG_TRUNC):
             received += count
-    elapsed = time.perf_counter() - began
     if int(head.split(b" ", 2)[1]) not in statuses:
         raise RuntimeError(f"{service.name} answers {line}: {answer[:1000]!r}")
-    return _Exchange(elapsed, service.cpu_seconds() - cpu_before, received)
+    return received
 
 
 GROUP = Group(

@@ -13,8 +13,9 @@ from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collected, Collector
 from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan
 from etagere.bodies.disk import Disk
-from etagere.bodies.files import FileBodyStore, FileBodyWriter
+from etagere.bodies.files import FileBodyStore
 from etagere.bodies.presence import Pin
+from etagere.bodies.writing import FileBodyWriter
 from etagere.clock import Clock
 from etagere.config import KIB, MIB, Config
 from etagere.engine.interface import Refused

@@ -22,7 +22,7 @@ from etagere import directories
 from etagere.bodies import presence
 from etagere.bodies.contents import DEAD, EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
-from etagere.bodies.files import FileBodyStore, Flight, segment_path
+from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import (
     MoveExtents,
@@ -36,6 +36,7 @@ from etagere.bodies.segments import (
     seal,
 )
 from etagere.bodies.store import BodyCorrupt
+from etagere.bodies.writing import Flight
 from etagere.config import Config
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
 from etagere.model.bodies import Extent, Segment, SegmentState
@@ -229,7 +230,7 @@ class Collector:
                 continue
             path = segment_path(self._directory, number)
             freed += _file_bytes(path)
-            self._disk.unlink(path)
+            await self._store.in_thread(self._disk.unlink, path)
             while not await self._engine.write(forget_segment, SegmentNumber(number)):
                 pass
             self._retired_at.pop(number, None)

@@ -13,6 +13,8 @@ from etagere import directories
 from etagere.engine.interface import Fault, FaultReason
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_CANNOT_ALLOCATE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What file systems say that find room only when it is written to."""
 _VECTORS_MAX = 512
 """Buffers per call, below the kernel's limit."""
 
@@ -46,6 +48,15 @@ class Disk:
                 written -= len(rest.popleft())
             if written:
                 rest[0] = rest[0][written:]
+
+    def allocate(self, descriptor: int, offset: int, length: int) -> None:
+        """Has room for bytes that are about to be written. To find it once for all of them is
+        cheaper than to find it for each page."""
+        try:
+            os.posix_fallocate(descriptor, offset, length)
+        except OSError as error:
+            if error.errno not in _CANNOT_ALLOCATE:
+                raise
 
     def sync(self, descriptor: int) -> None:
         if self._durable:

@@ -10,14 +10,49 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from etagere.bodies.contents import Plan
+from etagere.descriptors import OpenFile
 from etagere.model.bodies import Body
 
 
 class BodyCorrupt(Exception):
     """Bytes on disk are not those that were written."""
+
+
+class Tap(Protocol):
+    """Where the rest of a body arrives: a socket, lent to one who reads it there for a while."""
+
+    @property
+    def file(self) -> OpenFile:
+        """Reading from it does not wait."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Of the rest. What follows it is not the body's."""
+        ...
+
+    taken: int | None
+    """What the borrower has read, to be said before it gives the tap back; None while nobody
+    knows."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Arriving(Protocol):
+    """A body while it arrives, in chunks."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    def tap(self) -> Tap | None:
+        """Where the next bytes of it wait, if those are many."""
+        ...
 
 
 class BodyWriter(Protocol):
@@ -38,6 +73,10 @@ class BodyWriter(Protocol):
 
     async def append(self, data: bytes) -> None:
         """Adds bytes, which the caller must not change afterwards."""
+        ...
+
+    async def append_arriving(self, body: Arriving) -> None:
+        """Adds all of a body."""
         ...
 
     async def seal(self) -> Body:

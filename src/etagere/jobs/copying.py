@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from etagere.bodies.files import FileBodyStore, FileBodyWriter
+from etagere.bodies.files import FileBodyStore
 from etagere.bodies.presence import alive
+from etagere.bodies.writing import FileBodyWriter
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.copies import CopyUnderWay, FailCopy, FinishCopy, NoteProgress

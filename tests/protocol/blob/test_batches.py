@@ -16,6 +16,7 @@ from etagere.protocol.blob.batches import BYTES_MAX, PARTS_MAX, answer, parts_of
 from etagere.protocol.codecs.multipart import PartRequest
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import BodyTooLarge, Request, RequestBody, Response
+from tests.protocol.flows import Arrived
 
 ACCOUNT = "devstoreaccount1"
 TYPE = "multipart/mixed; boundary=batch_1"
@@ -23,19 +24,11 @@ DELETE = "DELETE", f"/{ACCOUNT}/box/blob"
 TIER = "PUT", f"/{ACCOUNT}/box/blob?comp=tier"
 
 
-class _Flow:
-    def wanted(self, body: RequestBody) -> None: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-
 def batch(
     body: bytes = b"", content_type: str = TYPE, *, announced: int | None = None, host: str = ""
 ) -> Exchange:
     """A batch that somebody with the key has sent."""
-    arrived = RequestBody(_Flow(), announced)
+    arrived = RequestBody(Arrived(), announced)
     if body:
         arrived.feed(body)
     arrived.feed_end()

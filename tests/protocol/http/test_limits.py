@@ -25,9 +25,9 @@ from tests.protocol.http.harness import (
     serving,
     until,
 )
-from tests.protocol.http.test_downloads import descriptor, files, tls
+from tests.protocol.http.test_downloads import descriptor, files
 
-__all__ = ["descriptor", "tls"]  # fixtures
+__all__ = ["descriptor"]  # a fixture
 
 MIB = 1 << 20
 SMALL = Limits(target_bytes_max=1000, head_bytes_max=2000, headers_max=20)

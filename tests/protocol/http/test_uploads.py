@@ -245,7 +245,7 @@ async def test_a_body_that_was_whole_but_not_read_does_not_hold_the_next_back() 
     async with serving(later) as stage:
         client = await stage.connect()
         size = 550_000
-        sending = asyncio.create_task(client.send(put(bytes(size))))
+        sending = asyncio.create_task(client.send(put_chunks(bytes(size))))
         await until(lambda: len(stage.stub.requests) == 1)
         await until(lambda: stage.stub.requests[0].body.received == size)
         gate.set()

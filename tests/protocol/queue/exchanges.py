@@ -10,20 +10,11 @@ from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Request, RequestBody
+from tests.protocol.flows import Arrived
 
 T = TypeVar("T")
 
 VERSION = "2021-12-02"
-
-
-class _Arrived:
-    """The flow of a body that is there as a whole."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def wanted(self, _body: RequestBody) -> None: ...
 
 
 def exchange(
@@ -35,7 +26,7 @@ def exchange(
     method: str = "POST",
 ) -> Exchange:
     """A request for what lies below the queue `tray`."""
-    arrived = RequestBody(_Arrived(), len(body))
+    arrived = RequestBody(Arrived(), len(body))
     if body:
         arrived.feed(body)
     arrived.feed_end()

@@ -18,6 +18,7 @@ from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
+from tests.protocol.flows import Arrived
 from tests.protocol.table.batches import BATCH_TYPE, PartAnswer, answers_in, change_set
 
 ACCOUNT = "devstoreaccount1"
@@ -73,22 +74,12 @@ class _Gate(Gate):
         return self.caller
 
 
-class _Arrived:
-    """The flow of a body that is there as a whole."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def wanted(self, _body: RequestBody) -> None: ...
-
-
 def request(
     method: str, target: str, body: bytes | dict[str, Any] = b"", **headers: str
 ) -> Request:
     """A request for what lies below the account; underscores in the names of headers are dashes."""
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    arrived = RequestBody(_Arrived(), len(sent))
+    arrived = RequestBody(Arrived(), len(sent))
     if sent:
         arrived.feed(sent)
     arrived.feed_end()

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies.files import FileBodyWriter
+from etagere.bodies.writing import FileBodyWriter
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
@@ -64,8 +64,7 @@ async def receive(exchange: Exchange, writer: FileBodyWriter) -> Body:
     body = exchange.http.body
     content_length = decode.structured_content_length(exchange, body.length or 0)
     if content_length is None:
-        async for chunk in body:
-            await writer.append(chunk)
+        await writer.append_arriving(body)
         return await writer.seal()
     decoder = structured_messages.Decoder(body.length or 0, content_length)
     async for chunk in body:

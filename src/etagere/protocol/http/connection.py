@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator
@@ -17,12 +18,15 @@ from typing import Protocol, cast
 
 import httptools
 
+from etagere.descriptors import OpenFile
+from etagere.protocol.http import sockets
 from etagere.protocol.http.heads import head
 from etagere.protocol.http.messages import (
     ClientGone,
     Request,
     RequestBody,
     Response,
+    Tap,
 )
 from etagere.protocol.http.output import Output, read_files
 
@@ -39,6 +43,8 @@ _NEVER = float("inf")
 # to hand them to the kernel.
 _READ_BYTES_MAX = 64 * 1024
 _UNPARSED_BYTES_MIN = 256 * 1024
+# With fewer bytes waiting in a socket, it is not worth while to have them read elsewhere.
+_TAPPED_BYTES_MIN = 32 * 1024
 # A body up to this length is copied behind its head: cheaper than a second system call.
 _JOINED_BYTES_MAX = 64 * 1024
 
@@ -114,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._incoming: RequestBody | None = None
         # So much of the body comes to us without being parsed.
         self._unparsed_bytes = 0
+        self._widened_for: RequestBody | None = None
         # A parser is told about a head that another one has parsed.
         self._upgrading = False
         self._unframed_bytes = 0
@@ -205,6 +212,8 @@ class Connection(asyncio.Protocol):
         rest = (body.length or 0) - body.received
         if rest > _UNPARSED_BYTES_MIN:
             self._unparsed_bytes = rest
+            if not self._secure:
+                body.hold()
             self._parser = httptools.HttpRequestParser(self)
 
     def _take(self, data: bytes) -> bytes:
@@ -368,6 +377,34 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             if self._incoming is not None:
                 self._expect_within(self._limits.stall_seconds)
+
+    def tap(self, body: RequestBody) -> Tap | None:
+        if body is not self._incoming or not self._unparsed_bytes or self._secure or self._deaf:
+            return None
+        if self._transport.is_closing():
+            return None  # its descriptor may be another's by now
+        socket = self._transport.get_extra_info("socket")
+        if self._widened_for is not body:
+            self._widened_for = body
+            sockets.widen(socket, self._unparsed_bytes)
+        if sockets.waiting_bytes(socket) < min(_TAPPED_BYTES_MIN, self._unparsed_bytes):
+            return None
+        self.pause()
+        return Tap(self, OpenFile(os.dup(socket.fileno())), self._unparsed_bytes)
+
+    def untap(self, taken: int | None) -> None:
+        if self._incoming is None or self._output.lost:
+            return
+        if taken is None:
+            # Some thread still reads, and nobody will ever say how far.
+            self._incoming.fail()
+            self._transport.abort()
+            return
+        self._unparsed_bytes -= taken
+        self._incoming.feed_elsewhere(taken)
+        if not self._unparsed_bytes:
+            self.on_message_complete()
+        self.resume()
 
     # Serving
 

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from etagere.descriptors import OpenFile
+
 
 class ClientGone(Exception):
     """The client closed the connection, or stopped sending, before its request was whole."""
@@ -31,6 +33,31 @@ class Flow(Protocol):
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
+
+    def tap(self, body: RequestBody) -> Tap | None:
+        """Pauses, and lends the socket, if many bytes of the body wait in it."""
+        ...
+
+    def untap(self, taken: int | None) -> None:
+        """So many bytes of the body were taken; None if nobody knows."""
+        ...
+
+
+class Tap:
+    """The socket of a connection, lent to whoever reads the rest of a body elsewhere."""
+
+    def __init__(self, flow: Flow, file: OpenFile, length: int) -> None:
+        self.file = file
+        """A descriptor of its own: the connection may end meanwhile."""
+        self.length = length
+        self.taken: int | None = 0
+        self._flow = flow
+
+    def __enter__(self) -> Tap:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._flow.untap(self.taken)
 
 
 _BUFFER_BYTES_MAX = 512 * 1024
@@ -59,6 +86,12 @@ class RequestBody:
 
     # The connection's side
 
+    def hold(self) -> None:
+        """Nothing more is to come before somebody reads, who may want to do it elsewhere."""
+        if not self._paused and not self._discarding:
+            self._paused = True
+            self._flow.pause()
+
     def feed(self, data: bytes) -> None:
         self.received += len(data)
         if self._discarding:
@@ -66,10 +99,13 @@ class RequestBody:
             return
         self._chunks.append(data)
         self.buffered += len(data) + _CHUNK_BYTES
-        if self.buffered > _BUFFER_BYTES_MAX and not self._paused:
-            self._paused = True
-            self._flow.pause()
+        if self.buffered > _BUFFER_BYTES_MAX:
+            self.hold()
         self._wake()
+
+    def feed_elsewhere(self, count: int) -> None:
+        """So many bytes were read at a tap."""
+        self.received += count
 
     def feed_end(self) -> None:
         self.complete = True
@@ -102,12 +138,22 @@ class RequestBody:
                 raise ClientGone
             if self.complete:
                 raise StopAsyncIteration
+            self._taken(0)  # on with it, if it was held
             self._flow.wanted(self)
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         chunk = self._chunks.popleft()
         self._taken(len(chunk) + _CHUNK_BYTES)
         return chunk
+
+    def tap(self) -> Tap | None:
+        """Where the next bytes wait, if none of them are here and there are many."""
+        if self._chunks or self._failed or self.complete:
+            return None
+        tap = self._flow.tap(self)
+        if tap is not None:
+            self._taken(0)  # the connection itself is paused now
+        return tap
 
     async def read(self, bytes_max: int) -> bytes:
         """All of it, if it is not more than this."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import struct
-import termios
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+from etagere.protocol.http import sockets
 from etagere.protocol.http.messages import ClientGone, FilePart
 
 _BUFFER_BYTES = 256 * 1024
@@ -73,8 +71,7 @@ class Output:
         """Bytes that were written and not acknowledged, here and in the kernel."""
         queued = 0
         with contextlib.suppress(OSError):
-            socket = self._transport.get_extra_info("socket").fileno()
-            (queued,) = struct.unpack("i", fcntl.ioctl(socket, termios.TIOCOUTQ, bytes(4)))
+            queued = sockets.untaken_bytes(self._transport.get_extra_info("socket"))
         return self._transport.get_write_buffer_size() + queued
 
     # The answer's side

@@ -1,0 +1,83 @@
+"""Segments that are being appended to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+
+from etagere.bodies.disk import fault_of
+from etagere.descriptors import OpenFile
+from etagere.engine.interface import Fault
+
+WriteAndSync = Callable[[OpenFile, list[tuple[int, bytes]]], "asyncio.Future[None]"]
+
+
+class NotWritten(Exception):
+    """A write failed, before any sync."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class WritableSegment:
+    """A segment that this process appends to."""
+
+    def __init__(self, number: int, file: OpenFile) -> None:
+        self.number = number
+        self.file = file
+        self.end = 0
+        self.uploads = 0
+        self.rolled = False
+        self.failed: Fault | None = None
+        self._next_sync: asyncio.Task[None] | None = None
+        self._this_sync: asyncio.Task[None] | None = None
+        self._unwritten: list[tuple[int, bytes]] = []
+
+    def add(self, offset: int, data: bytes) -> None:
+        """Bytes for room that was reserved, to be written with the next sync."""
+        self._unwritten.append((offset, data))
+
+    async def sync(self, write_and_sync: WriteAndSync) -> None:
+        """Makes durable what has been added or written before this call. A sync that is under
+        way may have missed it, so the next one counts; all who ask meanwhile share that."""
+        if self._next_sync is None:
+            self._next_sync = asyncio.create_task(self._sync_after(self._this_sync, write_and_sync))
+        await asyncio.shield(self._next_sync)
+
+    async def _sync_after(
+        self, earlier: asyncio.Task[None] | None, write_and_sync: WriteAndSync
+    ) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        self._this_sync, self._next_sync = self._next_sync, None
+        if self.failed is not None:
+            raise self.failed
+        unwritten, self._unwritten = self._unwritten, []
+        try:
+            await write_and_sync(self.file, unwritten)
+        except NotWritten as failure:
+            # Nothing refers to it, and what was durable before still is.
+            raise fault_of(failure.error) from failure.error
+        except OSError as error:
+            # Nobody knows what is on disk now, and another fsync would not tell: whatever was
+            # not durable before is lost, and nothing is written here again.
+            self.rolled = True
+            self.failed = fault_of(error)
+            raise self.failed from error
+
+
+def runs(unwritten: list[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
+    """What lies behind each other, as one."""
+    start, end, buffers = 0, 0, list[bytes]()
+    for offset, data in sorted(unwritten, key=itemgetter(0)):
+        if buffers and offset != end:
+            yield start, buffers
+            buffers = []
+        if not buffers:
+            start = offset
+        buffers.append(data)
+        end = offset + len(data)
+    if buffers:
+        yield start, buffers

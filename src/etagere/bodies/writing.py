@@ -1,0 +1,246 @@
+"""Uploads: the bytes of a body on their way to segments."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from awscrt.checksums import combine_crc64nvme, crc64nvme
+
+from etagere.bodies import drawing
+from etagere.bodies.store import Arriving, Tap
+from etagere.bodies.writable import WritableSegment
+from etagere.config import MIB
+from etagere.engine.interface import Fault
+from etagere.model.bodies import Body, Piece
+from etagere.model.ids import new_id
+
+if TYPE_CHECKING:
+    from etagere.bodies.files import FileBodyStore
+
+_FLUSH_BYTES = 1 * MIB
+_SMALL_BYTES = 64 * 1024
+"""What is not longer is written with the next sync: alone it would cost more than its bytes do."""
+
+
+class Flight:
+    """Reservations that belong together: nothing of them is collected until they land."""
+
+    def __init__(self, store: FileBodyStore, *, reclaims: bool = False) -> None:
+        self.store = store
+        self._reclaims = reclaims
+        self._segments: list[WritableSegment] = []
+
+    async def reserve(self, length: int) -> tuple[WritableSegment, int]:
+        segment, offset = await self.store.reserve(length, reclaims=self._reclaims)
+        self._segments.append(segment)
+        return segment, offset
+
+    async def sync(self) -> None:
+        for segment in dict.fromkeys(self._segments):
+            await self.store.sync(segment)
+
+    def land(self) -> None:
+        for segment in self._segments:
+            segment.uploads -= 1
+        self._segments.clear()
+
+
+class _Write(NamedTuple):
+    """Bytes on their way to a segment."""
+
+    done: asyncio.Task[int]
+    """Their CRC64."""
+    segment: int
+    offset: int
+    length: int
+
+
+class FileBodyWriter:
+    """One upload into segments, or into memory if it stays small."""
+
+    def __init__(
+        self,
+        flight: Flight,
+        length: int | None,
+        inline_bytes_max: int,
+        piece_bytes_max: int,
+        *,
+        md5: bool = False,
+    ) -> None:
+        self._flight = flight
+        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
+        self._expected = length
+        self._inline_bytes_max = inline_bytes_max
+        self._piece_bytes_max = piece_bytes_max
+        self._buffers: deque[bytes | memoryview] = deque()
+        self._buffered = 0
+        self._written = 0
+        self._segment: WritableSegment | None = None
+        self._offset = 0
+        self._room = 0
+        self._pieces: list[Piece] = []
+        self._under_way: _Write | None = None
+
+    @property
+    def md5(self) -> bytes:
+        """Of all that was appended, once it is sealed."""
+        if self._md5 is None:
+            raise ValueError("this writer was not asked for it")
+        return self._md5.digest()
+
+    async def __aenter__(self) -> FileBodyWriter:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Room is not given back here: a write that was cancelled may still be under way.
+        if self._under_way is not None and not self._under_way.done.cancel():
+            # It has ended, perhaps in a failure that nobody asks for any more.
+            with contextlib.suppress(Fault, asyncio.CancelledError):
+                self._under_way.done.result()
+        self._flight.land()
+
+    async def append(self, data: bytes) -> None:
+        self._buffers.append(data)
+        self._buffered += len(data)
+        if self._buffered >= _FLUSH_BYTES:
+            await self._flush()
+
+    async def append_arriving(self, body: Arriving) -> None:
+        """All of a body. What waits of a long one is drawn from where it arrives by the thread
+        that writes it: on its way through the loop it would be copied twice more."""
+        while True:
+            tap = body.tap() if self._missing() >= drawing.BYTES_MIN else None
+            if tap is not None:
+                with tap:
+                    await self._draw(tap)
+                continue
+            chunk = await anext(body, None)
+            if chunk is None:
+                return
+            await self.append(chunk)
+
+    def _missing(self) -> int:
+        """How much is still to come, as far as that is known."""
+        return (self._expected or 0) - self._written - self._buffered
+
+    async def _draw(self, tap: Tap) -> None:
+        await self._flush()
+        await self._finish_write()
+        if not self._room:
+            await self._find_room()
+        assert self._segment is not None
+        length = min(self._room, tap.length, drawing.BYTES_MAX)
+        count, crc = await self._flight.store.draw(
+            tap, self._segment, self._offset, length, self._md5
+        )
+        if count:
+            self._add(Piece(self._segment.number, self._offset, count, crc))
+        self._pass(count)
+
+    async def seal(self) -> Body:
+        body_id = new_id()
+        total = self._written + self._buffered
+        if total <= self._inline_bytes_max:
+            data = b"".join(self._buffers)
+            if self._md5 is not None:
+                self._md5.update(data)
+            return Body(body_id, total, crc64nvme(data), data=data)
+        if not self._written and total <= min(_SMALL_BYTES, self._piece_bytes_max):
+            return await self._seal_small(body_id, b"".join(self._buffers))
+        await self._flush()
+        await self._finish_write()
+        self._give_back()
+        await self._flight.sync()
+        crc = 0
+        for piece in self._pieces:
+            crc = combine_crc64nvme(crc, piece.crc, piece.length)
+        return Body(body_id, total, crc, pieces=tuple(self._pieces))
+
+    async def _seal_small(self, body_id: bytes, data: bytes) -> Body:
+        length, crc = len(data), crc64nvme(data)
+        if self._md5 is not None:
+            self._md5.update(data)
+        segment, offset = await self._flight.reserve(length)
+        segment.add(offset, data)
+        await self._flight.sync()
+        return Body(body_id, length, crc, pieces=(Piece(segment.number, offset, length, crc),))
+
+    async def _flush(self) -> None:
+        """Hands over what is buffered, to be written while more arrives; one write at a time."""
+        while self._buffered:
+            if not self._room:
+                await self._find_room()
+            assert self._segment is not None
+            await self._finish_write()
+            views = self._take(min(self._room, self._buffered))
+            length = sum(map(len, views))
+            write = self._flight.store.write(self._segment, self._offset, views, self._md5)
+            self._under_way = _Write(
+                asyncio.ensure_future(write), self._segment.number, self._offset, length
+            )
+            self._pass(length)
+
+    def _pass(self, length: int) -> None:
+        """Bytes are written, or being written, to the room at hand."""
+        self._offset += length
+        self._room -= length
+        self._written += length
+
+    async def _finish_write(self) -> None:
+        if self._under_way is not None:
+            write = self._under_way
+            crc = await write.done
+            self._under_way = None
+            self._add(Piece(write.segment, write.offset, write.length, crc))
+
+    async def _find_room(self) -> None:
+        """As much as the upload is known to need; if that is not known, twice as much each
+        time, so that a long upload lies in few pieces and a short one wastes little."""
+        need = self._buffered
+        if self._expected is not None:
+            need = max(need, self._expected - self._written)
+        else:
+            need = max(need, self._written)
+        self._room = min(need, self._piece_bytes_max)
+        self._segment, self._offset = await self._flight.reserve(self._room)
+
+    def _take(self, length: int) -> list[memoryview]:
+        """The first bytes of the buffers, uncopied."""
+        views: list[memoryview] = []
+        self._buffered -= length
+        while length:
+            view = memoryview(self._buffers.popleft())
+            if len(view) > length:
+                self._buffers.appendleft(view[length:])
+                view = view[:length]
+            views.append(view)
+            length -= len(view)
+        return views
+
+    def _add(self, piece: Piece) -> None:
+        """Records what was written, as part of the last piece if it lies right behind it."""
+        if self._pieces:
+            last = self._pieces[-1]
+            joined = last.length + piece.length
+            adjacent = (last.segment, last.offset + last.length) == piece.extent
+            if adjacent and joined <= self._piece_bytes_max:
+                crc = combine_crc64nvme(last.crc, piece.crc, piece.length)
+                self._pieces[-1] = Piece(last.segment, last.offset, joined, crc)
+                return
+        self._pieces.append(piece)
+
+    def _give_back(self) -> None:
+        """Returns room that was reserved and not used, if nobody came behind."""
+        if self._segment is not None and self._segment.end == self._offset + self._room:
+            self._segment.end = self._offset
+        self._room = 0

@@ -1,0 +1,23 @@
+"""Numbers of open files, and how long they may be used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+class OpenFile:
+    """A file or socket that is closed when the last one who refers to this object lets go of it.
+
+    A thread that was left behind by whoever asked for its work still holds it, and never finds
+    that its number has become another file's.
+    """
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)

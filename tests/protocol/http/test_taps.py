@@ -1,0 +1,243 @@
+"""Bodies that are read at a tap: where they arrive, past the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import ssl
+
+import pytest
+
+from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.messages import Request, Response, Tap
+from tests.protocol.http.harness import (
+    Handler,
+    get,
+    head,
+    on_loops,
+    put,
+    put_chunks,
+    serving,
+    until,
+)
+
+MIB = 1 << 20
+_TURN_BYTES = 1 * MIB
+
+
+def read_at(tap: Tap) -> bytes:
+    """What waits there."""
+    chunks, rest = [], min(tap.length, _TURN_BYTES)
+    while rest:
+        try:
+            chunk = os.read(tap.file.descriptor, rest)
+        except BlockingIOError:
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+        rest -= len(chunk)
+    return b"".join(chunks)
+
+
+class Tapping:
+    """Reads bodies at taps wherever it can, and answers with their sums."""
+
+    def __init__(self) -> None:
+        self.tapped = 0
+        self.chunks = 0
+
+    async def __call__(self, request: Request) -> Response:
+        digest, length = hashlib.sha256(), 0
+        while True:
+            tap = request.body.tap()
+            if tap is None:
+                data = await anext(request.body, b"")
+                self.chunks += len(data)
+                if not data:
+                    break
+            else:
+                with tap:
+                    data = await asyncio.to_thread(read_at, tap)
+                    tap.taken = len(data)
+                self.tapped += len(data)
+            digest.update(data)
+            length += len(data)
+        return Response(200, (), b"%d %b" % (length, digest.hexdigest().encode()))
+
+
+def summed(body: bytes) -> bytes:
+    return b"%d %b" % (len(body), hashlib.sha256(body).hexdigest().encode())
+
+
+@on_loops
+async def test_bodies_read_at_taps_are_whole_and_the_next_request_is_too() -> None:
+    handler = Tapping()
+    async with serving(handler) as stage:
+        client = await stage.connect()
+        bodies = [os.urandom(length) for length in (0, 1, 300_000, MIB, 9 * MIB + 3, 700_001)]
+        ahead = b"".join(put(body) for body in bodies) + get()
+        sending = asyncio.create_task(client.send(ahead))
+        for body in bodies:
+            assert (await client.answer()).body == summed(body)
+        assert (await client.answer()).body == summed(b"")
+        await sending
+    assert handler.tapped > 8 * MIB
+
+
+@on_loops
+async def test_a_slow_client_is_read_as_it_sends() -> None:
+    handler, body = Tapping(), os.urandom(2 * MIB)
+    limits = Limits(stall_seconds=0.5)
+    async with serving(handler, limits=limits) as stage:
+        client = await stage.connect()
+        await client.send(head("PUT / HTTP/1.1", f"Content-Length: {len(body)}"))
+        for at in range(0, len(body), 200_000):
+            await client.send(body[at : at + 200_000])
+            await asyncio.sleep(0.07)
+        assert (await client.answer()).body == summed(body)
+        assert (await client.ask(get())).body == summed(b"")
+    assert handler.tapped and handler.chunks
+
+
+@on_loops
+async def test_a_client_that_stops_sending_is_given_up() -> None:
+    async with serving(Tapping(), limits=Limits(stall_seconds=0.2)) as stage:
+        client = await stage.connect()
+        await client.send(head("PUT / HTTP/1.1", f"Content-Length: {4 * MIB}") + bytes(MIB))
+        await client.closed()
+        await until(lambda: stage.connections == 0)
+        assert not stage.stub.failures
+
+
+@on_loops
+@pytest.mark.parametrize("cut", [True, False])
+async def test_a_client_that_goes_away(cut: bool) -> None:
+    async with serving(Tapping()) as stage:
+        client = await stage.connect()
+        await client.send(head("PUT / HTTP/1.1", f"Content-Length: {4 * MIB}") + bytes(MIB))
+        await until(lambda: len(stage.stub.requests) == 1)
+        if cut:
+            client.cut()
+        else:
+            await client.close()
+        await until(lambda: stage.connections == 0)
+        assert not stage.stub.failures
+
+
+@on_loops
+async def test_a_tap_is_lent_for_a_long_body_of_known_length_only() -> None:
+    handler, body = Tapping(), os.urandom(2 * MIB)
+    async with serving(handler) as stage:
+        client = await stage.connect()
+        for request, sum_ in (
+            (put_chunks(body[:MIB], body[MIB:]), summed(body)),
+            (put(body[:200_000]), summed(body[:200_000])),
+        ):
+            sending = asyncio.create_task(client.send(request))
+            assert (await client.answer()).body == sum_
+            await sending
+    assert not handler.tapped
+
+
+@on_loops
+async def test_there_is_no_tap_under_tls(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    handler, body = Tapping(), os.urandom(2 * MIB)
+    async with serving(handler, tls=tls[0]) as stage:
+        client = await stage.connect(tls=tls[1])
+        sending = asyncio.create_task(client.send(put(body)))
+        assert (await client.answer()).body == summed(body)
+        await sending
+    assert not handler.tapped
+
+
+@on_loops
+async def test_a_client_that_waits_to_be_told_is_told() -> None:
+    handler, body = Tapping(), os.urandom(2 * MIB)
+    async with serving(handler) as stage:
+        client = await stage.connect()
+        expecting = ("Expect: 100-continue", f"Content-Length: {len(body)}")
+        assert (await client.ask(head("PUT / HTTP/1.1", *expecting))).status == 100
+        sending = asyncio.create_task(client.send(body))
+        assert (await client.answer()).body == summed(body)
+        await sending
+
+
+def borrowing(*, taken: int | None, raising: bool = False) -> Handler:
+    """Reads 1,000 bytes at a tap, and says that it was this many."""
+
+    async def handle(request: Request) -> Response:
+        while (tap := request.body.tap()) is None:
+            if request.body.complete or not await anext(request.body, b""):
+                return Response(200, (), b"nothing tapped")
+        with tap:
+            os.read(tap.file.descriptor, 1_000)
+            tap.taken = taken
+            if raising:
+                raise OSError("no room")
+        return Response(507, (), b"enough")
+
+    return handle
+
+
+@on_loops
+@pytest.mark.parametrize("raising", [True, False])
+async def test_the_rest_of_a_body_that_nobody_wants_is_passed_over(raising: bool) -> None:
+    async with serving(borrowing(taken=1_000, raising=raising)) as stage:
+        client = await stage.connect()
+        sending = asyncio.create_task(client.send(put(bytes(5 * MIB)) + get()))
+        assert (await client.answer()).status == (500 if raising else 507)
+        assert (await client.answer()).body == b"nothing tapped"
+        await sending
+
+
+@on_loops
+async def test_nobody_goes_on_behind_a_body_that_was_taken_nobody_knows_how_far() -> None:
+    async with serving(borrowing(taken=None)) as stage:
+        client = await stage.connect()
+        await client.send_all(put(bytes(5 * MIB)) + get())
+        await client.closed()
+        await until(lambda: stage.connections == 0)
+        assert len(stage.stub.requests) == 1
+
+
+@on_loops
+async def test_a_tap_outlives_its_connection() -> None:
+    """Whoever still reads there finds the end of it, and nobody else's bytes."""
+    lent: list[Tap] = []
+    gate = asyncio.Event()
+
+    async def keep(request: Request) -> Response:
+        while (tap := request.body.tap()) is None:
+            await anext(request.body)
+        lent.append(tap)
+        with tap:
+            await gate.wait()
+        return Response(200, (), b"")
+
+    async with serving(keep) as stage:
+        client = await stage.connect()
+        await client.send(head("PUT / HTTP/1.1", f"Content-Length: {8 * MIB}") + bytes(MIB))
+        await until(lambda: bool(lent))
+        connection = await stage.connection()
+        connection.abort()
+        await until(lambda: stage.connections == 0)
+        client.cut()
+        others = [await stage.connect() for _ in range(8)]
+        for other in others:
+            await other.send(get("/other")[:10])
+        received = 0
+        while chunk := await asyncio.to_thread(_read_to_the_end, lent[0]):
+            assert not chunk.strip(b"\0")
+            received += len(chunk)
+        assert received <= MIB
+        gate.set()
+        lent.clear()
+
+
+def _read_to_the_end(tap: Tap) -> bytes:
+    try:
+        return os.read(tap.file.descriptor, MIB)
+    except OSError:
+        return b""
