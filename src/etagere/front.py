@@ -45,7 +45,7 @@ _JOB_SECONDS = 5.0
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there, and how many times the young are looked at before the older.
-_COLLECTED_AFTER = (50_000, 50, 100)
+_COLLECTED_AFTER = (10_000, 50, 100)
 _NOT_THE_LAST, _THE_LAST = b"-", b"!"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _ALLOCATION = {_MMAP_THRESHOLD: 32 * MIB, _TRIM_THRESHOLD: 64 * MIB, _TOP_PAD: 8 * MIB}

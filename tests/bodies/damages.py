@@ -16,6 +16,7 @@ from etagere.bodies.contents import (
     CONTENT_SHARERS,
     COUNTERS,
     DEAD,
+    DEAD_TOTALS,
     DYING,
     EXTENTS,
     INLINE,
@@ -28,6 +29,7 @@ from etagere.model.bodies import (
     Chunk,
     Counter,
     Dead,
+    DeadTotal,
     Dying,
     Extent,
     Inline,
@@ -321,13 +323,13 @@ def segment_record_lengthened(store: Broken) -> None:
     store.put(SEGMENTS, key, replace(segment, length=segment.length + 9))
 
 
-@finds(kinds.SPACE_UNACCOUNTED)
+@finds(kinds.SPACE_UNACCOUNTED, kinds.DEAD_TOTAL_WRONG)
 def dead_space_deleted(store: Broken) -> None:
     sealed, _ = store.segment(SegmentState.SEALED)
     store.delete(DEAD, next(key for key, _ in store.rows(DEAD) if key[0] >= sealed))
 
 
-@finds(kinds.EXTENTS_OVERLAP)
+@finds(kinds.EXTENTS_OVERLAP, kinds.DEAD_TOTAL_WRONG)
 def dead_space_in_extent(store: Broken) -> None:
     segment, offset = store.content("single").pieces[0].extent
     store.put(DEAD, (segment, offset + 1), Dead(1))
@@ -345,6 +347,7 @@ def segment_record_added(store: Broken) -> None:
     store.put(COUNTERS, (0,), Counter(40))
     store.put(SEGMENTS, (33,), Segment(new_id(), SegmentState.SEALED, 77))
     store.put(DEAD, (33, 0), Dead(77))
+    store.put(DEAD_TOTALS, (33,), DeadTotal(77))
 
 
 @finds()
@@ -355,6 +358,7 @@ def segments_left_by_crashes(store: Broken) -> None:
     store.put(SEGMENTS, (34,), Segment(new_id(), SegmentState.SEALED, 0))
     store.put(SEGMENTS, (35,), Segment(new_id(), SegmentState.RETIRED, 50))
     store.put(DEAD, (35, 20), Dead(30))
+    store.put(DEAD_TOTALS, (35,), DeadTotal(30))
     number, _ = store.segment(SegmentState.RETIRED)
     store.path(number).unlink()
 
@@ -363,6 +367,23 @@ def segments_left_by_crashes(store: Broken) -> None:
 def dead_space_added(store: Broken) -> None:
     store.put(DEAD, (777, 0), Dead(3))
     store.put(DEAD, (777, 3), Dead(3))
+    store.put(DEAD_TOTALS, (777,), DeadTotal(6))
+
+
+@finds(kinds.DEAD_TOTAL_WRONG)
+def dead_total_changed(store: Broken) -> None:
+    (number,), total = store.rows(DEAD_TOTALS)[0]
+    store.put(DEAD_TOTALS, (number,), DeadTotal(total.length + 1))
+
+
+@finds(kinds.DEAD_TOTAL_WRONG)
+def dead_total_deleted(store: Broken) -> None:
+    store.delete(DEAD_TOTALS, store.rows(DEAD_TOTALS)[0][0])
+
+
+@finds(kinds.DEAD_TOTAL_WRONG)
+def dead_total_of_nothing(store: Broken) -> None:
+    store.put(DEAD_TOTALS, (777,), DeadTotal(6))
 
 
 @finds(kinds.FILE_UNUSED)

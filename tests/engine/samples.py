@@ -310,6 +310,10 @@ def write_and_look(txn: WriteTxn, command: WriteAndLook) -> Glimpse:
     )
 
 
+def get_items(txn: ReadTxn, keys: list[str]) -> list[Item | None]:
+    return txn.get_all(ITEMS, [(key,) for key in keys])
+
+
 class ChangeAndGetAll(Command, frozen=True):
     puts: list[PutItem]
     deletes: list[str]

@@ -26,6 +26,7 @@ async def test_many_are_got_as_they_were_asked_for(harness: Harness) -> None:
         keys += keys[: count // 2]
         found = await engine.write(samples.change_and_get_all, ChangeAndGetAll([], [], keys))
         assert found == [Item(key) if key in set(there) else None for key in keys]
+        assert await engine.read(samples.get_items, keys) == found
 
 
 @conformance

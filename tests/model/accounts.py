@@ -19,6 +19,7 @@ from etagere.bodies.contents import (
     CHUNKS,
     CONTENT_SHARERS,
     DEAD,
+    DEAD_TOTALS,
     DYING,
     EXTENTS,
     INLINE,
@@ -111,6 +112,10 @@ def _require_segments(txn: ReadTxn, directory: Path | None) -> None:
     live = rows(txn, EXTENTS)
     for (number, offset), row in (*live.items(), *rows(txn, DEAD).items()):
         covered[number].append((offset, row.length))
+    totals = Counter[int]()
+    for (number, _), dead in rows(txn, DEAD).items():
+        totals[number] += dead.length
+    assert {number: total.length for (number,), total in rows(txn, DEAD_TOTALS).items()} == totals
     for number, segment in segments.items():
         at = 0
         for offset, length in sorted(covered[number]):

@@ -47,6 +47,7 @@ ACCOUNTS: list[Collection[Any, Any]] = [
     contents.EXTENTS,
     contents.MOVES,
     contents.DEAD,
+    contents.DEAD_TOTALS,
     contents.SEGMENTS,
 ]
 

@@ -20,7 +20,7 @@ from awscrt.checksums import crc64nvme
 
 from etagere import directories
 from etagere.bodies import presence
-from etagere.bodies.contents import DEAD, EXTENTS, SEGMENTS
+from etagere.bodies.contents import DEAD_TOTALS, EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
@@ -39,12 +39,13 @@ from etagere.bodies.store import BodyCorrupt
 from etagere.bodies.writing import Flight
 from etagere.config import Config
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
+from etagere.engine.records import Collection, R
 from etagere.model.bodies import Extent, Segment, SegmentState
 
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = "collector.lock"
-_ROWS_PER_SLICE = 2_000
+_ROWS_PER_SLICE = 200
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
 _SHORT_SEGMENTS_MAX = 16
@@ -238,19 +239,26 @@ class Collector:
         return removed, freed
 
     async def _segments(self) -> list[tuple[int, Segment]]:
-        found: list[tuple[int, Segment]] = []
-        while rows := await self._engine.read(_segments_after, found[-1][0] if found else -1):
-            found += rows
-        return found
+        return await self._all_of(SEGMENTS)
 
     async def _dead_bytes(self) -> Counter[int]:
-        dead: Counter[int] = Counter()
-        after: tuple[int, int] | None = None
-        while rows := await self._engine.read(_dead_after, after):
-            for (number, _), length in rows:
-                dead[number] += length
-            after = rows[-1][0]
-        return dead
+        return Counter({number: dead.length for number, dead in await self._all_of(DEAD_TOTALS)})
+
+    async def _all_of(self, collection: Collection[tuple[int], R]) -> list[tuple[int, R]]:
+        """What there is of each segment, with others' turn every now and then."""
+        found: list[tuple[int, R]] = []
+
+        def further(txn: ReadTxn, _: None) -> list[tuple[int, R]]:
+            span = collection.all()
+            if found:
+                span = collection.after(span, (found[-1][0],))
+            rows = txn.scan(collection, span, _ROWS_PER_SLICE)
+            return [(number, record) for (number,), record in rows]
+
+        while rows := await self._engine.read(further, None):
+            found += rows
+            await asyncio.sleep(0)
+        return found
 
 
 def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], int]:
@@ -263,16 +271,6 @@ def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], in
         batch.append((offset, extent))
         size += extent.length
     return batch, batch[-1][0]
-
-
-def _segments_after(txn: ReadTxn, after: int) -> list[tuple[int, Segment]]:
-    span = SEGMENTS.all() if after < 0 else SEGMENTS.after(SEGMENTS.all(), (after,))
-    return [(number, segment) for (number,), segment in txn.scan(SEGMENTS, span, _ROWS_PER_SLICE)]
-
-
-def _dead_after(txn: ReadTxn, after: tuple[int, int] | None) -> list[tuple[tuple[int, int], int]]:
-    span = DEAD.all() if after is None else DEAD.after(DEAD.all(), after)
-    return [(key, dead.length) for key, dead in txn.scan(DEAD, span, _ROWS_PER_SLICE)]
 
 
 def _live_extents(txn: ReadTxn, place: tuple[int, int]) -> list[tuple[int, Extent]]:

@@ -28,6 +28,7 @@ from etagere.model.bodies import (
     Content,
     Counter,
     Dead,
+    DeadTotal,
     Dying,
     Empty,
     Extent,
@@ -57,6 +58,7 @@ DYING: Collection[tuple[bytes], Dying] = Collection("dying_contents", Dying, (ID
 EXTENTS: Collection[tuple[int, int], Extent] = Collection("extents", Extent, (UINT, UINT))
 MOVES: Collection[tuple[int, int], Move] = Collection("moves", Move, (UINT, UINT))
 DEAD: Collection[tuple[int, int], Dead] = Collection("dead_extents", Dead, (UINT, UINT))
+DEAD_TOTALS: Collection[tuple[int], DeadTotal] = Collection("dead_totals", DeadTotal, (UINT,))
 SEGMENTS: Collection[tuple[int], Segment] = Collection("segments", Segment, (UINT,))
 COUNTERS: Collection[tuple[int], Counter] = Collection("counters", Counter, (UINT,))
 
@@ -239,6 +241,7 @@ def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """One reference less on the extent of each piece; the last one leaves dead space. What is
     missing is dropped already: a damaged object can still be replaced and deleted."""
     uses = collections.Counter(piece.extent for piece in pieces)
+    dead: list[tuple[tuple[int, int], int]] = []
     for place, extent, count in _extents(txn, uses):
         if extent is None:
             continue
@@ -249,7 +252,21 @@ def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
         txn.delete(EXTENTS, place)
         if extent.origin is not None:
             txn.delete(MOVES, extent.origin)
-        txn.put(DEAD, place, Dead(extent.length))
+        dead.append((place, extent.length))
+    bury(txn, dead)
+
+
+def bury(txn: WriteTxn, runs: Iterable[tuple[tuple[int, int], int]]) -> None:
+    """Leaves runs of bytes, each by its place and length, as dead space. It is summed up by
+    segment, since the collector asks for the sums all the time."""
+    totals: collections.Counter[int] = collections.Counter()
+    for place, length in runs:
+        txn.put(DEAD, place, Dead(length))
+        totals[place[0]] += length
+    for number in sorted(totals):
+        earlier = txn.get(DEAD_TOTALS, (number,), EXCLUSIVE)
+        length = totals[number] + (earlier.length if earlier is not None else 0)
+        txn.put(DEAD_TOTALS, (number,), DeadTotal(length))
 
 
 def reap_some(txn: WriteTxn, chunks_max: int) -> int:

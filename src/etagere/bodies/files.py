@@ -22,7 +22,7 @@ from typing import TypeVar
 from awscrt.checksums import crc64nvme
 
 from etagere import directories
-from etagere.bodies.contents import DEAD, Hole, Plan, Stretch
+from etagere.bodies.contents import DEAD_TOTALS, Hole, Plan, Stretch
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
 from etagere.bodies.presence import Pin, Presence
@@ -330,5 +330,5 @@ def _zeros(length: int) -> Iterator[bytes]:
 
 
 def _dead_bytes(txn: ReadTxn, segment: int) -> int:
-    rows = txn.scan(DEAD, DEAD.under((segment,)), 1_000_000)
-    return sum(dead.length for _, dead in rows)
+    total = txn.get(DEAD_TOTALS, (segment,))
+    return total.length if total is not None else 0

@@ -5,7 +5,7 @@ them, so that the bases can go."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 
@@ -69,15 +69,14 @@ def _reap_former(txn: WriteTxn, map_id: bytes, fading: Fading, rows_max: int) ->
     limit = rows_max * _SEARCHED_PER_DROPPED
     rows = txn.scan(FORMER_INTERVALS, span, limit)
     seen = _Seen(txn, map_id)
-    dropped = 0
-    for key, row in rows:
-        if seen.within(key[2], row.ended):
-            continue
+    unseen = ((key, row) for key, row in rows if not seen.within(key[2], row.ended))
+    gone = list(islice(unseen, rows_max))
+    for key, _ in gone:
         txn.delete(FORMER_INTERVALS, key)
-        _drop(txn, row.piece)
-        dropped += 1
-        if dropped == rows_max:
-            return replace(fading, offset=key[1], born=key[2] + 1)
+    _drop(txn, [row.piece for _, row in gone])
+    if len(gone) == rows_max:
+        _, offset, born = gone[-1][0]
+        return replace(fading, offset=offset, born=born + 1)
     if len(rows) < limit:
         return Fading(former=False, again=fading.again)
     _, offset, born = rows[-1][0]
@@ -94,15 +93,13 @@ def _reap_current(
     limit = rows_max * _SEARCHED_PER_DROPPED
     rows = txn.scan(INTERVALS, span, limit)
     seen = _Seen(txn, map_id)
-    dropped = 0
-    for key, row in rows:
-        if seen.within(row.born, newest + 1):
-            continue
+    unseen = ((key, row) for key, row in rows if not seen.within(row.born, newest + 1))
+    gone = list(islice(unseen, rows_max))
+    for key, _ in gone:
         txn.delete(INTERVALS, key)
-        _drop(txn, row.piece)
-        dropped += 1
-        if dropped == rows_max:
-            return replace(fading, offset=key[1] + 1)
+    _drop(txn, [row.piece for _, row in gone])
+    if len(gone) == rows_max:
+        return replace(fading, offset=gone[-1][0][1] + 1)
     return None if len(rows) < limit else replace(fading, offset=rows[-1][0][1] + 1)
 
 
@@ -129,9 +126,9 @@ class _Seen:
         return held
 
 
-def _drop(txn: WriteTxn, piece: Piece | bytes | None) -> None:
-    if isinstance(piece, Piece):
-        drop(txn, (piece,))
+def _drop(txn: WriteTxn, intervals: Iterable[Piece | bytes | None]) -> None:
+    """Holes and inlays have no extents."""
+    drop(txn, [piece for piece in intervals if isinstance(piece, Piece)])
 
 
 # Copying bases

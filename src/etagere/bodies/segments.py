@@ -7,16 +7,18 @@ import msgspec
 from etagere.bodies.contents import (
     COUNTERS,
     DEAD,
+    DEAD_TOTALS,
     EXTENTS,
     MOVES,
     SEGMENTS,
+    bury,
     reap_some,
     require_open,
 )
 from etagere.bodies.reaping import reap_intervals
 from etagere.engine.interface import EXCLUSIVE, Engine, WriteTxn, operation
 from etagere.model.base import Command, Part
-from etagere.model.bodies import Counter, Dead, Move, Segment, SegmentState
+from etagere.model.bodies import Counter, Move, Segment, SegmentState
 
 SEGMENT_NUMBERS = 0
 _ROWS_PER_STEP = 1_000
@@ -56,16 +58,17 @@ def seal_segment(txn: WriteTxn, command: SealSegment) -> int | None:
         return None
     at = command.start
     covered, is_all = _covered(txn, command)
+    if is_all:
+        covered.append((command.length, 0))
+    gaps: list[tuple[tuple[int, int], int]] = []
     for offset, length in covered:
         if offset > at:
-            txn.put(DEAD, (command.number, at), Dead(offset - at))
+            gaps.append(((command.number, at), offset - at))
         at = max(at, offset + length)
+    bury(txn, gaps)
     if not is_all:
         return at
-    if command.length > at:
-        txn.put(DEAD, (command.number, at), Dead(command.length - at))
-    length = max(command.length, at)
-    sealed = msgspec.structs.replace(segment, state=SegmentState.SEALED, length=length)
+    sealed = msgspec.structs.replace(segment, state=SegmentState.SEALED, length=at)
     txn.put(SEGMENTS, (command.number,), sealed)
     return None
 
@@ -106,7 +109,7 @@ class MoveExtents(Command, frozen=True):
 @operation(reclaims=True)
 def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
     """Points the ledger at copies. An extent that died while it was copied stays dead."""
-    moved = 0
+    buried: list[tuple[tuple[int, int], int]] = []
     for number in sorted({step.to_segment for step in command.relocations}):
         require_open(txn, number)
     for step in command.relocations:
@@ -121,9 +124,9 @@ def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
         txn.put(EXTENTS, new, msgspec.structs.replace(extent, origin=origin))
         txn.put(MOVES, origin, Move(*new))
         txn.delete(EXTENTS, old)
-        txn.put(DEAD, old, Dead(extent.length))
-        moved += 1
-    return moved
+        buried.append((old, extent.length))
+    bury(txn, buried)
+    return len(buried)
 
 
 class SegmentNumber(Command, frozen=True):
@@ -151,6 +154,7 @@ def forget_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
         txn.delete(DEAD, key)
     if len(dead) == _ROWS_PER_STEP:
         return False
+    txn.delete(DEAD_TOTALS, (command.number,))
     txn.delete(SEGMENTS, (command.number,))
     return True
 

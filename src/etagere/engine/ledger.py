@@ -155,6 +155,12 @@ def get_packed(cursor: apsw.Cursor, collection: Collection[K, R], key: bytes) ->
     return None if row is None else collection.decode(row[0])
 
 
+def get_all(cursor: apsw.Cursor, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
+    packed = [collection.pack(key) for key in keys]
+    found, decode = get_many(cursor, collection, packed), collection.decode
+    return [decode(found[key]) if key in found else None for key in packed]
+
+
 def get_many(
     cursor: apsw.Cursor, collection: Collection[Any, Any], keys: list[bytes]
 ) -> dict[bytes, bytes]:

@@ -224,6 +224,9 @@ class MemoryReadTxn:
         value = self._table(collection).value_at(collection.pack(key), self._sequence)
         return None if value is None else collection.decode(value)
 
+    def get_all(self, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
+        return [self.get(collection, key) for key in keys]
+
     def scan(
         self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
     ) -> list[tuple[K, R]]:

@@ -74,6 +74,9 @@ class ReadTransaction:
     def get(self, collection: Collection[K, R], key: K) -> R | None:
         return ledger.get(self._cursor, collection, key)
 
+    def get_all(self, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
+        return ledger.get_all(self._cursor, collection, keys)
+
     def scan(
         self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
     ) -> list[tuple[K, R]]:

@@ -167,6 +167,12 @@ class Dead(Record, frozen=True):
     length: int
 
 
+class DeadTotal(Record, frozen=True):
+    """How much of a segment is dead: all of its `Dead` records together."""
+
+    length: int
+
+
 class SegmentState(enum.Enum):
     """What may still happen to a segment."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
 
-from etagere.engine.interface import ReadTxn, Sifted
-from etagere.engine.records import Collection, K, R, Span
+from etagere.engine.interface import ReadTxn
 from etagere.model.blobs import NO_SNAPSHOT, BlobPage, ListBlobs
 from etagere.model.containers import ContainerName
 from etagere.operations.blob.listing import list_blobs
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
+from tests.operations.counting import Counting
 
 NAMES = sorted(
     [
@@ -86,47 +85,8 @@ async def test_prefixes_have_no_blob(shelf: Shelf) -> None:
     assert await code_of(shelf.read(list_blobs, missing)) == "ContainerNotFound"
 
 
-class _Counting:
-    """A snapshot that counts the rows it gives."""
-
-    def __init__(self, beneath: ReadTxn) -> None:
-        self._beneath = beneath
-        self.rows = 0
-
-    @property
-    def now(self) -> int:
-        return self._beneath.now
-
-    def get(self, collection: Collection[K, R], key: K) -> R | None:
-        return self._beneath.get(collection, key)
-
-    def scan(
-        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
-    ) -> list[tuple[K, R]]:
-        found = self._beneath.scan(collection, span, limit, reverse=reverse)
-        self.rows += len(found)
-        return found
-
-    def sift(
-        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
-        sifted = self._beneath.sift(collection, span, limit, passes)
-        self.rows += sifted.seen
-        return sifted
-
-    def sift_keys(
-        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
-        sifted = self._beneath.sift_keys(collection, keys, passes)
-        self.rows += sifted.seen
-        return sifted
-
-    def count(self, collection: Collection[K, R], span: Span) -> int:
-        return self._beneath.count(collection, span)
-
-
 def _counted(txn: ReadTxn, command: ListBlobs) -> tuple[BlobPage, int]:
-    counting = _Counting(txn)
+    counting = Counting(txn)
     return list_blobs(counting, command), counting.rows
 
 

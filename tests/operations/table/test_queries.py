@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
 
-from etagere.engine.interface import ReadTxn, Sifted
-from etagere.engine.records import Collection, K, R, Span
+from etagere.engine.interface import ReadTxn
 from etagere.model.tables import EVERYTHING, Keys, Reach
 from etagere.operations.table.queries import EntityPage, Query, query_entities
+from tests.operations.counting import Counting
 from tests.operations.table.cabinet import (
     PEOPLE,
     Cabinet,
@@ -24,45 +24,6 @@ ROWS_EACH: Final = 300
 STEP_MIN: Final = 64
 """What is read at once at least: a query never costs less than this, if there is so much."""
 EVERYBODY: Final = [Keys(p, f"{row:03}") for p in PARTITIONS for row in range(ROWS_EACH)]
-
-
-class Counting:
-    """A snapshot that counts the rows that are read from it."""
-
-    def __init__(self, txn: ReadTxn) -> None:
-        self._txn = txn
-        self.rows = 0
-
-    @property
-    def now(self) -> int:
-        return self._txn.now
-
-    def get(self, collection: Collection[K, R], key: K) -> R | None:
-        return self._txn.get(collection, key)
-
-    def scan(
-        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
-    ) -> list[tuple[K, R]]:
-        found = self._txn.scan(collection, span, limit, reverse=reverse)
-        self.rows += len(found)
-        return found
-
-    def sift(
-        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
-        sifted = self._txn.sift(collection, span, limit, passes)
-        self.rows += sifted.seen
-        return sifted
-
-    def sift_keys(
-        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
-        sifted = self._txn.sift_keys(collection, keys, passes)
-        self.rows += sifted.seen
-        return sifted
-
-    def count(self, collection: Collection[K, R], span: Span) -> int:
-        return self._txn.count(collection, span)
 
 
 def counted(txn: ReadTxn, query: Query) -> tuple[EntityPage | None, int]:

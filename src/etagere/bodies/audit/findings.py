@@ -116,6 +116,9 @@ EXTENTS_OVERLAP = Kind("extents-overlap", FAULT, _BACKUP)
 SPACE_UNACCOUNTED = Kind(
     "space-unaccounted", LEAK, "`etagere check --repair` marks it as dead for the collector."
 )
+DEAD_TOTAL_WRONG = Kind(
+    "dead-total-wrong", LEAK, "`etagere check --repair` counts again, so that space is given back."
+)
 DEAD_UNUSED = Kind("dead-unused", LEAK, _REPAIR)
 FILE_UNUSED = Kind("file-unused", LEAK, _REPAIR)
 FILE_TOO_LONG = Kind("file-too-long", LEAK, "`etagere check --repair` cuts it to its length.")

@@ -20,13 +20,15 @@ from etagere.bodies.audit.snapshot import CannotCheck
 from etagere.bodies.contents import (
     CHUNKS,
     DEAD,
+    DEAD_TOTALS,
     DYING,
     EXTENTS,
     MOVES,
+    bury,
     drop,
 )
 from etagere.bodies.maps import FADING, FORMER_INTERVALS, GENERATIONS, INTERVALS, STACKED
-from etagere.bodies.segments import forget_segment
+from etagere.bodies.segments import SegmentNumber, forget_segment
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import wire
@@ -34,9 +36,10 @@ from etagere.engine.groups import Writer
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation, registered
 from etagere.engine.records import COLLECTIONS, ENCODE
 from etagere.model.base import Command
-from etagere.model.bodies import Dead, Dying, Fading, Piece, Stacked
+from etagere.model.bodies import DeadTotal, Dying, Fading, Piece, Stacked
 
 _GROUP_MAX = 256
+_ROWS_PER_LOOK = 10_000
 _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
 
 
@@ -131,7 +134,7 @@ def release_unused_extent(txn: WriteTxn, command: Place) -> None:
     txn.delete(EXTENTS, key)
     if extent.origin is not None:
         txn.delete(MOVES, extent.origin)
-    txn.put(DEAD, key, Dead(extent.length))
+    bury(txn, [(key, extent.length)])
 
 
 class ContentId(Command, frozen=True):
@@ -166,7 +169,20 @@ class Gap(Command, frozen=True):
 @operation(reclaims=True)
 def fill_gap(txn: WriteTxn, command: Gap) -> None:
     """Makes bytes of a sealed segment that no record covers dead."""
-    txn.put(DEAD, (command.segment, command.offset), Dead(command.length))
+    bury(txn, [((command.segment, command.offset), command.length)])
+
+
+@operation(reclaims=True)
+def count_dead(txn: WriteTxn, command: SegmentNumber) -> None:
+    """Sums up what is dead in a segment."""
+    total, after = 0, DEAD.under((command.number,))
+    while rows := txn.scan(DEAD, after, _ROWS_PER_LOOK):
+        total += sum(dead.length for _, dead in rows)
+        after = DEAD.after(after, rows[-1][0])
+    if total:
+        txn.put(DEAD_TOTALS, (command.number,), DeadTotal(total))
+    else:
+        txn.delete(DEAD_TOTALS, (command.number,))
 
 
 def repair(

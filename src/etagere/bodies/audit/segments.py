@@ -14,9 +14,9 @@ from typing import NamedTuple
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.extents import where_of
 from etagere.bodies.audit.findings import FileRemedy, LedgerRemedy
-from etagere.bodies.audit.remedies import Gap, fill_gap
+from etagere.bodies.audit.remedies import Gap, count_dead, fill_gap
 from etagere.bodies.audit.snapshot import Audit, CannotCheck
-from etagere.bodies.contents import COUNTERS, DEAD, EXTENTS, SEGMENTS
+from etagere.bodies.contents import COUNTERS, DEAD, DEAD_TOTALS, EXTENTS, SEGMENTS
 from etagere.bodies.files import DIRECTORY_NAME, segment_path
 from etagere.bodies.segments import SEGMENT_NUMBERS, SegmentNumber, forget_segment
 from etagere.model.bodies import Segment, SegmentState
@@ -46,6 +46,7 @@ class _Layout:
     extents_beyond_file: int = 0
     runs: int = 0
     end: int = 0
+    dead_bytes: int = 0
     wanted: bool = False
     """Whether something refers to bytes in it, recorded or not."""
 
@@ -61,6 +62,7 @@ def check_segments(audit: Audit, files: dict[str, int]) -> None:
         segments[number] = segment
     audit.report.segments = len(segments)
     _check_counter(audit, max(segments, default=0))
+    totals = {number: total.length for _, (number,), total, _ in audit.rows(DEAD_TOTALS)}
     laid_out: set[int] = set()
     wanted: set[int] = set()
     for number, runs in groupby(_runs(audit), key=lambda run: run.segment):
@@ -68,6 +70,7 @@ def check_segments(audit: Audit, files: dict[str, int]) -> None:
         layout = _lay_out(audit, number, runs, segments.get(number))
         if layout.wanted:
             wanted.add(number)
+        _compare_total(audit, number, layout.dead_bytes, totals.pop(number, 0))
         if number in segments:
             _compare_with_file(audit, number, segments[number], layout)
         else:
@@ -75,7 +78,17 @@ def check_segments(audit: Audit, files: dict[str, int]) -> None:
     for number in sorted(segments.keys() - laid_out):
         layout = _lay_out(audit, number, iter(()), segments[number])
         _compare_with_file(audit, number, segments[number], layout)
+    for number, total in sorted(totals.items()):
+        _compare_total(audit, number, 0, total)
     _check_files(audit, files, segments.keys() | wanted)
+
+
+def _compare_total(audit: Audit, number: int, dead_bytes: int, total: int) -> None:
+    if dead_bytes != total:
+        where = f"{DIRECTORY_NAME}/{segment_path(audit.directory, number).name}"
+        what = f"{dead_bytes} bytes are dead, but {total} were counted"
+        remedy = LedgerRemedy(count_dead, SegmentNumber(number))
+        audit.suspect(kinds.DEAD_TOTAL_WRONG, where, what, remedy)
 
 
 def _check_counter(audit: Audit, last: int) -> None:
@@ -112,7 +125,9 @@ def _lay_out(audit: Audit, number: int, runs: Iterator[_Run], segment: Segment |
         if sealed and run.offset > covered:
             _find_gap(audit, number, covered, run.offset)
         covered = max(covered, run.end)
-        if run.kind is not _DEAD:
+        if run.kind is _DEAD:
+            layout.dead_bytes += run.length
+        else:
             layout.wanted = True
         if run.kind is _MISSING:
             continue

@@ -22,6 +22,7 @@ from etagere.bodies.contents import (
     CONTENT_SHARERS,
     COUNTERS,
     DEAD,
+    DEAD_TOTALS,
     DYING,
     HOLDERS,
     SEGMENTS,
@@ -48,6 +49,7 @@ _ACCOUNTS = (
     FADING,
     STACKED,
     DEAD,
+    DEAD_TOTALS,
     SEGMENTS,
     COUNTERS,
 )

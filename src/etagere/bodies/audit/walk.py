@@ -27,6 +27,7 @@ from etagere.bodies.contents import (
     CONTENT_SHARERS,
     COUNTERS,
     DEAD,
+    DEAD_TOTALS,
     DYING,
     EXTENTS,
     HOLDERS,
@@ -63,6 +64,7 @@ _COMPARED = {
     EXTENTS,
     MOVES,
     DEAD,
+    DEAD_TOTALS,
     SEGMENTS,
     COUNTERS,
 }

@@ -99,8 +99,9 @@ def _staged(
 ) -> Iterator[tuple[bytes, StagedBlock]]:
     """The staged blocks of these names, and perhaps others."""
     if len(wanted) * _LOOKUPS_WORTH < staging.count:
-        for name in wanted:
-            block = txn.get(STAGED_BLOCKS, (staging.id, name))
+        names = tuple(wanted)
+        found = txn.get_all(STAGED_BLOCKS, [(staging.id, name) for name in names])
+        for name, block in zip(names, found, strict=True):
             if block is not None:
                 yield name, block
         return

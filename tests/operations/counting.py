@@ -1,0 +1,50 @@
+"""What operations read, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from etagere.engine.interface import ReadTxn, Sifted
+from etagere.engine.records import Collection, K, R, Span
+
+
+class Counting:
+    """A snapshot that counts the rows that are read from it."""
+
+    def __init__(self, txn: ReadTxn) -> None:
+        self._txn = txn
+        self.rows = 0
+
+    @property
+    def now(self) -> int:
+        return self._txn.now
+
+    def get(self, collection: Collection[K, R], key: K) -> R | None:
+        return self._txn.get(collection, key)
+
+    def get_all(self, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
+        return self._txn.get_all(collection, keys)
+
+    def scan(
+        self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
+    ) -> list[tuple[K, R]]:
+        found = self._txn.scan(collection, span, limit, reverse=reverse)
+        self.rows += len(found)
+        return found
+
+    def sift(
+        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        sifted = self._txn.sift(collection, span, limit, passes)
+        self.rows += sifted.seen
+        return sifted
+
+    def sift_keys(
+        self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
+    ) -> Sifted[K, R]:
+        sifted = self._txn.sift_keys(collection, keys, passes)
+        self.rows += sifted.seen
+        return sifted
+
+    def count(self, collection: Collection[K, R], span: Span) -> int:
+        return self._txn.count(collection, span)
