@@ -12,6 +12,7 @@ import uvloop
 from benchmarks import (
     appends,
     blocks,
+    http_blocks,
     http_growth,
     http_large,
     http_requests,
@@ -38,6 +39,7 @@ GROUPS = {
         uploads.GROUP,
         http_requests.GROUP,
         http_large.GROUP,
+        http_blocks.GROUP,
         http_growth.GROUP,
         appends.GROUP,
         tags.GROUP,

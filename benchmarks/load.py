@@ -94,6 +94,13 @@ class Run(NamedTuple):
         return 1e6 * self.cpu_seconds / self.requests
 
 
+class Answered(NamedTuple):
+    """A request that was answered: when it began, and how long that took."""
+
+    began: float
+    seconds: float
+
+
 # The whole request is put together here: wrk's own formatting would cost more than sending it.
 _SCRIPT = """\
 local thread_count = 0
@@ -202,6 +209,13 @@ def run_each(
     return _run(service, load, _requests(service, load, names), follow)
 
 
+def run_until(service: Service, load: Load, ended: Callable[[], bool]) -> list[Answered]:
+    """One after the other, until the end is said to have come; in the order of their answers."""
+    numbers = [str(number) for number in range(load.names)] if load.names > 1 else [""]
+    names = itertools.takewhile(lambda _: not ended(), itertools.cycle(numbers))
+    return _Client(service, load, _requests(service, load, names), None).answered()
+
+
 def run_all(service: Service, loads: Sequence[Load]) -> Run:
     """One request of each of these, none of which says {}, on the connections of the first."""
     heads = [_head(load, service.address, f"{load.method} {load.target}") for load in loads]
@@ -218,9 +232,10 @@ def _requests(service: Service, load: Load, names: Iterable[str]) -> Iterator[by
 def _run(service: Service, load: Load, requests: Iterator[bytes], follow: Follow | None) -> Run:
     cpu_before = service.cpu_seconds()
     began = time.perf_counter()
-    latencies = _Client(service, load, requests, follow).latencies()
+    answered = _Client(service, load, requests, follow).answered()
     elapsed = time.perf_counter() - began
     cpu_seconds = service.cpu_seconds() - cpu_before
+    latencies = sorted([one.seconds for one in answered])
     p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
     return Run(len(latencies), elapsed, cpu_seconds, p50, p99)
 
@@ -239,9 +254,9 @@ class _Client:
         self._connections = {one.fileno(): one for one in connections}
         self._answers: dict[int, _Answer] = {}
 
-    def latencies(self) -> list[float]:
-        """How long each request took until the last was answered, in order of length."""
-        found: list[float] = []
+    def answered(self) -> list[Answered]:
+        """All of them, once the last one is."""
+        found: list[Answered] = []
         answers = self._answers
         with select.epoll() as poll, contextlib.ExitStack() as ends:
             for number, connection in self._connections.items():
@@ -252,9 +267,10 @@ class _Client:
                 for number, _ in poll.poll():
                     received = self._connections[number].recv(_RECEIVE_BYTES)
                     if answers[number].whole(received) and not self._followed(number):
-                        found.append(time.perf_counter() - answers.pop(number).began)
+                        began = answers.pop(number).began
+                        found.append(Answered(began, time.perf_counter() - began))
                         self._send(number)
-        return sorted(found)
+        return found
 
     def _followed(self, number: int) -> bool:
         """Whether the answer on this connection has led to another request."""

@@ -29,7 +29,7 @@ from etagere.protocol.turns import Turn
 from etagere.rules.blocks import resolve
 
 # In one step, so that nobody waits for it for more than a millisecond or two.
-DRAFTED_PIECES_MAX = 160
+DRAFTED_PIECES_MAX = 192
 SHARED_CHUNKS_MAX = 16
 READ_CHUNKS_MAX = 8
 _FREED_BLOCKS = 2_000
