@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import hashlib
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from awscrt.checksums import crc64nvme
 
+from etagere.bodies import disk as disk_module
 from etagere.bodies import drawing
 from etagere.bodies.disk import Disk
 from etagere.bodies.drawing import draw
 from etagere.config import KIB, MIB
 from etagere.descriptors import OpenFile
 from etagere.engine.interface import Fault, FaultReason
-from etagere.model.bodies import Body
+from etagere.model.bodies import Body, SegmentState
 from tests.model.disks import WatchedDisk
 from tests.model.fronts import Shop, noise
-from tests.model.uploads import WIDE, require_stored, store_of
+from tests.model.uploads import WIDE, require_stored, state_of, store_of, write
 
 
 class Pipe:
@@ -112,17 +115,39 @@ def test_what_was_taken_is_told_when_it_cannot_be_written(pipe: Pipe, file: Open
     assert pipe.left() == b"rest"
 
 
-@pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_file_system_that_does_not_allocate_is_written_to(
-    monkeypatch: pytest.MonkeyPatch, pipe: Pipe, file: OpenFile, refusal: int
-) -> None:
-    def refuse(*_: int) -> None:
-        raise OSError(refusal, os.strerror(refusal))
+def refusing(monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+    def refuse(*_: int) -> int:
+        ctypes.set_errno(reason)
+        return -1
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    monkeypatch.setattr(disk_module, "_fallocate", refuse)
+
+
+@pytest.mark.parametrize("reason", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_a_file_system_that_does_not_allocate_is_written_to(
+    monkeypatch: pytest.MonkeyPatch, pipe: Pipe, file: OpenFile, reason: int
+) -> None:
+    refusing(monkeypatch, reason)
     pipe.sender.sendall(b"bytes")
     assert draw(Disk(), pipe.end, file, 0, 5, None).length == 5
     assert os.pread(file.descriptor, 5, 0) == b"bytes"
+
+
+def test_a_full_disk_says_so_before_anything_is_taken(
+    monkeypatch: pytest.MonkeyPatch, pipe: Pipe, file: OpenFile
+) -> None:
+    refusing(monkeypatch, errno.ENOSPC)
+    pipe.sender.sendall(b"bytes")
+    drawn = draw(Disk(), pipe.end, file, 0, 5, None)
+    assert drawn.length == 0 and drawn.error is not None
+    assert drawn.error.errno == errno.ENOSPC
+
+
+def test_room_is_allocated_for_what_will_be_written(file: OpenFile) -> None:
+    Disk().allocate(file.descriptor, 10_000, 3 * MIB)
+    status = os.fstat(file.descriptor)
+    assert status.st_size == 10_000 + 3 * MIB
+    assert status.st_blocks * 512 >= 3 * MIB
 
 
 # Uploads
@@ -290,3 +315,83 @@ def test_a_cancelled_upload_cannot_say_what_was_taken(shop: Shop) -> None:
         arriving.pipe.sender.close()
 
     shop.run(cancel())
+
+
+def test_what_is_drawn_is_not_taken_for_what_goes_into_the_ledger(tmp_path: Path) -> None:
+    roomy = replace(WIDE, inline_bytes_max=MIB)
+    with Shop(tmp_path, roomy, others=0, disk=WatchedDisk()) as shop:
+
+        async def upload() -> None:
+            data = noise(1, 600_000)
+            arriving = Pouring(data, [])
+            body = await receive(shop, arriving, len(data))
+            assert arriving.taps
+            await require_stored(store_of(shop), body, data)
+            arriving.pipe.sender.close()
+
+        shop.run(upload())
+
+
+class BrokenOff(Exception):
+    pass
+
+
+async def break_off(shop: Shop, length: int) -> None:
+    """An upload of which a little comes and then no more."""
+    arriving = Pouring(noise(1, length), [])
+    with contextlib.suppress(BrokenOff):
+        async with store_of(shop).writer(length) as writer:
+            with arriving.tap() or contextlib.nullcontext() as tap:
+                assert tap is not None
+                await writer._draw(tap)
+            raise BrokenOff
+    arriving.pipe.sender.close()
+
+
+def test_what_broken_off_uploads_leave_is_given_back(shop: Shop) -> None:
+    shop.run(break_off(shop, 3 * MIB))
+    assert shop.segment_bytes() >= 3 * MIB
+    shop.run(store_of(shop).housekeep())
+    shop.here.call("collect")
+    assert shop.segments() == {} and shop.segment_bytes() == 0
+
+
+def test_a_full_disk_gives_up_a_segment_with_abandoned_bytes(shop: Shop) -> None:
+    """Even if they are few in it."""
+    data = noise(2, 4 * MIB)
+    body = shop.run(write(store_of(shop), data, len(data)))
+    shop.run(break_off(shop, 100_000))
+    number = body.pieces[-1].segment
+    shop.run(store_of(shop).housekeep())
+    assert shop.run(state_of(shop, number)).state is SegmentState.OPEN
+    shop.disk.free = WIDE.reserve_bytes
+    with pytest.raises(Fault):
+        shop.run(write(store_of(shop), data, len(data)))
+    shop.run(store_of(shop).housekeep())
+    assert shop.run(state_of(shop, number)).state is SegmentState.SEALED
+
+
+def test_each_fault_of_a_lost_segment_is_a_new_one(shop: Shop) -> None:
+    """One that is raised again and again would keep all that it came through."""
+
+    class Failing(WatchedDisk):
+        def sync(self, descriptor: int) -> None:
+            raise OSError(errno.EIO, "the disk is broken")
+
+    shop.here.front.disk = Failing()
+    shop.reopen_here()
+
+    async def upload() -> None:
+        store = store_of(shop)
+        segment, _ = await store.reserve(MIB)
+        with pytest.raises(Fault):
+            await store.sync(segment)
+        faults = []
+        for _ in range(3):
+            with pytest.raises(Fault) as raised:
+                await store.write(segment, 0, [])
+            faults.append(raised.value)
+        assert len({id(fault) for fault in faults}) == 3
+        segment.uploads -= 1
+
+    shop.run(upload())

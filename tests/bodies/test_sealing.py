@@ -7,8 +7,15 @@ import random
 
 import pytest
 
-from etagere.bodies.contents import DEAD, EXTENTS, SEGMENTS
-from etagere.bodies.segments import SealSegment, seal, seal_segment
+from etagere.bodies.contents import DEAD, DEAD_TOTALS, EXTENTS, SEGMENTS
+from etagere.bodies.segments import (
+    SealSegment,
+    SegmentNumber,
+    forget_segment,
+    seal,
+    seal_segment,
+)
+from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine
 from etagere.model.bodies import Dead, Extent, Segment, SegmentState
 from etagere.model.ids import new_id
@@ -128,5 +135,38 @@ def test_all_of_the_steps() -> None:
         await seal(engine, NUMBER, 5_000)
         txn = engine.begin()
         assert len(txn.scan(DEAD, DEAD.all(), 10_000)) == 2_500
+
+    asyncio.run(scenario())
+
+
+def test_what_is_dead_is_counted_at_every_step() -> None:
+    """Sealing counts it, forgetting a segment uncounts it: a check in between finds no fault."""
+
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        txn = engine.begin()
+        txn.put(SEGMENTS, (NUMBER,), Segment(new_id()))
+        for at in range(0, 5_000, 2):
+            txn.put(EXTENTS, (NUMBER, at), Extent(1, 1))
+        txn.commit()
+
+        def look(txn: ReadTxn, _: None) -> tuple[int, int]:
+            rows = txn.scan(DEAD, DEAD.all(), 10_000)
+            total = txn.get(DEAD_TOTALS, (NUMBER,))
+            return sum(dead.length for _, dead in rows), total.length if total else 0
+
+        start: int | None = 0
+        while start is not None:
+            start = await engine.write(seal_segment, SealSegment(NUMBER, 5_000, start, 100))
+            dead, total = await engine.read(look, None)
+            assert dead == total > 0
+        assert await engine.read(look, None) == (2_500, 2_500)
+        steps = 1
+        while not await engine.write(forget_segment, SegmentNumber(NUMBER)):
+            dead, total = await engine.read(look, None)
+            assert dead == total
+            steps += 1
+        assert await engine.read(look, None) == (0, 0)
+        assert steps > 5
 
     asyncio.run(scenario())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from collections import deque
@@ -13,8 +14,12 @@ from etagere import directories
 from etagere.engine.interface import Fault, FaultReason
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_CANNOT_ALLOCATE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-"""What file systems say that find room only when it is written to."""
+_CANNOT_ALLOCATE = {errno.EINTR, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What a kernel or a file system says that finds room only when it is written to. Where this is
+so, `posix_fallocate` would write to every block instead."""
+_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+if _fallocate is not None:
+    _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 _VECTORS_MAX = 512
 """Buffers per call, below the kernel's limit."""
 
@@ -52,11 +57,10 @@ class Disk:
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
         """Has room for bytes that are about to be written. To find it once for all of them is
         cheaper than to find it for each page."""
-        try:
-            os.posix_fallocate(descriptor, offset, length)
-        except OSError as error:
-            if error.errno not in _CANNOT_ALLOCATE:
-                raise
+        if _fallocate is not None and _fallocate(descriptor, 0, offset, length):
+            reason = ctypes.get_errno()
+            if reason not in _CANNOT_ALLOCATE:
+                raise OSError(reason, os.strerror(reason))
 
     def sync(self, descriptor: int) -> None:
         if self._durable:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import mmap
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,8 +42,6 @@ _ZEROS_FILE_BYTES = 1 << 62
 _THREADS_MAX = 8
 _DRAWERS = max(1, len(os.sched_getaffinity(0)) // 2)
 """Threads that draw. Those who send need the other cores, and the kernel for both."""
-_ALIGNED_BYTES_MIN = 256 * 1024
-_PAGE_BYTES = mmap.PAGESIZE
 
 T = TypeVar("T")
 
@@ -97,12 +94,11 @@ class FileBodyStore:
         while True:
             free = self._disk.free_bytes(self._directory)
             if free - length < (0 if reclaims else self._config.reserve_bytes):
+                self._give_up_abandoned()
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
             segment = self._segment
             if segment is not None and not segment.rolled and not self._is_full(segment, length):
-                offset = segment.end
-                if length >= _ALIGNED_BYTES_MIN:
-                    offset += -offset % _PAGE_BYTES
+                offset = segment.place(length)
                 segment.end = offset + length
                 segment.uploads += 1
                 return segment, offset
@@ -118,7 +114,12 @@ class FileBodyStore:
                     raise
 
     def _is_full(self, segment: WritableSegment, length: int) -> bool:
-        return segment.end > 0 and segment.end + length > self._config.segment_bytes_max
+        return segment.end > 0 and segment.place(length) + length > self._config.segment_bytes_max
+
+    def _give_up_abandoned(self) -> None:
+        """What uploads have left behind is collected only when its segment is sealed."""
+        if self._segment is not None and self._segment.abandoned:
+            self._segment.rolled = True
 
     async def _roll(self) -> None:
         try:
@@ -147,8 +148,7 @@ class FileBodyStore:
         md5: hashlib._Hash | None = None,
     ) -> int:
         """Returns the CRC64 of what it has written, which it adds to `md5` too."""
-        if segment.failed is not None:
-            raise segment.failed
+        segment.require_sound()
         try:
             return await self.in_thread(self._write_to, segment.file, buffers, offset, md5)
         except OSError as error:
@@ -180,8 +180,7 @@ class FileBodyStore:
         md5: hashlib._Hash | None,
     ) -> tuple[int, int]:
         """Writes what has arrived at a tap. Returns how much that was, and its CRC64."""
-        if segment.failed is not None:
-            raise segment.failed
+        segment.require_sound()
         tap.taken = None
         drawn = await asyncio.get_running_loop().run_in_executor(
             self._drawers, draw, self._disk, tap.file, segment.file, offset, length, md5
@@ -214,7 +213,7 @@ class FileBodyStore:
                 del self._files[number]
         current = self._segment
         if current is not None and not current.rolled:
-            dead = await self._engine.read(_dead_bytes, current.number)
+            dead = current.abandoned + await self._engine.read(_dead_bytes, current.number)
             if dead > self._config.sparse_dead_share * current.end:
                 current.rolled = True
         for segment in list(self._open.values()):

@@ -18,10 +18,10 @@ from etagere.bodies.contents import (
 from etagere.bodies.reaping import reap_intervals
 from etagere.engine.interface import EXCLUSIVE, Engine, WriteTxn, operation
 from etagere.model.base import Command, Part
-from etagere.model.bodies import Counter, Move, Segment, SegmentState
+from etagere.model.bodies import Counter, DeadTotal, Move, Segment, SegmentState
 
 SEGMENT_NUMBERS = 0
-_ROWS_PER_STEP = 1_000
+_ROWS_PER_STEP = 250
 _INTERVALS_PER_STEP = 200
 
 
@@ -153,6 +153,10 @@ def forget_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
     for key, _ in dead:
         txn.delete(DEAD, key)
     if len(dead) == _ROWS_PER_STEP:
+        total = txn.get(DEAD_TOTALS, (command.number,), EXCLUSIVE)
+        if total is not None:
+            left = total.length - sum(row.length for _, row in dead)
+            txn.put(DEAD_TOTALS, (command.number,), DeadTotal(left))
         return False
     txn.delete(DEAD_TOTALS, (command.number,))
     txn.delete(SEGMENTS, (command.number,))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 from etagere.bodies.disk import fault_of
 from etagere.descriptors import OpenFile
 from etagere.engine.interface import Fault
+
+_ALIGNED_BYTES_MIN = 256 * 1024
+"""What is shorter is not worth a part of a page that nothing lies in."""
 
 WriteAndSync = Callable[[OpenFile, list[tuple[int, bytes]]], "asyncio.Future[None]"]
 
@@ -29,11 +33,23 @@ class WritableSegment:
         self.file = file
         self.end = 0
         self.uploads = 0
+        self.abandoned = 0
+        """Bytes of uploads that came to nothing. Nothing else knows of them until it is sealed."""
         self.rolled = False
-        self.failed: Fault | None = None
+        self._failed: Fault | None = None
         self._next_sync: asyncio.Task[None] | None = None
         self._this_sync: asyncio.Task[None] | None = None
         self._unwritten: list[tuple[int, bytes]] = []
+
+    def place(self, length: int) -> int:
+        """Where the next so many bytes would begin."""
+        return self.end + (-self.end % mmap.PAGESIZE if length >= _ALIGNED_BYTES_MIN else 0)
+
+    def require_sound(self) -> None:
+        """Nothing is written to a segment of which nobody knows what is on disk."""
+        if self._failed is not None:
+            # A new one each time: one that is raised keeps all that it came through.
+            raise Fault(self._failed.reason, self._failed.detail)
 
     def add(self, offset: int, data: bytes) -> None:
         """Bytes for room that was reserved, to be written with the next sync."""
@@ -52,8 +68,7 @@ class WritableSegment:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._this_sync, self._next_sync = self._next_sync, None
-        if self.failed is not None:
-            raise self.failed
+        self.require_sound()
         unwritten, self._unwritten = self._unwritten, []
         try:
             await write_and_sync(self.file, unwritten)
@@ -64,8 +79,8 @@ class WritableSegment:
             # Nobody knows what is on disk now, and another fsync would not tell: whatever was
             # not durable before is lost, and nothing is written here again.
             self.rolled = True
-            self.failed = fault_of(error)
-            raise self.failed from error
+            self._failed = fault_of(error)
+            raise fault_of(error) from error
 
 
 def runs(unwritten: list[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:

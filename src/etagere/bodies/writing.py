@@ -33,21 +33,24 @@ class Flight:
     def __init__(self, store: FileBodyStore, *, reclaims: bool = False) -> None:
         self.store = store
         self._reclaims = reclaims
-        self._segments: list[WritableSegment] = []
+        self._reserved: list[tuple[WritableSegment, int]] = []
 
     async def reserve(self, length: int) -> tuple[WritableSegment, int]:
         segment, offset = await self.store.reserve(length, reclaims=self._reclaims)
-        self._segments.append(segment)
+        self._reserved.append((segment, length))
         return segment, offset
 
     async def sync(self) -> None:
-        for segment in dict.fromkeys(self._segments):
+        for segment in dict.fromkeys(segment for segment, _ in self._reserved):
             await self.store.sync(segment)
 
-    def land(self) -> None:
-        for segment in self._segments:
+    def land(self, *, abandoned: bool = False) -> None:
+        """Its end; what was reserved is of no use to anybody if it was abandoned."""
+        for segment, length in self._reserved:
             segment.uploads -= 1
-        self._segments.clear()
+            if abandoned:
+                segment.abandoned += length
+        self._reserved.clear()
 
 
 class _Write(NamedTuple):
@@ -107,7 +110,7 @@ class FileBodyWriter:
             # It has ended, perhaps in a failure that nobody asks for any more.
             with contextlib.suppress(Fault, asyncio.CancelledError):
                 self._under_way.done.result()
-        self._flight.land()
+        self._flight.land(abandoned=kind is not None)
 
     async def append(self, data: bytes) -> None:
         self._buffers.append(data)
@@ -150,7 +153,7 @@ class FileBodyWriter:
     async def seal(self) -> Body:
         body_id = new_id()
         total = self._written + self._buffered
-        if total <= self._inline_bytes_max:
+        if not self._written and total <= self._inline_bytes_max:
             data = b"".join(self._buffers)
             if self._md5 is not None:
                 self._md5.update(data)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import gc
 import hashlib
 import os
 import ssl
+import weakref
 
 import pytest
 
+from etagere.descriptors import OpenFile
 from etagere.protocol.http.connection import Limits
 from etagere.protocol.http.messages import Request, Response, Tap
 from tests.protocol.http.harness import (
@@ -84,6 +88,45 @@ async def test_bodies_read_at_taps_are_whole_and_the_next_request_is_too() -> No
         assert (await client.answer()).body == summed(b"")
         await sending
     assert handler.tapped > 8 * MIB
+
+
+@on_loops
+async def test_without_a_descriptor_to_spare_the_connection_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exhausted(_descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(os, "dup", exhausted)
+    handler, body = Tapping(), os.urandom(3 * MIB)
+    async with serving(handler) as stage:
+        client = await stage.connect()
+        sending = asyncio.create_task(client.send(put(body) + get()))
+        assert (await client.answer()).body == summed(body)
+        assert (await client.answer()).body == summed(b"")
+        await sending
+    assert not handler.tapped
+
+
+@on_loops
+async def test_a_connection_that_was_tapped_is_gone_when_it_is_closed() -> None:
+    """Nothing refers in a circle: the cycle collector comes by rarely."""
+    handler, body = Tapping(), os.urandom(3 * MIB)
+    async with serving(handler) as stage:
+        client = await stage.connect()
+        sending = asyncio.create_task(client.send(put(body)))
+        connection = weakref.ref(await stage.connection())
+        assert (await client.answer()).body == summed(body)
+        await sending
+        stage.stub.requests.clear()
+        stage.stub.logged.clear()
+        gc.disable()
+        try:
+            await client.close()
+            await until(lambda: connection() is None)
+        finally:
+            gc.enable()
+    assert handler.tapped
 
 
 @on_loops
@@ -164,7 +207,22 @@ async def test_a_client_that_waits_to_be_told_is_told() -> None:
         await sending
 
 
-def borrowing(*, taken: int | None, raising: bool = False) -> Handler:
+@on_loops
+async def test_a_client_that_was_not_told_and_sends_all_the_same_keeps_its_connection() -> None:
+    expecting = ("Expect: 100-continue", f"Content-Length: {2 * MIB}")
+    async with serving(borrowing(taken=1_000)) as stage:
+        client = await stage.connect()
+        request = head("PUT / HTTP/1.1", *expecting) + bytes(2 * MIB)
+        sending = asyncio.create_task(client.send(request + get()))
+        answer = await client.answer()
+        assert (answer.status, answer.header("Connection")) == (507, None)
+        assert (await client.answer()).status == 200
+        await sending
+
+
+def borrowing(
+    *, taken: int | None, raising: bool = False, kept: list[OpenFile] | None = None
+) -> Handler:
     """Reads 1,000 bytes at a tap, and says that it was this many."""
 
     async def handle(request: Request) -> Response:
@@ -172,6 +230,8 @@ def borrowing(*, taken: int | None, raising: bool = False) -> Handler:
             if request.body.complete or not await anext(request.body, b""):
                 return Response(200, (), b"nothing tapped")
         with tap:
+            if kept is not None:
+                kept.append(tap.file)
             os.read(tap.file.descriptor, 1_000)
             tap.taken = taken
             if raising:
@@ -194,24 +254,28 @@ async def test_the_rest_of_a_body_that_nobody_wants_is_passed_over(raising: bool
 
 @on_loops
 async def test_nobody_goes_on_behind_a_body_that_was_taken_nobody_knows_how_far() -> None:
-    async with serving(borrowing(taken=None)) as stage:
+    """The client is told at once, whoever may still have the socket."""
+    kept: list[OpenFile] = []
+    async with serving(borrowing(taken=None, kept=kept)) as stage:
         client = await stage.connect()
         await client.send_all(put(bytes(5 * MIB)) + get())
         await client.closed()
         await until(lambda: stage.connections == 0)
         assert len(stage.stub.requests) == 1
+        assert kept
+        kept.clear()
 
 
 @on_loops
 async def test_a_tap_outlives_its_connection() -> None:
     """Whoever still reads there finds the end of it, and nobody else's bytes."""
-    lent: list[Tap] = []
+    lent: list[OpenFile] = []
     gate = asyncio.Event()
 
     async def keep(request: Request) -> Response:
         while (tap := request.body.tap()) is None:
             await anext(request.body)
-        lent.append(tap)
+        lent.append(tap.file)
         with tap:
             await gate.wait()
         return Response(200, (), b"")
@@ -236,8 +300,8 @@ async def test_a_tap_outlives_its_connection() -> None:
         lent.clear()
 
 
-def _read_to_the_end(tap: Tap) -> bytes:
+def _read_to_the_end(file: OpenFile) -> bytes:
     try:
-        return os.read(tap.file.descriptor, MIB)
+        return os.read(file.descriptor, MIB)
     except OSError:
         return b""

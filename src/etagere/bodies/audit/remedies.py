@@ -134,7 +134,8 @@ def release_unused_extent(txn: WriteTxn, command: Place) -> None:
     txn.delete(EXTENTS, key)
     if extent.origin is not None:
         txn.delete(MOVES, extent.origin)
-    bury(txn, [(key, extent.length)])
+    if txn.get(DEAD, key, EXCLUSIVE) is None:
+        bury(txn, [(key, extent.length)])
 
 
 class ContentId(Command, frozen=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator
@@ -18,7 +17,6 @@ from typing import Protocol, cast
 
 import httptools
 
-from etagere.descriptors import OpenFile
 from etagere.protocol.http import sockets
 from etagere.protocol.http.heads import head
 from etagere.protocol.http.messages import (
@@ -120,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._incoming: RequestBody | None = None
         # So much of the body comes to us without being parsed.
         self._unparsed_bytes = 0
-        self._widened_for: RequestBody | None = None
+        self._widened = False
         # A parser is told about a head that another one has parsed.
         self._upgrading = False
         self._unframed_bytes = 0
@@ -212,6 +210,7 @@ class Connection(asyncio.Protocol):
         rest = (body.length or 0) - body.received
         if rest > _UNPARSED_BYTES_MIN:
             self._unparsed_bytes = rest
+            self._widened = False
             if not self._secure:
                 body.hold()
             self._parser = httptools.HttpRequestParser(self)
@@ -384,13 +383,16 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return None  # its descriptor may be another's by now
         socket = self._transport.get_extra_info("socket")
-        if self._widened_for is not body:
-            self._widened_for = body
+        if not self._widened:
+            self._widened = True
             sockets.widen(socket, self._unparsed_bytes)
         if sockets.waiting_bytes(socket) < min(_TAPPED_BYTES_MIN, self._unparsed_bytes):
             return None
+        file = sockets.duplicate(socket)
+        if file is None:
+            return None
         self.pause()
-        return Tap(self, OpenFile(os.dup(socket.fileno())), self._unparsed_bytes)
+        return Tap(self, file, self._unparsed_bytes)
 
     def untap(self, taken: int | None) -> None:
         if self._incoming is None or self._output.lost:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from etagere.descriptors import OpenFile
+from etagere.protocol.http import sockets
 
 
 class ClientGone(Exception):
@@ -57,6 +58,9 @@ class Tap:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.taken is None:
+            sockets.shut(self.file.descriptor)
+        del self.file  # whoever still reads there has it too
         self._flow.untap(self.taken)
 
 
@@ -105,6 +109,8 @@ class RequestBody:
 
     def feed_elsewhere(self, count: int) -> None:
         """So many bytes were read at a tap."""
+        if count:
+            self.expects_continue = False
         self.received += count
 
     def feed_end(self) -> None:

@@ -57,12 +57,14 @@ class HttpServer:
 
     async def _sweep(self) -> None:
         """One timer for all connections, so that a request costs none."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            now = loop.time()
-            for connection in list(self._connections):
-                connection.expire(now)
+            self._expire()
+
+    def _expire(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._connections):
+            connection.expire(now)
 
     async def drain(self, grace_seconds: float) -> None:
         """Takes no more connections, lets requests at hand finish, and closes."""

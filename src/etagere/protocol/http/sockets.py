@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import socket
 import struct
 import termios
+
+from etagere.descriptors import OpenFile
 
 _WINDOW_BYTES_MAX = 8 << 20
 
@@ -28,6 +31,20 @@ def waiting_bytes(connected: socket.socket) -> int:
     """How many there are to be read."""
     answer = fcntl.ioctl(connected.fileno(), termios.FIONREAD, bytes(4))
     return int(struct.unpack("i", answer)[0])
+
+
+def duplicate(connected: socket.socket) -> OpenFile | None:
+    """A descriptor of its own, if there are any left."""
+    try:
+        return OpenFile(os.dup(connected.fileno()))
+    except OSError:
+        return None
+
+
+def shut(descriptor: int) -> None:
+    """Ends a connection for all who have a descriptor of it."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connected:
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def untaken_bytes(connected: socket.socket) -> int:
