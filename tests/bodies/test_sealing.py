@@ -124,14 +124,20 @@ def test_what_is_sealed_stays_as_it_is() -> None:
     assert bench.rows(SEGMENTS)[NUMBER,].length == 10
 
 
+def full_of_holes() -> MemoryEngine:
+    """A segment of 5,000 bytes, every other one of which is alive."""
+    engine = MemoryEngine()
+    txn = engine.begin()
+    txn.put(SEGMENTS, (NUMBER,), Segment(new_id()))
+    for at in range(0, 5_000, 2):
+        txn.put(EXTENTS, (NUMBER, at), Extent(1, 1))
+    txn.commit()
+    return engine
+
+
 def test_all_of_the_steps() -> None:
     async def scenario() -> None:
-        engine = MemoryEngine()
-        txn = engine.begin()
-        txn.put(SEGMENTS, (NUMBER,), Segment(new_id()))
-        for at in range(0, 5_000, 2):
-            txn.put(EXTENTS, (NUMBER, at), Extent(1, 1))
-        txn.commit()
+        engine = full_of_holes()
         await seal(engine, NUMBER, 5_000)
         txn = engine.begin()
         assert len(txn.scan(DEAD, DEAD.all(), 10_000)) == 2_500
@@ -143,12 +149,7 @@ def test_what_is_dead_is_counted_at_every_step() -> None:
     """Sealing counts it, forgetting a segment uncounts it: a check in between finds no fault."""
 
     async def scenario() -> None:
-        engine = MemoryEngine()
-        txn = engine.begin()
-        txn.put(SEGMENTS, (NUMBER,), Segment(new_id()))
-        for at in range(0, 5_000, 2):
-            txn.put(EXTENTS, (NUMBER, at), Extent(1, 1))
-        txn.commit()
+        engine = full_of_holes()
 
         def look(txn: ReadTxn, _: None) -> tuple[int, int]:
             rows = txn.scan(DEAD, DEAD.all(), 10_000)
