@@ -6,16 +6,18 @@ import base64
 import contextlib
 import http.client
 import multiprocessing
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from benchmarks.figures import Figure, Group, Round, Settings
 from benchmarks.load import ACCOUNT, Answered, Load, development_sas, run_each, run_until
-from benchmarks.services import OURS, Service, ask, started
+from benchmarks.services import Service, ask, etagere
 
 _BLOCKS = 50_000
 _BLOCK_BYTES = 64
@@ -78,23 +80,24 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
     count = settings.scaled(_BLOCKS, 2_000)
     sas = development_sas()
     names = [base64.b64encode(b"%0*d" % (_NAME_BYTES, number)).decode() for number in range(count)]
-    with started(settings, {}) as services:
-        service = services[OURS]
+    below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
+    with contextlib.ExitStack() as ends:
+        service = etagere(Path(ends.enter_context(below)), ends)
         connection = http.client.HTTPConnection("127.0.0.1", service.port)
-        with contextlib.closing(connection):
-            ask(connection, "PUT", f"{_SHELF}?restype=container&{sas}")
-            block_blob = {"x-ms-blob-type": "BlockBlob"}
-            ask(connection, "PUT", f"{_SHELF}/seed?{sas}", bytes(_BLOB_BYTES), block_blob)
-            others = _Others(service, sas)
-            for _ in range(settings.rounds):
-                target = f"{_SHELF}/long?comp=block&blockid={{}}&{sas}"
-                load = Load("PUT", target, body_bytes=_BLOCK_BYTES, connections=_STAGING)
-                run_each(service, load, [quote(name, safe="") for name in names])
-                told = _commit(connection, others, names, "Uncommitted", sas, settings)
-                again = _commit(connection, others, names, "Committed", sas, settings)
-                yield {f"http_blocks.{key}": value for key, value in told.items()} | {
-                    f"http_blocks.again_{key}": value for key, value in again.items()
-                }
+        ends.enter_context(contextlib.closing(connection))
+        ask(connection, "PUT", f"{_SHELF}?restype=container&{sas}")
+        block_blob = {"x-ms-blob-type": "BlockBlob"}
+        ask(connection, "PUT", f"{_SHELF}/seed?{sas}", bytes(_BLOB_BYTES), block_blob)
+        others = _Others(service, sas)
+        target = f"{_SHELF}/long?comp=block&blockid={{}}&{sas}"
+        load = Load("PUT", target, body_bytes=_BLOCK_BYTES, connections=_STAGING)
+        for _ in range(settings.rounds):
+            run_each(service, load, [quote(name, safe="") for name in names])
+            told = _commit(connection, others, names, "Uncommitted", sas, settings)
+            again = _commit(connection, others, names, "Committed", sas, settings)
+            yield {f"http_blocks.{key}": value for key, value in told.items()} | {
+                f"http_blocks.again_{key}": value for key, value in again.items()
+            }
 
 
 def _commit(

@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import pytest
+from awscrt.checksums import crc64nvme
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import (
@@ -473,6 +474,27 @@ def test_checksums_of_blocks(blob: BlobClient) -> None:
         with refused(400, code):
             blob.stage_block("c", b"changed", raw_request_hook=with_headers(**sent))
     assert shown(blob) == ([], ["a", "b"])
+
+
+def test_checksums_of_long_blocks(blob: BlobClient) -> None:
+    """They are made by the thread that draws a block from its socket."""
+    content = random.Random(1).randbytes((9 << 20) + 5)
+    crc = base64.b64encode(crc64nvme(content).to_bytes(8, "little")).decode()
+    answer = Answer()
+    blob.stage_block("a", content, validate_content=True, raw_response_hook=answer)
+    assert answer.headers["content-md5"] == md5_text(content)
+    assert answer.headers["x-ms-content-crc64"] == crc
+    blob.stage_block("b", content, raw_request_hook=with_headers(x_ms_content_crc64=crc))
+    changed = content[:-1] + b"?"
+    for code, sent in (
+        ("Md5Mismatch", {"Content_MD5": md5_text(content)}),
+        ("Crc64Mismatch", {"x_ms_content_crc64": crc}),
+    ):
+        with refused(400, code):
+            blob.stage_block("c", changed, raw_request_hook=with_headers(**sent))
+    assert shown(blob) == ([], ["a", "b"])
+    commit(blob, "b", "a")
+    assert blob.download_blob().readall() == 2 * content
 
 
 def test_checksums_of_lists(blob: BlobClient) -> None:

@@ -49,7 +49,8 @@ class Kind(NamedTuple):
     landed: Callable[[BlobClient], bool]
 
 
-LONG = b"new" * 100_000  # so long that the server looks ahead before it takes it
+# So long that the server looks ahead before it takes it, and has it drawn from its socket.
+LONG = b"new" * 1_000_000
 WHOLE = {"x-ms-blob-type": "BlockBlob"}
 PAIR = b"<Latest>YQ==</Latest><Latest>Yg==</Latest>"
 PAIRS = 600  # so many that the server puts them together in steps

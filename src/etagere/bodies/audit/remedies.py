@@ -176,10 +176,10 @@ def fill_gap(txn: WriteTxn, command: Gap) -> None:
 @operation(reclaims=True)
 def count_dead(txn: WriteTxn, command: SegmentNumber) -> None:
     """Sums up what is dead in a segment."""
-    total, after = 0, DEAD.under((command.number,))
-    while rows := txn.scan(DEAD, after, _ROWS_PER_LOOK):
+    total, rest = 0, DEAD.under((command.number,))
+    while rows := txn.scan(DEAD, rest, _ROWS_PER_LOOK):
         total += sum(dead.length for _, dead in rows)
-        after = DEAD.after(after, rows[-1][0])
+        rest = DEAD.after(rest, rows[-1][0])
     if total:
         txn.put(DEAD_TOTALS, (command.number,), DeadTotal(total))
     else:

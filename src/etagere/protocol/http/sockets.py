@@ -18,8 +18,8 @@ def widen(connected: socket.socket, length: int) -> None:
     """Lets much of a body of this length come before it is read.
 
     The kernel makes room for what somebody says to be waiting for, and leaves it there when
-    nobody is any more. By itself it would find out over many round trips how much room is
-    needed, and never forget a size that it was told plainly, in SO_RCVBUF.
+    nobody is any more. By itself it would find out over many round trips how much is needed.
+    SO_RCVBUF would keep it from ever making more, where a connection is slow and far away.
     """
     with contextlib.suppress(OSError):  # without it, it is only slower
         least = min(length, _WINDOW_BYTES_MAX)
