@@ -1,0 +1,1 @@
+"""Latency, memory, descriptors and space of the others beside hostile clients."""

@@ -1,0 +1,118 @@
+"""Measures how long well-behaved clients wait while another client is hostile.
+
+The bystanders run in a process of their own, so that what the test does to the server does not
+slow them down. Each has a connection of its own and sends a small request every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.probes.client import Client, Request, shared_key
+from tests.sdk.server import ACCOUNT, KEY, ROOT, Server, environment, unique
+
+WAIT_SECONDS_MAX: Final = 0.25
+"""How long a bystander may wait for somebody else's request. The aim is a fifth of it."""
+_CONNECTIONS: Final = 6
+_PACE_SECONDS: Final = 0.005
+_ATTEMPTS: Final = 3
+_REPORT_SECONDS_MAX: Final = 60.0
+
+_sign = shared_key(ACCOUNT, KEY)
+
+
+class Bystanders:
+    """What the bystanders measured; filled in when their time is over."""
+
+    def __init__(self) -> None:
+        self.waits_seconds: list[float] = []
+
+    @property
+    def slowest_seconds(self) -> float:
+        return max(self.waits_seconds)
+
+
+@contextlib.contextmanager
+def bystanders(server: Server) -> Iterator[Bystanders]:
+    """Clients that get one small blob again and again until the block ends."""
+    container = unique("bystanders")
+    path = f"/{ACCOUNT}/{container}"
+    with Client(server.endpoint) as owner:
+        created = owner.ask(_sign(Request("PUT", path, (("restype", "container"),))))
+        headers = (("x-ms-blob-type", "BlockBlob"),)
+        put = owner.ask(_sign(Request("PUT", f"{path}/blob", (), headers, b"x" * 1024)))
+    assert (created.status, put.status) == (201, 201)
+    measured = Bystanders()
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, server.endpoint, f"{path}/blob"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**environment(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        yield measured
+        report, _ = process.communicate(timeout=_REPORT_SECONDS_MAX)
+        measured.waits_seconds = json.loads(report)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def assert_others_do_not_wait(
+    server: Server, attack: Callable[[], object], seconds_max: float = WAIT_SECONDS_MAX
+) -> None:
+    """Fails if bystanders wait too long beside the attack in each of several attempts: the stall
+    that a request causes is there every time, the noise of a busy machine is not."""
+    slowest = []
+    for _ in range(_ATTEMPTS):
+        with bystanders(server) as others:
+            attack()
+        slowest.append(others.slowest_seconds)
+        if slowest[-1] <= seconds_max:
+            return
+    raise AssertionError(f"others waited {slowest} s, of which {seconds_max} s are allowed")
+
+
+def _get_repeatedly(endpoint: str, path: str, waits: list[float], stop: threading.Event) -> None:
+    with Client(endpoint) as client:
+        while not stop.is_set():
+            request = _sign(Request("GET", path))
+            began = time.perf_counter()
+            answer = client.ask(request)
+            waits.append(time.perf_counter() - began)
+            assert answer.status == 200, answer
+            time.sleep(_PACE_SECONDS)
+
+
+def _main(endpoint: str, path: str) -> None:
+    waits: list[list[float]] = [[] for _ in range(_CONNECTIONS)]
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_get_repeatedly, args=(endpoint, path, mine, stop))
+        for mine in waits
+    ]
+    for thread in threads:
+        thread.start()
+    while not all(waits):
+        time.sleep(_PACE_SECONDS)
+    print("started", flush=True)
+    sys.stdin.read()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    # What was measured before everybody had connected belongs to the start.
+    print(json.dumps([wait for mine in waits for wait in mine[1:]]))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
