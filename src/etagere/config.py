@@ -20,6 +20,18 @@ class Config:
     page_cache_bytes: int = 64 * MIB
     # The write-ahead log is moved into the database once it holds this many pages.
     checkpoint_pages: int = 2_000
+    # A log that overlapping readers keep from starting over may become this long; then the writer
+    # waits so long for them. A snapshot held longer than its limit is given up, and a scan goes on
+    # in a new one: twice that limit must fit into the wait.
+    log_restart_pages: int = 8_000
+    log_restart_seconds_max: float = 1.0
+    snapshot_seconds_max: float = 0.25
+    # What a log that has started over keeps of its file.
+    log_bytes_kept: int = 32 * MIB
+    # Free pages of the database are given back to the file system in steps of so many, until no
+    # more are left than these and an eighth of the pages in use.
+    vacuum_step_pages: int = 64
+    free_pages_kept: int = 256
 
     # A group is what one commit makes durable. More per group is more throughput; the
     # time bound keeps one group from making the next one wait.

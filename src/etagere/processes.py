@@ -15,11 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 logger = logging.getLogger(__name__)
 
 EXIT_FINAL = 78
 """A child's exit status that says: starting me again will not help."""
+EXIT_RESTART_ALL = 75
+"""A child's exit status that says: kill all the others, and start all of us again."""
 
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 _RESTART_SECONDS_MAX = 5.0
@@ -28,6 +31,11 @@ _ATTEMPTS_MAX = 5
 
 ChildMain = Callable[[int], None]
 """What a child runs; the argument is the file descriptor of its lifeline."""
+
+
+def exit_at_once(status: int) -> NoReturn:
+    """Ends this process as a crash would: nothing is closed, flushed or waited for."""
+    os._exit(status)
 
 
 @dataclass
@@ -136,7 +144,18 @@ class Supervisor:
             delay = min(_RESTART_SECONDS_MAX, 0.05 * (2**child.failures - 2))
             child.start_at = time.monotonic() + max(0.0, delay)
             logger.error("%s (pid %d) died: %s; starting it again", child.name, child.pid, ended)
+            if code == EXIT_RESTART_ALL:
+                self._kill_others(child)
         child.pid = 0
+
+    def _kill_others(self, failed: _Child) -> None:
+        """They start again with the one that asked for it."""
+        for child in self._children:
+            if child.pid and child is not failed:
+                logger.error("killing %s (pid %d), to start it again", child.name, child.pid)
+                os.kill(child.pid, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+                child.pid, child.start_at = 0, failed.start_at
 
     def _stop(self) -> None:
         for child in reversed(self._children):

@@ -52,9 +52,10 @@ class LedgerFaults:
     """
 
     _CALL, _WHERE, _COUNTDOWN, _ERROR, _LASTING, _SHORT, _CONDITIONAL, _INJECTED, _SEEN = range(9)
+    _DROPPING = 9
 
     def __init__(self) -> None:
-        self._words = SharedWords(9)
+        self._words = SharedWords(10)
         self._while_filled: Path | None = None
 
     def strike(
@@ -67,14 +68,18 @@ class LedgerFaults:
         lasting: bool = False,
         short: bool = False,
         while_filled: bool = False,
+        dropping: bool = False,
     ) -> None:
         """Arms the fault. `short`: half of the data is written first. `while_filled`: only while
-        the watched file has bytes, as on a disk that has room once that is truncated."""
+        the watched file has bytes, as on a disk that has room once that is truncated. `dropping`:
+        a sync that fails takes back what was written since the last one, as a kernel does that
+        drops the pages it could not write."""
         self.stop()
         words = self._words
         words[self._WHERE], words[self._COUNTDOWN], words[self._ERROR] = where, nth, error
         words[self._LASTING], words[self._SHORT] = lasting, short
         words[self._CONDITIONAL] = while_filled
+        words[self._DROPPING] = dropping
         words[self._INJECTED] = words[self._SEEN] = 0
         words[self._CALL] = call  # last: this is what arms it
 
@@ -122,6 +127,10 @@ class LedgerFaults:
     def short(self) -> bool:
         return bool(self._words[self._SHORT])
 
+    @property
+    def dropping(self) -> bool:
+        return bool(self._words[self._DROPPING])
+
     def _filled(self) -> bool:
         with suppress(FileNotFoundError):
             return self._while_filled is not None and self._while_filled.stat().st_size > 0
@@ -133,20 +142,31 @@ class FaultyVFS(apsw.VFS):
 
     def __init__(self, faults: LedgerFaults) -> None:
         self._faults = faults
+        self._unsynced: dict[Where, Unsynced] = {where: {} for where in Where}
         super().__init__(VFS_NAME, "")
 
     # SQLite's names and signatures.
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
-        return FaultyFile(self._faults, name, flags)
+        return FaultyFile(self._faults, self._unsynced, name, flags)
+
+
+Unsynced = dict[int, bytes]
+"""What was where something was written since the last sync, by offsets."""
 
 
 class FaultyFile(apsw.VFSFile):
-    """One open file of the ledger."""
+    """One open file of the ledger. What is not synced yet is known to all who have it open in the
+    same process."""
 
     def __init__(
-        self, faults: LedgerFaults, name: str | apsw.URIFilename | None, flags: list[int]
+        self,
+        faults: LedgerFaults,
+        unsynced: dict[Where, Unsynced],
+        name: str | apsw.URIFilename | None,
+        flags: list[int],
     ) -> None:
         self._faults = faults
+        self._unsynced = unsynced
         kinds = {apsw.SQLITE_OPEN_WAL: Where.LOG, apsw.SQLITE_OPEN_MAIN_DB: Where.DATABASE}
         self._where = next((kinds[flag] for flag in kinds if flags[0] & flag), None)
         super().__init__("", name, flags)
@@ -157,13 +177,22 @@ class FaultyFile(apsw.VFSFile):
             if self._faults.short:
                 super().xWrite(data[: len(data) // 2], offset)
             raise _error(error)
+        if self._where is not None and offset not in self._unsynced[self._where]:
+            room = max(0, min(len(data), self.xFileSize() - offset))
+            before = super().xRead(room, offset) if room else b""
+            self._unsynced[self._where][offset] = before.ljust(len(data), b"\0")
         super().xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:
         error = self._due(Call.SYNC)
         if error:
+            if self._faults.dropping and self._where is not None:
+                for offset, before in self._unsynced[self._where].items():
+                    super().xWrite(before, offset)
             raise _error(error)
         super().xSync(flags)
+        if self._where is not None:
+            self._unsynced[self._where].clear()
 
     def xTruncate(self, newsize: int) -> None:
         error = self._due(Call.TRUNCATE)

@@ -28,6 +28,7 @@ from tests.engine.samples import (
 from tests.simulation.faults import (
     FULL,
     IOERR_FSYNC,
+    IOERR_TRUNCATE,
     IOERR_WRITE,
     VFS_NAME,
     Call,
@@ -233,7 +234,8 @@ def test_a_sync_that_keeps_failing(tmp_path: Path, faults: LedgerFaults) -> None
                 told.update(await put_more(front.engine, "third-"))
 
         run(two_more())
-        assert {ending.kind for ending in told.values()} == {"unknown"}
+        # Once it is known that the log cannot be written, nothing is tried.
+        assert {ending.kind for ending in told.values()} == {"unknown", "fault"}
         seen = seen_items(server)
         faults.stop()
         require_works_again(server)
@@ -338,21 +340,14 @@ def test_statements_that_keep_failing(tmp_path: Path, faults: LedgerFaults, erro
 # Checkpoints
 
 
-@pytest.mark.parametrize(
-    "call, error, short",
-    [
-        (Call.WRITE, IOERR_WRITE, False),
-        (Call.WRITE, IOERR_WRITE, True),
-        (Call.WRITE, FULL, False),
-        (Call.SYNC, IOERR_FSYNC, False),
-    ],
-)
-def test_a_checkpoint_that_fails_is_made_later(
-    tmp_path: Path, faults: LedgerFaults, call: Call, error: int, short: bool
+CHECKPOINTED = Config(sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8)
+
+
+def test_a_checkpoint_that_finds_the_disk_full_is_made_later(
+    tmp_path: Path, faults: LedgerFaults
 ) -> None:
-    config = Config(sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8)
-    with faulty_server(tmp_path, config, faults) as server:
-        faults.strike(call, Where.DATABASE, error, lasting=True, short=short)
+    with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
+        faults.strike(Call.WRITE, Where.DATABASE, FULL, lasting=True)
         told: Told = {}
         for round_ in ("one-", "two-", "three-"):
             told.update(put_under_faults(server, round_))
@@ -367,6 +362,88 @@ def test_a_checkpoint_that_fails_is_made_later(
         faults.count(Call.SYNC, Where.DATABASE)
         require_works_again(server)
         wait_until(lambda: faults.seen, "a checkpoint")
+        require_as_told(told, seen_items(server))
+
+
+@pytest.mark.parametrize(
+    "call, error, short",
+    [
+        (Call.WRITE, IOERR_WRITE, False),
+        (Call.WRITE, IOERR_WRITE, True),
+        (Call.SYNC, IOERR_FSYNC, False),
+        (Call.TRUNCATE, IOERR_TRUNCATE, False),
+    ],
+)
+@pytest.mark.parametrize("nth", [1, 2, 5])
+def test_after_an_error_in_a_checkpoint_the_log_is_moved_from_its_start(
+    tmp_path: Path, faults: LedgerFaults, call: Call, error: int, short: bool, nth: int
+) -> None:
+    """Checkpoints before the one that fails were mostly partial: what they have moved counts as
+    moved, although it was never synced, and is dropped with the rest. Another process has the
+    database open all the time, so that what counts outlives the writer."""
+    with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
+
+        async def put_rounds(told: Told, name: str, count: int) -> None:
+            async with front_end(server) as front:
+                await eventually(lambda: front.engine.write(put_item, PutItem("first")))
+                for number in range(count):
+                    told.update(await put_more(front.engine, f"{name}-{number}-"))
+
+        async def put_beside_a_reader() -> Told:
+            told: Told = {}
+            async with front_end(server) as reader:
+                await reader.engine.read(get_item, "first")
+                faults.strike(call, Where.DATABASE, error, nth=nth, short=short, dropping=True)
+                while not faults.injected:
+                    await put_rounds(told, f"before-{len(told)}", 3)
+                await eventually(lambda: reader.engine.write(put_item, PutItem("again")))
+                # Past the next checkpoint, after which the log is written over.
+                faults.count(Call.SYNC, Where.DATABASE)
+                while faults.seen < 3:
+                    await put_rounds(told, f"after-{len(told)}", 3)
+            return told
+
+        told = run(put_beside_a_reader())
+        assert "a checkpoint failed" in server.log()
+        assert sum(ending.kind == "done" for ending in told.values()) > TASKS
+        server.crash_and_restart()
+        require_as_told(told, seen_items(server))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5])
+def test_a_sync_of_the_log_that_drops_pages_loses_nothing(
+    tmp_path: Path, faults: LedgerFaults, nth: int
+) -> None:
+    """Nobody but the writer has the database open, so that its log is recovered when the writer
+    opens it again."""
+    with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
+        told = put_under_faults(server, "before-")
+        faults.strike(Call.SYNC, Where.LOG, IOERR_FSYNC, nth=nth, dropping=True)
+        for number in range(6):
+            told.update(put_under_faults(server, f"during-{number}-"))
+        assert faults.injected == 1
+        server.crash_and_restart()
+        require_as_told(told, seen_items(server))
+        require_works_again(server)
+
+
+def test_while_checkpoints_keep_failing_nothing_acknowledged_is_lost(
+    tmp_path: Path, faults: LedgerFaults
+) -> None:
+    with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
+        told = put_under_faults(server, "before-")
+        faults.strike(Call.SYNC, Where.DATABASE, IOERR_FSYNC, lasting=True, dropping=True)
+
+        async def put_until_it_fails_again() -> None:
+            async with front_end(server) as front:
+                while faults.injected < 3:
+                    told.update(await put_more(front.engine, f"during-{len(told)}-"))
+                    await asyncio.sleep(0.02)
+
+        run(put_until_it_fails_again())
+        faults.stop()
+        require_works_again(server)
+        server.crash_and_restart()
         require_as_told(told, seen_items(server))
 
 

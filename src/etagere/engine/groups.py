@@ -11,15 +11,16 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import apsw
 
+from etagere import directories
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import ledger, timeline, wire
+from etagere.engine.checkpoints import Checkpointer
 from etagere.engine.interface import (
     OPERATIONS,
     Conflict,
@@ -30,6 +31,7 @@ from etagere.engine.interface import (
 )
 from etagere.engine.records import ENCODE, Collection, K, R, Span
 from etagere.engine.reserve import Reserve
+from etagere.engine.vacuum import Vacuum
 from etagere.engine.wire import Outcome
 from etagere.engine.workspace import At, Row, TransactionLost, Workspace
 
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
 _HELD_MAX = 1_024
+_IDLE_SECONDS = 1.0
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
 
@@ -185,22 +188,23 @@ class Writer:
         self._config = config
         self._clock = clock
         self._lock = _lock(directory)
-        self._threads = ThreadPoolExecutor(1, "checkpoint")
-        self._moving: Future[None] | None = None
+        # The writer before may have failed to sync what it had moved.
+        ledger.forget_checkpoints(directory)
+        self._checkpoints = Checkpointer(directory, config)
+        self._vacuum = Vacuum(config)
+        self._log_in_doubt = False
         self._open()
         self._begin_timeline()
+        self._checkpoints.start_over()
+        # By now there is a log. SQLite syncs its directory too, but passes over errors.
+        directories.sync(directory)
         self._reserve = Reserve(directory, config.reserve_bytes)
 
     def _open(self) -> None:
         self._connection = ledger.open_for_writing(self._directory, self._config)
         self._cursor = self._connection.cursor()
         self._workspace = Workspace(self._cursor)
-        self._log_pages = 0
-        self._connection.set_wal_hook(self._note_log_pages)
-
-    def _note_log_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
-        self._log_pages = pages
-        return apsw.SQLITE_OK
+        self._checkpoints.follow(self._connection)
 
     def _begin_timeline(self) -> None:
         stored = ledger.stored_timeline(self._connection)
@@ -218,6 +222,9 @@ class Writer:
     def settle(self, group: Sequence[wire.Request]) -> list[Answer]:
         """Runs the requests of a group; on return every answer is durable. There may be fewer
         answers than requests: a group that takes long is cut off, the rest is for the next."""
+        if self._log_in_doubt and not self._settle_log():
+            fault = _fault(FaultReason.FAILED, "the write-ahead log cannot be written")
+            return [fault] * len(group)
         if self._reserve.spent:
             return [self._settle_alone(request) for request in group]
         try:
@@ -354,63 +361,65 @@ class Writer:
             try:
                 self._connection.close(True)
                 self._open()
-                self._bury_failed_commit()
-                return
             except apsw.Error:
                 logger.exception("the ledger could not be opened again (attempt %d)", attempt + 1)
                 time.sleep(0.1 * 2**attempt)
+            else:
+                self._log_in_doubt = True
+                self._settle_log()
+                return
         raise SystemExit(1)
 
-    def _bury_failed_commit(self) -> None:
-        """A commit whose fsync failed may lie whole in the log, where a recovery would find it.
-        The next one is written over it; so let there be one before anybody is told."""
+    def _settle_log(self) -> bool:
+        """After a failed fsync of the log: says whether it can be relied on again. The failed
+        commit may lie whole in the log, where a recovery would find it. The next one is written
+        over it; so let there be one, and everything moved, before anybody is told."""
         try:
             self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
             logger.error("the ledger still cannot be written: %s", error)
+            if isinstance(error, apsw.FullError) and not self._reserve.spent:
+                self._reserve.spend()
+            return False
+        self._checkpoints.start_over()
+        self._log_in_doubt = False
+        return True
 
-    def checkpoint_if_due(self) -> None:
-        """Moves a long write-ahead log into the database: most of it beside the next groups, in
-        a thread, then what they added, so that the log can begin anew."""
-        if self._moving is not None:
-            if self._moving.done():
-                self._moving = None
-                self._log_pages = self._checkpoint(self._connection)
-        elif self._log_pages >= self._config.checkpoint_pages:
-            self._moving = self._threads.submit(self._checkpoint_aside)
+    def maintain(self) -> None:
+        """What is due between two groups: never more than a step of it."""
+        self._checkpoints.run_if_due()
+        self._give_space_back()
 
     def idle(self) -> None:
         """What there is to do when nobody asks for anything."""
-        if self._moving is not None:
-            self.checkpoint_if_due()
-        elif self._log_pages:
-            self._log_pages = self._checkpoint(self._connection)
+        if self._vacuum.is_due:
+            self._checkpoints.run_if_due()
+        else:
+            self._checkpoints.run_idle()
+        self._give_space_back()
         self.restore_reserve()
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long to wait for requests before there is something to do without them."""
+        return self._vacuum.pause_seconds if self._vacuum.is_due else _IDLE_SECONDS
+
+    def _give_space_back(self) -> None:
+        try:
+            self._vacuum.run_if_due(self._cursor)
+        except apsw.FullError as error:
+            logger.info("free pages are kept until there is room in the log: %s", error)
+            self._abandon()
+        except apsw.Error as error:
+            logger.error("free pages could not be given back: %s", error)
+            self._reopen()
 
     def restore_reserve(self) -> None:
         if self._reserve.spent and self._reserve.restore():
             logger.warning("there is room on the disk again")
 
-    def _checkpoint_aside(self) -> None:
-        try:
-            connection = ledger.open_for_writing(self._directory, self._config)
-        except apsw.Error as error:
-            logger.warning("a checkpoint failed and will be tried again: %s", error)
-            return
-        self._checkpoint(connection)
-        connection.close(True)
-
-    def _checkpoint(self, connection: apsw.Connection) -> int:
-        """Moves what can be moved; returns how many pages the log still has."""
-        try:
-            in_log, moved = connection.wal_checkpoint()
-        except apsw.Error as error:
-            logger.warning("a checkpoint failed and will be tried again: %s", error)
-            return self._log_pages
-        return in_log - moved
-
     def close(self) -> None:
-        self._threads.shutdown()
+        self._checkpoints.close()
         self._connection.close(True)
         os.close(self._lock)
 

@@ -6,6 +6,8 @@ ones in a rowid table with an index, so that their bytes stay out of the way of 
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -32,10 +34,15 @@ from etagere.engine.timeline import Timeline
 
 DATABASE_NAME = "ledger.sqlite3"
 APPLICATION_ID = 0x45746167  # "Etag", so that `file` and people can tell what this is
-_BUSY_MILLISECONDS = 5_000
+BUSY_MILLISECONDS = 5_000
 
 READ_TIMELINE = "SELECT value FROM timeline"
 WRITE_TIMELINE = "UPDATE timeline SET value = ?"
+
+# The wal-index, as SQLite's description of the WAL format has it: the version that both copies of
+# its header begin with, and where the number of frames lies that checkpoints have moved.
+_WAL_INDEX_VERSION = (3_007_000).to_bytes(4, sys.byteorder)
+_MOVED_FRAMES_OFFSET = 96
 
 decode_timeline = msgspec.msgpack.Decoder(Timeline).decode
 
@@ -102,7 +109,9 @@ def create(directory: Path, config: Config, clock: Clock) -> None:
     connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         _require_ledger(connection, directory)
+        # Both only have an effect on a database that is new.
         connection.execute(f"PRAGMA page_size = {config.page_bytes}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         _tune_writer(connection, config)
         with connection:
@@ -132,6 +141,39 @@ def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
     _require_ledger(connection, directory)
     _tune_writer(connection, config)
     return connection
+
+
+def log_path(directory: Path) -> Path:
+    return directory / f"{DATABASE_NAME}-wal"
+
+
+def log_bytes(directory: Path) -> int:
+    """The size of the write-ahead log's file."""
+    try:
+        return log_path(directory).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def forget_checkpoints(directory: Path) -> None:
+    """Has the next checkpoint move the log from its first frame, whatever was moved before.
+
+    The count of moved frames lies in memory that all processes share, and outlives the process
+    that moved them for as long as any other has the database open. SQLite allows that it is too
+    low: readers find more in the log than they need to, and a checkpoint moves some frames again.
+
+    Only for a process that does not have the database open: to close any descriptor of a file
+    releases all locks that the process has on it.
+    """
+    try:
+        descriptor = os.open(directory / f"{DATABASE_NAME}-shm", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if os.pread(descriptor, len(_WAL_INDEX_VERSION), 0) == _WAL_INDEX_VERSION:
+            os.pwrite(descriptor, bytes(4), _MOVED_FRAMES_OFFSET)
+    finally:
+        os.close(descriptor)
 
 
 def stored_timeline(connection: apsw.Connection) -> Timeline | None:
@@ -227,13 +269,14 @@ def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:
     path = str(database_path(directory))
     vfs = config.sqlite_vfs or None
     connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
-    connection.set_busy_timeout(_BUSY_MILLISECONDS)
+    connection.set_busy_timeout(BUSY_MILLISECONDS)
     return connection
 
 
 def _tune_writer(connection: apsw.Connection, config: Config) -> None:
     # The writer checkpoints by itself, after the answers are out rather than before.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {config.log_bytes_kept}")
     connection.execute(f"PRAGMA synchronous = {'FULL' if config.durable else 'OFF'}")
     connection.execute(f"PRAGMA cache_size = {-config.page_cache_bytes // 1024}")
 

@@ -25,7 +25,7 @@ from etagere.processes import EXIT_FINAL
 logger = logging.getLogger(__name__)
 
 SOCKET_NAME = "writer.sock"
-_IDLE_SECONDS = 1.0
+_RESERVE_SECONDS = 1.0
 _RECEIVE_BYTES = 1 << 20
 _SOCKET_BUFFER_BYTES = 4 << 20
 _BACKLOG = 128
@@ -112,19 +112,19 @@ class Service:
         reserve_due = 0.0
         while not self._stopping:
             waiting = any(peer.requests for peer in self._peers.values())
-            if not self._receive(0 if waiting else _IDLE_SECONDS):
+            if not self._receive(0 if waiting else self._writer.idle_seconds):
                 if not waiting:
                     self._writer.idle()
             else:
                 if time.monotonic() >= reserve_due:
                     self._writer.restore_reserve()
-                    reserve_due = time.monotonic() + _IDLE_SECONDS
+                    reserve_due = time.monotonic() + _RESERVE_SECONDS
                 if not waiting and len(self._peers) > 1:
                     self._let_others_ask()
             group = self._next_group()
             if group:
                 self._settle(group)
-                self._writer.checkpoint_if_due()
+                self._writer.maintain()
         while group := self._next_group():
             self._settle(group)
         self._writer.close()
