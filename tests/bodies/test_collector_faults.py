@@ -117,8 +117,8 @@ class FailingEngine:
     async def read(self, operation: Any, command: Any) -> Any:
         return await self._step(self._beneath.read, operation, command)
 
-    async def read_aside(self, operation: Any, command: Any) -> Any:
-        return await self._step(self._beneath.read_aside, operation, command)
+    async def read_aside(self, operation: Any, command: Any, lane: Any = None) -> Any:
+        return await self._step(self._beneath.read_aside, operation, command, lane)
 
     async def write(self, operation: Any, command: Any) -> Any:
         return await self._step(self._beneath.write, operation, command)

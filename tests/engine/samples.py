@@ -13,6 +13,7 @@ from etagere.engine.interface import (
     EXCLUSIVE,
     SHARED,
     Conflict,
+    Counted,
     ReadTxn,
     Refused,
     Sifted,
@@ -120,8 +121,13 @@ def sift_keys_of_items(txn: ReadTxn, sift: SiftKeys) -> Sifted[tuple[str], Item]
     return txn.sift_keys(ITEMS, keys, lambda item: item.text.startswith(sift.text))
 
 
-def count_items(txn: ReadTxn, span: Span) -> int:
-    return txn.count(ITEMS, span)
+class CountItems(NamedTuple):
+    span: Span
+    limit: int
+
+
+def count_items(txn: ReadTxn, command: CountItems) -> Counted:
+    return txn.count(ITEMS, command.span, command.limit)
 
 
 def scan_named(txn: ReadTxn, scan: Scan) -> list[tuple[bytes, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from etagere.engine.interface import ReadTxn, Sifted
+from etagere.engine.interface import Counted, ReadTxn, Sifted
 from etagere.engine.records import Collection, K, R, Span
 
 
@@ -18,6 +18,10 @@ class Counting:
     @property
     def now(self) -> int:
         return self._txn.now
+
+    @property
+    def is_overdue(self) -> bool:
+        return self._txn.is_overdue
 
     def get(self, collection: Collection[K, R], key: K) -> R | None:
         return self._txn.get(collection, key)
@@ -46,5 +50,5 @@ class Counting:
         self.rows += sifted.seen
         return sifted
 
-    def count(self, collection: Collection[K, R], span: Span) -> int:
-        return self._txn.count(collection, span)
+    def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
+        return self._txn.count(collection, span, limit)

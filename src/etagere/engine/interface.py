@@ -29,6 +29,14 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 
+class Lane(NamedTuple):
+    """What long reads are shared fairly between: kinds of work, and of each kind the clients."""
+
+    kind: str
+    client: str = ""
+    """Who asked for it; "" for the server's own work."""
+
+
 class Guard(enum.Enum):
     """What a transaction keeps others from doing to a record, present or absent, until it ends."""
 
@@ -54,12 +62,26 @@ class Sifted(NamedTuple, Generic[K, R]):
     """Of the span, what was not looked at; None if that is nothing."""
 
 
+class Counted(NamedTuple):
+    """How many records there are in a part of a span."""
+
+    records: int
+    rest: Span | None
+    """Of the span, what was not looked at; None if that is nothing."""
+
+
 class ReadTxn(Protocol):
     """One consistent snapshot."""
 
     @property
     def now(self) -> int:
         """The engine's time: for leases, visibility, expiry. In ticks."""
+        ...
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the snapshot is as old as it may become: whoever looks at much stops here, and
+        goes on in a new one. A snapshot keeps the write-ahead log from starting over."""
         ...
 
     def get(self, collection: Collection[K, R], key: K) -> R | None: ...
@@ -88,8 +110,8 @@ class ReadTxn(Protocol):
         there are passed over. Nothing is a rest."""
         ...
 
-    def count(self, collection: Collection[K, R], span: Span) -> int:
-        """How many records a span has. Looks at each: for `read_aside` if they are many."""
+    def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
+        """How many records a span has, of which no more than `limit` are looked at."""
         ...
 
 
@@ -147,8 +169,11 @@ class Engine(Protocol):
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T: ...
 
-    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        """The same for an operation that takes long: others do not wait for it."""
+    async def read_aside(
+        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    ) -> T:
+        """The same for an operation that takes long: others do not wait for it, but for those of
+        the same lane. Without one, it is the operation's own."""
         ...
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T: ...

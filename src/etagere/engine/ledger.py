@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -19,7 +19,7 @@ from etagere import directories
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import timeline
-from etagere.engine.interface import Fault, FaultReason, Sifted
+from etagere.engine.interface import Counted, Fault, FaultReason, Sifted
 from etagere.engine.records import (
     COLLECTIONS,
     ENCODE,
@@ -80,6 +80,7 @@ def statements(collection: Collection[Any, Any]) -> Statements:
         name = collection.name
         several = ", ".join("?" * GOT_TOGETHER)
         scan = f"SELECT key, value FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
+        keys = f"SELECT key FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
         put = f"REPLACE INTO {name} VALUES (?, ?)"  # noqa: S608
         if collection.layout is Layout.LARGE:
             # Where it lies, rather than behind all others, with the index changed twice.
@@ -94,7 +95,7 @@ def statements(collection: Collection[Any, Any]) -> Statements:
             f"DELETE FROM {name} WHERE key = ?",  # noqa: S608
             f"{scan} LIMIT ?",
             f"{scan} DESC LIMIT ?",
-            f"SELECT count(*) FROM {name} WHERE key >= ? AND key < ?",  # noqa: S608
+            f"SELECT count(*), max(key) FROM ({keys} LIMIT ?)",  # noqa: S608
         )
         return made
 
@@ -260,9 +261,9 @@ def sift_keys(
     return Sifted(rows, sizes, len(values), sum([len(value) for _, value in values]), None)
 
 
-def count(cursor: apsw.Cursor, collection: Collection[K, R], span: Span) -> int:
-    ((found,),) = cursor.execute(statements(collection).count_rows, span)
-    return cast("int", found)
+def count(cursor: apsw.Cursor, collection: Collection[Any, Any], span: Span, limit: int) -> Counted:
+    ((found, last),) = cursor.execute(statements(collection).count_rows, (*span, limit))
+    return Counted(found, Span(last + b"\x00", span.stop) if found == limit else None)
 
 
 def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:

@@ -15,6 +15,7 @@ import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,9 +25,11 @@ from etagere.engine.interface import (
     EXCLUSIVE,
     C,
     Conflict,
+    Counted,
     Fault,
     FaultReason,
     Guard,
+    Lane,
     Operation,
     ReadTxn,
     Refused,
@@ -220,6 +223,10 @@ class MemoryReadTxn:
             self._now = now_at(self._timeline, self._core.clock.elapsed())
         return self._now
 
+    @property
+    def is_overdue(self) -> bool:
+        return False  # nothing has to wait for a snapshot to end
+
     def get(self, collection: Collection[K, R], key: K) -> R | None:
         value = self._table(collection).value_at(collection.pack(key), self._sequence)
         return None if value is None else collection.decode(value)
@@ -260,10 +267,14 @@ class MemoryReadTxn:
         seen_bytes = sum(len(ENCODE(record)) for _, record in rows)
         return Sifted(passed, sizes, len(rows), seen_bytes, None)
 
-    def count(self, collection: Collection[K, R], span: Span) -> int:
+    def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         table = self._table(collection)
         keys = table.keys_in(span, reverse=False)
-        return sum(table.value_at(key, self._sequence) is not None for key in keys)
+        present = (key for key in keys if table.value_at(key, self._sequence) is not None)
+        found = list(islice(present, limit))
+        return Counted(
+            len(found), Span(found[-1] + b"\x00", span.stop) if len(found) == limit else None
+        )
 
     def close(self) -> None:
         if self._open:
@@ -459,7 +470,10 @@ class MemoryEngine:
         finally:
             transaction.close()
 
-    read_aside = read
+    async def read_aside(
+        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    ) -> T:
+        return await self.read(operation, command)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)

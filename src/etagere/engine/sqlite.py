@@ -23,8 +23,10 @@ from etagere.engine import ledger, timeline, wire
 from etagere.engine.interface import (
     C,
     Conflict,
+    Counted,
     Fault,
     FaultReason,
+    Lane,
     Operation,
     ReadTxn,
     Refused,
@@ -34,6 +36,7 @@ from etagere.engine.interface import (
     WriteTxn,
     registered,
 )
+from etagere.engine.lanes import Lanes
 from etagere.engine.records import ENCODE, Collection, K, R, Span
 from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled
 from etagere.engine.wire import Outcome
@@ -47,7 +50,7 @@ logger = logging.getLogger(__name__)
 _READS_PER_TURN = 4
 _RECONNECT_SECONDS = 0.02
 _WATCH_SECONDS = 5.0
-_THREADS_MAX = 2
+_THREADS_MAX = 3
 
 _decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
 _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
@@ -57,12 +60,14 @@ _decode_text = msgspec.msgpack.Decoder(str).decode
 class ReadTransaction:
     """One snapshot of the database."""
 
-    __slots__ = ("_clock", "_cursor", "_now")
+    __slots__ = ("_began", "_clock", "_cursor", "_now", "_seconds_max")
 
-    def __init__(self, cursor: apsw.Cursor, clock: Clock) -> None:
+    def __init__(self, cursor: apsw.Cursor, clock: Clock, seconds_max: float) -> None:
         self._cursor = cursor
         self._clock = clock
         self._now: int | None = None
+        self._began = time.monotonic()
+        self._seconds_max = seconds_max
 
     @property
     def now(self) -> int:
@@ -70,6 +75,10 @@ class ReadTransaction:
             ((stored,),) = self._cursor.execute(ledger.READ_TIMELINE)
             self._now = timeline.now_from(ledger.decode_timeline(stored), self._clock)
         return self._now
+
+    @property
+    def is_overdue(self) -> bool:
+        return time.monotonic() - self._began >= self._seconds_max
 
     def get(self, collection: Collection[K, R], key: K) -> R | None:
         return ledger.get(self._cursor, collection, key)
@@ -92,8 +101,8 @@ class ReadTransaction:
     ) -> Sifted[K, R]:
         return ledger.sift_keys(self._cursor, collection, keys, passes)
 
-    def count(self, collection: Collection[K, R], span: Span) -> int:
-        return ledger.count(self._cursor, collection, span)
+    def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
+        return ledger.count(self._cursor, collection, span, limit)
 
 
 class Reader:
@@ -113,7 +122,7 @@ class Reader:
         execute = self._cursor.execute
         try:
             execute("BEGIN")
-            result = operation(ReadTransaction(self._cursor, self._clock), command)
+            result = operation(self._transaction(), command)
             execute("COMMIT")
             return result
         except apsw.BusyError as error:
@@ -129,6 +138,9 @@ class Reader:
             self._end()
             logger.exception("the operation %s failed", operation.__qualname__)
             raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error
+
+    def _transaction(self) -> ReadTransaction:
+        return ReadTransaction(self._cursor, self._clock, self._config.snapshot_seconds_max)
 
     def _end(self) -> None:
         if self._connection.in_transaction:
@@ -164,6 +176,7 @@ class SqliteEngine:
         self._reader = self._new_reader()
         self._read = self._reader.read
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "reader")
+        self._lanes = Lanes(_THREADS_MAX)
         self._idle_readers: list[Reader] = []
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
@@ -180,12 +193,17 @@ class SqliteEngine:
 
         return await until_settled(again, self._policy, self.retries)
 
-    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+    async def read_aside(
+        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    ) -> T:
+        lane = lane or Lane(operation.__qualname__)
+
         async def attempt() -> T:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self._threads, self._read_in_thread, operation, command
-            )
+            async with self._lanes.slot(lane):
+                return await loop.run_in_executor(
+                    self._threads, self._read_in_thread, operation, command
+                )
 
         return await until_settled(attempt, self._policy, self.retries)
 
@@ -210,7 +228,8 @@ class SqliteEngine:
 
     async def _ask(self, operation: Operation[C, T], payload: bytes) -> T:
         link = self._link
-        if link is None or link.lost:
+        # One that was just made may be lost again before anything is asked.
+        while link is None or link.lost:
             link = await self._connect()
         outcome, answer = await link.ask(operation.wire_name, payload)
         if outcome == Outcome.RESULT:

@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import Engine, Fault, Refused, Unknown
+from etagere.engine.interface import Engine, Fault, Lane, Refused, Unknown
 from etagere.model.blobs import BlobName
 from etagere.model.ids import new_id
 from etagere.operations.blob import appends
@@ -61,7 +61,7 @@ class Folding:
 
     async def fold(self, name: BlobName) -> bool:
         """One step; says whether there is more to do."""
-        found = await self._engine.read_aside(appends.find_loose, name)
+        found = await self._engine.read_aside(appends.find_loose, name, Lane("folding"))
         if found is None:
             return False
         async with self._store.writer(sum(map(len, found.data)), inline=False) as writer:

@@ -95,11 +95,6 @@ class QueuePage(Result, frozen=True):
     next_marker: str = ""
 
 
-class ShownQueue(Result, frozen=True):
-    queue: Queue
-    messages: int
-
-
 # Messages
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import Principal
 from etagere.auth.request import Address, SignedRequest, address, octets, text
+from etagere.engine.interface import Lane
 from etagere.errors import Refusal
 from etagere.model.ids import draw
 from etagere.protocol.http.messages import Request
@@ -118,6 +119,10 @@ class Exchange:
         if _is_version(self._asked_version):
             return None
         return Refusal("InvalidHeaderValue", {"HeaderName": "x-ms-version"})
+
+    def lane(self, kind: str) -> Lane:
+        """Where a long read for this request waits for its turn."""
+        return Lane(kind, self.signed.client)
 
     def header(self, name: str) -> str | None:
         return self.signed.fields.get(name)

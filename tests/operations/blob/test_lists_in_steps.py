@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, WriteTxn
+from etagere.engine.interface import C, Engine, Lane, ReadTxn, Refused, T, WriteTxn
 from etagere.model.blobs import (
     BlobName,
     BlockSource,
@@ -83,7 +83,9 @@ class Watched:
         self.reads.append(operation.__name__)
         return await self._engine.read(operation, command)
 
-    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+    async def read_aside(
+        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    ) -> T:
         raise AssertionError("a thread keeps others waiting")
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import Counted, ReadTxn
 from etagere.engine.records import Collection, K, R, Span
 from etagere.model.blobs import BlobName, DeleteBlob, Tags
 from etagere.model.containers import ContainerName, DeleteContainer
@@ -162,7 +162,7 @@ class Looks(Counting):
         self.rows += 1
         return super().scan(collection, span, limit, reverse=reverse)
 
-    def count(self, collection: Collection[K, R], span: Span) -> int:
+    def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         raise AssertionError("a search counts nothing")
 
 

@@ -34,6 +34,7 @@ from etagere.operations.queue.messages import (
     update_message,
 )
 from etagere.operations.queue.queues import (
+    CountMessages,
     clear_messages,
     count_messages,
     create_queue,
@@ -95,7 +96,7 @@ class Desk:
         await self.shelf.write(clear_messages, ClearMessages(self.name, new_id()))
 
     async def count(self) -> int:
-        return (await self.shelf.read(count_messages, self.name)).messages
+        return (await self.shelf.read(count_messages, CountMessages(self.name))).messages
 
     # Messages
 

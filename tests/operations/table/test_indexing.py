@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from etagere.engine.interface import C, Engine, Fault, FaultReason, ReadTxn, T, WriteTxn
+from etagere.engine.interface import C, Engine, Fault, FaultReason, Lane, ReadTxn, T, WriteTxn
 from etagere.jobs.indexing import Indexing
 from etagere.model.tables import Keys, TableName
 from etagere.operations.table.indexes import build_index, want_index
@@ -27,8 +27,10 @@ class Faulty:
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         return await self._engine.read(operation, command)
 
-    async def read_aside(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        return await self._engine.read_aside(operation, command)
+    async def read_aside(
+        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    ) -> T:
+        return await self._engine.read_aside(operation, command, lane)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         self.asked[operation] += 1

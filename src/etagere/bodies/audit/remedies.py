@@ -224,7 +224,7 @@ def _settle(
                     troubles.append(_trouble(remedy, answer.outcome, answer.payload))
                 elif remedy.operation is forget_segment and answer.payload == ENCODE(False):
                     waiting.append(remedy)  # it goes in bounded steps
-            writer.checkpoint_if_due()
+            writer.maintain()
         return troubles
     finally:
         writer.close()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.records import Span
 from etagere.errors import Refusal
 from etagere.model.queues import (
     ClearMessages,
@@ -17,12 +20,13 @@ from etagere.model.queues import (
     QueuePage,
     SetQueueAccess,
     SetQueueMetadata,
-    ShownQueue,
 )
 from etagere.model.service import SignedIdentifier
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.queue.collections import DISCARDED, QUEUES, VISIBLE
 from etagere.rules.queues import check_queue_name
+
+_COUNTED_PER_STEP = 50_000
 
 
 @operation
@@ -74,11 +78,33 @@ def get_queue(txn: ReadTxn, name: QueueName) -> Queue:
     return find(txn, name)
 
 
-def count_messages(txn: ReadTxn, name: QueueName) -> ShownQueue:
-    """With the number of its messages, those that are hidden included. Takes long if there are
-    many: no put has to write down that there is one more."""
-    queue = find(txn, name)
-    return ShownQueue(queue, txn.count(VISIBLE, VISIBLE.under((queue.contents,))))
+class CountMessages(NamedTuple):
+    """A queue, and what is left to count of its messages; None: all of them."""
+
+    queue: QueueName
+    rest: Span | None = None
+
+
+class CountedMessages(NamedTuple):
+    queue: Queue
+    messages: int
+    rest: Span | None
+    """What was not looked at; None if that is nothing."""
+
+
+def count_messages(txn: ReadTxn, command: CountMessages) -> CountedMessages:
+    """How many messages a queue has, those that are hidden included. Takes long if there are many,
+    since no put has to write down that there is one more: so they are counted in several
+    snapshots, which is exact only while nothing changes."""
+    queue = find(txn, command.queue)
+    rest: Span | None = command.rest or VISIBLE.under((queue.contents,))
+    count = 0
+    while rest is not None:
+        counted = txn.count(VISIBLE, rest, _COUNTED_PER_STEP)
+        count, rest = count + counted.records, counted.rest
+        if txn.is_overdue:
+            break
+    return CountedMessages(queue, count, rest)
 
 
 def list_queues(txn: ReadTxn, command: ListQueues) -> QueuePage:

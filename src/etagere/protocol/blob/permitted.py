@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from etagere.auth.permissions import Permit, Public, check_public
-from etagere.engine.interface import C, Engine, ReadTxn, T, abort_if
+from etagere.engine.interface import C, Engine, Lane, ReadTxn, T, abort_if
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.operations.blob.collections import CONTAINERS
 
@@ -25,10 +26,11 @@ async def read_permitted(
     command: C,
     container: ContainerName,
     *,
-    aside: bool = False,
+    lane: Lane | None = None,
 ) -> T:
-    """A caller without a name sees what the container lets everyone see."""
-    read = engine.read_aside if aside else engine.read
+    """A caller without a name sees what the container lets everyone see. With a lane, it is read
+    aside."""
+    read = engine.read if lane is None else partial(engine.read_aside, lane=lane)
     if permit.public is Public.NOTHING:
         return await read(operation, command)
 

@@ -225,8 +225,9 @@ class Sources:
         aside: bool = False,
     ) -> T:
         version = exchange.version
+        lane = exchange.lane(operation.__name__) if aside else None
         return await read_permitted(
-            self._engine, permit, version, operation, command, name.container, aside=aside
+            self._engine, permit, version, operation, command, name.container, lane=lane
         )
 
 

@@ -62,10 +62,17 @@ class Handlers:
         return Response(204)
 
     async def get_queue_metadata(self, exchange: Exchange) -> Response:
-        name = decode.queue_name(exchange)
-        shown = await self._engine.read_aside(queues.count_messages, name)
-        count = (b"x-ms-approximate-messages-count", b"%d" % shown.messages)
-        return Response(200, [*metadata_headers(shown.queue.metadata), count])
+        name, lane = decode.queue_name(exchange), exchange.lane("count of messages")
+        counted = await self._engine.read_aside(
+            queues.count_messages, queues.CountMessages(name), lane
+        )
+        messages = counted.messages
+        while counted.rest is not None:
+            command = queues.CountMessages(name, counted.rest)
+            counted = await self._engine.read_aside(queues.count_messages, command, lane)
+            messages += counted.messages
+        count = (b"x-ms-approximate-messages-count", b"%d" % messages)
+        return Response(200, [*metadata_headers(counted.queue.metadata), count])
 
     async def set_queue_metadata(self, exchange: Exchange) -> Response:
         command = SetQueueMetadata(decode.queue_name(exchange), requests.metadata(exchange))

@@ -55,6 +55,7 @@ class Handling:
         aside: bool = False,
     ) -> T:
         permit, version = exchange.permit, exchange.version
+        lane = exchange.lane(operation.__name__) if aside else None
         return await read_permitted(
-            self._engine, permit, version, operation, command, container, aside=aside
+            self._engine, permit, version, operation, command, container, lane=lane
         )

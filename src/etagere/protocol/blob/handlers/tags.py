@@ -62,7 +62,9 @@ class TagHandlers(Handling):
             container,
             decode_tags.found_marker(exchange),
         )
-        found = await self._engine.read_aside(tags.find_blobs, command)
+        found = await self._engine.read_aside(
+            tags.find_blobs, command, exchange.lane("search by tags")
+        )
         told = found, search.written, requests.endpoint(exchange)
         if len(found.blobs) > _ROWS_AT_ONCE:
             body = await asyncio.to_thread(codec.encode_found, *told)

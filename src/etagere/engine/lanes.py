@@ -1,0 +1,105 @@
+"""Fair sharing of the threads that run long reads.
+
+A read waits in the lane of its kind. Kinds take turns, and within a kind so do clients; no kind
+may occupy all threads, so that a short read never waits behind long ones of another kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from etagere.engine.interface import Fault, FaultReason, Lane
+
+_WAITING_PER_CLIENT_MAX = 128
+_WAITING_MAX = 1_024
+
+
+_Waiter = asyncio.Future[None]
+_Clients = OrderedDict[str, deque[_Waiter]]
+
+
+class Lanes:
+    """Grants a bounded number of slots to those who wait in lanes; belongs to one event loop."""
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._per_kind_max = max(1, slots - 1)
+        self._running: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, _Clients] = OrderedDict()
+        self._waiting_count = 0
+
+    @asynccontextmanager
+    async def slot(self, lane: Lane) -> AsyncIterator[None]:
+        """Holds a slot; raises `Fault` if too many wait already."""
+        if self._free and self._running[lane.kind] < self._per_kind_max:
+            self._take(lane.kind)
+        else:
+            await self._wait(lane)
+        try:
+            yield
+        finally:
+            self._free += 1
+            self._running[lane.kind] -= 1
+            self._grant()
+
+    def _take(self, kind: str) -> None:
+        self._free -= 1
+        self._running[kind] += 1
+
+    async def _wait(self, lane: Lane) -> None:
+        clients = self._waiting.setdefault(lane.kind, OrderedDict())
+        queue = clients.setdefault(lane.client, deque())
+        if len(queue) >= _WAITING_PER_CLIENT_MAX or self._waiting_count >= _WAITING_MAX:
+            raise Fault(FaultReason.CONTENTION, f"too many wait for a {lane.kind}")
+        waiter: _Waiter = asyncio.get_running_loop().create_future()
+        queue.append(waiter)
+        self._waiting_count += 1
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self._remove(lane, waiter)
+            else:  # granted already, but not taken
+                self._free += 1
+                self._running[lane.kind] -= 1
+                self._grant()
+            raise
+
+    def _remove(self, lane: Lane, waiter: _Waiter) -> None:
+        clients = self._waiting[lane.kind]
+        clients[lane.client].remove(waiter)
+        self._waiting_count -= 1
+        self._tidy(lane.kind, lane.client)
+
+    def _tidy(self, kind: str, client: str) -> None:
+        clients = self._waiting[kind]
+        if not clients[client]:
+            del clients[client]
+        if not clients:
+            del self._waiting[kind]
+
+    def _grant(self) -> None:
+        """Gives free slots to those whose turn it is."""
+        while self._free:
+            kind = self._next_kind()
+            if kind is None:
+                return
+            self._waiting.move_to_end(kind)
+            clients = self._waiting[kind]
+            client = next(iter(clients))
+            clients.move_to_end(client)
+            waiter = clients[client].popleft()
+            self._waiting_count -= 1
+            self._tidy(kind, client)
+            if not waiter.done():
+                self._take(kind)
+                waiter.set_result(None)
+
+    def _next_kind(self) -> str | None:
+        for kind in self._waiting:
+            if self._running[kind] < self._per_kind_max:
+                return kind
+        return None

@@ -1,0 +1,124 @@
+"""Long reads share their threads fairly: between kinds of work, and between clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from etagere.engine.interface import Fault, Lane
+from etagere.engine.lanes import Lanes
+
+SCAN = Lane("scan", "one")
+SHORT = Lane("count", "two")
+
+
+class Work:
+    """Reads that hold their slots until they are told to end."""
+
+    def __init__(self, slots: int) -> None:
+        self.lanes = Lanes(slots)
+        self.running: Counter[Lane] = Counter()
+        self.order: list[Lane] = []
+        self._ends: list[asyncio.Event] = []
+
+    def begin(self, lane: Lane) -> asyncio.Task[None]:
+        return asyncio.create_task(self._hold(lane))
+
+    async def _hold(self, lane: Lane) -> None:
+        end = asyncio.Event()
+        async with self.lanes.slot(lane):
+            self.running[lane] += 1
+            self.order.append(lane)
+            self._ends.append(end)
+            await end.wait()
+            self.running[lane] -= 1
+
+    async def end_oldest(self) -> None:
+        self._ends.pop(0).set()
+        await settle()
+
+    async def end_all(self) -> None:
+        while self._ends:
+            await self.end_oldest()
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_no_kind_occupies_all_slots() -> None:
+    async def main() -> None:
+        work = Work(3)
+        tasks = [work.begin(SCAN) for _ in range(10)]
+        await settle()
+        assert work.running[SCAN] == 2
+        short = work.begin(SHORT)
+        await settle()
+        assert work.running[SHORT] == 1
+        await work.end_all()
+        await asyncio.gather(short, *tasks)
+        assert not +work.running
+
+    asyncio.run(main())
+
+
+def test_kinds_and_clients_take_turns() -> None:
+    async def main() -> None:
+        work = Work(1)
+        busy, quiet = Lane("scan", "busy"), Lane("scan", "quiet")
+        tasks = [work.begin(busy) for _ in range(5)]
+        await settle()
+        tasks += [work.begin(quiet), work.begin(SHORT)]
+        await settle()
+        await work.end_all()
+        await asyncio.gather(*tasks)
+        # Not behind the four that have waited longer.
+        assert work.order.index(quiet) <= 3
+        assert work.order.index(SHORT) <= 3
+        assert Counter(work.order) == {busy: 5, quiet: 1, SHORT: 1}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_a_slot_of_one_who_was_cancelled_is_not_lost(granted: bool) -> None:
+    async def main() -> None:
+        work = Work(1)
+        first, second = work.begin(SCAN), work.begin(SCAN)
+        await settle()
+        if granted:
+            work._ends.pop(0).set()
+            # Up to the moment at which the slot was handed over, but not taken.
+            while not first.done():
+                await asyncio.sleep(0)
+            assert not work.running[SCAN]
+        second.cancel()
+        await settle()
+        await work.end_all()
+        await asyncio.gather(first, second, return_exceptions=True)
+        third = work.begin(SCAN)
+        await settle()
+        assert work.running[SCAN] == 1
+        await work.end_all()
+        await third
+
+    asyncio.run(main())
+
+
+def test_a_client_cannot_wait_with_any_number_of_reads() -> None:
+    async def main() -> None:
+        work = Work(1)
+        tasks = [work.begin(SCAN) for _ in range(1_000)]
+        await settle()
+        refused = [task for task in tasks if task.done() and task.exception()]
+        assert all(isinstance(task.exception(), Fault) for task in refused)
+        assert 800 < len(refused) < 1_000
+        other = work.begin(SHORT)
+        await work.end_all()
+        await other
+        assert SHORT in work.order
+
+    asyncio.run(main())
