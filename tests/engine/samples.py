@@ -223,6 +223,11 @@ def put_every_kind(txn: WriteTxn, command: PutEveryKind) -> None:
 
 
 @operation
+def delete_large(txn: WriteTxn, key: bytes) -> None:
+    txn.delete(LARGE, (key,))
+
+
+@operation
 def put_large(txn: WriteTxn, command: PutLarge) -> None:
     txn.put(LARGE, (command.key,), Large(command.data))
 

@@ -228,8 +228,7 @@ class SqliteEngine:
 
     async def _ask(self, operation: Operation[C, T], payload: bytes) -> T:
         link = self._link
-        # One that was just made may be lost again before anything is asked.
-        while link is None or link.lost:
+        if link is None or link.lost:
             link = await self._connect()
         outcome, answer = await link.ask(operation.wire_name, payload)
         if outcome == Outcome.RESULT:
@@ -247,12 +246,16 @@ class SqliteEngine:
             while True:
                 try:
                     self._link = await self._connect_once()
-                    return self._link
+                    # It may be lost again by now, and would never answer.
+                    if not self._link.lost:
+                        return self._link
+                    trouble = "it closed the connection at once"
                 except OSError as error:
-                    if time.monotonic() > deadline:
-                        detail = f"the writer process cannot be reached: {error}"
-                        raise Fault(FaultReason.UNAVAILABLE, detail) from error
-                    await asyncio.sleep(_RECONNECT_SECONDS)
+                    trouble = str(error)
+                if time.monotonic() > deadline:
+                    detail = f"the writer process cannot be reached: {trouble}"
+                    raise Fault(FaultReason.UNAVAILABLE, detail)
+                await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _connect_once(self) -> _Link:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,188 @@
+"""The write-ahead log stays short beside readers, and free pages go back to the file system."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from etagere.config import KIB, MIB, Config
+from etagere.engine import ledger
+from etagere.engine.interface import Lane, ReadTxn
+from etagere.engine.sqlite import SqliteEngine, _Link
+from tests.engine import samples
+from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
+from tests.engine.sqlite_harness import SqliteHarness, start
+
+CONFIG = Config(durable=False)
+LOG_BYTES_MAX = 128 * MIB
+LOG_BYTES_AFTER_MAX = 64 * MIB
+PUT_SECONDS_MAX = 1.5
+_SCANNERS = 3
+
+
+def scan_until_overdue(txn: ReadTxn, _: None) -> int:
+    """As a long scan does: for as long as its snapshot may be held."""
+    seen = 0
+    while not txn.is_overdue:
+        seen += len(txn.scan(ITEMS, ITEMS.all(), 1_000))
+    return seen
+
+
+async def _scan_for_ever(engine: SqliteEngine, number: int) -> None:
+    while True:
+        await engine.read_aside(scan_until_overdue, None, Lane(f"scan {number}"))
+
+
+async def _put_for(engine: SqliteEngine, log_bytes: int, directory: Path) -> tuple[float, int]:
+    """Puts until the log has been written so often; returns the longest wait of a put, and the
+    size of the log at its longest."""
+    slowest, longest, written = 0.0, 0, 0
+    while written < log_bytes:
+        began = time.perf_counter()
+        # Pages that stay as they are would not be written.
+        data = bytes([written // MIB % 256]) * 64 * KIB
+        puts = [
+            engine.write(samples.put_large, PutLarge(b"%d" % number, data)) for number in range(32)
+        ]
+        await asyncio.gather(*puts)
+        slowest = max(slowest, time.perf_counter() - began)
+        longest = max(longest, ledger.log_bytes(directory))
+        written += 32 * 64 * KIB
+    return slowest, longest
+
+
+def _with_engine(tmp_path: Path, main: Callable[[SqliteHarness], Awaitable[None]]) -> None:
+    async def run() -> None:
+        harness = await start(tmp_path / "data", CONFIG)
+        try:
+            await main(harness)
+        finally:
+            await harness.close()
+
+    asyncio.run(run())
+
+
+def test_the_log_starts_over_beside_overlapping_readers(tmp_path: Path) -> None:
+    async def main(harness: SqliteHarness) -> None:
+        engine = await harness.open()
+        for number in range(500):
+            await engine.write(samples.put_item, PutItem(f"{number}", Item("x" * 200)))
+        scanners = [asyncio.create_task(_scan_for_ever(engine, n)) for n in range(_SCANNERS)]
+        slowest, longest = await _put_for(engine, 500 * MIB, harness.directory)
+        for scanner in scanners:
+            scanner.cancel()
+        await asyncio.gather(*scanners, return_exceptions=True)
+        assert longest <= LOG_BYTES_MAX
+        assert slowest <= PUT_SECONDS_MAX
+        await _eventually_at_most(harness, LOG_BYTES_AFTER_MAX)
+
+    _with_engine(tmp_path, main)
+
+
+def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None:
+    """A reader that is none of ours, and keeps its snapshot for as long as it likes."""
+
+    async def main(harness: SqliteHarness) -> None:
+        engine = await harness.open()
+        with _foreign_reader(harness.directory):
+            slowest, longest = await _put_for(engine, 160 * MIB, harness.directory)
+        assert longest > LOG_BYTES_MAX, "there is nothing to be seen"
+        assert slowest <= PUT_SECONDS_MAX
+        await _eventually_at_most(harness, LOG_BYTES_AFTER_MAX)
+
+    _with_engine(tmp_path, main)
+
+
+_READ = """
+import sqlite3, sys
+reader = sqlite3.connect(sys.argv[1], isolation_level=None)
+reader.execute("BEGIN")
+reader.execute("SELECT count(*) FROM timeline").fetchall()
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _foreign_reader(directory: Path) -> Iterator[None]:
+    command = [sys.executable, "-c", _READ, str(ledger.database_path(directory))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"reading\n"
+        yield
+        process.communicate()
+
+
+async def _eventually_at_most(harness: SqliteHarness, bytes_max: int) -> None:
+    deadline = time.monotonic() + 10.0
+    while ledger.log_bytes(harness.directory) > bytes_max:
+        assert time.monotonic() < deadline, ledger.log_bytes(harness.directory)
+        await asyncio.sleep(0.05)
+
+
+def test_free_pages_go_back_to_the_file_system(tmp_path: Path) -> None:
+    path = ledger.database_path(tmp_path / "data")
+
+    async def main(harness: SqliteHarness) -> None:
+        engine = await harness.open()
+        count = 600
+        data = {b"%05d" % number: bytes([number % 251]) * 100 * KIB for number in range(count)}
+        for key, value in data.items():
+            await engine.write(samples.put_large, PutLarge(key, value))
+        await _eventually(lambda: path.stat().st_size > count * 100 * KIB)
+        kept = {key for number, key in enumerate(data) if number % 20 == 0}
+        for key in data.keys() - kept:
+            await engine.write(samples.delete_large, key)
+        live = len(kept) * 100 * KIB
+        # Beside those who read and write.
+        slowest = 0.0
+        deadline = time.monotonic() + 20.0
+        while path.stat().st_size > 2 * live + 4 * MIB:
+            assert time.monotonic() < deadline, path.stat().st_size
+            began = time.perf_counter()
+            await engine.write(samples.put_item, PutItem("beside"))
+            slowest = max(slowest, time.perf_counter() - began)
+            await asyncio.sleep(0.002)
+        assert slowest < 0.25
+        for key in kept:
+            found = await engine.read(samples.get_large, key)
+            assert found is not None
+            assert found.data == data[key]
+
+    _with_engine(tmp_path, main)
+    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def _eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def test_a_link_that_is_lost_before_anything_is_asked_is_made_again(tmp_path: Path) -> None:
+    async def main(harness: SqliteHarness) -> None:
+        engine = await harness.open()
+        connect_once, made = engine._connect_once, []
+
+        async def lose_the_first() -> _Link:
+            link = await connect_once()
+            made.append(link)
+            if len(made) == 1:
+                link._transport.abort()
+                while not link.lost:
+                    await asyncio.sleep(0)
+            return link
+
+        engine._connect_once = lose_the_first  # type: ignore[method-assign]
+        async with asyncio.timeout(5.0):
+            await engine.write(samples.put_item, PutItem("asked"))
+        assert len(made) == 2
+
+    _with_engine(tmp_path, main)
