@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from etagere.bodies.audit.walk import check
 from etagere.config import KIB, MIB, Config
 from etagere.engine import ledger
 from etagere.engine.interface import Lane, ReadTxn
@@ -18,6 +19,7 @@ from etagere.engine.sqlite import SqliteEngine, _Link
 from tests.engine import samples
 from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
 from tests.engine.sqlite_harness import SqliteHarness, start
+from tests.sdk.server import environment
 
 CONFIG = Config(durable=False)
 LOG_BYTES_MAX = 128 * MIB
@@ -109,7 +111,7 @@ sys.stdin.read()
 """
 
 
-@contextmanager
+@contextlib.contextmanager
 def _foreign_reader(directory: Path) -> Iterator[None]:
     command = [sys.executable, "-c", _READ, str(ledger.database_path(directory))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -184,5 +186,72 @@ def test_a_link_that_is_lost_before_anything_is_asked_is_made_again(tmp_path: Pa
         async with asyncio.timeout(5.0):
             await engine.write(samples.put_item, PutItem("asked"))
         assert len(made) == 2
+
+    _with_engine(tmp_path, main)
+
+
+def test_a_check_does_not_hold_a_snapshot_beside_a_server(tmp_path: Path) -> None:
+    """After the copy that it begins with, the log can start over."""
+    refused: list[str] = []
+
+    async def main(harness: SqliteHarness) -> None:
+        engine = await harness.open()
+        await engine.write(samples.put_item, PutItem("first"))
+
+        def restart_log(phase: str, _done: int, _total: int) -> None:
+            if phase == "copy":
+                return
+            command = [sys.executable, "-c", _RESTART, str(ledger.database_path(tmp_path / "data"))]
+            refused.append(subprocess.check_output(command, text=True).strip())
+
+        report = await asyncio.to_thread(check, harness.directory, progress=restart_log)
+        assert not report.findings
+
+    _with_engine(tmp_path, main)
+    assert refused
+    assert set(refused) == {"(0,)"}
+
+
+_RESTART = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=2.0)
+print(connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[:1])
+"""
+
+
+def test_a_ledger_of_before_gives_its_pages_back_once_it_is_compacted(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    _with_engine(tmp_path, _put_and_delete)
+    path = ledger.database_path(directory)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA auto_vacuum = NONE")
+        database.execute("VACUUM")
+    _with_engine(tmp_path, _put_and_delete)
+    assert path.stat().st_size > 20 * MIB, "there is nothing to give back"
+    command = [sys.executable, "-m", "etagere", "compact", "--data", str(directory)]
+    told = subprocess.check_output(command, text=True, env=environment())
+    assert "bytes now" in told
+    assert path.stat().st_size < 2 * MIB
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def _put_and_delete(harness: SqliteHarness) -> None:
+    engine = await harness.open()
+    for number in range(300):
+        await engine.write(samples.put_large, PutLarge(b"%d" % number, bytes(100 * KIB)))
+    for number in range(300):
+        await engine.write(samples.delete_large, b"%d" % number)
+
+
+def test_compacting_beside_a_server_is_refused(tmp_path: Path) -> None:
+    async def main(harness: SqliteHarness) -> None:
+        command = [sys.executable, "-m", "etagere", "compact", "--data", str(harness.directory)]
+        ended = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, env=environment(), check=False
+        )
+        assert ended.returncode == 2
+        assert "stop the server first" in ended.stderr
 
     _with_engine(tmp_path, main)

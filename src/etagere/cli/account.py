@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import base64
 import os
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ from etagere.engine.interface import (
 )
 from etagere.engine.records import ENCODE
 from etagere.engine.sqlite import SqliteEngine
-from etagere.engine.writer import SOCKET_NAME, reachable
+from etagere.engine.writer import is_served
 from etagere.errors import Refusal
 from etagere.model.accounts import (
     BUILT_IN,
@@ -261,27 +260,14 @@ def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
 def _claim(directory: Path) -> int | None:
     """Claims a directory; None if a server has. That is asked first, since a claim waits for a
     server that is just going."""
-    if _is_served(directory):
+    if is_served(directory):
         return None
     try:
         return app.claim(directory)
     except app.DirectoryInUse as error:
-        if _is_served(directory):  # by now
+        if is_served(directory):  # by now
             return None
         raise Unusable(str(error)) from None
-
-
-def _is_served(directory: Path) -> bool:
-    """Whether somebody listens on the writer's socket; one that was left behind refuses."""
-    try:
-        with (
-            socket.socket(socket.AF_UNIX) as probe,
-            reachable(directory / SOCKET_NAME) as address,
-        ):
-            probe.connect(address)
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from etagere.cli import (
     Unusable,
     account,
     check,
+    compact,
     connection_string,
     serve,
     tell,
@@ -58,7 +59,7 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: tuple[Command, ...] = (serve, account, check, connection_string, version)
+COMMANDS: tuple[Command, ...] = (serve, account, check, compact, connection_string, version)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

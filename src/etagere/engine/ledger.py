@@ -144,6 +144,18 @@ def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
     return connection
 
 
+def compact(directory: Path, config: Config) -> None:
+    """Rewrites the database without free pages, as one that gives them back by itself. For a
+    directory that nobody else uses."""
+    connection = open_for_writing(directory, config)
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        connection.close(True)
+
+
 def log_path(directory: Path) -> Path:
     return directory / f"{DATABASE_NAME}-wal"
 

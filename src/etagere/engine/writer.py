@@ -59,6 +59,19 @@ class reachable:
         os.close(self._directory)
 
 
+def is_served(directory: Path) -> bool:
+    """Whether somebody listens on the writer's socket; one that was left behind refuses."""
+    try:
+        with (
+            socket.socket(socket.AF_UNIX) as probe,
+            reachable(directory / SOCKET_NAME) as address,
+        ):
+            probe.connect(address)
+    except OSError:
+        return False
+    return True
+
+
 def writer_main(
     directory: Path, listener: socket.socket, config: Config, clock: Clock
 ) -> Callable[[int], None]:

@@ -32,12 +32,18 @@ from etagere.config import Config
 from etagere.engine import ledger
 from etagere.engine.records import COLLECTIONS, SCHEMA, Collection, K, R
 from etagere.engine.records import Kind as KeyKind
+from etagere.engine.writer import is_served
 
 Progress = Callable[[str, int, int], None]
 """Told the phase, how much of it is done and how much there is (0: nobody knows)."""
 
 _SCRATCH_CACHE_KIB = 64 * 1024
 _ROWS_PER_REPORT = 2_000
+_PAGES_PER_REPORT = 4_096
+_NO_ROOM = (
+    "there is no room for temporary files; SQLITE_TMPDIR names another directory for them. "
+    "Beside a running server a check needs room for a copy of the ledger."
+)
 _MESSAGES_MAX = 100
 _NAMES_MAX = 3
 
@@ -88,7 +94,7 @@ class Audit:
     def __init__(self, directory: Path, config: Config, progress: Progress) -> None:
         self.directory = directory
         self.report = Report()
-        self.connection = _open(directory, config)
+        self.connection = _open(directory, config, progress)
         self._suspects: list[Finding] = []
         self._progress = progress
         self._rows_done = 0
@@ -265,13 +271,15 @@ def require_ledger(directory: Path) -> None:
         raise CannotCheck(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
-def _open(directory: Path, config: Config) -> apsw.Connection:
+def _open(directory: Path, config: Config, progress: Progress) -> apsw.Connection:
     """A connection with the snapshot taken."""
     path = ledger.database_path(directory)
     connection = None
     try:
         connection = ledger.open_for_reading(directory, config)
         _take_snapshot(connection, path)
+        if is_served(directory):
+            connection = _copied(connection, progress)
     except BaseException as error:
         if connection is not None:
             connection.close(True)
@@ -280,6 +288,8 @@ def _open(directory: Path, config: Config) -> apsw.Connection:
         if isinstance(error, apsw.CorruptError):
             message = f"{path} is damaged beyond checking: restore it from a backup ({error})"
             raise CannotCheck(message) from None
+        if isinstance(error, apsw.FullError):
+            raise CannotCheck(_NO_ROOM) from None
         if isinstance(error, apsw.Error):
             raise CannotCheck(f"{path} cannot be read: {error}") from None
         raise
@@ -287,10 +297,7 @@ def _open(directory: Path, config: Config) -> apsw.Connection:
 
 
 def _take_snapshot(connection: apsw.Connection, path: Path) -> None:
-    connection.execute("PRAGMA temp_store = FILE")
-    # What lies in temporary tables is never rolled back.
-    connection.execute("PRAGMA temp.journal_mode = OFF")
-    connection.execute(f"PRAGMA temp.cache_size = {-_SCRATCH_CACHE_KIB}")
+    _tune(connection)
     connection.execute("BEGIN")
     if connection.pragma("application_id") != ledger.APPLICATION_ID:
         raise ledger.NotALedger(f"{path} is not an Étagère ledger")
@@ -300,6 +307,32 @@ def _take_snapshot(connection: apsw.Connection, path: Path) -> None:
             f"{path} has schema {schema}; this version of etagere knows schemas up to {SCHEMA}. "
             "Use the newer version that wrote it."
         )
+
+
+def _tune(connection: apsw.Connection) -> None:
+    connection.execute("PRAGMA temp_store = FILE")
+    # What lies in temporary tables is never rolled back.
+    connection.execute("PRAGMA temp.journal_mode = OFF")
+    connection.execute(f"PRAGMA temp.cache_size = {-_SCRATCH_CACHE_KIB}")
+
+
+def _copied(connection: apsw.Connection, progress: Progress) -> apsw.Connection:
+    """A copy of the snapshot in a temporary file of its own, in place of the snapshot: one that
+    was held for the whole of a check would keep the log of the server that runs meanwhile from
+    starting over, and so would make it longer and longer."""
+    copy = apsw.Connection("")
+    try:
+        with copy.backup("main", connection, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES_PER_REPORT)
+                progress("copy", backup.page_count - backup.remaining, backup.page_count)
+        _tune(copy)
+        copy.execute("BEGIN")
+    except BaseException:
+        copy.close(True)
+        raise
+    connection.close(True)
+    return copy
 
 
 def check_database(audit: Audit) -> None:

@@ -1,0 +1,62 @@
+"""`etagere compact`: rewrites the ledger without its free pages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import apsw
+
+from etagere import app
+from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
+from etagere.cli import CLEAN, Unusable, settings_of
+from etagere.config import Config
+from etagere.engine import ledger
+from etagere.settings import add_arguments as add_settings
+
+NAME = "compact"
+SUMMARY = "rewrite the ledger without its free pages"
+DESCRIPTION = """\
+Rewrites the ledger (the database in a data directory), so that it takes no more space than
+what it holds. A running server gives free pages back by itself; of a ledger that was made
+before servers did, it can do so only once the ledger was compacted. No server may be
+running, and the disk needs room for two more copies of what the ledger holds.
+
+If it is interrupted, the ledger stays as it was."""
+EXAMPLES = "etagere compact --data /srv/etagere"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, "data")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory = settings_of(arguments).data
+    try:
+        require_ledger(directory)
+        claimed = app.claim(directory)
+    except app.DirectoryInUse as error:
+        raise Unusable(f"{error}: stop the server first") from error
+    except (app.CannotUse, CannotCheck) as error:
+        raise Unusable(str(error)) from error
+    try:
+        before = _bytes(directory)
+        _compact(directory)
+        print(f"{before} bytes before, {_bytes(directory)} bytes now")
+    finally:
+        os.close(claimed)
+    return CLEAN
+
+
+def _compact(directory: Path) -> None:
+    try:
+        ledger.compact(directory, Config())
+    except (ledger.NotALedger, ledger.SchemaTooNew) as error:
+        raise Unusable(str(error)) from error
+    except apsw.Error as error:
+        raise Unusable(f"the ledger in {directory} was not compacted: {error}") from error
+
+
+def _bytes(directory: Path) -> int:
+    return ledger.database_path(directory).stat().st_size + ledger.log_bytes(directory)
