@@ -1,0 +1,157 @@
+"""A whole server survives any single I/O error: what it has acknowledged is there afterwards.
+
+`strace` makes one system call on one of the server's files fail, wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from etagere.engine.ledger import DATABASE_NAME
+from tests.probes.client import Client, NotHttp, Request, shared_key
+from tests.sdk.server import ACCOUNT, KEY, check, environment, eventually, served
+from tests.simulation import syscalls
+
+DATABASE: Final = DATABASE_NAME
+LOG: Final = f"{DATABASE_NAME}-wal"
+SEGMENT: Final = "segments/00000001.seg"
+_CLIENTS: Final = 4
+_SECONDS: Final = 2.5
+# Small ones lie in the ledger, large ones in segments.
+_SIZES: Final = (30_000, 100_000)
+
+_sign = shared_key(ACCOUNT, KEY)
+
+pytestmark = pytest.mark.skipif(bool(syscalls.why_not()), reason=syscalls.why_not())
+
+
+class Error(NamedTuple):
+    """A call that fails: the n-th of each thread that makes it."""
+
+    call: str
+    path: str
+    name: str = "EIO"
+    nth: int = 1
+
+
+# Not the first calls of a process: one that is started again would meet the error again.
+ERRORS: Final = [
+    Error("fdatasync", LOG, nth=20),
+    Error("fdatasync", LOG, nth=60),
+    Error("pwrite64", LOG, nth=100),
+    Error("pwrite64", LOG, "ENOSPC", nth=100),
+    Error("fdatasync", DATABASE, nth=2),
+    Error("ftruncate", DATABASE, nth=2),
+    Error("fdatasync", SEGMENT, nth=1),
+    Error("fdatasync", SEGMENT, nth=3),
+    Error("pwritev2", SEGMENT, nth=1),
+    Error("pwritev2", SEGMENT, "ENOSPC", nth=2),
+    Error("fsync", "segments", nth=1),
+    Error("openat", SEGMENT, nth=1),
+]
+
+
+@contextlib.contextmanager
+def _broken(directory: Path, error: Error, log_path: Path) -> Iterator[str]:
+    """A server that meets the error; gives the address of Blob."""
+    ready = log_path.with_suffix(".ready")
+    strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log_path.with_suffix(".trace"))]
+    inject = f"inject={error.call}:error={error.name}:when={error.nth}"
+    serve = [sys.executable, "-m", "etagere", "serve", "--data", str(directory), "--workers", "1"]
+    ports = [f"--{service}-port=0" for service in ("blob", "queue", "table")]
+    path = str(directory / error.path) if error.path else str(directory)
+    with log_path.open("wb") as log, ready.open("wb") as out:
+        process = subprocess.Popen(
+            [*strace, "-e", f"trace={error.call}", "-e", inject, "-P", path, *serve, *ports],
+            stdout=out,
+            stderr=log,
+            env=environment(),
+            start_new_session=True,
+        )
+    try:
+        eventually(lambda: b"READY" in ready.read_bytes(), "the server")
+        words = ready.read_text().split("READY", 1)[1].split()
+        yield dict(word.split("=", 1) for word in words if "=" in word)["blob"]
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _put_until(endpoint: str, number: int, ends: float, acknowledged: dict[str, bytes]) -> None:
+    count = 0
+    client = Client(endpoint)
+    while time.monotonic() < ends:
+        name, content = f"{number}-{count}", bytes([count % 251]) * _SIZES[count % 2]
+        headers = (("x-ms-blob-type", "BlockBlob"),)
+        request = Request("PUT", f"/{ACCOUNT}/container/{name}", (), headers, content)
+        count += 1
+        try:
+            answer = client.ask(_sign(request))
+        except (OSError, NotHttp):
+            client.close()
+            time.sleep(0.02)
+            continue
+        if answer.status == 201:
+            acknowledged[name] = content
+    client.close()
+
+
+def _create_container(endpoint: str) -> bool:
+    request = Request("PUT", f"/{ACCOUNT}/container", (("restype", "container"),))
+    try:
+        with Client(endpoint) as client:
+            return client.ask(_sign(request)).status in (201, 409)
+    except (OSError, NotHttp):
+        return False
+
+
+def _name(error: Error) -> str:
+    return f"{error.call}-{error.path or 'directory'}-{error.name}-{error.nth}".replace("/", ".")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=_name)
+def test_nothing_acknowledged_is_lost(tmp_path: Path, error: Error) -> None:
+    directory = tmp_path / "data"
+    with served(directory, "--workers", "1") as server:
+        assert _create_container(server.endpoint)
+        server.stop()
+    acknowledged: dict[str, bytes] = {}
+    with _broken(directory, error, tmp_path / "broken.log") as endpoint:
+        ends = time.monotonic() + _SECONDS
+        clients = [
+            threading.Thread(target=_put_until, args=(endpoint, number, ends, acknowledged))
+            for number in range(_CLIENTS)
+        ]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        # The error has passed: it works again, in the end.
+        before = len(acknowledged)
+        eventually(lambda: _puts(endpoint, acknowledged), "an acknowledged put")
+    assert "INJECTED" in (tmp_path / "broken.trace").read_text(errors="replace")
+    assert before > 0 or error.nth == 1
+    with served(directory, "--workers", "1") as server:
+        with Client(server.endpoint) as reader:
+            for name, content in acknowledged.items():
+                answer = reader.ask(_sign(Request("GET", f"/{ACCOUNT}/container/{name}")))
+                assert (answer.status, answer.body) == (200, content), name
+        assert server.stop() == 0
+    checked = check(directory)
+    assert checked.returncode == 0, checked.stdout
+
+
+def _puts(endpoint: str, acknowledged: dict[str, bytes]) -> bool:
+    _put_until(endpoint, 99, time.monotonic() + 0.3, acknowledged)
+    return any(name.startswith("99-") for name in acknowledged)
