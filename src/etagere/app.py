@@ -23,12 +23,17 @@ from etagere.config import MIB, Config
 from etagere.engine import ledger, reserve
 from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Last
-from etagere.processes import ChildMain, Supervisor
+from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
+from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 
 LOCK_NAME = "lock"
-# Children of a server that was killed let go of the directory a moment after it.
-_CLAIM_SECONDS_MAX = 5.0
+# Another server that runs and is not about to stop after this long will not.
+_IN_USE_SECONDS = 5.0
+# One that stops may take all the time that its processes have to finish; and the children of one
+# that was killed let go of the directory a moment after it.
+_CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
+_ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 
@@ -65,16 +70,23 @@ def claim(directory: Path) -> int:
     with _using(directory):
         directories.make(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + _CLAIM_SECONDS_MAX
+    began = time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > _CLAIM_SECONDS_MAX or (waited > _IN_USE_SECONDS and _is_in_use(directory)):
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
+
+
+def _is_in_use(directory: Path) -> bool:
+    """Whether a server runs there that is not about to stop."""
+    status = server_status(directory, _ANSWER_SECONDS_MAX)
+    return status is not None and not status.stopping
 
 
 @contextmanager
@@ -100,7 +112,7 @@ def engine_children(
 def serve_engine(directory: Path, config: Config, clock: Clock | None = None) -> int:
     """Runs the engine's processes until told to stop; returns an exit status."""
     with _claimed(directory):
-        return Supervisor(engine_children(directory, config, clock)).run()
+        return _supervise(directory, engine_children(directory, config, clock))
 
 
 def serve(settings: Settings, announce: Announce) -> int:
@@ -122,11 +134,17 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         "table": settings.table_port,
     }
     with ExitStack() as held:
+        # A server that is about to stop here has the ports until then, too. A directory that is
+        # not there yet is made when nothing else can go wrong.
+        claims_first = directory.exists()
+        if claims_first:
+            held.enter_context(_claimed(directory))
         sockets = {
             service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))
             for service, port in asked.items()
         }
-        held.enter_context(_claimed(directory))
+        if not claims_first:
+            held.enter_context(_claimed(directory))
         children = engine_children(directory, config)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
@@ -134,8 +152,18 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         front_config = _for_one_of(workers, config)
         front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all)
         for number in range(1, workers + 1):
-            children[f"front end {number}"] = front.main()
-        return Supervisor(children).run()
+            name = f"front end {number}"
+            children[name] = front.main(name)
+        return _supervise(directory, children)
+
+
+def _supervise(directory: Path, children: Mapping[str, ChildMain]) -> int:
+    status_socket = open_health_socket(directory, SUPERVISOR_NAME)
+    try:
+        return Supervisor(children, status_socket=status_socket).run()
+    finally:
+        if status_socket is not None:
+            status_socket.close()
 
 
 def _workers_for_cores() -> int:

@@ -18,6 +18,7 @@ from etagere.cli import (
     compact,
     connection_string,
     serve,
+    status,
     tell,
     version,
 )
@@ -59,7 +60,15 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: tuple[Command, ...] = (serve, account, check, compact, connection_string, version)
+COMMANDS: tuple[Command, ...] = (
+    serve,
+    status,
+    account,
+    check,
+    compact,
+    connection_string,
+    version,
+)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
