@@ -24,6 +24,7 @@ _EXPECTED_SECONDS: Final = {
     "test_larger_downloads_during_overwrites": 30.0,
     "test_killed_under_load_often": 150.0,
     "test_many_kills": 900.0,
+    "test_a_paused_machine_catches_up_and_hurts_no_lease": 115.0,
 }
 """Of tests that have not run here yet, on a machine with two cores; others take a moment."""
 

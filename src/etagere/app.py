@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import socket
@@ -18,14 +19,17 @@ from pathlib import Path
 import apsw
 
 from etagere import directories
-from etagere.clock import Clock, SystemClock
+from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
-from etagere.engine import ledger, reserve
+from etagere.engine import ledger, reserve, timeline
+from etagere.engine.timeline import Timeline
 from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Last
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
+
+logger = logging.getLogger(__name__)
 
 LOCK_NAME = "lock"
 # Another server that runs and is not about to stop after this long will not.
@@ -43,6 +47,10 @@ Announce = Callable[[Mapping[str, int]], None]
 
 class CannotUse(Exception):
     """What a server needs cannot be had; says why, in one line."""
+
+
+class ClockBehind(CannotUse):
+    """The wall clock is implausibly far behind what a store has seen."""
 
 
 class DirectoryInUse(CannotUse):
@@ -99,14 +107,47 @@ def _claimed(directory: Path) -> Iterator[None]:
 
 
 def engine_children(
-    directory: Path, config: Config, clock: Clock | None = None
+    directory: Path,
+    config: Config,
+    clock: Clock | None = None,
+    *,
+    accept_clock: bool = False,
 ) -> dict[str, ChildMain]:
     """Prepares the ledger of a claimed directory; returns the processes that serve it."""
     clock = clock or SystemClock()
     with _using(directory):
         reserve.give_way(directory)
         ledger.create(directory, config, clock)
+        _check_clock(directory, config, clock, accept_clock)
         return {"writer": writer_main(directory, listen(directory), config, clock)}
+
+
+def _check_clock(directory: Path, config: Config, clock: Clock, accept_clock: bool) -> None:
+    """Either the wall clock is wrong now, or it was when the store was last used. People have to
+    say which: whoever goes on makes changes whose dates lie in the future."""
+    stored = read_timeline(directory, config)
+    ahead = timeline.ticks_ahead(stored, clock)
+    if ahead <= timeline.AHEAD_TICKS_MAX:
+        return
+    days = ahead / (24 * 3600 * TICKS_PER_SECOND)
+    told = f"the times in {directory} are {days:.1f} days ahead of this machine's clock"
+    if not accept_clock:
+        raise ClockBehind(
+            f"{told}: set the clock if it is wrong; if it was wrong before, "
+            f"`etagere clock --reset` mends the times; --accept-clock goes on with them"
+        )
+    logger.warning("%s, and stay so", told)
+
+
+def read_timeline(directory: Path, config: Config) -> Timeline:
+    connection = ledger.open_for_reading(directory, config)
+    try:
+        stored = ledger.stored_timeline(connection)
+    finally:
+        connection.close()
+    if stored is None:
+        raise ledger.NotALedger(f"the ledger in {directory} has no timeline")
+    return stored
 
 
 def serve_engine(directory: Path, config: Config, clock: Clock | None = None) -> int:
@@ -115,18 +156,21 @@ def serve_engine(directory: Path, config: Config, clock: Clock | None = None) ->
         return _supervise(directory, engine_children(directory, config, clock))
 
 
-def serve(settings: Settings, announce: Announce) -> int:
-    """Runs a whole server until told to stop; returns an exit status."""
+def serve(settings: Settings, announce: Announce, *, accept_clock: bool = False) -> int:
+    """Runs a whole server until told to stop; returns an exit status. With `accept_clock` also
+    where the times in the store are implausible."""
     if not settings.memory:
-        return _serve_in(settings.data, settings, Config(), announce)
+        return _serve_in(settings.data, settings, Config(), announce, accept_clock)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))
     try:
-        return _serve_in(directory, settings, Config(durable=False), announce)
+        return _serve_in(directory, settings, Config(durable=False), announce, accept_clock)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _serve_in(directory: Path, settings: Settings, config: Config, announce: Announce) -> int:
+def _serve_in(
+    directory: Path, settings: Settings, config: Config, announce: Announce, accept_clock: bool
+) -> int:
     tls = _tls(settings)
     asked = {
         "blob": settings.blob_port,
@@ -145,7 +189,7 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         }
         if not claims_first:
             held.enter_context(_claimed(directory))
-        children = engine_children(directory, config)
+        children = engine_children(directory, config, accept_clock=accept_clock)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))

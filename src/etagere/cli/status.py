@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import apsw
 import msgspec
 
 from etagere import app
 from etagere.cli import CLEAN, FINDINGS, Unusable, settings_of
+from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import MIB, Config
-from etagere.engine import ledger, reserve
+from etagere.engine import ledger, reserve, timeline
 from etagere.jobs.health import FrontEndHealth, ask, server_status
 from etagere.jobs.supervision import JobHealth
 from etagere.processes import ChildStatus, SupervisorStatus
@@ -27,10 +29,12 @@ SUMMARY = "tell whether a running server is well"
 DESCRIPTION = """\
 Asks the processes of the server that uses a data directory how they are, and shows: the
 processes and how often they were started again; of each background job the last success, the
-failures in a row and the last error; the free space, the reserve and the write-ahead log.
+failures in a row and the last error; the free space, the reserve and the write-ahead log; how
+far the store's date is from the clock of this machine.
 
 Problems are listed at the end. A problem is: no server, a process that does not run, keeps
-dying or does not answer, a job that has failed three times in a row, a full disk.
+dying or does not answer, a job that has failed three times in a row, a full disk, a date that is
+more than five minutes from the clock.
 
 Ends with 0 if all is well, 1 if there are problems, 2 if it could not look."""
 EXAMPLES = """\
@@ -40,6 +44,9 @@ etagere status --data /srv/etagere --json # for programs"""
 FAILURES_MAX = 3
 """As many failures of a job in a row are a problem; fewer may pass by themselves."""
 ANSWER_SECONDS_MAX = 5.0
+CLOCK_SECONDS_MAX = 300.0
+"""A store's date further from the clock than this is a problem: `now` behind by more than a second
+catches up within a minute."""
 _WRITER_NAME = "writer"
 _ONE_DAY_SECONDS = 86_400
 
@@ -66,14 +73,18 @@ def run(arguments: argparse.Namespace) -> int:
         is_used = _is_used(directory)
         supervisor = server_status(directory, ANSWER_SECONDS_MAX) if is_used else None
         front_ends = _front_ends(directory, supervisor)
+        clock_seconds = _clock_seconds(directory)
     except OSError as error:
         path = error.filename or directory
         raise Unusable(f"{path} cannot be used: {error.strerror}") from error
-    problems = [*_problems(is_used, supervisor, front_ends), *_disk_problems(disk)]
+    problems = _problems(is_used, supervisor, front_ends)
+    problems += _disk_problems(disk)
+    problems += _clock_problems(clock_seconds)
     if arguments.json:
-        print(json.dumps(_as_json(directory, supervisor, front_ends, disk, problems), indent=1))
+        report = _as_json(directory, supervisor, front_ends, disk, problems)
+        print(json.dumps({**report, "clock_seconds_ahead": clock_seconds}, indent=1))
     else:
-        _print(supervisor, front_ends, disk, problems)
+        _print(supervisor, front_ends, disk, clock_seconds, problems)
     return FINDINGS if problems else CLEAN
 
 
@@ -132,6 +143,19 @@ def _allocated_bytes(path: Path) -> int:
     return 0
 
 
+def _clock_seconds(directory: Path) -> float | None:
+    """By how much the store's date, or its last stamp, is ahead of the clock; None if that cannot
+    be told."""
+    try:
+        stored = app.read_timeline(directory, Config())
+    except (apsw.Error, ledger.NotALedger, msgspec.DecodeError):
+        return None
+    clock = SystemClock()
+    ahead = timeline.instant_from(stored, clock).now - clock.wall()
+    stamp_ahead = stored.last_stamp - clock.wall()
+    return round(max(ahead, stamp_ahead if stamp_ahead > 0 else ahead) / TICKS_PER_SECOND, 3)
+
+
 # What is wrong
 
 
@@ -166,6 +190,13 @@ def _disk_problems(disk: Disk) -> list[str]:
     return [f"the disk is full: {_size(disk.free_bytes)} free, and the reserve is spent"]
 
 
+def _clock_problems(seconds: float | None) -> list[str]:
+    if seconds is None or abs(seconds) <= CLOCK_SECONDS_MAX:
+        return []
+    side = "ahead of" if seconds > 0 else "behind"
+    return [f"the store's date is {_span(abs(seconds))} {side} the clock; see `etagere clock`"]
+
+
 # Telling it
 
 
@@ -173,6 +204,7 @@ def _print(
     supervisor: SupervisorStatus | None,
     front_ends: dict[str, FrontEndHealth | None],
     disk: Disk,
+    clock_seconds: float | None,
     problems: list[str],
 ) -> None:
     if supervisor is not None:
@@ -185,6 +217,8 @@ def _print(
     whole = "whole" if disk.reserve_is_whole else "spent"
     print(f"disk       {_size(disk.free_bytes)} free; reserve {_size(disk.reserve_bytes)}, {whole}")
     print(f"ledger     {_size(disk.ledger_bytes)}; write-ahead log {_size(disk.log_bytes)}")
+    if clock_seconds is not None:
+        print(f"clock      the store's date is {clock_seconds:+.3f} s from the clock")
     for problem in problems:
         print(f"PROBLEM    {problem}")
     if not problems:
