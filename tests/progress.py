@@ -39,6 +39,7 @@ class LongRunProgress:
         self._total = 0
         self._began = self._shown = time.monotonic()
         self._took: dict[str, float] = {}
+        self._failed: set[str] = set()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._left = {item.nodeid: self._expected(item.nodeid) for item in session.items}
@@ -53,10 +54,12 @@ class LongRunProgress:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._took[report.nodeid] = self._took.get(report.nodeid, 0.0) + report.duration
+        if not report.passed:
+            self._failed.add(report.nodeid)
         if report.when != "teardown":
             return
         self._left.pop(report.nodeid, None)
-        if report.passed:
+        if report.nodeid not in self._failed:
             self._recorded[report.nodeid] = round(self._took[report.nodeid], 1)
         if time.monotonic() - self._shown >= SECONDS_BETWEEN_LINES:
             self._show("")

@@ -118,8 +118,8 @@ class FrontEnd:
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Shows that the writer answers too.
         await engine.write(discard_stale, PurgeStagings())
-        self.announce()
         with answering(self.directory, name, lambda: _health(jobs)):
+            self.announce()
             await stopped.wait()
         await _do_all(
             ("drain connections", lambda: _drain(servers)),

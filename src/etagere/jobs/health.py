@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import select
 import socket
 import time
@@ -56,9 +57,10 @@ class HealthSocket:
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
+            # Before it has a name: there is no moment at which others may use it.
+            os.fchmod(self._socket.fileno(), 0o600)
             with reachable(self._path) as address:
                 self._socket.bind(address)
-            self._path.chmod(0o600)
         except OSError:
             self._socket.close()
             raise
