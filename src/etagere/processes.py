@@ -37,6 +37,7 @@ _HEALTHY_SECONDS = 10.0
 # One early end may be an accident; a child that ends early again keeps dying.
 _FAILURES_MIN = 2
 _ATTEMPTS_MAX = 5
+_FORK_RETRY_SECONDS = 1.0
 
 ChildMain = Callable[[int], None]
 """What a child runs; the argument is the file descriptor of its lifeline."""
@@ -161,7 +162,10 @@ class Supervisor:
 
     def _answer_questions(self) -> None:
         if self._status_socket is not None:
-            self._status_socket.answer(self._report)
+            try:
+                self._status_socket.answer(self._report)
+            except Exception:
+                logger.exception("a question about the processes could not be answered")
 
     def _report(self) -> SupervisorStatus:
         children = tuple(child.status for child in self._children)
@@ -170,7 +174,12 @@ class Supervisor:
     def _start_due(self) -> None:
         for child in self._children:
             if not child.pid and child.start_at <= time.monotonic():
-                self._fork(child)
+                try:
+                    self._fork(child)
+                except OSError as error:
+                    # No memory or no process to be had: the children that run must not end by it.
+                    logger.error("%s cannot be started now: %s", child.name, error)
+                    child.start_at = time.monotonic() + _FORK_RETRY_SECONDS
 
     def _seconds_until_start(self) -> float:
         due = [child.start_at for child in self._children if not child.pid]
