@@ -180,7 +180,8 @@ def _serve_in(
     with ExitStack() as held:
         # A server that is about to stop here has the ports until then, too. A directory that is
         # not there yet is made when nothing else can go wrong.
-        claims_first = directory.exists()
+        with _using(directory):
+            claims_first = directory.exists()
         if claims_first:
             held.enter_context(_claimed(directory))
         sockets = {
