@@ -34,7 +34,7 @@ format: environment ## rewrite the sources as the linter wants them
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-torture: test-packages environment ## run the long form of the torture tests
+torture: test-packages environment ## run the long form of the torture tests (over an hour; tells how far it is)
 	$(BIN)/pytest -m long $(PYTEST_FLAGS)
 
 bench: environment ## run the benchmarks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import socket
@@ -18,17 +19,25 @@ from pathlib import Path
 import apsw
 
 from etagere import directories
-from etagere.clock import Clock, SystemClock
+from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
-from etagere.engine import ledger, reserve
+from etagere.engine import ledger, reserve, timeline
+from etagere.engine.timeline import Timeline
 from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Last
-from etagere.processes import ChildMain, Supervisor
+from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
+from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 
+logger = logging.getLogger(__name__)
+
 LOCK_NAME = "lock"
-# Children of a server that was killed let go of the directory a moment after it.
-_CLAIM_SECONDS_MAX = 5.0
+# Another server that runs and is not about to stop after this long will not.
+_IN_USE_SECONDS = 5.0
+# One that stops may take all the time that its processes have to finish; and the children of one
+# that was killed let go of the directory a moment after it.
+_CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
+_ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 
@@ -38,6 +47,10 @@ Announce = Callable[[Mapping[str, int]], None]
 
 class CannotUse(Exception):
     """What a server needs cannot be had; says why, in one line."""
+
+
+class ClockBehind(CannotUse):
+    """The wall clock is implausibly far behind what a store has seen."""
 
 
 class DirectoryInUse(CannotUse):
@@ -65,16 +78,23 @@ def claim(directory: Path) -> int:
     with _using(directory):
         directories.make(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + _CLAIM_SECONDS_MAX
+    began = time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > _CLAIM_SECONDS_MAX or (waited > _IN_USE_SECONDS and _is_in_use(directory)):
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
+
+
+def _is_in_use(directory: Path) -> bool:
+    """Whether a server runs there that is not about to stop."""
+    status = server_status(directory, _ANSWER_SECONDS_MAX)
+    return status is not None and not status.stopping
 
 
 @contextmanager
@@ -87,34 +107,70 @@ def _claimed(directory: Path) -> Iterator[None]:
 
 
 def engine_children(
-    directory: Path, config: Config, clock: Clock | None = None
+    directory: Path,
+    config: Config,
+    clock: Clock | None = None,
+    *,
+    accept_clock: bool = False,
 ) -> dict[str, ChildMain]:
     """Prepares the ledger of a claimed directory; returns the processes that serve it."""
     clock = clock or SystemClock()
     with _using(directory):
         reserve.give_way(directory)
         ledger.create(directory, config, clock)
+        _check_clock(directory, config, clock, accept_clock)
         return {"writer": writer_main(directory, listen(directory), config, clock)}
+
+
+def _check_clock(directory: Path, config: Config, clock: Clock, accept_clock: bool) -> None:
+    """Either the wall clock is wrong now, or it was when the store was last used. People have to
+    say which: whoever goes on makes changes whose dates lie in the future."""
+    stored = read_timeline(directory, config)
+    ahead = timeline.ticks_ahead(stored, clock)
+    if ahead <= timeline.AHEAD_TICKS_MAX:
+        return
+    days = ahead / (24 * 3600 * TICKS_PER_SECOND)
+    told = f"the times in {directory} are {days:.1f} days ahead of this machine's clock"
+    if not accept_clock:
+        raise ClockBehind(
+            f"{told}: set the clock if it is wrong; if it was wrong before, "
+            f"`etagere clock --reset` mends the times; --accept-clock goes on with them"
+        )
+    logger.warning("%s, and stay so", told)
+
+
+def read_timeline(directory: Path, config: Config) -> Timeline:
+    connection = ledger.open_for_reading(directory, config)
+    try:
+        stored = ledger.stored_timeline(connection)
+    finally:
+        connection.close()
+    if stored is None:
+        raise ledger.NotALedger(f"the ledger in {directory} has no timeline")
+    return stored
 
 
 def serve_engine(directory: Path, config: Config, clock: Clock | None = None) -> int:
     """Runs the engine's processes until told to stop; returns an exit status."""
     with _claimed(directory):
-        return Supervisor(engine_children(directory, config, clock)).run()
+        return _supervise(directory, engine_children(directory, config, clock))
 
 
-def serve(settings: Settings, announce: Announce) -> int:
-    """Runs a whole server until told to stop; returns an exit status."""
+def serve(settings: Settings, announce: Announce, *, accept_clock: bool = False) -> int:
+    """Runs a whole server until told to stop; returns an exit status. With `accept_clock` also
+    where the times in the store are implausible."""
     if not settings.memory:
-        return _serve_in(settings.data, settings, Config(), announce)
+        return _serve_in(settings.data, settings, Config(), announce, accept_clock)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))
     try:
-        return _serve_in(directory, settings, Config(durable=False), announce)
+        return _serve_in(directory, settings, Config(durable=False), announce, accept_clock)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _serve_in(directory: Path, settings: Settings, config: Config, announce: Announce) -> int:
+def _serve_in(
+    directory: Path, settings: Settings, config: Config, announce: Announce, accept_clock: bool
+) -> int:
     tls = _tls(settings)
     asked = {
         "blob": settings.blob_port,
@@ -122,20 +178,37 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         "table": settings.table_port,
     }
     with ExitStack() as held:
+        # A server that is about to stop here has the ports until then, too. A directory that is
+        # not there yet is made when nothing else can go wrong.
+        with _using(directory):
+            claims_first = directory.exists()
+        if claims_first:
+            held.enter_context(_claimed(directory))
         sockets = {
             service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))
             for service, port in asked.items()
         }
-        held.enter_context(_claimed(directory))
-        children = engine_children(directory, config)
+        if not claims_first:
+            held.enter_context(_claimed(directory))
+        children = engine_children(directory, config, accept_clock=accept_clock)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))
         front_config = _for_one_of(workers, config)
         front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all)
         for number in range(1, workers + 1):
-            children[f"front end {number}"] = front.main()
-        return Supervisor(children).run()
+            name = f"front end {number}"
+            children[name] = front.main(name)
+        return _supervise(directory, children)
+
+
+def _supervise(directory: Path, children: Mapping[str, ChildMain]) -> int:
+    status_socket = open_health_socket(directory, SUPERVISOR_NAME)
+    try:
+        return Supervisor(children, status_socket=status_socket).run()
+    finally:
+        if status_socket is not None:
+            status_socket.close()
 
 
 def _workers_for_cores() -> int:

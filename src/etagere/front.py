@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import logging
 import os
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +24,17 @@ from etagere.bodies.files import FileBodyStore
 from etagere.config import MIB, Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.copying import Copying
+from etagere.jobs.folding import JOBS as FOLDING_JOBS
 from etagere.jobs.folding import Folding
+from etagere.jobs.health import FrontEndHealth, answering, reach_writer
 from etagere.jobs.indexing import Indexing
-from etagere.jobs.purging import keep_purging
+from etagere.jobs.purging import purge
+from etagere.jobs.supervision import Job, JobSupervisor
 from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
 from etagere.operations.queue import queues
 from etagere.operations.table import tables
-from etagere.processes import ChildMain
+from etagere.processes import GRACE_SECONDS, ChildMain
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
@@ -40,7 +45,11 @@ from etagere.protocol.queue.service import QueueService
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
 
-_DRAIN_SECONDS = 8.0
+logger = logging.getLogger(__name__)
+
+_DRAIN_SECONDS = GRACE_SECONDS - 2.0
+"""How long requests at hand have to finish when the server stops, which leaves time to cut off
+those that do not and to close the rest."""
 _JOB_SECONDS = 5.0
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
@@ -64,10 +73,11 @@ class FrontEnd:
     announce: Callable[[], None]
     """Called when this one answers requests."""
 
-    def main(self) -> ChildMain:
-        return lambda lifeline: uvloop.run(self._run(lifeline))
+    def main(self, name: str) -> ChildMain:
+        """What the child of this name runs."""
+        return lambda lifeline: uvloop.run(self._run(name, lifeline))
 
-    async def _run(self, lifeline: int) -> None:
+    async def _run(self, name: str, lifeline: int) -> None:
         stopped = _stop_signal(lifeline)
         engine = SqliteEngine(self.directory, self.config)
         store = FileBodyStore(self.directory, engine, self.config)
@@ -95,30 +105,52 @@ class FrontEnd:
         ]
         for server in servers:
             await server.start()
-        jobs = [
-            asyncio.create_task(collector.run(_JOB_SECONDS)),
-            asyncio.create_task(keep_purging(engine, self.directory, _JOB_SECONDS)),
-            asyncio.create_task(copying.keep_ending(_JOB_SECONDS)),
-            asyncio.create_task(folding.run()),
-            asyncio.create_task(indexing.run()),
-        ]
+        jobs = JobSupervisor()
+        jobs.start(Job("collecting", collector.run, _JOB_SECONDS))
+        jobs.start(Job("purging", lambda: purge(engine, self.directory), _JOB_SECONDS))
+        jobs.start(Job("ending copies", copying.end_abandoned, _JOB_SECONDS))
+        for number in range(1, FOLDING_JOBS + 1):
+            jobs.start(Job(f"folding {number}", folding.fold_next, 0))
+        jobs.start(Job("indexing", indexing.build_next, 0))
+        jobs.start(Job("reaching the writer", lambda: reach_writer(engine), _JOB_SECONDS))
         _spare_the_collector()
         _keep_memory()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Shows that the writer answers too.
         await engine.write(discard_stale, PurgeStagings())
-        self.announce()
-        await stopped.wait()
-        await asyncio.gather(*(server.drain(_DRAIN_SECONDS) for server in servers))
+        with answering(self.directory, name, lambda: _health(jobs)):
+            self.announce()
+            await stopped.wait()
+        await _do_all(
+            ("drain connections", lambda: _drain(servers)),
+            ("stop jobs", jobs.stop),
+            ("end copies", copying.close),
+            ("close sources", sources.close),
+            ("close the store", store.close),
+            ("close the engine", engine.close),
+        )
         access_log.flush()
-        for job in jobs:
-            job.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await job
-        await copying.close()
-        await sources.close()
-        await store.close()
-        await engine.close()
+
+
+def _health(jobs: JobSupervisor) -> FrontEndHealth:
+    return FrontEndHealth(os.getpid(), time.time(), jobs.health())
+
+
+async def _do_all(*steps: tuple[str, Callable[[], Awaitable[object]]]) -> None:
+    """Takes all steps of an orderly stop in turn, whatever becomes of each: one that fails must
+    not cost the others their orderly end."""
+    for what, step in steps:
+        try:
+            await step()
+        except Exception:
+            logger.exception("could not %s in good order", what)
+
+
+async def _drain(servers: Sequence[HttpServer]) -> None:
+    drains = (server.drain(_DRAIN_SECONDS) for server in servers)
+    for error in await asyncio.gather(*drains, return_exceptions=True):
+        if isinstance(error, Exception):
+            logger.error("a port could not be drained in good order", exc_info=error)
 
 
 def _spare_the_collector() -> None:

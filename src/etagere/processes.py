@@ -8,14 +8,15 @@ when the supervisor is gone, however it went, so that no child outlives it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +25,19 @@ EXIT_FINAL = 78
 EXIT_RESTART_ALL = 75
 """A child's exit status that says: kill all the others, and start all of us again."""
 
-_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+# SIGIO: somebody asks how the processes are.
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGIO}
+_STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+GRACE_SECONDS = 10.0
+"""How long a child has to stop before it is killed."""
+STOP_SECONDS_MAX = 2 * GRACE_SECONDS
+"""How long all children have: the first stops after the others."""
 _RESTART_SECONDS_MAX = 5.0
 _HEALTHY_SECONDS = 10.0
+# One early end may be an accident; a child that ends early again keeps dying.
+_FAILURES_MIN = 2
 _ATTEMPTS_MAX = 5
+_FORK_RETRY_SECONDS = 1.0
 
 ChildMain = Callable[[int], None]
 """What a child runs; the argument is the file descriptor of its lifeline."""
@@ -36,6 +46,40 @@ ChildMain = Callable[[int], None]
 def exit_at_once(status: int) -> NoReturn:
     """Ends this process as a crash would: nothing is closed, flushed or waited for."""
     os._exit(status)
+
+
+@dataclass(frozen=True)
+class ChildStatus:
+    """What the supervisor knows of a child. Times are in seconds since 1970."""
+
+    name: str
+    pid: int
+    """0: it is not running."""
+    started: float
+    restarts: int
+    last_end: str
+    """How it ended the last time; nothing if it never did."""
+    last_ended: float | None
+    settled: bool
+    """It has been running for a while, or does not keep dying."""
+
+
+@dataclass(frozen=True)
+class SupervisorStatus:
+    """The processes of a server. Times are in seconds since 1970."""
+
+    pid: int
+    now: float
+    stopping: bool
+    children: tuple[ChildStatus, ...]
+
+
+class StatusSocket(Protocol):
+    """Where the supervisor is asked for its status."""
+
+    def fileno(self) -> int: ...
+
+    def answer(self, report: Callable[[], SupervisorStatus]) -> None: ...
 
 
 @dataclass
@@ -48,13 +92,37 @@ class _Child:
     failures: int = 0
     proven: bool = False
     """It has been seen at work: what ends it now may pass."""
+    starts: int = 0
+    last_end: str = ""
+    last_ended: float | None = None
+
+    @property
+    def status(self) -> ChildStatus:
+        lived = time.monotonic() - self.started_at
+        return ChildStatus(
+            self.name,
+            self.pid,
+            time.time() - lived,
+            max(0, self.starts - 1),
+            self.last_end,
+            self.last_ended,
+            self.failures < _FAILURES_MIN or lived > _HEALTHY_SECONDS,
+        )
 
 
 class Supervisor:
-    """Starts children in order, restarts those that die, stops them in reverse order."""
+    """Starts children in order, restarts those that die, and stops them: all but the first
+    together, then the first, which serves the others."""
 
-    def __init__(self, children: Mapping[str, ChildMain], *, grace_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        children: Mapping[str, ChildMain],
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        status_socket: StatusSocket | None = None,
+    ) -> None:
         self._children = [_Child(name, main) for name, main in children.items()]
+        self._status_socket = status_socket
         self._grace_seconds = grace_seconds
         self._lifeline, self._life = os.pipe()
         self._stopping = False
@@ -63,15 +131,18 @@ class Supervisor:
     def run(self) -> int:
         """Supervises until told to stop by SIGTERM or SIGINT; returns an exit status."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        self._signal_questions(True)
         try:
             while not self._stopping:
                 self._start_due()
                 received = signal.sigtimedwait(_SIGNALS, self._seconds_until_start())
-                if received is not None and received.si_signo != signal.SIGCHLD:
+                if received is not None and received.si_signo in _STOP_SIGNALS:
                     self._stopping = True
                 self._reap()
+                self._answer_questions()
         finally:
             self._stop()
+            self._signal_questions(False)
             # Whoever has asked more often than it takes has been heard.
             while signal.sigtimedwait(_SIGNALS, 0):
                 pass
@@ -80,10 +151,35 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         return self._status
 
+    def _signal_questions(self, wanted: bool) -> None:
+        """Has the kernel send SIGIO, which is blocked and waited for like the others, when
+        somebody asks for the status."""
+        if self._status_socket is not None:
+            descriptor = self._status_socket.fileno()
+            fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_ASYNC
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_ASYNC if wanted else 0))
+
+    def _answer_questions(self) -> None:
+        if self._status_socket is not None:
+            try:
+                self._status_socket.answer(self._report)
+            except Exception:
+                logger.exception("a question about the processes could not be answered")
+
+    def _report(self) -> SupervisorStatus:
+        children = tuple(child.status for child in self._children)
+        return SupervisorStatus(os.getpid(), time.time(), self._stopping, children)
+
     def _start_due(self) -> None:
         for child in self._children:
             if not child.pid and child.start_at <= time.monotonic():
-                self._fork(child)
+                try:
+                    self._fork(child)
+                except OSError as error:
+                    # No memory or no process to be had: the children that run must not end by it.
+                    logger.error("%s cannot be started now: %s", child.name, error)
+                    child.start_at = time.monotonic() + _FORK_RETRY_SECONDS
 
     def _seconds_until_start(self) -> float:
         due = [child.start_at for child in self._children if not child.pid]
@@ -97,6 +193,7 @@ class Supervisor:
             self._become(child)
         child.pid = pid
         child.started_at = time.monotonic()
+        child.starts += 1
         logger.info("started %s (pid %d)", child.name, pid)
 
     def _become(self, child: _Child) -> None:
@@ -104,7 +201,7 @@ class Supervisor:
         status = 1
         try:
             os.close(self._life)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's ^C is the supervisor's
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -131,6 +228,7 @@ class Supervisor:
     def _ended(self, child: _Child, wait_status: int) -> None:
         code = os.waitstatus_to_exitcode(wait_status)
         ended = f"signal {-code}" if code < 0 else f"exit status {code}"
+        child.last_end, child.last_ended = ended, time.time()
         lived = time.monotonic() - child.started_at
         child.failures = 0 if lived > _HEALTHY_SECONDS else child.failures + 1
         # Who was killed had been running.
@@ -156,30 +254,39 @@ class Supervisor:
                 os.kill(child.pid, signal.SIGKILL)
                 os.waitpid(child.pid, 0)
                 child.pid, child.start_at = 0, failed.start_at
+                child.last_end, child.last_ended = f"killed after {failed.name}", time.time()
 
     def _stop(self) -> None:
-        for child in reversed(self._children):
-            if not child.pid:
-                continue
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGTERM)
-            if not self._ended_within(child, self._grace_seconds):
+        self._stopping = True
+        self._stop_together(self._children[1:])
+        self._stop_together(self._children[:1])
+
+    def _stop_together(self, children: Sequence[_Child]) -> None:
+        for child in children:
+            if child.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGTERM)
+        self._wait_for(children)
+        for child in children:
+            if child.pid:
                 logger.error("%s (pid %d) did not stop; killing it", child.name, child.pid)
                 os.kill(child.pid, signal.SIGKILL)
                 os.waitpid(child.pid, 0)
-            child.pid = 0
+                child.pid = 0
 
-    def _ended_within(self, child: _Child, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
+    def _wait_for(self, children: Sequence[_Child]) -> None:
+        """Waits until these have ended or their time is up."""
+        deadline = time.monotonic() + self._grace_seconds
         while True:
-            pid, _ = os.waitpid(child.pid, os.WNOHANG)
-            if pid:
-                return True
+            for child in children:
+                if child.pid and os.waitpid(child.pid, os.WNOHANG)[0]:
+                    child.pid = 0
             left = deadline - time.monotonic()
-            if left <= 0:
-                return False
+            if left <= 0 or not any(child.pid for child in children):
+                return
             received = signal.sigtimedwait(_SIGNALS, left)
             # Not SIGTERM: some who mean it once send it to a process and then to its group.
             if received is not None and received.si_signo == signal.SIGINT:
                 self._grace_seconds = 0.0
-                return False
+                return
+            self._answer_questions()

@@ -142,6 +142,10 @@ def read_now(txn: ReadTxn, _: None) -> int:
     return txn.now
 
 
+def read_steady_now(txn: ReadTxn, _: None) -> int:
+    return txn.steady_now
+
+
 class TwoLooks(NamedTuple):
     """The same sum, taken twice in one read, by gets and by a scan."""
 
@@ -474,3 +478,9 @@ class Wait(Command, frozen=True):
 @operation
 def set_deadline(txn: WriteTxn, command: Wait) -> int:
     return txn.now + command.seconds * TICKS_PER_SECOND
+
+
+@operation
+def look_at_both_times(txn: WriteTxn, _: Wait) -> tuple[int, int]:
+    """Changes nothing."""
+    return txn.now, txn.steady_now

@@ -661,6 +661,33 @@ async def test_now_after_a_reboot_is_the_wall_but_never_earlier(harness: Harness
     assert await now(engine) == harness.clock.wall()
 
 
+@conformance
+async def test_now_follows_a_wall_that_stays_ahead_and_the_steady_time_does_not(
+    harness: Harness,
+) -> None:
+    """Although nothing changes: what asks the writer and changes nothing is enough."""
+    first, second = await harness.open(), await harness.open()
+    harness.clock.freeze()
+    last = (await stamp(first)).now
+    for ahead in (HOUR, 8 * HOUR):
+        steady = await first.read(samples.read_steady_now, None)
+        harness.clock.wall_offset += ahead
+        for _ in range(12):
+            harness.clock.advance(5 * TICKS_PER_SECOND)
+            written = await first.write(samples.look_at_both_times, Wait(0))
+            seen = await now(second), await second.read(samples.read_steady_now, None)
+            assert seen >= written
+            assert seen[0] >= last
+            last = seen[0]
+        assert abs(harness.clock.wall() - last) <= TICKS_PER_SECOND
+        passed = await second.read(samples.read_steady_now, None) - steady
+        assert abs(passed - 60 * TICKS_PER_SECOND) <= TICKS_PER_SECOND // 10
+    await harness.restart()
+    engine = await harness.open()
+    assert await now(engine) == last
+    assert (await stamp(engine)).now == last
+
+
 # Deadlines
 
 

@@ -42,6 +42,10 @@ class CountingTxn:
         return self._beneath.now
 
     @property
+    def steady_now(self) -> int:
+        return self._beneath.steady_now
+
+    @property
     def stamp(self) -> int:
         return self._beneath.stamp
 

@@ -20,6 +20,10 @@ class Counting:
         return self._txn.now
 
     @property
+    def steady_now(self) -> int:
+        return self._txn.steady_now
+
+    @property
     def is_overdue(self) -> bool:
         return self._txn.is_overdue
 

@@ -41,6 +41,9 @@ _numbers = itertools.count(1)
 class Server:
     """The processes of `etagere serve` on one data directory."""
 
+    program: tuple[str, ...] = ("-m", "etagere")
+    """What the interpreter is told to run."""
+
     def __init__(self, directory: Path, *flags: str) -> None:
         self.directory = directory
         self.log_path = directory.with_name(f"{directory.name}.log")
@@ -55,7 +58,7 @@ class Server:
 
     def start(self) -> None:
         """Returns when requests are answered."""
-        command = [sys.executable, "-m", "etagere", "serve", "--data", str(self.directory)]
+        command = [sys.executable, *self.program, "serve", "--data", str(self.directory)]
         for service in SERVICES:
             if f"--{service}-port" not in self._flags:
                 command += [f"--{service}-port", "0"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +64,40 @@ def fill_and_empty(container: ContainerClient) -> None:
     for name in kept:
         container.delete_blob(name)
     assert list(container.list_blob_names()) == []
+
+
+def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
+    """It gives way the reserve before it opens the ledger, so that what frees space is done."""
+    with small_disk(tmp_path / "disk") as disk, served(disk / "data") as server:
+        with server.service() as service:
+            container = service.create_container("container")
+            container.upload_blob("small", b"x")
+            filler = disk / "filler"
+            fill(filler)
+            os.kill(pid_of("writer", server.log()), signal.SIGKILL)
+            eventually(lambda: server.log().count("started writer") > 1, "another writer")
+            eventually(lambda: deleted(container, "small"), "a writer that deletes")
+            assert not uploaded(container, "large")
+            filler.unlink()
+            eventually(lambda: "there is room on the disk again" in server.log(), "the reserve")
+            eventually(lambda: uploaded(container, "large"), "space that was freed is used")
+        assert server.stop() == 0
+
+
+def fill(path: Path) -> None:
+    """Takes all space that is left."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def pid_of(name: str, log: str) -> int:
+    return int(log.rpartition(f"started {name} (pid ")[2].partition(")")[0])
+
+
+def deleted(container: ContainerClient, name: str) -> bool:
+    try:
+        container.delete_blob(name)
+    except HttpResponseError as error:
+        return error.status_code == 404
+    return True

@@ -31,6 +31,7 @@ from etagere.engine.interface import (
 )
 from etagere.engine.sqlite import SqliteEngine
 from etagere.errors import Refusal
+from etagere.jobs.supervision import Job
 from etagere.model.base import Command
 from etagere.model.ids import new_id
 from tests.bodies.objects import (
@@ -310,7 +311,7 @@ async def _front_end(directory: Path, number: int, seed: int, lifeline: int) -> 
     engine = SqliteEngine(directory, CONFIG)
     store = FileBodyStore(directory, engine, CONFIG)
     collector = Collector(directory, engine, store, CONFIG)
-    collecting = asyncio.create_task(collector.run(COLLECT_SECONDS))
+    collecting = asyncio.create_task(Job("collecting", collector.run, COLLECT_SECONDS).run())
     shelves = Shelves(number, engine, store)
     tasks = [
         asyncio.create_task(

@@ -38,7 +38,7 @@ from etagere.bodies.segments import (
 from etagere.bodies.store import BodyCorrupt
 from etagere.bodies.writing import Flight
 from etagere.config import Config
-from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
+from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn
 from etagere.engine.records import Collection, R
 from etagere.model.bodies import Extent, Segment, SegmentState
 
@@ -80,15 +80,14 @@ class Collector:
         self._retired_at: dict[int, int] = {}
         self._damaged: set[int] = set()
 
-    async def run(self, interval_seconds: float) -> None:
-        """Keeps house for this process, and collects for the store when nobody else does."""
-        while True:
-            try:
-                await self._store.housekeep()
-                await self.collect()
-            except (Fault, Unknown, OSError) as error:
-                logger.warning("collecting was cut short and will go on later: %s", error)
-            await asyncio.sleep(interval_seconds)
+    async def run(self) -> None:
+        """One round: keeps house for this process, and collects for the store when nobody else
+        does."""
+        try:
+            await self._store.housekeep()
+        finally:
+            # On a full disk the segments of others may be what can be removed.
+            await self.collect()
 
     async def collect(self) -> Collected:
         """One round. Does nothing if another process is collecting."""

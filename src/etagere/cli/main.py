@@ -15,9 +15,11 @@ from etagere.cli import (
     Unusable,
     account,
     check,
+    clock,
     compact,
     connection_string,
     serve,
+    status,
     tell,
     version,
 )
@@ -59,7 +61,16 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: tuple[Command, ...] = (serve, account, check, compact, connection_string, version)
+COMMANDS: tuple[Command, ...] = (
+    serve,
+    status,
+    account,
+    check,
+    clock,
+    compact,
+    connection_string,
+    version,
+)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

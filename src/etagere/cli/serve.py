@@ -45,6 +45,11 @@ logger = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
+    parser.add_argument(
+        "--accept-clock",
+        action="store_true",
+        help="start although the times in the data directory are implausible",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("READY", *listed, flush=True)
 
     try:
-        return app.serve(settings, announce)
+        return app.serve(settings, announce, accept_clock=arguments.accept_clock)
     except app.CannotUse as error:
         raise Unusable(str(error)) from error
     except OSError as error:

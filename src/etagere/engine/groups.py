@@ -78,6 +78,10 @@ class WriteTransaction:
         return self._now
 
     @property
+    def steady_now(self) -> int:
+        return self.now - self._writer.clock_offset
+
+    @property
     def stamp(self) -> int:
         if self._stamp is None:
             self._stamp = self._writer.next_stamp()
@@ -215,6 +219,10 @@ class Writer:
     def now(self) -> int:
         return timeline.now_at(self._timeline, self._clock.elapsed())
 
+    @property
+    def clock_offset(self) -> int:
+        return self._timeline.offset
+
     def next_stamp(self) -> int:
         self._last_stamp = timeline.next_stamp(self._last_stamp, self._clock.wall())
         return self._last_stamp
@@ -331,7 +339,11 @@ class Writer:
         """Returns what went wrong if it may nevertheless be on the disk."""
         self._workspace.store_all()
         try:
-            if self._changed or self._last_stamp != self._timeline.last_stamp:
+            if (
+                self._changed
+                or self._last_stamp != self._timeline.last_stamp
+                or timeline.is_advance_due(self._timeline, self._clock)
+            ):
                 self._timeline = timeline.advance(self._timeline, self._clock, self._last_stamp)
                 self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:

@@ -75,7 +75,14 @@ class ReadTxn(Protocol):
 
     @property
     def now(self) -> int:
-        """The engine's time: for leases, visibility, expiry. In ticks."""
+        """The engine's date, in ticks since 1970: for visibility and expiry of messages. Never
+        runs backwards, and follows the wall clock when that is ahead."""
+        ...
+
+    @property
+    def steady_now(self) -> int:
+        """The engine's time for leases and all else that waits: never jumps. In ticks; not to be
+        compared with anything but other moments of this time."""
         ...
 
     @property
@@ -124,6 +131,9 @@ class WriteTxn(Protocol):
 
     @property
     def now(self) -> int: ...
+
+    @property
+    def steady_now(self) -> int: ...
 
     @property
     def stamp(self) -> int:

@@ -194,6 +194,15 @@ def stored_timeline(connection: apsw.Connection) -> Timeline | None:
     return None if row is None else decode_timeline(row[0])
 
 
+def store_timeline(directory: Path, config: Config, record: Timeline) -> None:
+    """Replaces the timeline of a ledger that nobody else uses; durable on return."""
+    connection = open_for_writing(directory, config)
+    try:
+        connection.execute(WRITE_TIMELINE, (ENCODE(record),))
+    finally:
+        connection.close()
+
+
 def fault_of(error: apsw.Error) -> Fault:
     """What an SQLite error that changed nothing means to a caller."""
     full = isinstance(error, apsw.FullError)

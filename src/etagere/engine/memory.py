@@ -224,6 +224,10 @@ class MemoryReadTxn:
         return self._now
 
     @property
+    def steady_now(self) -> int:
+        return self.now - self._timeline.offset
+
+    @property
     def is_overdue(self) -> bool:
         return False  # nothing has to wait for a snapshot to end
 
@@ -296,6 +300,7 @@ class MemoryWriteTxn:
         self._writes: dict[_Place, bytes | None] = {}
         self._hooks: list[tuple[Callable[[Any], None], Any]] = []
         self._now: int | None = None
+        self._steady_now = 0
         self._stamp: int | None = None
         self._open = True
         self._conflicted = False
@@ -304,7 +309,14 @@ class MemoryWriteTxn:
     def now(self) -> int:
         if self._now is None:
             self._now = now_at(self._core.timeline, self._core.clock.elapsed())
+            # Others may commit, and step, while this one is open.
+            self._steady_now = self._now - self._core.timeline.offset
         return self._now
+
+    @property
+    def steady_now(self) -> int:
+        _ = self.now
+        return self._steady_now
 
     @property
     def stamp(self) -> int:

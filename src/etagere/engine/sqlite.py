@@ -60,21 +60,27 @@ _decode_text = msgspec.msgpack.Decoder(str).decode
 class ReadTransaction:
     """One snapshot of the database."""
 
-    __slots__ = ("_began", "_clock", "_cursor", "_now", "_seconds_max")
+    __slots__ = ("_began", "_clock", "_cursor", "_instant", "_seconds_max")
 
     def __init__(self, cursor: apsw.Cursor, clock: Clock, seconds_max: float) -> None:
         self._cursor = cursor
         self._clock = clock
-        self._now: int | None = None
+        self._instant: timeline.Instant | None = None
         self._began = time.monotonic()
         self._seconds_max = seconds_max
 
     @property
     def now(self) -> int:
-        if self._now is None:
-            ((stored,),) = self._cursor.execute(ledger.READ_TIMELINE)
-            self._now = timeline.now_from(ledger.decode_timeline(stored), self._clock)
-        return self._now
+        return (self._instant or self._look()).now
+
+    @property
+    def steady_now(self) -> int:
+        return (self._instant or self._look()).steady_now
+
+    def _look(self) -> timeline.Instant:
+        ((stored,),) = self._cursor.execute(ledger.READ_TIMELINE)
+        self._instant = timeline.instant_from(ledger.decode_timeline(stored), self._clock)
+        return self._instant
 
     @property
     def is_overdue(self) -> bool:

@@ -1,25 +1,43 @@
-"""The engine's two kinds of time, as pure functions of a record and the clocks.
+"""The engine's kinds of time, as pure functions of a record and the clocks.
 
 `stamp` names changes: unique in the store for ever and increasing, whatever the wall
-clock does. `now` measures waiting (leases, visibility, expiry): it neither runs
-backwards nor freezes nor jumps when the wall clock is corrected, but drifts towards it
-by at most 500 ppm. An engine stores its timeline when it starts and with every commit, so
-that both survive a restart, and every process on the machine computes the same `now` from
-the stored one.
+clock does. `steady_now` measures waiting, such as that for the end of a lease: it neither runs
+backwards nor freezes nor jumps when the wall clock is corrected, but drifts towards it by at
+most 500 ppm. `now` is the date, for what clients are told or ask for as one (visibility and
+expiry of messages): the same time, except that it follows a wall clock that has been ahead for a
+while, as after a machine was paused, in one step. An engine stores its timeline when it starts
+and with every commit, so that all survive a restart, and every process on the machine computes
+the same times from the stored one.
 """
 
 from __future__ import annotations
 
-from etagere.clock import Clock
+from typing import Final, NamedTuple
+
+from etagere.clock import TICKS_PER_SECOND, Clock
 from etagere.model.base import Record
 
 SLEW_PPM_MAX = 500
 _MILLION = 1_000_000
 _TICKS_PER_SLEWED_TICK = _MILLION // SLEW_PPM_MAX
 
+STEP_TICKS_MIN: Final = 1 * TICKS_PER_SECOND
+"""What `now` is behind by less than this is slewed away, in half an hour at most."""
+STEP_TICKS_MAX: Final = 7 * 24 * 3600 * TICKS_PER_SECOND
+"""A wall clock that is further ahead of a running server is more likely wrong than the server's
+machine was paused for so long; following it would let all messages expire."""
+SETTLE_TICKS: Final = 45 * TICKS_PER_SECOND
+"""How long the wall clock must have been ahead before `now` follows. A clock that is set by mistake
+and set back has no consequence, and a message that was hidden for the usual 30 s before the clock
+was set stays hidden for as long. With the seconds until an idle engine notices, `now` has caught
+up within a minute."""
+AHEAD_TICKS_MAX: Final = 24 * 3600 * TICKS_PER_SECOND
+"""Stored times that are further ahead of the wall clock are implausible. Less may come from a clock
+that was set to local time or to a wrong time zone, and does little harm."""
+
 
 class Timeline(Record, frozen=True):
-    """An anchor: at `elapsed` ticks after boot `boot_id` it was `now`."""
+    """An anchor: at `elapsed` ticks after boot `boot_id` the steady time was `now`."""
 
     boot_id: str
     elapsed: int
@@ -27,14 +45,24 @@ class Timeline(Record, frozen=True):
     correction: int
     """Ticks by which the wall clock was ahead (or behind, if negative) at the anchor."""
     last_stamp: int
+    offset: int = 0
+    """Ticks by which `now` is ahead of the steady time: all steps taken so far."""
+    ahead_since: int | None = None
+    """The ticks after boot at which the wall clock was first seen ahead by so much that a step
+    is due if it stays."""
 
 
-def now_at(timeline: Timeline, elapsed: int) -> int:
-    """The time `elapsed` ticks after boot: real time passed, plus as much of the correction
-    as may be slewed in until then."""
+def steady_at(timeline: Timeline, elapsed: int) -> int:
+    """The steady time `elapsed` ticks after boot: real time passed, plus as much of the
+    correction as may be slewed in until then."""
     passed = elapsed - timeline.elapsed
     slew_max = passed * SLEW_PPM_MAX // _MILLION
     return timeline.now + passed + max(-slew_max, min(slew_max, timeline.correction))
+
+
+def now_at(timeline: Timeline, elapsed: int) -> int:
+    """The date `elapsed` ticks after boot."""
+    return steady_at(timeline, elapsed) + timeline.offset
 
 
 def next_stamp(last_stamp: int, wall: int) -> int:
@@ -47,27 +75,70 @@ def begin(stored: Timeline | None, clock: Clock) -> Timeline:
     elapsed, wall, boot_id = clock.elapsed(), clock.wall(), clock.boot_id()
     if stored is None:
         return Timeline(boot_id, elapsed, wall, 0, 0)
-    if stored.boot_id == boot_id and elapsed >= stored.elapsed:
+    if _continues(stored, boot_id, elapsed):
         return advance(stored, clock, stored.last_stamp)
     # An anchor lies up to one slewed tick before the last moment that was made use of.
-    now = max(stored.now + _TICKS_PER_SLEWED_TICK, wall)
-    return Timeline(boot_id, elapsed, now, wall - now, stored.last_stamp)
+    now = max(stored.now + stored.offset + _TICKS_PER_SLEWED_TICK, wall)
+    steady = now - stored.offset
+    return Timeline(boot_id, elapsed, steady, wall - now, stored.last_stamp, stored.offset)
+
+
+def _continues(stored: Timeline, boot_id: str, elapsed: int) -> bool:
+    return stored.boot_id == boot_id and elapsed >= stored.elapsed
 
 
 def advance(timeline: Timeline, clock: Clock, last_stamp: int) -> Timeline:
     """The same timeline, anchored at this moment, or rather at the last one at which a whole
-    tick was slewed: frequent anchors must not round the slew away."""
+    tick was slewed: frequent anchors must not round the slew away. A step that is due is taken."""
     elapsed = clock.elapsed()
     correction = clock.wall() - now_at(timeline, elapsed)
     anchor = elapsed - (elapsed - timeline.elapsed) % _TICKS_PER_SLEWED_TICK
-    now = now_at(timeline, anchor)
-    return Timeline(timeline.boot_id, anchor, now, correction, last_stamp)
+    steady = steady_at(timeline, anchor)
+    offset, ahead_since = timeline.offset, timeline.ahead_since
+    if not STEP_TICKS_MIN < correction <= STEP_TICKS_MAX:
+        ahead_since = None
+    elif ahead_since is None:
+        ahead_since = elapsed
+    elif elapsed - ahead_since >= SETTLE_TICKS:
+        offset, correction, ahead_since = offset + correction, 0, None
+    return Timeline(timeline.boot_id, anchor, steady, correction, last_stamp, offset, ahead_since)
 
 
-def now_from(stored: Timeline, clock: Clock) -> int:
+def is_advance_due(timeline: Timeline, clock: Clock) -> bool:
+    """Whether the timeline is to be stored although nothing has changed: the wall clock has got
+    ahead or is so no more, or a step is due."""
+    elapsed = clock.elapsed()
+    is_ahead = STEP_TICKS_MIN < clock.wall() - now_at(timeline, elapsed) <= STEP_TICKS_MAX
+    if timeline.ahead_since is None:
+        return is_ahead
+    return not is_ahead or elapsed - timeline.ahead_since >= SETTLE_TICKS
+
+
+class Instant(NamedTuple):
+    """One moment in both times."""
+
+    now: int
+    steady_now: int
+
+
+def instant_from(stored: Timeline, clock: Clock) -> Instant:
     """The time by a stored timeline, which may be one of an earlier boot until the engine that
     is starting has stored its own."""
     elapsed = clock.elapsed()
-    if stored.boot_id != clock.boot_id() or elapsed < stored.elapsed:
-        return begin(stored, clock).now
-    return now_at(stored, elapsed)
+    if not _continues(stored, clock.boot_id(), elapsed):
+        stored = begin(stored, clock)
+    steady = steady_at(stored, elapsed)
+    return Instant(steady + stored.offset, steady)
+
+
+def ticks_ahead(stored: Timeline, clock: Clock) -> int:
+    """By how much the stored times, or the stamps, are ahead of the wall clock."""
+    return max(instant_from(stored, clock).now, stored.last_stamp) - clock.wall()
+
+
+def reset(stored: Timeline, clock: Clock, last_stamp: int) -> Timeline:
+    """A timeline whose `now` is that of the wall clock, wherever it was. The steady time goes on:
+    leases last as long as they were granted for."""
+    elapsed, wall, boot_id = clock.elapsed(), clock.wall(), clock.boot_id()
+    steady = instant_from(stored, clock).steady_now
+    return Timeline(boot_id, elapsed, steady, 0, last_stamp, wall - steady)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from etagere.clock import Clock
 from etagere.config import Config
-from etagere.engine import ledger, wire
+from etagere.engine import ledger, reserve, wire
 from etagere.engine.groups import Writer
 from etagere.processes import EXIT_FINAL
 
@@ -79,6 +79,8 @@ def writer_main(
 
     def main(lifeline: int) -> None:
         try:
+            # Also when the supervisor starts it again, on a disk that has become full since.
+            reserve.give_way(directory)
             writer = Writer(directory, config, clock)
         except (ledger.SchemaTooNew, ledger.NotALedger) as error:
             logger.error("%s", error)

@@ -109,7 +109,7 @@ class Copying:
             logger.exception("a copy failed")
             description = _FAILED
         finally:
-            await source.close()
+            await _close(source)
         await self._fail(under_way, description)
 
     async def _read(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
@@ -143,19 +143,13 @@ class Copying:
             await self._engine.write(pending_copies.fail_copy, FailCopy(under_way, description))
         except (Fault, Unknown) as error:
             logger.warning("a copy that failed will be ended later: %s", error)
+        except Exception:
+            logger.exception("a copy that failed will be ended later")
 
     # What nobody carries
 
-    async def keep_ending(self, interval_seconds: float) -> None:
-        """Ends what nobody carries on, of this process and of those that are gone."""
-        while True:
-            try:
-                await self.end_abandoned()
-            except (Fault, Unknown) as error:
-                logger.warning("copies that nobody carries on will be ended later: %s", error)
-            await asyncio.sleep(interval_seconds)
-
     async def end_abandoned(self) -> None:
+        """Ends what nobody carries on, of this process and of those that are gone."""
         after = None
         while rows := await self._engine.read(pending_copies.pending_copies, after):
             for under_way, process in rows:
@@ -167,6 +161,14 @@ class Copying:
         if process == self.process:
             return copy_id in self._expected or copy_id in self._carried
         return alive(self._directory, process)
+
+
+async def _close(source: Readable) -> None:
+    """What goes wrong here changes nothing about the copy, which is to be finished or failed."""
+    try:
+        await source.close()
+    except Exception:
+        logger.exception("a source could not be closed")
 
 
 def _told(refusal: Refusal) -> str:

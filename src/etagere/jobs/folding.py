@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from etagere.bodies.files import FileBodyStore
-from etagere.engine.interface import Engine, Fault, Lane, Refused, Unknown
+from etagere.engine.interface import Engine, Lane, Refused
 from etagere.model.blobs import BlobName
 from etagere.model.ids import new_id
 from etagere.operations.blob import appends
@@ -19,7 +19,8 @@ from etagere.operations.blob import appends
 logger = logging.getLogger(__name__)
 
 _BLOBS_MAX: Final = 1_000
-_AT_ONCE: Final = 2
+JOBS: Final = 2
+"""Two at once share their syncs; more would keep the writer from others."""
 
 
 class Folding:
@@ -38,26 +39,16 @@ class Folding:
             self._noted.add(name)
             self._waiting.put_nowait(name)
 
-    async def run(self) -> None:
-        """Two at once share their syncs; more would keep the writer from others."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
-                group.create_task(self._keep_folding())
-
-    async def _keep_folding(self) -> None:
-        while True:
-            name = await self._waiting.get()
-            try:
-                while await self.fold(name):
-                    pass
-            except Refused:
-                logger.debug("a blob is gone before it could be folded")
-            except (Fault, Unknown) as error:
-                logger.warning("a blob could not be folded and will be later: %s", error)
-            except Exception:
-                logger.exception("a blob could not be folded")
-            finally:
-                self._noted.discard(name)
+    async def fold_next(self) -> None:
+        """Waits for a blob and folds it to the end."""
+        name = await self._waiting.get()
+        try:
+            while await self.fold(name):
+                pass
+        except Refused:
+            logger.debug("a blob is gone before it could be folded")
+        finally:
+            self._noted.discard(name)
 
     async def fold(self, name: BlobName) -> bool:
         """One step; says whether there is more to do."""

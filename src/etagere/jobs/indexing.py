@@ -7,15 +7,12 @@ and the next query that would have needed it wishes again.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import Final, NamedTuple
 
-from etagere.engine.interface import Engine, Fault, Unknown
+from etagere.engine.interface import Engine
 from etagere.model.tables import TableName
 from etagere.operations.table.indexes import BuildIndex, WantIndex, build_index, want_index
-
-logger = logging.getLogger(__name__)
 
 _WISHES_MAX: Final = 1_000
 
@@ -41,17 +38,13 @@ class Indexing:
             self._noted.add(wish)
             self._waiting.put_nowait(wish)
 
-    async def run(self) -> None:
-        while True:
-            wish = await self._waiting.get()
-            try:
-                await self._build(wish)
-            except (Fault, Unknown) as error:
-                logger.warning("an index was not built to its end and will be later: %s", error)
-            except Exception:
-                logger.exception("an index could not be built")
-            finally:
-                self._noted.discard(wish)
+    async def build_next(self) -> None:
+        """Waits for a wish and builds the index to the end."""
+        wish = await self._waiting.get()
+        try:
+            await self._build(wish)
+        finally:
+            self._noted.discard(wish)
 
     async def _build(self, wish: _Wish) -> None:
         if not await self._engine.write(want_index, WantIndex(*wish)):

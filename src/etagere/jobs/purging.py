@@ -4,21 +4,18 @@ blocks that were never used, drafts that were never finished, messages whose tim
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from etagere import directories
-from etagere.engine.interface import Engine, Fault, ReadTxn, Unknown, WriteTxn
+from etagere.engine.interface import Engine, ReadTxn, WriteTxn
 from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
 from etagere.operations.blob.staging import PurgeStagings, discard_stale, purge_discarded
 from etagere.operations.queue import messages
 from etagere.operations.table import tables
-
-logger = logging.getLogger(__name__)
 
 LOCK_NAME: Final = "purging.lock"
 
@@ -41,23 +38,25 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
 """What to do, by what says whether there may be something to do."""
 
 
-async def keep_purging(engine: Engine, directory: Path, interval_seconds: float) -> None:
-    """Steps of a few milliseconds, so that nobody waits for a container of a million blobs. One
-    process at a time: the others would take up what it leaves to requests."""
-    while True:
-        try:
-            with directories.alone(directory, LOCK_NAME) as alone:
-                if alone:
-                    await _purge_all(engine)
-        except (Fault, Unknown) as error:
-            logger.warning("purging was cut short and will go on later: %s", error)
-        await asyncio.sleep(interval_seconds)
+async def purge(engine: Engine, directory: Path) -> None:
+    """One round, in steps of a few milliseconds, so that nobody waits for a container of a million
+    blobs. One process at a time: the others would take up what it leaves to requests."""
+    with directories.alone(directory, LOCK_NAME) as alone:
+        if alone:
+            await _purge_all(engine)
 
 
 async def _purge_all(engine: Engine) -> None:
+    """What cannot be removed in one service does not keep the others from it."""
+    errors: list[Exception] = []
     for may_purge, steps in _WORK.items():
-        if await engine.read(may_purge, None):
-            await _purge(engine, steps)
+        try:
+            if await engine.read(may_purge, None):
+                await _purge(engine, steps)
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 async def _purge(engine: Engine, steps: Steps) -> None:

@@ -203,7 +203,8 @@ def _kill(assignment: Assignment, client: int, pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     with assignment.record(client).open("ab") as record:
-        record.write(msgspec.json.encode(Fallen(time.monotonic_ns())) + b"\n")
+        # On a line of its own: the client may have been killed in the middle of one.
+        record.write(b"\n" + msgspec.json.encode(Fallen(time.monotonic_ns())) + b"\n")
 
 
 def _fork(assignment: Assignment, client: int, chooser: Chooser) -> int:

@@ -8,7 +8,7 @@ at any moment, and what it had asked for may have been done all the same.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -105,13 +105,15 @@ class Fallen(msgspec.Struct, frozen=True, tag="fallen"):
 
 
 _RECORD: Final = msgspec.json.Decoder(Asked | Answered | Fallen)
+_FALLEN: Final = b'{"type":"fallen"'
 
 
 def read_record(path: Path) -> list[Operation]:
+    """The operations of one client. What it had asked for when it was killed has an unknown
+    outcome, also if it was killed while it wrote down the answer."""
     operations: list[Operation] = []
     asked: Asked | None = None
-    for line in path.read_bytes().splitlines():
-        event = _RECORD.decode(line)
+    for event in _read_events(path):
         if isinstance(event, Asked):
             asked = event
         elif asked is not None:
@@ -121,7 +123,31 @@ def read_record(path: Path) -> list[Operation]:
                     Operation(asked.client, asked.request, asked.began, event.ended, outcome)
                 )
             asked = None
+    if asked is not None:
+        # Nobody was there to say when it died.
+        killed = Unknown("killed")
+        operations.append(Operation(asked.client, asked.request, asked.began, NEVER, killed))
     return operations
+
+
+def _read_events(path: Path) -> Iterator[Asked | Answered | Fallen]:
+    """A client that is killed may leave half a line, behind which only its death is told, on the
+    same line or the next. Half a question was never asked; half an answer is none."""
+    torn = b""
+    for line in filter(None, path.read_bytes().splitlines()):
+        try:
+            event = _RECORD.decode(line)
+        except msgspec.DecodeError:
+            if torn:
+                raise
+            torn, found, rest = line.rpartition(_FALLEN)
+            if not found:
+                torn = line
+                continue
+            event = _RECORD.decode(found + rest)
+        if torn and not isinstance(event, Fallen):
+            raise ValueError(f"{path} goes on behind a torn line: {torn!r}")
+        yield event
 
 
 # Whole histories

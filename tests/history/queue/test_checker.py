@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.history.events import NANOSECONDS, Death, Refused, Run, Unknown
+from tests.history.events import NANOSECONDS, NEVER, Death, Refused, Run, Unknown
 from tests.history.queue import __main__ as command
 from tests.history.queue.events import (
     Answered,
@@ -238,6 +238,34 @@ def test_a_killed_client_leaves_what_it_asked_for(tmp_path: Path) -> None:
         Operation(3, Request(Verb.GET), 1, 2, Done()),
         Operation(3, Request(Verb.GET, count=2), 5, 6, Unknown("killed")),
     ]
+
+
+@pytest.mark.parametrize("fallen", ["missing", "on the same line", "on the next line"])
+def test_a_killed_client_may_leave_half_a_line(tmp_path: Path, fallen: str) -> None:
+    record = tmp_path / "client-3.jsonl"
+    asked, answered = Asked(3, Request(Verb.GET), 1), Answered(2, Done((Seen("m", "r"),)))
+    lines = [msgspec.json.encode(event) for event in (asked, answered, asked, answered)]
+    end = {"missing": b"", "on the same line": b"", "on the next line": b"\n"}[fallen]
+    if fallen != "missing":
+        end += msgspec.json.encode(Fallen(6)) + b"\n"
+    done = Operation(3, Request(Verb.GET), 1, 2, answered.outcome or Done())
+    died = NEVER if fallen == "missing" else 6
+    killed = Operation(3, Request(Verb.GET), 1, died, Unknown("killed"))
+    for length in range(len(lines[2])):
+        # It had not asked yet.
+        record.write_bytes(b"\n".join([*lines[:2], lines[2][:length]]) + end)
+        assert read_record(record) == [done]
+    for length in range(len(lines[3])):
+        record.write_bytes(b"\n".join([*lines[:3], lines[3][:length]]) + end)
+        assert read_record(record) == [done, killed]
+
+
+def test_half_a_line_within_a_record_is_an_error(tmp_path: Path) -> None:
+    record = tmp_path / "client-3.jsonl"
+    asked = msgspec.json.encode(Asked(3, Request(Verb.GET), 1))
+    record.write_bytes(asked[:-5] + b"\n" + asked + b"\n")
+    with pytest.raises(ValueError, match="torn line"):
+        read_record(record)
 
 
 def test_a_history_is_judged_again_from_its_file(

@@ -16,6 +16,7 @@ from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import Reap, reap
 from etagere.engine.memory import MemoryEngine
 from etagere.jobs.folding import Folding
+from etagere.jobs.supervision import Job
 from etagere.model.appends import AppendBlock, SealBlob
 from etagere.model.blobs import (
     BlobKind,
@@ -62,7 +63,7 @@ __all__ = ["due_soon"]
 async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) -> None:
     await _begin(shelf)
     folding = Folding(shelf.engine, shelf.store)
-    running = asyncio.create_task(folding.run())
+    running = asyncio.create_task(Job("folding", folding.fold_next, 0).run())
     block = b"block %06d;"
     done, stopped = 0, False
 
@@ -123,7 +124,7 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
 async def test_the_job_goes_on_after_what_it_cannot_fold(shelf: Shelf) -> None:
     await _begin(shelf)
     folding = Folding(shelf.engine, shelf.store)
-    running = asyncio.create_task(folding.run())
+    running = asyncio.create_task(Job("folding", folding.fold_next, 0).run())
     for _ in range(8):
         await _add(shelf, b"data")
     for number in range(20):

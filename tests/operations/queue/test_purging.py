@@ -7,18 +7,24 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from etagere import directories
-from etagere.jobs.purging import LOCK_NAME, keep_purging
+from etagere.jobs.purging import LOCK_NAME, purge
+from etagere.jobs.supervision import Job
 from etagere.operations.queue.messages import may_purge
 from tests.operations.queue.desk import LONG, Desk, on_a_desk
 
 INTERVAL_SECONDS = 0.001
 
 
+def keep_purging(desk: Desk) -> asyncio.Task[None]:
+    shelf = desk.shelf
+    job = Job("purging", lambda: purge(shelf.engine, shelf.directory), INTERVAL_SECONDS)
+    return asyncio.create_task(job.run())
+
+
 @contextlib.asynccontextmanager
 async def purging(desk: Desk) -> AsyncIterator[None]:
     """Until there is nothing to do."""
-    shelf = desk.shelf
-    job = asyncio.create_task(keep_purging(shelf.engine, shelf.directory, INTERVAL_SECONDS))
+    job = keep_purging(desk)
     yield
     while await desk.shelf.read(may_purge, None):
         await asyncio.sleep(INTERVAL_SECONDS)
@@ -60,7 +66,7 @@ async def test_one_process_at_a_time(desk: Desk) -> None:
     shelf = desk.shelf
     with directories.alone(shelf.directory, LOCK_NAME) as alone:
         assert alone
-        job = asyncio.create_task(keep_purging(shelf.engine, shelf.directory, INTERVAL_SECONDS))
+        job = keep_purging(desk)
         await asyncio.sleep(50 * INTERVAL_SECONDS)
         assert await shelf.read(may_purge, None)
         job.cancel()

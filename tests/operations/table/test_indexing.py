@@ -10,9 +10,12 @@ from typing import Any
 
 from etagere.engine.interface import C, Engine, Fault, FaultReason, Lane, ReadTxn, T, WriteTxn
 from etagere.jobs.indexing import Indexing
+from etagere.jobs.supervision import Backoff, Job
 from etagere.model.tables import Keys, TableName
 from etagere.operations.table.indexes import build_index, want_index
 from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert
+
+PROMPT = Backoff(first_seconds=0.01)
 
 
 class Faulty:
@@ -44,7 +47,7 @@ class Faulty:
 
 @asynccontextmanager
 async def running(indexing: Indexing) -> AsyncIterator[None]:
-    task = asyncio.create_task(indexing.run())
+    task = asyncio.create_task(Job("indexing", indexing.build_next, 0, PROMPT).run())
     try:
         yield
     finally:

@@ -26,7 +26,7 @@ def foresee_append(txn: ReadTxn, command: AppendBlock) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
     body only the length has to be known."""
     blob = find_shown(txn, command.blob, None)
-    check_change(blob, command.conditions, command.lease_id, txn.now)
+    check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     _check_append(blob, command)
 
 

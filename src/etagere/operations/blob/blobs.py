@@ -57,16 +57,16 @@ def foresee_put(txn: ReadTxn, command: PutBlob) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now."""
     container = find(txn, command.blob.container)
     old = txn.get(BLOBS, (container.id, command.blob.name))
-    terms.check_replace(old, command, txn.now)
+    terms.check_replace(old, command, txn.steady_now)
     if old is not None:
-        abort_if(tier_rules.check_online(old, txn.now))
+        abort_if(tier_rules.check_online(old, txn.steady_now))
 
 
 @operation
 def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
     """The decision that counts: whatever was foreseen before the upload may be otherwise now."""
     key, old = find_for_change(txn, command.blob)
-    terms.check_replace(old, command, txn.now)
+    terms.check_replace(old, command, txn.steady_now)
     staging.discard(txn, key)
     return replace(txn, key, old, command, _content(txn, command))
 
@@ -90,7 +90,7 @@ def replace(
 ) -> Blob:
     """All of a blob but its lease and the day it was made. Not of one that is in the archive."""
     if old is not None:
-        abort_if(tier_rules.check_online(old, txn.now))
+        abort_if(tier_rules.check_online(old, txn.steady_now))
     lease = old.lease if old is not None else NO_LEASE
     kind = command.kind if isinstance(command, PutBlob) else BlobKind.BLOCK
     blob = Blob(
@@ -100,7 +100,7 @@ def replace(
         content,
         command.headers,
         command.metadata,
-        lease_rules.after_write(lease, txn.now, LeaseKind.BLOB),
+        lease_rules.after_write(lease, txn.steady_now, LeaseKind.BLOB),
         command.tier,
         txn.stamp if command.tier else 0,
         command.tags,
@@ -119,8 +119,8 @@ def replace(
 
 def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
     blob = find_shown(txn, command.blob, command.snapshot)
-    terms.check_read(blob, command.conditions, command.lease_id, txn.now)
-    return ShownBlob(txn.now, blob)
+    terms.check_read(blob, command.conditions, command.lease_id, txn.steady_now)
+    return ShownBlob(txn.steady_now, blob)
 
 
 def find_shown(txn: ReadTxn, name: BlobName, snapshot: int | None) -> Blob:
@@ -141,7 +141,7 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     shown = get_blob(txn, command.ask)
     if command.ask.snapshot is None:
         terms.check_ordinary(shown.blob)
-    abort_if(tier_rules.check_online(shown.blob, txn.now))
+    abort_if(tier_rules.check_online(shown.blob, txn.steady_now))
     total = shown.blob.content.length
     start, end = 0, total
     if command.first is not None:
@@ -161,7 +161,7 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
 @operation
 def set_blob_headers(txn: WriteTxn, command: SetBlobHeaders) -> Blob:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
-    abort_if(tier_rules.check_online(blob, txn.now))
+    abort_if(tier_rules.check_online(blob, txn.steady_now))
     # Whoever says anew what a blob is makes it forget that it was a copy.
     described = msgspec.structs.replace(blob, headers=command.headers, copied=None)
     return txn.put(BLOBS, key, changed(txn, described))
@@ -170,7 +170,7 @@ def set_blob_headers(txn: WriteTxn, command: SetBlobHeaders) -> Blob:
 @operation
 def set_blob_metadata(txn: WriteTxn, command: SetBlobMetadata) -> Blob:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
-    abort_if(tier_rules.check_online(blob, txn.now))
+    abort_if(tier_rules.check_online(blob, txn.steady_now))
     described = msgspec.structs.replace(blob, metadata=command.metadata)
     return txn.put(BLOBS, key, changed(txn, described))
 
@@ -188,11 +188,11 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
     abort_if(tag_rules.check_condition(command.conditions.if_tags, blob.tags))
     terms.check_ordinary(blob)
     terms.check_settled(blob)
-    lease = lease_rules.step(blob.lease, command.action, txn.now)
+    lease = lease_rules.step(blob.lease, command.action, txn.steady_now)
     if isinstance(lease, Refusal):
         raise Refused(lease)
     changed = txn.put(BLOBS, key, msgspec.structs.replace(blob, lease=lease))
-    return ShownBlob(txn.now, changed)
+    return ShownBlob(txn.steady_now, changed)
 
 
 # Deleted
@@ -206,9 +206,9 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_change(blob, command.conditions, command.lease_id, txn.now)
+    terms.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     since, not_since = command.tier_modified_since, command.tier_unmodified_since
-    abort_if(tier_rules.check_changed(blob, txn.now, since=since, not_since=not_since))
+    abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
     if command.snapshots is SnapshotsToo.INCLUDE:
         snapshots.delete_all(txn, key)
     elif snapshots.are_there(txn, key):
@@ -224,7 +224,7 @@ def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.now, deletes=True)
+    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now, deletes=True)
     return key
 
 
@@ -243,12 +243,12 @@ def find_changeable(
     key, blob = find_for_change(txn, name)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_change(blob, conditions, lease_id, txn.now)
+    terms.check_change(blob, conditions, lease_id, txn.steady_now)
     terms.check_ordinary(blob)
     return key, blob
 
 
 def changed(txn: WriteTxn, blob: Blob) -> Blob:
     """A change gives a new stamp, and makes an ended lease forgotten."""
-    lease = lease_rules.after_write(blob.lease, txn.now, LeaseKind.BLOB)
+    lease = lease_rules.after_write(blob.lease, txn.steady_now, LeaseKind.BLOB)
     return msgspec.structs.replace(blob, stamp=txn.stamp, lease=lease)

@@ -60,7 +60,7 @@ _LOOKUPS_WORTH = 4
 @operation
 def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
     key, old = find_for_change(txn, command.blob)
-    check_replace(old, command, txn.now)
+    check_replace(old, command, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     base = _base(old)
     staged, committed = _blocks(txn, staging, base, command)
@@ -155,7 +155,7 @@ def find_committed_blocks(
 def _as_they_are(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Staging | None]:
     key = (find(txn, command.blob.container).id, command.blob.name)
     old = txn.get(BLOBS, key)
-    check_replace(old, command, txn.now)
+    check_replace(old, command, txn.steady_now)
     return old, txn.get(STAGINGS, key)
 
 
@@ -182,7 +182,7 @@ def extend_draft(txn: WriteTxn, command: ExtendDraft) -> None:
         # It was purged meanwhile: what would be put now is a blob without its beginning.
         raise Refused(Refusal("InvalidBlockList"))
     if draft is None:
-        draft = Draft(begin_list(txn, command.content_id), txn.now)
+        draft = Draft(begin_list(txn, command.content_id), txn.steady_now)
     try:
         content = extend_list(txn, draft.content, command.shared, command.blocks)
     except MissingRecord:
@@ -195,7 +195,7 @@ def put_draft(txn: WriteTxn, command: PutDraft) -> Blob | None:
     """None if the draft is not what is asked for any more."""
     asked = command.command
     key, old = find_for_change(txn, asked.blob)
-    check_replace(old, asked, txn.now)
+    check_replace(old, asked, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     draft = txn.get(DRAFTS, (asked.content_id,), EXCLUSIVE)
     if draft is None or not _are_same(command, old, staging):
@@ -221,7 +221,7 @@ class PurgeDrafts(Command, frozen=True):
 @operation(reclaims=True)
 def purge_drafts(txn: WriteTxn, command: PurgeDrafts) -> int:
     """Abandons the drafts of front ends that are gone; returns how many."""
-    ended = txn.now - _DRAFT_SECONDS_MAX * TICKS_PER_SECOND
+    ended = txn.steady_now - _DRAFT_SECONDS_MAX * TICKS_PER_SECOND
     rows = txn.scan(DRAFTS, DRAFTS.all(), command.rows_max, claim=True)
     old = [(key, draft) for key, draft in rows if draft.begun < ended]
     for key, draft in old:
@@ -240,7 +240,7 @@ def get_block_list(txn: ReadTxn, command: GetBlockList) -> ShownBlockList:
     uncommitted: list[BlockSize] = []
     if opened.staging is not None:
         uncommitted = _staged_sizes(txn, opened.staging, b"", STAGED_BLOCKS_MAX)
-    return ShownBlockList(txn.now, opened.blob, tuple(committed), tuple(uncommitted))
+    return ShownBlockList(txn.steady_now, opened.blob, tuple(committed), tuple(uncommitted))
 
 
 def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
@@ -251,11 +251,13 @@ def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
     if staging is None or txn.get(BLOBS, key) is not None:
         blob = find_shown(txn, command.blob, command.snapshot)
     lease = blob.lease if blob is not None else NO_LEASE
-    abort_if(lease_rules.check_read(lease, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(lease_rules.check_read(lease, command.lease_id, txn.steady_now, LeaseKind.BLOB))
     abort_if(tag_rules.check_condition(command.if_tags, blob.tags if blob is not None else ()))
     base = _base(blob) if command.committed else None
     chunks = chunks_of(txn, base) if base is not None else ()
-    return OpenedBlockList(txn.now, blob, key, chunks, staging if command.uncommitted else None)
+    return OpenedBlockList(
+        txn.steady_now, blob, key, chunks, staging if command.uncommitted else None
+    )
 
 
 def list_committed_blocks(txn: ReadTxn, chunks: tuple[ChunkUse, ...]) -> list[BlockSize] | None:

@@ -50,8 +50,8 @@ def create_container(txn: WriteTxn, command: CreateContainer) -> Container:
 
 def get_container(txn: ReadTxn, command: GetContainer) -> ShownContainer:
     container = find(txn, command.container)
-    abort_if(lease_rules.check_container_use(container.lease, command.lease_id, txn.now))
-    return ShownContainer(txn.now, command.container.name, container)
+    abort_if(lease_rules.check_container_use(container.lease, command.lease_id, txn.steady_now))
+    return ShownContainer(txn.steady_now, command.container.name, container)
 
 
 @operation
@@ -79,19 +79,19 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
     """A lease changes neither the ETag nor the date."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
-    lease = lease_rules.step(container.lease, command.action, txn.now)
+    lease = lease_rules.step(container.lease, command.action, txn.steady_now)
     if isinstance(lease, Refusal):
         raise Refused(lease)
     changed = msgspec.structs.replace(container, lease=lease)
     txn.put(CONTAINERS, command.container.key, changed)
-    return ShownContainer(txn.now, command.container.name, changed)
+    return ShownContainer(txn.steady_now, command.container.name, changed)
 
 
 @operation(reclaims=True)
 def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
     """The name is free at once; the blobs are removed in bounded steps by `purge_containers`."""
     container = find_guarded(txn, command.container, exclusive=True)
-    abort_if(lease_rules.check_container_delete(container.lease, command.lease_id, txn.now))
+    abort_if(lease_rules.check_container_delete(container.lease, command.lease_id, txn.steady_now))
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
     txn.delete(CONTAINERS, command.container.key)
     txn.put(DELETED_CONTAINERS, (container.id,), DeletedContainer())
@@ -104,7 +104,7 @@ def list_containers(txn: ReadTxn, command: ListContainers) -> ContainerPage:
     rows = txn.scan(CONTAINERS, span, command.limit + 1)
     shown = tuple((name, container) for (_, name), container in rows[: command.limit])
     following = rows[command.limit][0][1] if len(rows) > command.limit else ""
-    return ContainerPage(txn.now, shown, following)
+    return ContainerPage(txn.steady_now, shown, following)
 
 
 def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
@@ -137,6 +137,6 @@ def _usable(
     txn: WriteTxn, name: ContainerName, lease_id: bytes | None, conditions: Conditions
 ) -> Container:
     container = find_guarded(txn, name, exclusive=True)
-    abort_if(lease_rules.check_container_use(container.lease, lease_id, txn.now))
+    abort_if(lease_rules.check_container_use(container.lease, lease_id, txn.steady_now))
     abort_if(condition_rules.check_write(conditions, container.stamp))
     return container

@@ -51,11 +51,11 @@ def copy_blob(txn: WriteTxn, command: CopyBlob) -> Blob | None:
     source = _find_source(txn, command.source, key, old)
     if command.source.stamp not in (None, source.stamp):
         return None
-    check_destination(old, destination, source.kind, txn.now)
+    check_destination(old, destination, source.kind, txn.steady_now)
     _check_source_conditions(source, command.source)
     if command.source.snapshot is None:
         terms.check_ordinary(source)
-    abort_if(rules.check_tier(source, destination.tier, txn.now))
+    abort_if(rules.check_tier(source, destination.tier, txn.steady_now))
     traits = rules.copied_traits(source, destination.seals)
     shared = share(txn, source.content)
     length = shared.length
@@ -69,7 +69,7 @@ def put_copy(txn: WriteTxn, command: PutCopy) -> Blob:
     """All bytes have been read."""
     destination, length = command.destination, command.body.length
     key, old = find_for_change(txn, destination.blob)
-    check_destination(old, destination, BlobKind.BLOCK, txn.now)
+    check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
     content = adopt(txn, command.body)
     copied = attempt(destination, CopyStatus.SUCCESS, length, length, txn.now)
     copy = Blob(BlobKind.BLOCK, 0, 0, content, command.headers, command.metadata)
@@ -81,7 +81,7 @@ def foresee_copy(txn: ReadTxn, destination: Destination) -> None:
     were to be decided now."""
     container = find(txn, destination.blob.container)
     old = txn.get(BLOBS, (container.id, destination.blob.name))
-    check_destination(old, destination, BlobKind.BLOCK, txn.now)
+    check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
 
 
 @operation
@@ -91,7 +91,7 @@ def copy_incrementally(txn: WriteTxn, command: CopyIncrementally) -> Blob:
     destination, source_name = command.destination, command.source.blob
     key, old = find_for_change(txn, destination.blob)
     source = _find_source(txn, command.source, key, old)
-    _check_conditions(old, destination, txn.now)
+    _check_conditions(old, destination, txn.steady_now)
     abort_if(rules.check_incremental(old, source, source_name, command.source.snapshot))
     length = source.content.length
     copied = attempt(destination, CopyStatus.SUCCESS, length, length, txn.now)
@@ -176,7 +176,7 @@ def place(
         created=old.created if old is not None else txn.stamp,
         stamp=txn.stamp,
         metadata=destination.metadata or copy.metadata,
-        lease=lease_rules.after_write(lease, txn.now, LeaseKind.BLOB),
+        lease=lease_rules.after_write(lease, txn.steady_now, LeaseKind.BLOB),
         tier=destination.tier,
         tier_changed=txn.stamp if destination.tier else 0,
         tags=copy.tags if destination.source_tags else destination.tags,

@@ -31,7 +31,7 @@ def list_blobs(txn: ReadTxn, command: ListBlobs) -> BlobPage:
     if len(entries) > command.limit:
         name, _, snapshot = entries.pop()
         following = name, snapshot
-    return BlobPage(txn.now, tuple(entries), following)
+    return BlobPage(txn.steady_now, tuple(entries), following)
 
 
 def _entries(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> Iterable[BlobEntry]:

@@ -32,7 +32,7 @@ def foresee_page(txn: ReadTxn, command: PutPage) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
     body only the length has to be known."""
     blob = find_shown(txn, command.blob, None)
-    check_change(blob, command.conditions, command.lease_id, txn.now)
+    check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     _check_write(blob, command)
 
 
@@ -93,13 +93,13 @@ def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> ShownPageRanges:
     were asked for are told from where the first ones end."""
     ask = command.ask
     blob = find_shown(txn, ask.blob, ask.snapshot)
-    check_read(blob, ask.conditions, ask.lease_id, txn.now)
+    check_read(blob, ask.conditions, ask.lease_id, txn.steady_now)
     _traits(blob)
     start, end = _span(command, blob.content.length)
     found = _found(txn, command, blob, start, end)
     more = found[command.limit] if len(found) > command.limit else None
     return ShownPageRanges(
-        txn.now, blob, tuple(found[: command.limit]), None if more is None else more.start
+        txn.steady_now, blob, tuple(found[: command.limit]), None if more is None else more.start
     )
 
 

@@ -51,7 +51,7 @@ _ROWS_MAX = 200
 def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
     destination = command.destination
     key, old = find_for_change(txn, destination.blob)
-    check_destination(old, destination, BlobKind.BLOCK, txn.now, waits=True)
+    check_destination(old, destination, BlobKind.BLOCK, txn.steady_now, waits=True)
     copied = attempt(destination, CopyStatus.PENDING, 0, command.total, 0)
     copy = Blob(BlobKind.BLOCK, 0, 0, Empty(), command.headers, command.metadata)
     blob = place(txn, key, old, destination, copy, copied)
@@ -100,7 +100,7 @@ def abort_copy(txn: WriteTxn, command: AbortCopy) -> None:
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    abort_if(lease_rules.check_write(blob.lease, command.lease_id, txn.now, LeaseKind.BLOB))
+    abort_if(lease_rules.check_write(blob.lease, command.lease_id, txn.steady_now, LeaseKind.BLOB))
     if blob.copied is None or not rules.is_pending(blob):
         raise Refused(Refusal("NoPendingCopyOperation"))
     if blob.copied.id != command.copy_id:

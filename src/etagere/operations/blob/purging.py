@@ -27,7 +27,7 @@ _MARKS: Final[tuple[Collection[Any, Any], ...]] = (DELETED_CONTAINERS, DISCARDED
 
 def may_purge(txn: ReadTxn, _: None) -> bool:
     """Whether there may be something to remove, so that nothing is written when there is not."""
-    if txn.scan(STAGING_AGES, stagings.stale(txn.now), 1):
+    if txn.scan(STAGING_AGES, stagings.stale(txn.steady_now), 1):
         return True
     return any(txn.scan(marks, marks.all(), 1) for marks in _MARKS)
 

@@ -37,7 +37,7 @@ def put_blob_from_blob(txn: WriteTxn, command: PutBlobFromBlob) -> Blob | None:
     """None if the source is no more what it was when its bytes were judged."""
     put = command.put
     key, old = blobs.find_for_change(txn, put.blob)
-    terms.check_replace(old, put, txn.now)
+    terms.check_replace(old, put, txn.steady_now)
     source = _find_guarded(txn, command.source)
     if source is None:
         return None

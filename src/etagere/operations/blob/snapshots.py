@@ -28,14 +28,14 @@ def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
     blob = txn.get(BLOBS, key, EXCLUSIVE)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    check_beside(blob, command.conditions, command.lease_id, txn.now)
-    abort_if(check_online(blob, txn.now))
+    check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
+    abort_if(check_online(blob, txn.steady_now))
     moment = txn.stamp
     taken = msgspec.structs.replace(blob, content=share(txn, blob.content), lease=NO_LEASE)
     if command.metadata:
         taken = msgspec.structs.replace(taken, metadata=command.metadata, stamp=moment)
     txn.put(SNAPSHOTS, (*key, moment), taken)
-    return TakenSnapshot(txn.now, moment, taken)
+    return TakenSnapshot(txn.steady_now, moment, taken)
 
 
 @operation(reclaims=True)
@@ -46,7 +46,7 @@ def delete_snapshot(txn: WriteTxn, command: DeleteSnapshot) -> None:
     found = txn.get(SNAPSHOTS, key)
     if found is None:
         raise Refused(Refusal("BlobNotFound"))
-    check_change(found, command.conditions, command.lease_id, txn.now)
+    check_change(found, command.conditions, command.lease_id, txn.steady_now)
     txn.delete(SNAPSHOTS, key)
     release(txn, found.content)
 

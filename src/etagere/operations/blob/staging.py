@@ -53,7 +53,7 @@ _TICKS_PER_HOUR = 3600 * TICKS_PER_SECOND
 def foresee_block(txn: ReadTxn, command: PutBlock) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now."""
     key = (find(txn, command.blob.container).id, command.blob.name)
-    _check(txn.get(BLOBS, key), command, txn.now)
+    _check(txn.get(BLOBS, key), command, txn.steady_now)
 
 
 def _check(blob: Blob | None, command: PutBlock, now: int) -> None:
@@ -69,7 +69,7 @@ def _check(blob: Blob | None, command: PutBlock, now: int) -> None:
 def put_block(txn: WriteTxn, command: PutBlock) -> None:
     """The last one of a name counts. The blob, if there is one, does not change."""
     key = (find_guarded(txn, command.blob.container).id, command.blob.name)
-    _check(txn.get(BLOBS, key, SHARED), command, txn.now)
+    _check(txn.get(BLOBS, key, SHARED), command, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     if staging is None:
         staging = Staging(command.staging_id, len(command.block), 0, 0, 0)
@@ -83,7 +83,7 @@ def put_block(txn: WriteTxn, command: PutBlock) -> None:
     if former is not None:
         drop(txn, former.pieces)
     _note_age(txn, key, staging)
-    changed = Staging(staging.id, staging.block_name_bytes, count, txn.stamp, txn.now)
+    changed = Staging(staging.id, staging.block_name_bytes, count, txn.stamp, txn.steady_now)
     txn.put(STAGINGS, key, changed)
 
 
@@ -103,7 +103,7 @@ def forget(txn: WriteTxn, key: _Key, staging: Staging) -> None:
 
 def _note_age(txn: WriteTxn, key: _Key, staging: Staging) -> None:
     """Once an hour, so that most blocks cost nothing more."""
-    hour, before = _hour(txn.now), _hour(staging.staged)
+    hour, before = _hour(txn.steady_now), _hour(staging.staged)
     if hour != before:
         if staging.count:
             txn.delete(STAGING_AGES, (before, *key))
@@ -130,7 +130,7 @@ def stale(now: int) -> Span:
 @operation(reclaims=True)
 def discard_stale(txn: WriteTxn, command: PurgeStagings) -> int:
     """Drops stagings a week after their last block; returns how many."""
-    rows = txn.scan(STAGING_AGES, stale(txn.now), command.rows_max, claim=True)
+    rows = txn.scan(STAGING_AGES, stale(txn.steady_now), command.rows_max, claim=True)
     for (hour, container_id, name), _ in rows:
         key = (container_id, name)
         staging = txn.get(STAGINGS, key, EXCLUSIVE)

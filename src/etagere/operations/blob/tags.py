@@ -51,7 +51,7 @@ def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
     found = blob if taken is None else txn.get(SNAPSHOTS, taken)
     if found is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_change(found, command.conditions, command.lease_id, txn.now)
+    terms.check_change(found, command.conditions, command.lease_id, txn.steady_now)
     tagged = msgspec.structs.replace(found, tags=command.tags)
     if taken is not None:
         txn.put(SNAPSHOTS, taken, tagged)
@@ -70,8 +70,8 @@ def get_blob_tags(txn: ReadTxn, command: GetBlob) -> ShownBlob:
         blob = txn.get(SNAPSHOTS, (*key, command.snapshot))
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.now)
-    return ShownBlob(txn.now, blob)
+    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
+    return ShownBlob(txn.steady_now, blob)
 
 
 # The index

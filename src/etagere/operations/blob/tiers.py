@@ -22,9 +22,9 @@ def set_blob_tier(txn: WriteTxn, command: SetBlobTier) -> Blob:
         blob = txn.get(SNAPSHOTS, place)  # whoever changes one guards the blob
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.now)
-    asked = tier_rules.Move(command.tier, command.priority, txn.now + command.ticks)
-    moved = tier_rules.move(blob, asked, txn.now, txn.stamp, past=place is not None)
+    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
+    asked = tier_rules.Move(command.tier, command.priority, txn.steady_now + command.ticks)
+    moved = tier_rules.move(blob, asked, txn.steady_now, txn.stamp, past=place is not None)
     if isinstance(moved, Refusal):
         raise Refused(moved)
     if place is not None:

@@ -64,7 +64,12 @@ class HttpServer:
     def _expire(self) -> None:
         now = asyncio.get_running_loop().time()
         for connection in list(self._connections):
-            connection.expire(now)
+            try:
+                connection.expire(now)
+            except Exception:
+                # The others still have to be looked at, now and the next time.
+                logger.exception("a connection could not be expired; cutting it off")
+                connection.abort()
 
     async def drain(self, grace_seconds: float) -> None:
         """Takes no more connections, lets requests at hand finish, and closes."""

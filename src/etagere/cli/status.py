@@ -1,0 +1,281 @@
+"""`etagere status`: whether a server is well."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from etagere import app
+from etagere.cli import CLEAN, FINDINGS, Unusable, settings_of
+from etagere.clock import TICKS_PER_SECOND, SystemClock
+from etagere.config import MIB, Config
+from etagere.engine import ledger, reserve, timeline
+from etagere.jobs.health import FrontEndHealth, ask, server_status
+from etagere.jobs.supervision import JobHealth
+from etagere.processes import ChildStatus, SupervisorStatus
+from etagere.settings import add_arguments as add_settings
+
+NAME = "status"
+SUMMARY = "tell whether a running server is well"
+DESCRIPTION = """\
+Asks the processes of the server that uses a data directory how they are, and shows: the
+processes and how often they were started again; of each background job the last success, the
+failures in a row and the last error; the free space, the reserve and the write-ahead log; how
+far the store's date is from the clock of this machine.
+
+Problems are listed at the end. A problem is: no server, a process that does not run, keeps
+dying or does not answer, a job that has failed three times in a row, a full disk, a date that is
+more than five minutes from the clock.
+
+Ends with 0 if all is well, 1 if there are problems, 2 if it could not look."""
+EXAMPLES = """\
+etagere status                            # ./etagere-data, or what ETAGERE_DATA names
+etagere status --data /srv/etagere --json # for programs"""
+
+FAILURES_MAX = 3
+"""As many failures of a job in a row are a problem; fewer may pass by themselves."""
+ANSWER_SECONDS_MAX = 5.0
+CLOCK_SECONDS_MAX = 300.0
+"""A store's date further from the clock than this is a problem: `now` behind by more than a second
+catches up within a minute."""
+_WRITER_NAME = "writer"
+_ONE_DAY_SECONDS = 86_400
+
+
+class Disk(NamedTuple):
+    """The space of a data directory."""
+
+    free_bytes: int
+    reserve_bytes: int
+    reserve_is_whole: bool
+    log_bytes: int
+    ledger_bytes: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, "data")
+    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory = settings_of(arguments).data
+    try:
+        disk = _disk(directory)
+        is_used = _is_used(directory)
+        supervisor = server_status(directory, ANSWER_SECONDS_MAX) if is_used else None
+        front_ends = _front_ends(directory, supervisor)
+        clock_seconds = _clock_seconds(directory)
+    except OSError as error:
+        path = error.filename or directory
+        raise Unusable(f"{path} cannot be used: {error.strerror}") from error
+    problems = _problems(is_used, supervisor, front_ends)
+    problems += _disk_problems(disk)
+    problems += _clock_problems(clock_seconds)
+    if arguments.json:
+        report = _as_json(directory, supervisor, front_ends, disk, problems)
+        print(json.dumps({**report, "clock_seconds_ahead": clock_seconds}, indent=1))
+    else:
+        _print(supervisor, front_ends, disk, clock_seconds, problems)
+    return FINDINGS if problems else CLEAN
+
+
+# What there is
+
+
+def _is_used(directory: Path) -> bool:
+    """Whether a process holds the directory."""
+    try:
+        descriptor = os.open(directory / app.LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _front_ends(
+    directory: Path, supervisor: SupervisorStatus | None
+) -> dict[str, FrontEndHealth | None]:
+    """By name; None for those that do not answer."""
+    if supervisor is None:
+        return {}
+    names = [child.name for child in supervisor.children if child.name != _WRITER_NAME]
+    answers = ask(directory, dict.fromkeys(names, FrontEndHealth), ANSWER_SECONDS_MAX)
+    return {name: answers.get(name) for name in names}
+
+
+def _disk(directory: Path) -> Disk:
+    room = os.statvfs(directory)
+    wanted = Config().reserve_bytes
+    kept = _allocated_bytes(directory / reserve.RESERVE_NAME)
+    path = ledger.database_path(directory)
+    return Disk(
+        free_bytes=room.f_bavail * room.f_frsize,
+        reserve_bytes=kept,
+        reserve_is_whole=kept >= wanted,
+        log_bytes=_length(path.with_name(f"{path.name}-wal")),
+        ledger_bytes=_length(path),
+    )
+
+
+def _length(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
+
+
+def _allocated_bytes(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_blocks * 512
+    return 0
+
+
+def _clock_seconds(directory: Path) -> float | None:
+    """By how much the store's date, or its last stamp, is ahead of the clock; None if that cannot
+    be told."""
+    try:
+        stored = app.read_timeline(directory, Config())
+    except (apsw.Error, ledger.NotALedger, msgspec.DecodeError):
+        return None
+    clock = SystemClock()
+    ahead = timeline.instant_from(stored, clock).now - clock.wall()
+    stamp_ahead = stored.last_stamp - clock.wall()
+    return round(max(ahead, stamp_ahead if stamp_ahead > 0 else ahead) / TICKS_PER_SECOND, 3)
+
+
+# What is wrong
+
+
+def _problems(
+    is_used: bool,
+    supervisor: SupervisorStatus | None,
+    front_ends: dict[str, FrontEndHealth | None],
+) -> list[str]:
+    if not is_used:
+        return ["no server is running"]
+    if supervisor is None:
+        return ["a process uses the directory, but no server answers"]
+    problems = ["the server is stopping"] if supervisor.stopping else []
+    for child in supervisor.children:
+        if not child.pid:
+            problems.append(f"{child.name} is not running: {child.last_end or 'not started yet'}")
+        elif not child.settled:
+            problems.append(f"{child.name} keeps dying: {child.last_end}")
+        elif front_ends.get(child.name, child) is None:
+            problems.append(f"{child.name} (pid {child.pid}) does not answer")
+    for name, health in front_ends.items():
+        for job in health.jobs if health is not None else ():
+            if job.consecutive_failures >= FAILURES_MAX:
+                failed = f"{job.consecutive_failures} times in a row: {job.last_error}"
+                problems.append(f"{name}: {job.name} failed {failed}")
+    return problems
+
+
+def _disk_problems(disk: Disk) -> list[str]:
+    if disk.reserve_is_whole or not disk.ledger_bytes:
+        return []
+    return [f"the disk is full: {_size(disk.free_bytes)} free, and the reserve is spent"]
+
+
+def _clock_problems(seconds: float | None) -> list[str]:
+    if seconds is None or abs(seconds) <= CLOCK_SECONDS_MAX:
+        return []
+    side = "ahead of" if seconds > 0 else "behind"
+    return [f"the store's date is {_span(abs(seconds))} {side} the clock; see `etagere clock`"]
+
+
+# Telling it
+
+
+def _print(
+    supervisor: SupervisorStatus | None,
+    front_ends: dict[str, FrontEndHealth | None],
+    disk: Disk,
+    clock_seconds: float | None,
+    problems: list[str],
+) -> None:
+    if supervisor is not None:
+        print(f"server (pid {supervisor.pid})")
+        for child in supervisor.children:
+            print(f"  {_child_line(child, supervisor.now)}")
+            health = front_ends.get(child.name)
+            for job in health.jobs if health is not None else ():
+                print(f"    {_job_line(job, health.now if health is not None else 0.0)}")
+    whole = "whole" if disk.reserve_is_whole else "spent"
+    print(f"disk       {_size(disk.free_bytes)} free; reserve {_size(disk.reserve_bytes)}, {whole}")
+    print(f"ledger     {_size(disk.ledger_bytes)}; write-ahead log {_size(disk.log_bytes)}")
+    if clock_seconds is not None:
+        print(f"clock      the store's date is {clock_seconds:+.3f} s from the clock")
+    for problem in problems:
+        print(f"PROBLEM    {problem}")
+    if not problems:
+        print("well")
+
+
+def _child_line(child: ChildStatus, now: float) -> str:
+    state = f"pid {child.pid}, for {_span(now - child.started)}" if child.pid else "not running"
+    if not child.restarts and child.last_ended is None:
+        return f"{child.name}: {state}"
+    times = "once" if child.restarts == 1 else f"{child.restarts} times"
+    ended = "" if child.last_ended is None else f" {_span(now - child.last_ended)} ago"
+    return f"{child.name}: {state}; restarted {times}, the last ended{ended}: {child.last_end}"
+
+
+def _job_line(job: JobHealth, now: float) -> str:
+    if job.last_success is None:
+        line = f"{job.name}: nothing done yet"
+    else:
+        line = f"{job.name}: last success {_span(now - job.last_success)} ago"
+    if job.consecutive_failures:
+        line += f"; {job.consecutive_failures} failures in a row: {job.last_error}"
+    elif job.last_failure is not None:
+        line += f"; failed {_span(now - job.last_failure)} ago: {job.last_error}"
+    return line
+
+
+def _span(seconds: float) -> str:
+    if seconds >= _ONE_DAY_SECONDS:
+        return f"{seconds / _ONE_DAY_SECONDS:.1f} d"
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(0.0, seconds):.0f} s"
+
+
+def _size(count: int) -> str:
+    return f"{count / MIB:.1f} MiB"
+
+
+def _as_json(
+    directory: Path,
+    supervisor: SupervisorStatus | None,
+    front_ends: dict[str, FrontEndHealth | None],
+    disk: Disk,
+    problems: list[str],
+) -> dict[str, Any]:
+    processes = []
+    for child in supervisor.children if supervisor is not None else ():
+        health = front_ends.get(child.name)
+        jobs = None if health is None else msgspec.to_builtins(health.jobs)
+        processes.append({**msgspec.to_builtins(child), "jobs": jobs})
+    return {
+        "directory": str(directory),
+        "time": time.time(),
+        "healthy": not problems,
+        "problems": problems,
+        "pid": None if supervisor is None else supervisor.pid,
+        "processes": processes,
+        "disk": disk._asdict(),
+    }

@@ -1,0 +1,163 @@
+"""How the processes of a server tell whether they are well.
+
+The supervisor and each front end answer on a datagram socket in the data directory: whoever sends
+anything gets one JSON document back. That needs no disk space, and no descriptor beside the one
+that has been open since the start, so it works when these have run out. An event loop that is
+stuck does not answer, which is an answer too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from etagere import directories
+from etagere.engine.interface import Engine, WriteTxn, operation
+from etagere.engine.writer import reachable
+from etagere.jobs.supervision import JobHealth
+from etagere.model.base import Command
+from etagere.processes import SupervisorStatus
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY_NAME: Final = "health"
+SUPERVISOR_NAME: Final = "supervisor"
+WRITER_SECONDS_MAX: Final = 15.0
+_REQUEST: Final = b"?"
+_ANSWER_BYTES_MAX: Final = 128 * 1024
+
+D = TypeVar("D")
+
+
+class FrontEndHealth(msgspec.Struct, frozen=True):
+    """The health of one front end. Times are in seconds since 1970."""
+
+    pid: int
+    now: float
+    jobs: tuple[JobHealth, ...]
+
+
+class HealthSocket:
+    """Where one process answers questions about its health."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        """May raise OSError."""
+        self._path = socket_path(directory, name)
+        directories.make(self._path.parent)
+        self._path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            # Before it has a name: there is no moment at which others may use it.
+            os.fchmod(self._socket.fileno(), 0o600)
+            with reachable(self._path) as address:
+                self._socket.bind(address)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def answer(self, report: Callable[[], object]) -> None:
+        """Answers everybody who has asked. Who does not wait for the answer goes without."""
+        while True:
+            try:
+                _, asker = self._socket.recvfrom(1)
+            except OSError:
+                return
+            if asker:
+                with contextlib.suppress(OSError):
+                    self._socket.sendto(msgspec.json.encode(report()), asker)
+
+    def close(self) -> None:
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def open_health_socket(directory: Path, name: str) -> HealthSocket | None:
+    """The socket, or None where there cannot be one: that is no reason not to serve."""
+    try:
+        return HealthSocket(directory, name)
+    except OSError as error:
+        logger.warning("%s will not tell of its health: %s", name, error)
+        return None
+
+
+def socket_path(directory: Path, name: str) -> Path:
+    return directory / DIRECTORY_NAME / f"{name.replace(' ', '-')}.sock"
+
+
+@contextlib.contextmanager
+def answering(directory: Path, name: str, report: Callable[[], object]) -> Iterator[None]:
+    """Answers from the running event loop until the end."""
+    health = open_health_socket(directory, name)
+    if health is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_reader(health, health.answer, report)
+    try:
+        yield
+    finally:
+        loop.remove_reader(health)
+        health.close()
+
+
+def ask(directory: Path, names: Mapping[str, type[D]], seconds_max: float) -> dict[str, D]:
+    """Asks the processes of these names, all at once; those that do not answer in time are left
+    out."""
+    answers: dict[str, D] = {}
+    with contextlib.ExitStack() as opened:
+        waiting: dict[socket.socket, str] = {}
+        for name in names:
+            asker = opened.enter_context(
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            )
+            asker.bind("")  # to an address of the kernel's choice, which is no file
+            with contextlib.suppress(OSError), reachable(socket_path(directory, name)) as address:
+                asker.connect(address)
+                asker.send(_REQUEST)
+                waiting[asker] = name
+        deadline = time.monotonic() + seconds_max
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for asker in select.select(list(waiting), [], [], left)[0]:
+                name = waiting.pop(asker)
+                with contextlib.suppress(OSError, msgspec.DecodeError):
+                    data = asker.recv(_ANSWER_BYTES_MAX)
+                    answers[name] = msgspec.json.decode(data, type=names[name])
+    return answers
+
+
+def server_status(directory: Path, seconds_max: float) -> SupervisorStatus | None:
+    """The processes of the server in a directory; None if there is none, or it is stuck."""
+    answers = ask(directory, {SUPERVISOR_NAME: SupervisorStatus}, seconds_max)
+    return answers.get(SUPERVISOR_NAME)
+
+
+# Whether the writer answers
+
+
+class Probe(Command, frozen=True):
+    """Asks for nothing."""
+
+
+@operation(reclaims=True)
+def probe(_txn: WriteTxn, _command: Probe) -> None:
+    """Changes nothing, and so costs no sync."""
+
+
+async def reach_writer(engine: Engine) -> None:
+    """Fails if the writer does not answer in time."""
+    async with asyncio.timeout(WRITER_SECONDS_MAX):
+        await engine.write(probe, Probe())

@@ -1,0 +1,170 @@
+"""Runs background jobs so that none of them ends before the process does.
+
+A job is a function that does one round of work. Its supervisor calls it again and again. A round
+that fails is logged and tried again after a growing, jittered wait; it never ends the job, disturbs
+other jobs or the orderly stop. What became of the rounds is kept for the health report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from etagere.engine.interface import Conflict, Fault, Unknown
+
+logger = logging.getLogger(__name__)
+
+ERROR_CHARACTERS_MAX = 300
+
+_EXPECTED_ERRORS = (Fault, Unknown, Conflict)
+"""What an engine says when it could not: known causes, for which a traceback explains nothing."""
+
+# A query may carry a signature that grants access.
+_QUERY = re.compile(r"\?\S+")
+
+Round = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long to wait after rounds that failed."""
+
+    first_seconds: float = 1.0
+    seconds_max: float = 30.0
+
+    def wait_seconds(self, consecutive_failures: int) -> float:
+        """Doubles with each failure up to the limit; the jitter keeps processes that failed
+        together from trying again together."""
+        doublings = min(consecutive_failures - 1, 32)
+        limit = min(self.seconds_max, self.first_seconds * 2.0**doublings)
+        return limit * random.uniform(0.5, 1.0)
+
+
+class JobHealth(msgspec.Struct, frozen=True):
+    """What became of the rounds of a job in one process. Times are in seconds since 1970."""
+
+    name: str
+    rounds: int
+    """That ended well."""
+    failures: int
+    consecutive_failures: int
+    last_success: float | None
+    last_failure: float | None
+    last_error: str
+    """Of the last failure, also when rounds have ended well since."""
+
+
+class Job:
+    """One round of work, to be done again and again."""
+
+    def __init__(
+        self, name: str, run_round: Round, pause_seconds: float, backoff: Backoff | None = None
+    ) -> None:
+        """`pause_seconds`: between rounds; 0 for rounds that wait for work by themselves."""
+        self.name = name
+        self._run_round = run_round
+        self._pause_seconds = pause_seconds
+        self._backoff = backoff or Backoff()
+        self._rounds = 0
+        self._failures = 0
+        self._consecutive_failures = 0
+        self._last_success: float | None = None
+        self._last_failure: float | None = None
+        self._last_error = ""
+
+    @property
+    def health(self) -> JobHealth:
+        return JobHealth(
+            self.name,
+            self._rounds,
+            self._failures,
+            self._consecutive_failures,
+            self._last_success,
+            self._last_failure,
+            self._last_error,
+        )
+
+    async def run(self) -> None:
+        """Runs rounds until it is cancelled."""
+        task = asyncio.current_task()
+        assert task is not None
+        while not task.cancelling():
+            try:
+                await self._run_round()
+            except (Exception, asyncio.CancelledError) as error:
+                # A round may end in another error when it is cancelled; and in a cancellation
+                # when not the job but something that it waits for was cancelled.
+                if task.cancelling():
+                    raise
+                await asyncio.sleep(self._failed(error))
+            else:
+                self._succeeded()
+                await asyncio.sleep(self._pause_seconds)
+
+    def _succeeded(self) -> None:
+        if self._consecutive_failures:
+            logger.info("%s works again", self.name)
+        self._rounds += 1
+        self._consecutive_failures = 0
+        self._last_success = time.time()
+
+    def _failed(self, error: BaseException) -> float:
+        """Notes a failure; returns how many seconds to wait."""
+        text = describe_error(error)
+        # Tracebacks of one error that persists would fill the log, and a full disk further.
+        is_known = isinstance(error, _EXPECTED_ERRORS)
+        repeated = bool(self._consecutive_failures) and text == self._last_error
+        self._failures += 1
+        self._consecutive_failures += 1
+        self._last_failure = time.time()
+        self._last_error = text
+        wait_seconds = self._backoff.wait_seconds(self._consecutive_failures)
+        logger.log(
+            logging.WARNING if is_known else logging.ERROR,
+            "%s failed (%d in a row) and will be tried again in %.1f s: %s",
+            self.name,
+            self._consecutive_failures,
+            wait_seconds,
+            text,
+            exc_info=None if is_known or repeated else error,
+        )
+        return wait_seconds
+
+
+class JobSupervisor:
+    """The jobs of one process."""
+
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, job: Job) -> None:
+        self._jobs.append(job)
+        self._tasks.append(asyncio.create_task(job.run(), name=job.name))
+
+    def health(self) -> tuple[JobHealth, ...]:
+        return tuple(job.health for job in self._jobs)
+
+    async def stop(self) -> None:
+        """Ends all jobs, each at its next await. Never raises for what a job did."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            (outcome,) = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(outcome, Exception):
+                logger.error("%s failed while it was stopped", task.get_name(), exc_info=outcome)
+        self._tasks.clear()
+
+
+def describe_error(error: BaseException) -> str:
+    """One bounded line about an error, without secrets, for logs and health reports."""
+    text = _QUERY.sub("?…", " ".join(str(error).split()))
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]

@@ -1,0 +1,101 @@
+"""The supervisor goes on when a child cannot be started, and stops what it has started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etagere import processes
+from etagere.processes import Supervisor, SupervisorStatus
+
+
+def _wait(lifeline: int) -> None:
+    stopped = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    while not stopped:
+        time.sleep(0.01)
+
+
+def _after(seconds: float) -> None:
+    """Tells this process to stop."""
+    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+
+
+def test_a_fork_that_fails_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fork, failures = os.fork, [OSError(errno.EAGAIN, "none to be had")] * 2
+
+    def sometimes() -> int:
+        if failures:
+            raise failures.pop()
+        return fork()
+
+    monkeypatch.setattr(os, "fork", sometimes)
+    monkeypatch.setattr(processes, "_FORK_RETRY_SECONDS", 0.05)
+
+    def main(lifeline: int) -> None:
+        (tmp_path / "started").touch()
+        _wait(lifeline)
+
+    supervisor = Supervisor({"first": main})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the supervisor waits for it
+    _after(1.0)
+    assert supervisor.run() == 0
+    assert (tmp_path / "started").exists()
+    assert sum("cannot be started now" in record.getMessage() for record in caplog.records) == 2
+
+
+def test_all_but_the_first_stop_together(tmp_path: Path) -> None:
+    def slow(lifeline: int) -> None:
+        _wait(lifeline)
+        (tmp_path / f"{os.getpid()} stops").touch()
+        time.sleep(0.5)
+
+    def first(lifeline: int) -> None:
+        _wait(lifeline)
+        assert len(list(tmp_path.iterdir())) == 3
+
+    children: dict[str, Callable[[int], None]] = {"first": first}
+    children |= {f"other {number}": slow for number in range(3)}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _after(0.5)
+    began = time.monotonic()
+    assert Supervisor(children).run() == 0
+    assert time.monotonic() - began < 1.5
+
+
+class Broken:
+    """A socket over which nothing can be answered."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self.asked = 0
+
+    def fileno(self) -> int:
+        return self._read
+
+    def answer(self, report: Callable[[], SupervisorStatus]) -> None:
+        self.asked += 1
+        assert report().children[0].name == "first"
+        raise ValueError("for a test")
+
+
+def test_a_question_that_cannot_be_answered_ends_nothing() -> None:
+    broken = Broken()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _after(0.3)
+    assert Supervisor({"first": _wait}, status_socket=broken).run() == 0
+    assert broken.asked

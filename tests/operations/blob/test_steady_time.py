@@ -1,0 +1,21 @@
+"""Leases and all else that waits in Blob go by the time that never jumps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from etagere.operations import blob
+
+_DATES = re.compile(r"attempt\(.*txn\.now\)|ended=txn\.now,")
+"""What clients are shown as a date: when a copy ended."""
+
+
+def test_nothing_else_uses_the_date() -> None:
+    found = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in Path(blob.__path__[0]).glob("*.py")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if "txn.now" in line and not _DATES.search(line)
+    ]
+    assert found == []

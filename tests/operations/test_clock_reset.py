@@ -1,0 +1,118 @@
+"""Dates that a wrong clock has left in the future are taken back, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etagere.engine.memory import MemoryEngine
+from etagere.engine.records import Collection, K, R
+from etagere.model.accounts import Account
+from etagere.model.queues import Message, Place
+from etagere.model.tables import Entity, Properties
+from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.clock_reset import ResetClock, TimesReset, reset_clock
+from etagere.operations.queue.collections import EXPIRING, MESSAGES, VISIBLE
+from etagere.operations.table.collections import ENTITIES
+
+WALL = 1_000_000
+AHEAD = 500_000
+TABLE = bytes(16)
+NOTHING = Properties((), "", ())
+
+STAMPS = st.lists(
+    st.one_of(
+        st.integers(min_value=1, max_value=2 * WALL),
+        st.integers(min_value=WALL - 2, max_value=WALL + 6),
+    ),
+    unique=True,
+    max_size=30,
+)
+
+
+def run(engine: MemoryEngine) -> TimesReset:
+    return asyncio.run(engine.write(reset_clock, ResetClock(WALL, AHEAD)))
+
+
+def put(engine: MemoryEngine, collection: Collection[K, R], rows: dict[K, R]) -> None:
+    txn = engine.begin()
+    for key, record in rows.items():
+        txn.put(collection, key, record)
+    txn.commit()
+
+
+def rows(engine: MemoryEngine, collection: Collection[K, R]) -> dict[K, R]:
+    return dict(engine.begin_read().scan(collection, collection.all(), 1_000))
+
+
+@settings(deadline=None)
+@given(STAMPS)
+def test_stamps_keep_their_order_and_stay_unique(stamps: list[int]) -> None:
+    engine = MemoryEngine()
+    keys = {(TABLE, "", f"{number:03}"): stamp for number, stamp in enumerate(stamps)}
+    put(engine, ENTITIES, {key: Entity(stamp, NOTHING) for key, stamp in keys.items()})
+    done = run(engine)
+    lowered = {key: entity.stamp for key, entity in rows(engine, ENTITIES).items()}
+    assert sorted(lowered, key=lambda key: lowered[key]) == sorted(keys, key=lambda key: keys[key])
+    assert len(set(lowered.values())) == len(stamps)
+    future = [stamp for stamp in stamps if stamp > WALL]
+    assert done.last_stamp == WALL + len(future)
+    for key, stamp in keys.items():
+        assert lowered[key] == stamp if stamp <= WALL else WALL < lowered[key] <= done.last_stamp
+
+
+def test_one_stamp_stays_one_stamp() -> None:
+    """That of a change that is on several records, or several times on one."""
+    engine = MemoryEngine()
+    put(engine, ACCOUNTS, {("account",): Account(b"1", b"2", 2 * WALL, 2 * WALL, 3 * WALL)})
+    put(engine, ENTITIES, {(TABLE, "", ""): Entity(2 * WALL, NOTHING)})
+    assert run(engine) == TimesReset(WALL + 2, 2)
+    assert rows(engine, ACCOUNTS) == {
+        ("account",): Account(b"1", b"2", WALL + 1, WALL + 1, WALL + 2)
+    }
+    assert rows(engine, ENTITIES) == {(TABLE, "", ""): Entity(WALL + 1, NOTHING)}
+
+
+def test_messages_are_shifted_as_far_as_their_times_were_wrong() -> None:
+    engine = MemoryEngine()
+    late = WALL + AHEAD
+    cases = {
+        # Put and taken before: as they were.
+        (10, 900_000 + WALL, 20, 15): (10, 900_000 + WALL, 20, 15),
+        # Put before, taken while the clock was wrong.
+        (10, None, late + 30, late): (10, None, WALL + 30, WALL + 1),
+        # Put while the clock was wrong.
+        (late - 5, late + 70, late + 20, late + 1): (WALL - 5, WALL + 70, WALL + 20, WALL + 2),
+    }
+    given_, expected = {}, {}
+    for number, (before, after) in enumerate(cases.items()):
+        key = (TABLE, bytes([number]) * 16)
+        given_[key] = Message(*before, text="text")
+        expected[key] = Message(*after, text="text")
+    put(engine, MESSAGES, given_)
+    visible = {(TABLE, each.visible, key[1]): Place() for key, each in given_.items()}
+    put(engine, VISIBLE, visible)
+    expiring = {
+        (each.expires, TABLE, key[1]): Place()
+        for key, each in given_.items()
+        if each.expires is not None
+    }
+    put(engine, EXPIRING, expiring)
+    run(engine)
+    assert rows(engine, MESSAGES) == expected
+    assert set(rows(engine, VISIBLE)) == {
+        (TABLE, each.visible, key[1]) for key, each in expected.items()
+    }
+    assert set(rows(engine, EXPIRING)) == {
+        (each.expires, TABLE, key[1]) for key, each in expected.items() if each.expires is not None
+    }
+
+
+def test_a_second_reset_changes_nothing() -> None:
+    engine = MemoryEngine()
+    put(engine, ENTITIES, {(TABLE, "", ""): Entity(2 * WALL, NOTHING)})
+    assert run(engine).records == 1
+    later = ResetClock(WALL + 10, 0)
+    assert asyncio.run(engine.write(reset_clock, later)) == TimesReset(WALL + 10, 0)
