@@ -17,13 +17,14 @@ from pathlib import Path
 
 import apsw
 
-from etagere import directories
+from etagere import descriptors, directories
 from etagere.clock import Clock, SystemClock
 from etagere.config import MIB, Config
 from etagere.engine import ledger, reserve
 from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Last
 from etagere.processes import ChildMain, Supervisor
+from etagere.protocol.http.sharing import FrontEndTable
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 
 LOCK_NAME = "lock"
@@ -116,6 +117,7 @@ def serve(settings: Settings, announce: Announce) -> int:
 
 def _serve_in(directory: Path, settings: Settings, config: Config, announce: Announce) -> int:
     tls = _tls(settings)
+    descriptors_max = descriptors.raise_limit()
     asked = {
         "blob": settings.blob_port,
         "queue": settings.queue_port,
@@ -131,10 +133,11 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))
-        front_config = _for_one_of(workers, config)
-        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all)
-        for number in range(1, workers + 1):
-            children[f"front end {number}"] = front.main()
+        front_config = _for_descriptors(descriptors_max, _for_one_of(workers, config))
+        table = FrontEndTable(workers, len(sockets))
+        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all, table)
+        for number in range(workers):
+            children[f"front end {number + 1}"] = front.main(number)
         return Supervisor(children).run()
 
 
@@ -147,6 +150,17 @@ def _for_one_of(workers: int, config: Config) -> Config:
     """Pages that one front end has not at hand, the kernel has: they share what one would have."""
     cache_bytes = max(_PAGE_CACHE_BYTES_MIN, config.page_cache_bytes // workers)
     return replace(config, page_cache_bytes=cache_bytes)
+
+
+def _for_descriptors(descriptors_max: int, config: Config) -> Config:
+    """Half of a front end's descriptors are for connections, a quarter for segments that are kept
+    open, and what is left for the ledger, for new segments, for uploads and downloads, which
+    duplicate those of their connections, and for the sources of copies."""
+    return replace(
+        config,
+        connections_max=min(config.connections_max, descriptors_max // 2),
+        segment_files_max=min(config.segment_files_max, descriptors_max // 4),
+    )
 
 
 def _bind(host: str, port: int, port_flag: str) -> socket.socket:

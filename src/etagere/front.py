@@ -35,7 +35,9 @@ from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.blob.sources import Sources
 from etagere.protocol.gate import Gate
+from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
+from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.queue.service import QueueService
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
@@ -63,11 +65,14 @@ class FrontEnd:
     tls: ssl.SSLContext | None
     announce: Callable[[], None]
     """Called when this one answers requests."""
+    table: FrontEndTable
+    """What the front ends tell each other."""
 
-    def main(self) -> ChildMain:
-        return lambda lifeline: uvloop.run(self._run(lifeline))
+    def main(self, number: int) -> ChildMain:
+        """The work of the front end with this number, counted from 0."""
+        return lambda lifeline: uvloop.run(self._run(number, lifeline))
 
-    async def _run(self, lifeline: int) -> None:
+    async def _run(self, number: int, lifeline: int) -> None:
         stopped = _stop_signal(lifeline)
         engine = SqliteEngine(self.directory, self.config)
         store = FileBodyStore(self.directory, engine, self.config)
@@ -90,11 +95,21 @@ class FrontEnd:
             QueueService(engine, gate, access_log),
             TableService(engine, gate, access_log, indexing),
         )
+        pool = ConnectionPool(self.config.connections_max)
+        share = FrontEndShare(self.table, number)
         servers = [
-            HttpServer(service, [self.sockets[service.name]], tls=self.tls) for service in services
+            HttpServer(
+                service,
+                self.sockets[service.name],
+                tls=self.tls,
+                pool=pool,
+                share=share,
+                listener_number=listener_number,
+            )
+            for listener_number, service in enumerate(services)
         ]
         for server in servers:
-            await server.start()
+            server.start()
         jobs = [
             asyncio.create_task(collector.run(_JOB_SECONDS)),
             asyncio.create_task(keep_purging(engine, self.directory, _JOB_SECONDS)),

@@ -12,6 +12,7 @@ import pytest
 
 from etagere.protocol.http.connection import Limits
 from etagere.protocol.http.messages import FilePart, Request, Response
+from etagere.protocol.http.pool import ConnectionPool
 from tests.protocol.http.harness import (
     Client,
     Stage,
@@ -256,19 +257,82 @@ async def test_a_client_that_takes_little_is_not_cut_off(kind: str, descriptor: 
         client.cut()
 
 
+async def asleep(request: Request) -> Response:
+    await asyncio.sleep(0.5)
+    return Response(200, (), b"hello")
+
+
 @on_loops
-async def test_connections_are_counted() -> None:
-    async with serving(limits=Limits(connections_max=3)) as stage:
+async def test_of_too_many_connections_the_silent_ones_give_way_first() -> None:
+    async with serving(pool=ConnectionPool(4)) as stage:
+        asked, silent, younger = [await stage.connect() for _ in range(3)]
+        assert (await asked.ask(get())).status == 200
+        await until(lambda: stage.connections == 3)
+        await younger.send(get()[:-2])  # a part of a request is none
+        for _ in range(2):
+            newcomer = await stage.connect()
+            assert (await newcomer.ask(get())).status == 200
+        await silent.closed()
+        assert (await asked.ask(get())).status == 200
+        assert (await (await stage.connect()).ask(get())).status == 200
+        await younger.closed()
+        assert stage.connections == 4
+        assert (await asked.ask(get())).status == 200
+
+
+@on_loops
+async def test_of_too_many_connections_the_longest_idle_gives_way() -> None:
+    async with serving(pool=ConnectionPool(3)) as stage:
         clients = [await stage.connect() for _ in range(3)]
-        for client in clients:
+        for client in (clients[1], clients[0], clients[2], clients[1]):
             assert (await client.ask(get())).status == 200
-        surplus = await stage.connect()
-        await surplus.send_all(get())
-        await surplus.closed()
-        assert stage.connections == 3
-        await clients[0].close()
-        await until(lambda: stage.connections == 2)
         assert (await stage.connect_and_ask(get())).status == 200
+        await clients[0].closed()
+        for client in clients[1:]:
+            assert (await client.ask(get())).status == 200
+
+
+@on_loops
+async def test_a_new_connection_waits_while_all_others_have_requests() -> None:
+    async with serving(asleep, pool=ConnectionPool(2)) as stage:
+        clients = []
+        for number in range(5):
+            clients.append(await stage.connect())
+            await clients[-1].send(get())
+            await until(lambda number=number: len(stage.stub.requests) >= min(number + 1, 2))  # type: ignore[misc]
+        began = time.monotonic()
+        for client in clients:
+            assert (await client.answer()).status == 200
+        assert time.monotonic() - began > 1.0
+
+
+@on_loops
+async def test_a_tls_handshake_that_does_not_end_gives_way(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    async with serving(tls=tls[0], pool=ConnectionPool(2)) as stage:
+        handshaking = [await stage.connect() for _ in range(2)]
+        await handshaking[0].send(b"\x16\x03\x01")
+        for _ in range(2):
+            client = await stage.connect(tls=tls[1])
+            assert (await client.ask(get())).status == 200
+        for client in handshaking:
+            await client.closed()
+
+
+@on_loops
+async def test_an_answer_that_is_not_taken_yet_is_not_cut_off_for_another() -> None:
+    async def handle(request: Request) -> Response:
+        return Response(200, (), bytes(200_000))
+
+    async with serving(handle, pool=ConnectionPool(1)) as stage:
+        client = await stage.connect(receive_bytes=4096)
+        await small_kernel_buffer(stage)
+        await client.send(get())
+        await until(lambda: len(stage.stub.logged) == 1)
+        other = await stage.connect()
+        assert len((await other.ask(get())).body) == 200_000
+        assert len((await client.answer()).body) == 200_000
 
 
 @on_loops
@@ -279,7 +343,7 @@ async def test_a_request_counts_until_it_ends_though_its_client_is_gone() -> Non
         await gate.wait()
         return Response(200)
 
-    async with serving(wait, limits=Limits(connections_max=1)) as stage:
+    async with serving(wait, pool=ConnectionPool(1)) as stage:
         client = await stage.connect()
         await client.send(get())
         await until(lambda: len(stage.stub.requests) == 1)

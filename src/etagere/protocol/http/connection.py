@@ -27,6 +27,7 @@ from etagere.protocol.http.messages import (
     Tap,
 )
 from etagere.protocol.http.output import Output, read_files
+from etagere.protocol.http.pool import Place
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,6 @@ class Limits:
     target_bytes_max: int = 32 * 1024
     head_bytes_max: int = 64 * 1024
     headers_max: int = 256
-    connections_max: int = 10_000
     idle_seconds: float = 120.0
     head_seconds: float = 30.0
     stall_seconds: float = 60.0
@@ -103,12 +103,18 @@ class Connection(asyncio.Protocol):
     """Parses requests, runs the application on them, writes its answers."""
 
     def __init__(
-        self, application: Application, limits: Limits, connections: set[Connection]
+        self,
+        application: Application,
+        limits: Limits,
+        connections: set[Connection],
+        place: Place,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._application = application
         self._limits = limits
         self._connections = connections
+        self._place = place
+        self.made = False
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -146,9 +152,8 @@ class Connection(asyncio.Protocol):
         self._client = peer[0] if isinstance(peer, tuple) else ""
         self._secure = transport.get_extra_info("sslcontext") is not None
         self._output = Output(self._transport, secure=self._secure)
-        if len(self._connections) >= self._limits.connections_max:
-            self._transport.abort()
-            return
+        self.made = True
+        self._place.evict = self._give_way
         self._connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -164,6 +169,7 @@ class Connection(asyncio.Protocol):
         """Connections count until their requests have ended too."""
         if self._output.lost and self._task is None:
             self._connections.discard(self)
+            self._place.leave()
             if not self.closed.done():
                 self.closed.set_result(None)
 
@@ -278,6 +284,7 @@ class Connection(asyncio.Protocol):
         self._upgrading = self._parser.should_upgrade() and request.body.length != 0
         self._incoming = request.body
         self._waiting.append(request)
+        self._place.set_busy()
         if self._task is None:
             self._serve_next()
         elif len(self._waiting) >= _AHEAD and not self._crowded:
@@ -422,6 +429,7 @@ class Connection(asyncio.Protocol):
             self._close()
         else:
             limits = self._limits
+            self._place.set_idle()
             self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
 
     async def _serve(self, request: Request) -> None:
@@ -467,6 +475,7 @@ class Connection(asyncio.Protocol):
         elif body.complete:
             self._serve_next()
         else:
+            self._place.set_idle()
             self._expect_within(self._limits.stall_seconds)
 
     async def _answer(self, request: Request, response: Response) -> None:
@@ -549,6 +558,7 @@ class Connection(asyncio.Protocol):
         be reset, and it would never read what it was told."""
         unheard = self._in_message or bool(self._waiting) or self._deaf
         self._deaf = self._ending = True
+        self._place.set_idle()
         self._waiting.clear()
         if self._holds and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -562,6 +572,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     # The server's side
+
+    def _give_way(self) -> None:
+        """Closes for the sake of a new connection. There is no request, but maybe the end of an
+        answer that the client has not taken yet."""
+        if self._output.pending():
+            self._transport.close()
+        else:
+            self._transport.abort()
 
     def expire(self, now: float) -> None:
         """Ends the connection if its client has been too slow."""

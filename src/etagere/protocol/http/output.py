@@ -112,18 +112,19 @@ class Output:
         self.write(b"0\r\n\r\n")
 
     async def send_files(self, parts: Sequence[FilePart]) -> None:
-        if self._secure:
-            for part in parts:
-                await self._copy(part)
-            return
-        await self._emptied()
-        # A descriptor of our own: the transport would not let us watch its socket.
-        socket = os.dup(self._transport.get_extra_info("socket").fileno())
-        try:
-            for part in parts:
-                await self._sendfile(socket, part)
-        finally:
-            os.close(socket)
+        if not self._secure:
+            await self._emptied()
+            # A descriptor of our own: the transport would not let us watch its socket.
+            file = sockets.duplicate(self._transport.get_extra_info("socket"))
+            if file is not None:
+                try:
+                    for part in parts:
+                        await self._sendfile(file.descriptor, part)
+                finally:
+                    del file  # closed here and now, whoever keeps the traceback of an error
+                return
+        for part in parts:
+            await self._copy(part)
 
     async def _copy(self, part: FilePart) -> None:
         at, end = part.offset, part.offset + part.length
