@@ -27,6 +27,7 @@ from etagere.protocol.http.messages import (
     Tap,
 )
 from etagere.protocol.http.output import Output, read_files
+from etagere.protocol.http.pace import Pace
 from etagere.protocol.http.pool import Place
 
 logger = logging.getLogger(__name__)
@@ -57,8 +58,12 @@ class Limits:
     headers_max: int = 256
     idle_seconds: float = 120.0
     head_seconds: float = 30.0
-    stall_seconds: float = 60.0
-    """Without a byte of a body from the client, or a byte taken by it."""
+    body_bytes_per_second_min: float = 1024.0
+    """That a client sends of a body, or takes of one, while it is waited for."""
+    behind_seconds_max: float = 60.0
+    """How far a client may be behind that rate; also how long it may send or take nothing."""
+    discard_seconds_max: float = 60.0
+    """For the rest of a body whose request has been answered."""
     linger_seconds: float = 5.0
     """For a client that still sends to read the answer that its connection ends with."""
     discard_bytes_max: int = 256 << 20
@@ -140,7 +145,10 @@ class Connection(asyncio.Protocol):
         # The answer at hand is the last; the last answer is out.
         self._closing = False
         self._ending = False
-        # When the client must have sent the next thing that it owes us.
+        # How fast the body comes that this was measured of.
+        self._input_pace = Pace()
+        self._paced: RequestBody | None = None
+        # When the client must have sent the next thing that it owes us, other than a body.
         self._deadline = self._loop.time() + limits.head_seconds
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -339,7 +347,6 @@ class Connection(asyncio.Protocol):
         body = self._incoming
         assert body is not None
         self._unframed_bytes = 0
-        self._expect_within(self._limits.stall_seconds)
         body.expects_continue = False
         body.feed(data)
         if body.discarded > self._limits.discard_bytes_max:
@@ -350,7 +357,7 @@ class Connection(asyncio.Protocol):
             return  # its body is still to come
         assert self._incoming is not None
         self._incoming.feed_end()
-        self._incoming = None
+        self._incoming = self._paced = None
         self._in_message = False
         self._unframed_bytes = 0
         self._deadline = _NEVER
@@ -367,11 +374,9 @@ class Connection(asyncio.Protocol):
         if body.expects_continue:
             body.expects_continue = False
             self._transport.write(_CONTINUE)
-        self._expect_within(self._limits.stall_seconds)
 
     def pause(self) -> None:
         self._holds += 1
-        self._deadline = _NEVER
         if not self._output.lost:
             self._transport.pause_reading()
 
@@ -381,8 +386,6 @@ class Connection(asyncio.Protocol):
         self._holds -= 1
         if self._holds == 0 and not self._output.lost:
             self._transport.resume_reading()
-            if self._incoming is not None:
-                self._expect_within(self._limits.stall_seconds)
 
     def tap(self, body: RequestBody) -> Tap | None:
         if body is not self._incoming or not self._unparsed_bytes or self._secure or self._deaf:
@@ -476,7 +479,7 @@ class Connection(asyncio.Protocol):
             self._serve_next()
         else:
             self._place.set_idle()
-            self._expect_within(self._limits.stall_seconds)
+            self._deadline = self._loop.time() + self._limits.discard_seconds_max
 
     async def _answer(self, request: Request, response: Response) -> None:
         body = response.body
@@ -581,16 +584,31 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def expire(self, now: float) -> None:
-        """Ends the connection if its client has been too slow."""
+    def expire(self, now: float, elapsed_seconds: float) -> None:
+        """Ends the connection if its client is too slow; called every second or so."""
         output = self._output
         if output.lost:
             return
         late = now >= self._deadline and not output.pending()
-        if late or output.stalled(now, self._limits.stall_seconds):
+        output.measure(elapsed_seconds, self._limits.body_bytes_per_second_min)
+        behind = max(output.pace.behind_seconds, self._input_behind_seconds(elapsed_seconds))
+        if late or behind >= self._limits.behind_seconds_max:
             if self._incoming is not None:
                 self._incoming.fail()
             self._transport.abort()
+
+    def _input_behind_seconds(self, elapsed_seconds: float) -> float:
+        body = self._incoming
+        if body is None:
+            return 0.0
+        if body is not self._paced:
+            self._paced = body
+            self._input_pace = Pace()
+        # While nobody waits for its bytes, or nobody reads them, it is not the client who is slow.
+        waited_seconds = elapsed_seconds if body.awaited and not self._holds else 0.0
+        rate = self._limits.body_bytes_per_second_min
+        self._input_pace.measure(waited_seconds, body.received, rate)
+        return self._input_pace.behind_seconds
 
     def drain(self) -> None:
         """Finishes the request at hand and closes."""

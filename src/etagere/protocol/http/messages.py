@@ -129,6 +129,11 @@ class RequestBody:
         self._chunks.clear()
         self._taken(self.buffered)
 
+    @property
+    def awaited(self) -> bool:
+        """Whether it is waited for more of it, by whoever reads it or to get rid of it."""
+        return self._discarding or (self._waiter is not None and not self._waiter.done())
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
