@@ -35,6 +35,7 @@ from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.blob.sources import Sources
 from etagere.protocol.gate import Gate
+from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
@@ -44,6 +45,9 @@ from etagere.settings import Settings
 
 _DRAIN_SECONDS = 8.0
 _JOB_SECONDS = 5.0
+_TRIM_SECONDS = 2.0
+# Memory of bodies in flight, by this front end's part in the budget.
+_TRIMMED_AFTER_BYTES = 32 * MIB
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there, and how many times the young are looked at before the older.
@@ -97,6 +101,7 @@ class FrontEnd:
         )
         pool = ConnectionPool(self.config.connections_max)
         share = FrontEndShare(self.table, number)
+        memory = MemoryBudget(self.config.memory_budget_bytes, share)
         servers = [
             HttpServer(
                 service,
@@ -105,6 +110,7 @@ class FrontEnd:
                 pool=pool,
                 share=share,
                 listener_number=listener_number,
+                memory=memory,
             )
             for listener_number, service in enumerate(services)
         ]
@@ -116,6 +122,7 @@ class FrontEnd:
             asyncio.create_task(copying.keep_ending(_JOB_SECONDS)),
             asyncio.create_task(folding.run()),
             asyncio.create_task(indexing.run()),
+            asyncio.create_task(_return_memory(memory)),
         ]
         _spare_the_collector()
         _keep_memory()
@@ -151,6 +158,22 @@ def _keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in _ALLOCATION.items():
             mallopt(parameter, value)
+
+
+async def _return_memory(memory: MemoryBudget) -> None:
+    """Gives what a rush of large bodies has left unused back to the kernel."""
+    with contextlib.suppress(OSError, AttributeError):  # only GNU's library has it
+        trim = ctypes.CDLL(None).malloc_trim
+        rushed = False
+        while True:
+            await asyncio.sleep(_TRIM_SECONDS)
+            if memory.peak_bytes >= _TRIMMED_AFTER_BYTES:
+                rushed = True  # and may go on: the next would have to get it all again
+            elif rushed:
+                rushed = False
+                gc.collect()
+                trim(0)
+            memory.peak_bytes = memory.used_bytes
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

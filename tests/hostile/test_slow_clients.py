@@ -20,6 +20,7 @@ BLOCK_BLOB = (("x-ms-blob-type", "BlockBlob"),)
 SLOW_SECONDS_MAX = 150.0
 REFUSED_SECONDS_MAX = 75.0
 _GIVEN_UP_SECONDS = 160.0
+_ESTABLISHED = 1
 
 
 def address(server: Server) -> tuple[str, int]:
@@ -44,11 +45,9 @@ def read_slowly(server: Server, path: str) -> float:
         connection.sendall(_sign(Request("GET", path)).raw())
 
         def take() -> None:
-            if not connection.recv(10):
-                raise StopIteration
-            # What is still in our buffer could be taken long after the server has gone.
+            # What is in our buffer could be taken long after the server has cut us off.
             state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-            if state != 1:
+            if not connection.recv(10) or state != _ESTABLISHED:
                 raise StopIteration
 
         return seconds_until_cut(connection, take)

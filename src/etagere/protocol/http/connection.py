@@ -19,6 +19,7 @@ import httptools
 
 from etagere.protocol.http import sockets
 from etagere.protocol.http.heads import head
+from etagere.protocol.http.memory import SMALL_BYTES_MAX, MemoryBudget
 from etagere.protocol.http.messages import (
     ClientGone,
     Request,
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
+# Of these, nothing has been done that an error would deny.
+_SAFE = frozenset({"GET", "HEAD"})
 # A client with so many requests ahead is read no further. One buffer of the transport may still
 # hold thousands of them: those are too many.
 _AHEAD = 16
@@ -113,12 +116,14 @@ class Connection(asyncio.Protocol):
         limits: Limits,
         connections: set[Connection],
         place: Place,
+        memory: MemoryBudget,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._application = application
         self._limits = limits
         self._connections = connections
         self._place = place
+        self._memory = memory
         self.made = False
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
@@ -166,7 +171,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deaf = True
-        self._waiting.clear()
+        self._forget_waiting()
         if self._incoming is not None:
             self._incoming.fail()
         self._output.lose()
@@ -180,6 +185,11 @@ class Connection(asyncio.Protocol):
             self._place.leave()
             if not self.closed.done():
                 self.closed.set_result(None)
+
+    def _forget_waiting(self) -> None:
+        for request in self._waiting:
+            request.body.release()
+        self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -335,7 +345,7 @@ class Connection(asyncio.Protocol):
             and version == "1.1"
             and lookup.get(b"expect", b"").lower() == b"100-continue"
         )
-        body = RequestBody(self, length, expects_continue=expects_continue)
+        body = RequestBody(self, length, expects_continue=expects_continue, memory=self._memory)
         request = Request(method, self._target, self._headers, lookup, body)
         request.client = self._client
         request.secure = self._secure
@@ -445,6 +455,7 @@ class Connection(asyncio.Protocol):
             logger.exception("an answer was cut short")
             self._transport.abort()
         finally:
+            request.body.release()
             self._task = None
             self._let_go()
         if not self._transport.is_closing():
@@ -461,12 +472,25 @@ class Connection(asyncio.Protocol):
             response = self._application.malformed(self._refusal.status, self._refusal.detail)
         except Exception as error:
             response = self._application.failed(request, error)
+        response = self._afforded(request, response)
         try:
             await self._answer(request, response)
         finally:
             if response.finished is not None:
                 response.finished()
             self._application.sent(request, response, time.monotonic() - began)
+
+    def _afforded(self, request: Request, response: Response) -> Response:
+        """The answer, or the refusal to give one that is too large for the memory that is left."""
+        body = response.body
+        if not isinstance(body, bytes) or len(body) <= SMALL_BYTES_MAX:
+            return response
+        if request.method in _SAFE and self._memory.is_scarce:
+            if response.finished is not None:
+                response.finished()
+            return self._application.malformed(503, "The server is busy.")
+        request.body.keep(len(body))
+        return response
 
     def _settle(self, request: Request) -> None:
         """After an answer: on to the next request, if the connection is still good for one."""
@@ -562,7 +586,7 @@ class Connection(asyncio.Protocol):
         unheard = self._in_message or bool(self._waiting) or self._deaf
         self._deaf = self._ending = True
         self._place.set_idle()
-        self._waiting.clear()
+        self._forget_waiting()
         if self._holds and not self._transport.is_closing():
             self._transport.resume_reading()
         self._deadline = self._loop.time() + self._limits.linger_seconds
@@ -592,7 +616,10 @@ class Connection(asyncio.Protocol):
         late = now >= self._deadline and not output.pending()
         output.measure(elapsed_seconds, self._limits.body_bytes_per_second_min)
         behind = max(output.pace.behind_seconds, self._input_behind_seconds(elapsed_seconds))
-        if late or behind >= self._limits.behind_seconds_max:
+        too_slow = behind >= self._limits.behind_seconds_max
+        if too_slow:
+            sockets.reset_on_close(self._transport.get_extra_info("socket"))
+        if late or too_slow:
             if self._incoming is not None:
                 self._incoming.fail()
             self._transport.abort()

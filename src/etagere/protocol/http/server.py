@@ -11,6 +11,7 @@ from functools import partial
 
 from etagere.protocol.http.connection import Application, Connection, Limits
 from etagere.protocol.http.listening import Listener
+from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool, Place
 from etagere.protocol.http.sharing import FrontEndShare, alone
 
@@ -34,12 +35,14 @@ class HttpServer:
         pool: ConnectionPool | None = None,
         share: FrontEndShare | None = None,
         listener_number: int = 0,
+        memory: MemoryBudget | None = None,
     ) -> None:
-        """`pool` and `share` are those of the process; the number says which of the listeners of
-        every front end this one is."""
+        """`pool`, `share` and `memory` are those of the process; the number says which of the
+        listeners of every front end this one is."""
         self._application = application
         self._limits = limits or Limits()
         self._tls = tls
+        self._memory = memory or MemoryBudget()
         self._connections: set[Connection] = set()
         self._accepted: set[asyncio.Task[None]] = set()
         self._listener = Listener(
@@ -67,7 +70,9 @@ class HttpServer:
 
         def new_connection() -> Connection:
             nonlocal connection
-            connection = Connection(self._application, self._limits, self._connections, place)
+            connection = Connection(
+                self._application, self._limits, self._connections, place, self._memory
+            )
             return connection
 
         secure = self._tls is not None
@@ -96,6 +101,7 @@ class HttpServer:
             elapsed_seconds = min(now - last, 2 * _SWEEP_SECONDS)
             for connection in list(self._connections):
                 connection.expire(now, elapsed_seconds)
+            self._memory.grant()
             last = now
 
     async def drain(self, grace_seconds: float) -> None:
