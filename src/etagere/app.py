@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -32,6 +33,8 @@ LOCK_NAME = "lock"
 _CLAIM_SECONDS_MAX = 5.0
 _BACKLOG = 1024
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
+_MEMORY_BUDGET_BYTES_MIN = 96 * MIB
+_CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
 
 Announce = Callable[[Mapping[str, int]], None]
 """Told once, when all front ends answer requests: the ports, by the names of the services."""
@@ -134,6 +137,7 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))
         front_config = _for_descriptors(descriptors_max, _for_one_of(workers, config))
+        front_config = _for_memory(_memory_bytes(), front_config)
         table = FrontEndTable(workers, len(sockets))
         front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all, table)
         for number in range(workers):
@@ -161,6 +165,21 @@ def _for_descriptors(descriptors_max: int, config: Config) -> Config:
         connections_max=min(config.connections_max, descriptors_max // 2),
         segment_files_max=min(config.segment_files_max, descriptors_max // 4),
     )
+
+
+def _for_memory(memory_bytes: int, config: Config) -> Config:
+    """Bodies in flight may take an eighth of a small machine's memory, but as much as the longest
+    document needs."""
+    budget_bytes = min(config.memory_budget_bytes, memory_bytes // 8)
+    return replace(config, memory_budget_bytes=max(_MEMORY_BUDGET_BYTES_MIN, budget_bytes))
+
+
+def _memory_bytes() -> int:
+    """The memory of this machine, or of the container that it is."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
+        memory_bytes = min(memory_bytes, int(_CGROUP_MEMORY_MAX.read_text("ascii")))
+    return memory_bytes
 
 
 def _bind(host: str, port: int, port_flag: str) -> socket.socket:
