@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import apsw
 
-from etagere import directories
+from etagere import descriptors, directories
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
 from etagere.engine import ledger, reserve, timeline
@@ -27,6 +28,7 @@ from etagere.engine.writer import listen, writer_main
 from etagere.front import FrontEnd, Last
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
+from etagere.protocol.http.sharing import FrontEndTable
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,8 @@ _CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
 _ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
+_MEMORY_BUDGET_BYTES_MIN = 96 * MIB
+_CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
 
 Announce = Callable[[Mapping[str, int]], None]
 """Told once, when all front ends answer requests: the ports, by the names of the services."""
@@ -172,6 +176,7 @@ def _serve_in(
     directory: Path, settings: Settings, config: Config, announce: Announce, accept_clock: bool
 ) -> int:
     tls = _tls(settings)
+    descriptors_max = descriptors.raise_limit()
     asked = {
         "blob": settings.blob_port,
         "queue": settings.queue_port,
@@ -194,11 +199,13 @@ def _serve_in(
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))
-        front_config = _for_one_of(workers, config)
-        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all)
-        for number in range(1, workers + 1):
-            name = f"front end {number}"
-            children[name] = front.main(name)
+        front_config = _for_descriptors(descriptors_max, _for_one_of(workers, config))
+        front_config = _for_memory(_memory_bytes(), front_config)
+        table = FrontEndTable(workers, len(sockets))
+        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all, table)
+        for number in range(workers):
+            name = f"front end {number + 1}"
+            children[name] = front.main(name, number)
         return _supervise(directory, children)
 
 
@@ -220,6 +227,32 @@ def _for_one_of(workers: int, config: Config) -> Config:
     """Pages that one front end has not at hand, the kernel has: they share what one would have."""
     cache_bytes = max(_PAGE_CACHE_BYTES_MIN, config.page_cache_bytes // workers)
     return replace(config, page_cache_bytes=cache_bytes)
+
+
+def _for_descriptors(descriptors_max: int, config: Config) -> Config:
+    """Half of a front end's descriptors are for connections, a quarter for segments that are kept
+    open, and what is left for the ledger, for new segments, for uploads and downloads, which
+    duplicate those of their connections, and for the sources of copies."""
+    return replace(
+        config,
+        connections_max=min(config.connections_max, descriptors_max // 2),
+        segment_files_max=min(config.segment_files_max, descriptors_max // 4),
+    )
+
+
+def _for_memory(memory_bytes: int, config: Config) -> Config:
+    """Bodies in flight may take an eighth of a small machine's memory, but as much as the longest
+    document needs."""
+    budget_bytes = min(config.memory_budget_bytes, memory_bytes // 8)
+    return replace(config, memory_budget_bytes=max(_MEMORY_BUDGET_BYTES_MIN, budget_bytes))
+
+
+def _memory_bytes() -> int:
+    """The memory of this machine, or of the container that it is."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
+        memory_bytes = min(memory_bytes, int(_CGROUP_MEMORY_MAX.read_text("ascii")))
+    return memory_bytes
 
 
 def _bind(host: str, port: int, port_flag: str) -> socket.socket:

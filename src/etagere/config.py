@@ -54,6 +54,10 @@ class Config:
     piece_bytes_max: int = 64 * MIB
     # Open segment files a process keeps for its readers.
     segment_files_max: int = 256
+    # Connections of one front end, as far as its descriptors allow for.
+    connections_max: int = 10_000
+    # Bodies and documents in flight, in all front ends of a server together.
+    memory_budget_bytes: int = 192 * MIB
     # A segment is rewritten when this share of it is dead.
     sparse_dead_share: float = 0.15
     # Deletes must work on a full disk: the ledger keeps this much allocated for them,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
+
+# What a limit is taken for where there is none.
+_UNLIMITED = 1 << 20
 
 
 class OpenFile:
@@ -21,3 +25,12 @@ class OpenFile:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self.descriptor)
+
+
+def raise_limit() -> int:
+    """Lets this process and its children open as many files as they may; returns the number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft if soft != resource.RLIM_INFINITY else _UNLIMITED

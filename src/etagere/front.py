@@ -40,7 +40,10 @@ from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.blob.sources import Sources
 from etagere.protocol.gate import Gate
+from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
+from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.queue.service import QueueService
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
@@ -51,6 +54,9 @@ _DRAIN_SECONDS = GRACE_SECONDS - 2.0
 """How long requests at hand have to finish when the server stops, which leaves time to cut off
 those that do not and to close the rest."""
 _JOB_SECONDS = 5.0
+_TRIM_SECONDS = 2.0
+# Memory of bodies in flight, by this front end's part in the budget.
+_TRIMMED_AFTER_BYTES = 32 * MIB
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there, and how many times the young are looked at before the older.
@@ -72,12 +78,15 @@ class FrontEnd:
     tls: ssl.SSLContext | None
     announce: Callable[[], None]
     """Called when this one answers requests."""
+    table: FrontEndTable
+    """What the front ends tell each other."""
 
-    def main(self, name: str) -> ChildMain:
-        """What the child of this name runs."""
-        return lambda lifeline: uvloop.run(self._run(name, lifeline))
+    def main(self, name: str, number: int) -> ChildMain:
+        """The work of the child of this name, which is the front end with this number, counted
+        from 0."""
+        return lambda lifeline: uvloop.run(self._run(name, number, lifeline))
 
-    async def _run(self, name: str, lifeline: int) -> None:
+    async def _run(self, name: str, number: int, lifeline: int) -> None:
         stopped = _stop_signal(lifeline)
         engine = SqliteEngine(self.directory, self.config)
         store = FileBodyStore(self.directory, engine, self.config)
@@ -100,19 +109,32 @@ class FrontEnd:
             QueueService(engine, gate, access_log),
             TableService(engine, gate, access_log, indexing),
         )
+        pool = ConnectionPool(self.config.connections_max)
+        share = FrontEndShare(self.table, number)
+        memory = MemoryBudget(self.config.memory_budget_bytes, share)
         servers = [
-            HttpServer(service, [self.sockets[service.name]], tls=self.tls) for service in services
+            HttpServer(
+                service,
+                self.sockets[service.name],
+                tls=self.tls,
+                pool=pool,
+                share=share,
+                listener_number=listener_number,
+                memory=memory,
+            )
+            for listener_number, service in enumerate(services)
         ]
         for server in servers:
-            await server.start()
+            server.start()
         jobs = JobSupervisor()
         jobs.start(Job("collecting", collector.run, _JOB_SECONDS))
         jobs.start(Job("purging", lambda: purge(engine, self.directory), _JOB_SECONDS))
         jobs.start(Job("ending copies", copying.end_abandoned, _JOB_SECONDS))
-        for number in range(1, FOLDING_JOBS + 1):
-            jobs.start(Job(f"folding {number}", folding.fold_next, 0))
+        for folder in range(1, FOLDING_JOBS + 1):
+            jobs.start(Job(f"folding {folder}", folding.fold_next, 0))
         jobs.start(Job("indexing", indexing.build_next, 0))
         jobs.start(Job("reaching the writer", lambda: reach_writer(engine), _JOB_SECONDS))
+        jobs.start(Job("returning memory", MemoryTrimmer(memory).run, _TRIM_SECONDS))
         _spare_the_collector()
         _keep_memory()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
@@ -168,6 +190,27 @@ def _keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in _ALLOCATION.items():
             mallopt(parameter, value)
+
+
+class MemoryTrimmer:
+    """Gives what a rush of large bodies has left unused back to the kernel."""
+
+    def __init__(self, memory: MemoryBudget) -> None:
+        self._memory = memory
+        self._rushed = False
+
+    async def run(self) -> None:
+        """Looks once: when a rush is over, but not while it may go on, since the next large body
+        would have to get the memory again."""
+        memory = self._memory
+        if memory.peak_bytes >= _TRIMMED_AFTER_BYTES:
+            self._rushed = True
+        elif self._rushed:
+            self._rushed = False
+            gc.collect()
+            with contextlib.suppress(OSError, AttributeError):  # only GNU's library has it
+                ctypes.CDLL(None).malloc_trim(0)
+        memory.peak_bytes = memory.used_bytes
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

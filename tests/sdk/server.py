@@ -44,11 +44,13 @@ class Server:
     program: tuple[str, ...] = ("-m", "etagere")
     """What the interpreter is told to run."""
 
-    def __init__(self, directory: Path, *flags: str) -> None:
+    def __init__(self, directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -> None:
+        """The prefix is a command that runs the server in its own place, such as `prlimit`."""
         self.directory = directory
         self.log_path = directory.with_name(f"{directory.name}.log")
         self.endpoints: dict[str, str] = {}
         self._flags = flags
+        self._command_prefix = command_prefix
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,7 +66,10 @@ class Server:
                 command += [f"--{service}-port", "0"]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *self._flags], stdout=subprocess.PIPE, stderr=log, env=environment()
+                [*self._command_prefix, *command, *self._flags],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment(),
             )
         try:
             self.endpoints = dict(word.split("=", 1) for word in self._ready_line().split()[1:])
@@ -145,9 +150,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(directory: Path, *flags: str) -> Iterator[Server]:
+def served(directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -> Iterator[Server]:
     """A server that ends with its test, whatever happens."""
-    server = Server(directory, *flags)
+    server = Server(directory, *flags, command_prefix=command_prefix)
     server.start()
     try:
         yield server

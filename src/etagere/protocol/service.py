@@ -19,6 +19,7 @@ from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
 from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.gate import Gate
+from etagere.protocol.http.memory import MemoryExhausted
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
 from etagere.protocol.properties import PropertiesHandlers
 from etagere.rules.conditions import NotModified
@@ -31,6 +32,7 @@ _MALFORMED: Final = {
     414: "RequestUrlFailedToParse",
     431: "InvalidHeaderValue",
     500: "InternalError",
+    503: "ServerBusy",
 }
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -88,6 +90,8 @@ class Service(ABC):
             return self._refused(exchange, refused.refusal)
         except BodyTooLarge:
             return self._refused(exchange, Refusal("RequestBodyTooLarge"))
+        except MemoryExhausted:
+            return self._refused(exchange, Refusal("ServerBusy"))
         except Fault as fault:
             # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
             logger.error("request %s: %s", exchange.request_id, fault)

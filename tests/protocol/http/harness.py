@@ -18,7 +18,9 @@ import uvloop
 
 from etagere.protocol.http import server as server_module
 from etagere.protocol.http.connection import Connection, Limits
+from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, Response
+from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -256,14 +258,16 @@ async def serving(
     limits: Limits | None = None,
     tls: ssl.SSLContext | None = None,
     logs: tuple[str, ...] = (),
+    pool: ConnectionPool | None = None,
+    memory: MemoryBudget | None = None,
 ) -> AsyncIterator[Stage]:
     """A server; at the end nothing may be left of its connections, and nothing unsaid be logged."""
     listener = socket.create_server(("127.0.0.1", 0))
     stub = Stub(handler)
-    server = HttpServer(stub, [listener], limits=limits, tls=tls)
+    server = HttpServer(stub, listener, limits=limits, tls=tls, pool=pool, memory=memory)
     before = asyncio.all_tasks()
     with watched_log() as messages, quick_sweeps():
-        await server.start()
+        server.start()
         stage = Stage(server, listener.getsockname()[1], stub)
         try:
             yield stage

@@ -12,6 +12,7 @@ import pytest
 
 from etagere.protocol.http.connection import Limits
 from etagere.protocol.http.messages import FilePart, Request, Response
+from etagere.protocol.http.pool import ConnectionPool
 from tests.protocol.http.harness import (
     Client,
     Stage,
@@ -136,22 +137,71 @@ async def test_a_body_that_stalls_is_given_up() -> None:
             gone.append(read)
         return Response(200)
 
-    async with serving(count, limits=Limits(stall_seconds=0.3)) as stage:
+    async with serving(count, limits=Limits(behind_seconds_max=0.3)) as stage:
         for request in (put(b"12345678")[:-8], put(b"12345678")[:-3], put_chunks(b"12345")[:-3]):
             client = await stage.connect()
             await client.send(request)
             assert 0.2 < await seconds_until_cut(client) < 1.5
         assert gone == [0, 5, 5]
-        # A slow one is none that stalls.
+
+
+@on_loops
+async def test_a_body_in_drops_is_given_up() -> None:
+    """Although it never stalls."""
+    limits = Limits(behind_seconds_max=0.3, body_bytes_per_second_min=1000)
+    async with serving(echo, limits=limits) as stage:
+        for request in (put(bytes(1000))[:-1000], put_chunks()[:-5] + b"3e8\r\n"):
+            client = await stage.connect()
+            await client.send(request)
+            dripping = asyncio.create_task(trickle(client, bytes(1000), 0.01))
+            assert 0.2 < await seconds_until_cut(client) < 1.5
+            dripping.cancel()
+
+
+@on_loops
+async def test_a_slow_body_is_taken() -> None:
+    """It is faster than it has to be, on the average."""
+    limits = Limits(behind_seconds_max=0.3, body_bytes_per_second_min=1000)
+    async with serving(echo, limits=limits) as stage:
+        client = await stage.connect()
+        await client.send(put(bytes(3000))[:-3000])
+        for _ in range(6):
+            await asyncio.sleep(0.15)
+            await client.send(bytes(500))
+        assert (await client.answer()).body == bytes(3000)
+
+
+@on_loops
+async def test_a_client_that_waits_for_the_server_is_not_slow() -> None:
+    """Time in which nobody wants its bytes does not count against it."""
+
+    async def wait_first(request: Request) -> Response:
+        await asyncio.sleep(0.6)
+        return await echo(request)
+
+    limits = Limits(behind_seconds_max=0.3)
+    async with serving(wait_first, limits=limits) as stage:
         client = await stage.connect()
         await client.send(put(b"12345678")[:-8])
-        await trickle(client, b"12345678", 0.05)
-        assert (await client.answer()).status == 200
+        await asyncio.sleep(0.65)
+        assert (await client.ask(b"12345678")).body == b"12345678"
+
+
+@on_loops
+async def test_a_refused_body_in_drops_has_no_more_time() -> None:
+    """However fast the drops come."""
+    limits = Limits(discard_seconds_max=0.4, body_bytes_per_second_min=1, linger_seconds=0.1)
+    async with serving(hello, limits=limits) as stage:
+        client = await stage.connect()
+        assert (await client.ask(put(bytes(10_000))[:-9_999])).status == 200
+        dripping = asyncio.create_task(trickle(client, bytes(9_999), 0.01))
+        assert 0.3 < await seconds_until_cut(client) < 1.5
+        dripping.cancel()
 
 
 @on_loops
 async def test_a_body_that_nobody_wants_may_not_stall_either() -> None:
-    async with serving(hello, limits=Limits(stall_seconds=0.3)) as stage:
+    async with serving(hello, limits=Limits(behind_seconds_max=0.3)) as stage:
         client = await stage.connect()
         assert (await client.ask(put(b"12345678")[:-3])).status == 200
         assert 0.2 < await seconds_until_cut(client) < 1.5
@@ -181,7 +231,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(
         return Response(200, (), body, finished=lambda: ended.append(True))
 
     secure = kind.startswith("tls")
-    limits = Limits(stall_seconds=0.4, linger_seconds=0.1)
+    limits = Limits(behind_seconds_max=0.4, linger_seconds=0.1)
     async with serving(handle, limits=limits, tls=tls[0] if secure else None) as stage:
         client = await stage.connect(tls=tls[1] if secure else None, receive_bytes=4096)
         began = time.monotonic()
@@ -201,7 +251,7 @@ async def test_the_end_of_the_last_answer_has_to_be_taken_too() -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), bytes(200_000))
 
-    limits = Limits(stall_seconds=0.4, linger_seconds=0.1)
+    limits = Limits(behind_seconds_max=0.4, linger_seconds=0.1)
     async with serving(handle, limits=limits) as stage:
         client = await stage.connect(receive_bytes=4096)
         await small_kernel_buffer(stage)
@@ -229,6 +279,33 @@ async def test_idleness_begins_when_the_last_answer_is_taken() -> None:
         assert (early + rest).endswith(b"\r\n\r\n" + bytes(200_000))
 
 
+@pytest.mark.parametrize("kind", ["bytes", "stream", "file"])
+@on_loops
+async def test_a_client_that_takes_an_answer_in_sips_is_cut_off(kind: str, descriptor: int) -> None:
+    """Although it never stops taking."""
+    ended: list[bool] = []
+
+    async def handle(request: Request) -> Response:
+        body: bytes | AsyncIterator[bytes] | list[FilePart] = bytes(8 * MIB)
+        if kind == "stream":
+            body = zeros()
+        if kind == "file":
+            body = [FilePart(descriptor, 0, 8 * MIB, None)]
+        return Response(200, (), body, finished=lambda: ended.append(True))
+
+    limits = Limits(behind_seconds_max=0.5, body_bytes_per_second_min=4 * MIB)
+    async with serving(handle, limits=limits) as stage:
+        client = await stage.connect(receive_bytes=4096)
+        await small_kernel_buffer(stage)
+        await client.send(get())
+        began = time.monotonic()
+        with pytest.raises(ConnectionResetError):  # at once, not after all that was under way
+            while await client.reader.read(2000):
+                await asyncio.sleep(0.005)
+        assert 0.3 < time.monotonic() - began < 3.0
+        assert ended
+
+
 async def small_kernel_buffer(stage: Stage) -> None:
     """So that an answer stays in the transport's."""
     connection = (await stage.connection())._transport.get_extra_info("socket")
@@ -238,14 +315,14 @@ async def small_kernel_buffer(stage: Stage) -> None:
 @pytest.mark.parametrize("kind", ["bytes", "file"])
 @on_loops
 async def test_a_client_that_takes_little_is_not_cut_off(kind: str, descriptor: int) -> None:
-    """As long as it takes something, although no buffer ever runs empty in between."""
+    """As long as it is fast enough, although no buffer ever runs empty in between."""
 
     async def handle(request: Request) -> Response:
         if kind == "file":
             return await files(descriptor, (0, 8 * MIB))(request)
         return Response(200, (), bytes(8 * MIB))
 
-    async with serving(handle, limits=Limits(stall_seconds=0.3, idle_seconds=0.3)) as stage:
+    async with serving(handle, limits=Limits(behind_seconds_max=0.3, idle_seconds=0.3)) as stage:
         client = await stage.connect(receive_bytes=8192)
         await client.send(get())
         began = time.monotonic()
@@ -256,19 +333,82 @@ async def test_a_client_that_takes_little_is_not_cut_off(kind: str, descriptor: 
         client.cut()
 
 
+async def asleep(request: Request) -> Response:
+    await asyncio.sleep(0.5)
+    return Response(200, (), b"hello")
+
+
 @on_loops
-async def test_connections_are_counted() -> None:
-    async with serving(limits=Limits(connections_max=3)) as stage:
+async def test_of_too_many_connections_the_silent_ones_give_way_first() -> None:
+    async with serving(pool=ConnectionPool(4)) as stage:
+        asked, silent, younger = [await stage.connect() for _ in range(3)]
+        assert (await asked.ask(get())).status == 200
+        await until(lambda: stage.connections == 3)
+        await younger.send(get()[:-2])  # a part of a request is none
+        for _ in range(2):
+            newcomer = await stage.connect()
+            assert (await newcomer.ask(get())).status == 200
+        await silent.closed()
+        assert (await asked.ask(get())).status == 200
+        assert (await (await stage.connect()).ask(get())).status == 200
+        await younger.closed()
+        assert stage.connections == 4
+        assert (await asked.ask(get())).status == 200
+
+
+@on_loops
+async def test_of_too_many_connections_the_longest_idle_gives_way() -> None:
+    async with serving(pool=ConnectionPool(3)) as stage:
         clients = [await stage.connect() for _ in range(3)]
-        for client in clients:
+        for client in (clients[1], clients[0], clients[2], clients[1]):
             assert (await client.ask(get())).status == 200
-        surplus = await stage.connect()
-        await surplus.send_all(get())
-        await surplus.closed()
-        assert stage.connections == 3
-        await clients[0].close()
-        await until(lambda: stage.connections == 2)
         assert (await stage.connect_and_ask(get())).status == 200
+        await clients[0].closed()
+        for client in clients[1:]:
+            assert (await client.ask(get())).status == 200
+
+
+@on_loops
+async def test_a_new_connection_waits_while_all_others_have_requests() -> None:
+    async with serving(asleep, pool=ConnectionPool(2)) as stage:
+        clients = []
+        for number in range(5):
+            clients.append(await stage.connect())
+            await clients[-1].send(get())
+            await until(lambda number=number: len(stage.stub.requests) >= min(number + 1, 2))  # type: ignore[misc]
+        began = time.monotonic()
+        for client in clients:
+            assert (await client.answer()).status == 200
+        assert time.monotonic() - began > 0.9
+
+
+@on_loops
+async def test_a_tls_handshake_that_does_not_end_gives_way(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    async with serving(tls=tls[0], pool=ConnectionPool(2)) as stage:
+        handshaking = [await stage.connect() for _ in range(2)]
+        await handshaking[0].send(b"\x16\x03\x01")
+        for _ in range(2):
+            client = await stage.connect(tls=tls[1])
+            assert (await client.ask(get())).status == 200
+        for client in handshaking:
+            await client.closed()
+
+
+@on_loops
+async def test_an_answer_that_is_not_taken_yet_is_not_cut_off_for_another() -> None:
+    async def handle(request: Request) -> Response:
+        return Response(200, (), bytes(200_000))
+
+    async with serving(handle, pool=ConnectionPool(1)) as stage:
+        client = await stage.connect(receive_bytes=4096)
+        await small_kernel_buffer(stage)
+        await client.send(get())
+        await until(lambda: len(stage.stub.logged) == 1)
+        other = await stage.connect()
+        assert len((await other.ask(get())).body) == 200_000
+        assert len((await client.answer()).body) == 200_000
 
 
 @on_loops
@@ -279,7 +419,7 @@ async def test_a_request_counts_until_it_ends_though_its_client_is_gone() -> Non
         await gate.wait()
         return Response(200)
 
-    async with serving(wait, limits=Limits(connections_max=1)) as stage:
+    async with serving(wait, pool=ConnectionPool(1)) as stage:
         client = await stage.connect()
         await client.send(get())
         await until(lambda: len(stage.stub.requests) == 1)

@@ -29,7 +29,11 @@ PIECES = [
     b"ffffffffffffffff\r\n", b"Host: x\r\n", b"Expect: 100-continue\r\n", b"a" * 5000,
 ]  # fmt: skip
 LIMITS = Limits(
-    head_bytes_max=8192, head_seconds=0.3, stall_seconds=0.3, idle_seconds=0.3, linger_seconds=0.2
+    head_bytes_max=8192,
+    head_seconds=0.3,
+    behind_seconds_max=0.3,
+    idle_seconds=0.3,
+    linger_seconds=0.2,
 )
 
 

@@ -132,7 +132,7 @@ async def test_a_connection_that_was_tapped_is_gone_when_it_is_closed() -> None:
 @on_loops
 async def test_a_slow_client_is_read_as_it_sends() -> None:
     handler, body = Tapping(), os.urandom(2 * MIB)
-    limits = Limits(stall_seconds=0.5)
+    limits = Limits(behind_seconds_max=0.5)
     async with serving(handler, limits=limits) as stage:
         client = await stage.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {len(body)}"))
@@ -146,7 +146,7 @@ async def test_a_slow_client_is_read_as_it_sends() -> None:
 
 @on_loops
 async def test_a_client_that_stops_sending_is_given_up() -> None:
-    async with serving(Tapping(), limits=Limits(stall_seconds=0.2)) as stage:
+    async with serving(Tapping(), limits=Limits(behind_seconds_max=0.2)) as stage:
         client = await stage.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {4 * MIB}") + bytes(MIB))
         await client.closed()

@@ -197,7 +197,7 @@ async def test_tiny_chunks_are_held_back_by_what_they_cost() -> None:
 @on_loops
 async def test_a_slow_application_is_not_the_fault_of_its_client() -> None:
     """Deadlines of the client do not run while we are the ones who wait."""
-    limits = Limits(stall_seconds=0.15, head_seconds=0.15, idle_seconds=5.0)
+    limits = Limits(behind_seconds_max=0.15, head_seconds=0.15, idle_seconds=5.0)
 
     async def slow(request: Request) -> Response:
         read = 0

@@ -19,6 +19,7 @@ import httptools
 
 from etagere.protocol.http import sockets
 from etagere.protocol.http.heads import head
+from etagere.protocol.http.memory import SMALL_BYTES_MAX, MemoryBudget
 from etagere.protocol.http.messages import (
     ClientGone,
     Request,
@@ -27,11 +28,15 @@ from etagere.protocol.http.messages import (
     Tap,
 )
 from etagere.protocol.http.output import Output, read_files
+from etagere.protocol.http.pace import Pace
+from etagere.protocol.http.pool import Place
 
 logger = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
+# Of these, nothing has been done that an error would deny.
+_SAFE = frozenset({"GET", "HEAD"})
 # A client with so many requests ahead is read no further. One buffer of the transport may still
 # hold thousands of them: those are too many.
 _AHEAD = 16
@@ -54,11 +59,14 @@ class Limits:
     target_bytes_max: int = 32 * 1024
     head_bytes_max: int = 64 * 1024
     headers_max: int = 256
-    connections_max: int = 10_000
     idle_seconds: float = 120.0
     head_seconds: float = 30.0
-    stall_seconds: float = 60.0
-    """Without a byte of a body from the client, or a byte taken by it."""
+    body_bytes_per_second_min: float = 1024.0
+    """That a client sends of a body, or takes of one, while it is waited for."""
+    behind_seconds_max: float = 60.0
+    """How far a client may be behind that rate; also how long it may send or take nothing."""
+    discard_seconds_max: float = 60.0
+    """For the rest of a body whose request has been answered."""
     linger_seconds: float = 5.0
     """For a client that still sends to read the answer that its connection ends with."""
     discard_bytes_max: int = 256 << 20
@@ -103,12 +111,20 @@ class Connection(asyncio.Protocol):
     """Parses requests, runs the application on them, writes its answers."""
 
     def __init__(
-        self, application: Application, limits: Limits, connections: set[Connection]
+        self,
+        application: Application,
+        limits: Limits,
+        connections: set[Connection],
+        place: Place,
+        memory: MemoryBudget,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._application = application
         self._limits = limits
         self._connections = connections
+        self._place = place
+        self._memory = memory
+        self.made = False
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -134,7 +150,10 @@ class Connection(asyncio.Protocol):
         # The answer at hand is the last; the last answer is out.
         self._closing = False
         self._ending = False
-        # When the client must have sent the next thing that it owes us.
+        # How fast the body comes that this was measured of.
+        self._input_pace = Pace()
+        self._paced: RequestBody | None = None
+        # When the client must have sent the next thing that it owes us, other than a body.
         self._deadline = self._loop.time() + limits.head_seconds
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -146,14 +165,13 @@ class Connection(asyncio.Protocol):
         self._client = peer[0] if isinstance(peer, tuple) else ""
         self._secure = transport.get_extra_info("sslcontext") is not None
         self._output = Output(self._transport, secure=self._secure)
-        if len(self._connections) >= self._limits.connections_max:
-            self._transport.abort()
-            return
+        self.made = True
+        self._place.evict = self._give_way
         self._connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._deaf = True
-        self._waiting.clear()
+        self._forget_waiting()
         if self._incoming is not None:
             self._incoming.fail()
         self._output.lose()
@@ -164,8 +182,14 @@ class Connection(asyncio.Protocol):
         """Connections count until their requests have ended too."""
         if self._output.lost and self._task is None:
             self._connections.discard(self)
+            self._place.leave()
             if not self.closed.done():
                 self.closed.set_result(None)
+
+    def _forget_waiting(self) -> None:
+        for request in self._waiting:
+            request.body.release()
+        self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -278,6 +302,7 @@ class Connection(asyncio.Protocol):
         self._upgrading = self._parser.should_upgrade() and request.body.length != 0
         self._incoming = request.body
         self._waiting.append(request)
+        self._place.set_busy()
         if self._task is None:
             self._serve_next()
         elif len(self._waiting) >= _AHEAD and not self._crowded:
@@ -320,7 +345,7 @@ class Connection(asyncio.Protocol):
             and version == "1.1"
             and lookup.get(b"expect", b"").lower() == b"100-continue"
         )
-        body = RequestBody(self, length, expects_continue=expects_continue)
+        body = RequestBody(self, length, expects_continue=expects_continue, memory=self._memory)
         request = Request(method, self._target, self._headers, lookup, body)
         request.client = self._client
         request.secure = self._secure
@@ -332,7 +357,6 @@ class Connection(asyncio.Protocol):
         body = self._incoming
         assert body is not None
         self._unframed_bytes = 0
-        self._expect_within(self._limits.stall_seconds)
         body.expects_continue = False
         body.feed(data)
         if body.discarded > self._limits.discard_bytes_max:
@@ -343,7 +367,7 @@ class Connection(asyncio.Protocol):
             return  # its body is still to come
         assert self._incoming is not None
         self._incoming.feed_end()
-        self._incoming = None
+        self._incoming = self._paced = None
         self._in_message = False
         self._unframed_bytes = 0
         self._deadline = _NEVER
@@ -360,11 +384,9 @@ class Connection(asyncio.Protocol):
         if body.expects_continue:
             body.expects_continue = False
             self._transport.write(_CONTINUE)
-        self._expect_within(self._limits.stall_seconds)
 
     def pause(self) -> None:
         self._holds += 1
-        self._deadline = _NEVER
         if not self._output.lost:
             self._transport.pause_reading()
 
@@ -374,8 +396,6 @@ class Connection(asyncio.Protocol):
         self._holds -= 1
         if self._holds == 0 and not self._output.lost:
             self._transport.resume_reading()
-            if self._incoming is not None:
-                self._expect_within(self._limits.stall_seconds)
 
     def tap(self, body: RequestBody) -> Tap | None:
         if body is not self._incoming or not self._unparsed_bytes or self._secure or self._deaf:
@@ -422,6 +442,7 @@ class Connection(asyncio.Protocol):
             self._close()
         else:
             limits = self._limits
+            self._place.set_idle()
             self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
 
     async def _serve(self, request: Request) -> None:
@@ -434,6 +455,7 @@ class Connection(asyncio.Protocol):
             logger.exception("an answer was cut short")
             self._transport.abort()
         finally:
+            request.body.release()
             self._task = None
             self._let_go()
         if not self._transport.is_closing():
@@ -450,12 +472,25 @@ class Connection(asyncio.Protocol):
             response = self._application.malformed(self._refusal.status, self._refusal.detail)
         except Exception as error:
             response = self._application.failed(request, error)
+        response = self._afforded(request, response)
         try:
             await self._answer(request, response)
         finally:
             if response.finished is not None:
                 response.finished()
             self._application.sent(request, response, time.monotonic() - began)
+
+    def _afforded(self, request: Request, response: Response) -> Response:
+        """The answer, or the refusal to give one that is too large for the memory that is left."""
+        body = response.body
+        if not isinstance(body, bytes) or len(body) <= SMALL_BYTES_MAX:
+            return response
+        if request.method in _SAFE and self._memory.is_scarce:
+            if response.finished is not None:
+                response.finished()
+            return self._application.malformed(503, "The server is busy.")
+        request.body.keep(len(body))
+        return response
 
     def _settle(self, request: Request) -> None:
         """After an answer: on to the next request, if the connection is still good for one."""
@@ -467,7 +502,8 @@ class Connection(asyncio.Protocol):
         elif body.complete:
             self._serve_next()
         else:
-            self._expect_within(self._limits.stall_seconds)
+            self._place.set_idle()
+            self._deadline = self._loop.time() + self._limits.discard_seconds_max
 
     async def _answer(self, request: Request, response: Response) -> None:
         body = response.body
@@ -549,7 +585,8 @@ class Connection(asyncio.Protocol):
         be reset, and it would never read what it was told."""
         unheard = self._in_message or bool(self._waiting) or self._deaf
         self._deaf = self._ending = True
-        self._waiting.clear()
+        self._place.set_idle()
+        self._forget_waiting()
         if self._holds and not self._transport.is_closing():
             self._transport.resume_reading()
         self._deadline = self._loop.time() + self._limits.linger_seconds
@@ -563,16 +600,42 @@ class Connection(asyncio.Protocol):
 
     # The server's side
 
-    def expire(self, now: float) -> None:
-        """Ends the connection if its client has been too slow."""
+    def _give_way(self) -> None:
+        """Closes for the sake of a new connection. There is no request, but maybe the end of an
+        answer that the client has not taken yet."""
+        if self._output.pending():
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+    def expire(self, now: float, elapsed_seconds: float) -> None:
+        """Ends the connection if its client is too slow; called every second or so."""
         output = self._output
         if output.lost:
             return
         late = now >= self._deadline and not output.pending()
-        if late or output.stalled(now, self._limits.stall_seconds):
+        output.measure(elapsed_seconds, self._limits.body_bytes_per_second_min)
+        behind = max(output.pace.behind_seconds, self._input_behind_seconds(elapsed_seconds))
+        too_slow = behind >= self._limits.behind_seconds_max
+        if too_slow:
+            sockets.reset_on_close(self._transport.get_extra_info("socket"))
+        if late or too_slow:
             if self._incoming is not None:
                 self._incoming.fail()
             self._transport.abort()
+
+    def _input_behind_seconds(self, elapsed_seconds: float) -> float:
+        body = self._incoming
+        if body is None:
+            return 0.0
+        if body is not self._paced:
+            self._paced = body
+            self._input_pace = Pace()
+        # While nobody waits for its bytes, or nobody reads them, it is not the client who is slow.
+        waited_seconds = elapsed_seconds if body.awaited and not self._holds else 0.0
+        rate = self._limits.body_bytes_per_second_min
+        self._input_pace.measure(waited_seconds, body.received, rate)
+        return self._input_pace.behind_seconds
 
     def drain(self) -> None:
         """Finishes the request at hand and closes."""

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from etagere.descriptors import OpenFile
 from etagere.protocol.http import sockets
+from etagere.protocol.http.memory import DOCUMENT_FACTOR, SMALL_BYTES_MAX, MemoryBudget
 
 
 class ClientGone(Exception):
@@ -67,12 +68,23 @@ class Tap:
 _BUFFER_BYTES_MAX = 512 * 1024
 # What a chunk costs beside its bytes; without it, chunks of one byte would weigh nothing.
 _CHUNK_BYTES = 64
+# What an upload keeps in memory, at most, before it is written.
+_UPLOAD_BYTES_MAX = 1 << 20
+# What is reserved first for a document whose length is not known.
+_GROWTH_BYTES = 64 * 1024
 
 
 class RequestBody:
     """The body of a request, while it arrives. The client waits when nobody reads."""
 
-    def __init__(self, flow: Flow, length: int | None, *, expects_continue: bool = False) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        length: int | None,
+        *,
+        expects_continue: bool = False,
+        memory: MemoryBudget | None = None,
+    ) -> None:
         self.length = length
         """As announced; None if it comes in chunks."""
         self.expects_continue = expects_continue
@@ -82,6 +94,8 @@ class RequestBody:
         self.discarded = 0
         self.buffered = 0
         self._flow = flow
+        self._memory = memory or MemoryBudget()
+        self._reserved = 0
         self._chunks: deque[bytes] = deque()
         self._paused = False
         self._discarding = False
@@ -102,8 +116,12 @@ class RequestBody:
             self.discarded += len(data)
             return
         self._chunks.append(data)
-        self.buffered += len(data) + _CHUNK_BYTES
-        if self.buffered > _BUFFER_BYTES_MAX:
+        size = len(data) + _CHUNK_BYTES
+        self.buffered += size
+        self._memory.add(size)
+        if self.buffered > _BUFFER_BYTES_MAX or (
+            self.buffered > SMALL_BYTES_MAX and self._memory.is_scarce
+        ):
             self.hold()
         self._wake()
 
@@ -129,6 +147,25 @@ class RequestBody:
         self._chunks.clear()
         self._taken(self.buffered)
 
+    def release(self) -> None:
+        """The request has ended, and with it whatever its bytes were kept for."""
+        self._discarding = True
+        self._chunks.clear()
+        held = self.buffered + self._reserved
+        if held:
+            self.buffered = self._reserved = 0
+            self._memory.release(held)
+
+    def keep(self, count: int) -> None:
+        """So many bytes more are kept until the request has ended."""
+        self._memory.add(count)
+        self._reserved += count
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is waited for more of it, by whoever reads it or to get rid of it."""
+        return self._discarding or (self._waiter is not None and not self._waiter.done())
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -139,6 +176,8 @@ class RequestBody:
         return self
 
     async def __anext__(self) -> bytes:
+        if not self._reserved and not self.complete:
+            await self._reserve_for_upload()
         while not self._chunks:
             if self._failed or self._discarding:
                 raise ClientGone
@@ -161,20 +200,45 @@ class RequestBody:
             self._taken(0)  # the connection itself is paused now
         return tap
 
+    async def _reserve_for_upload(self) -> None:
+        count = _UPLOAD_BYTES_MAX
+        if self.length is not None:
+            count = min(self.length, count)
+        await self._reserve(count)
+
+    async def _reserve(self, count: int) -> None:
+        await self._memory.reserve_in_turn(count)
+        self._reserved += count
+
     async def read(self, bytes_max: int) -> bytes:
         """All of it, if it is not more than this."""
         if self.length is not None and self.length > bytes_max:
             raise BodyTooLarge
-        chunks, size = [], 0
+        room = self.length if self.length is not None else _GROWTH_BYTES
+        await self._reserve(room * DOCUMENT_FACTOR)
+        document: bytes | bytearray = b""
         async for chunk in self:
-            size += len(chunk)
+            size = len(document) + len(chunk)
             if size > bytes_max:
                 raise BodyTooLarge
-            chunks.append(chunk)
-        return b"".join(chunks)
+            if size > room:
+                # In steps that grow with it, so that there are few of them.
+                more = max(size - room, room)
+                await self._reserve(more * DOCUMENT_FACTOR)
+                room += more
+            if not document:
+                document = chunk
+            elif isinstance(document, bytearray):
+                document += chunk
+            else:
+                # Not a list of chunks: those of a byte each would take forty times their length.
+                document = bytearray(document)
+                document += chunk
+        return bytes(document)
 
     def _taken(self, count: int) -> None:
         self.buffered -= count
+        self._memory.release(count)
         if self._paused and self.buffered < _BUFFER_BYTES_MAX // 2:
             self._paused = False
             self._flow.resume()

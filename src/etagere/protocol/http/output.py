@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from etagere.protocol.http import sockets
 from etagere.protocol.http.messages import ClientGone, FilePart
+from etagere.protocol.http.pace import Pace
 
 _BUFFER_BYTES = 256 * 1024
 _SENDFILE_BYTES = 4 << 20
@@ -32,8 +33,7 @@ class Output:
         self._secure = secure
         self._writable: asyncio.Future[None] | None = None
         self._written = 0
-        self._taken = 0
-        self._taken_at = self._loop.time()
+        self.pace = Pace()
         self._held_loop_bytes = 0
         self.lost = False
         transport.set_write_buffer_limits(_BUFFER_BYTES)
@@ -59,13 +59,14 @@ class Output:
         """Whether anything waits for the client to take it."""
         return self._writable is not None or self._transport.get_write_buffer_size() > 0
 
-    def stalled(self, now: float, seconds: float) -> bool:
-        """Whether there is something to take and the client has not taken a byte for so long."""
-        taken = self._written - self._untaken() if self.pending() else self._written
-        if taken != self._taken or taken == self._written:
-            self._taken = taken
-            self._taken_at = now
-        return now - self._taken_at >= seconds
+    def measure(self, elapsed_seconds: float, bytes_per_second_min: float) -> None:
+        """Measures how fast the client takes what waits for it; what does not wait is no matter
+        of the client's."""
+        if self.pending():
+            taken = self._written - self._untaken()
+            self.pace.measure(elapsed_seconds, taken, bytes_per_second_min)
+        else:
+            self.pace.behind_seconds = 0.0
 
     def _untaken(self) -> int:
         """Bytes that were written and not acknowledged, here and in the kernel."""
@@ -112,18 +113,19 @@ class Output:
         self.write(b"0\r\n\r\n")
 
     async def send_files(self, parts: Sequence[FilePart]) -> None:
-        if self._secure:
-            for part in parts:
-                await self._copy(part)
-            return
-        await self._emptied()
-        # A descriptor of our own: the transport would not let us watch its socket.
-        socket = os.dup(self._transport.get_extra_info("socket").fileno())
-        try:
-            for part in parts:
-                await self._sendfile(socket, part)
-        finally:
-            os.close(socket)
+        if not self._secure:
+            await self._emptied()
+            # A descriptor of our own: the transport would not let us watch its socket.
+            file = sockets.duplicate(self._transport.get_extra_info("socket"))
+            if file is not None:
+                try:
+                    for part in parts:
+                        await self._sendfile(file.descriptor, part)
+                finally:
+                    del file  # closed here and now, whoever keeps the traceback of an error
+                return
+        for part in parts:
+            await self._copy(part)
 
     async def _copy(self, part: FilePart) -> None:
         at, end = part.offset, part.offset + part.length

@@ -7,13 +7,17 @@ import contextlib
 import logging
 import socket
 import ssl
+from functools import partial
 
 from etagere.protocol.http.connection import Application, Connection, Limits
+from etagere.protocol.http.listening import Listener
+from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.sharing import FrontEndShare, alone
 
 logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
-_BACKLOG = 1024
 # For requests that were given up to end.
 _ABORT_SECONDS = 1.0
 
@@ -24,48 +28,85 @@ class HttpServer:
     def __init__(
         self,
         application: Application,
-        sockets: list[socket.socket],
+        listening: socket.socket,
         *,
         limits: Limits | None = None,
         tls: ssl.SSLContext | None = None,
+        pool: ConnectionPool | None = None,
+        share: FrontEndShare | None = None,
+        listener_number: int = 0,
+        memory: MemoryBudget | None = None,
     ) -> None:
+        """`pool`, `share` and `memory` are those of the process; the number says which of the
+        listeners of every front end this one is."""
         self._application = application
-        self._sockets = sockets
         self._limits = limits or Limits()
         self._tls = tls
+        self._memory = memory or MemoryBudget()
         self._connections: set[Connection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._accepted: set[asyncio.Task[None]] = set()
+        self._listener = Listener(
+            listening,
+            listener_number,
+            self._accept,
+            pool or ConnectionPool(),
+            share or alone(),
+        )
         self._sweeper: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        loop = asyncio.get_running_loop()
+    def start(self) -> None:
+        self._listener.start()
+        self._sweeper = asyncio.create_task(self._sweep())
+
+    def _accept(self, connected: socket.socket, place: Place) -> None:
+        task = asyncio.create_task(self._connect(connected, place))
+        self._accepted.add(task)
+        task.add_done_callback(self._accepted.discard)
+
+    async def _connect(self, connected: socket.socket, place: Place) -> None:
+        """Makes a connection of an accepted socket; with TLS, after the handshake."""
+        place.evict = partial(_shut_down, connected)
+        connection: Connection | None = None
+
+        def new_connection() -> Connection:
+            nonlocal connection
+            connection = Connection(
+                self._application, self._limits, self._connections, place, self._memory
+            )
+            return connection
+
         secure = self._tls is not None
-        for listener in self._sockets:
-            server = await loop.create_server(
-                self._connect,
-                sock=listener,
-                backlog=_BACKLOG,
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                new_connection,
+                connected,
                 ssl=self._tls,
                 ssl_handshake_timeout=self._limits.head_seconds if secure else None,
                 ssl_shutdown_timeout=self._limits.linger_seconds if secure else None,
             )
-            self._servers.append(server)
-        self._sweeper = asyncio.create_task(self._sweep())
-
-    def _connect(self) -> Connection:
-        return Connection(self._application, self._limits, self._connections)
+        except (OSError, asyncio.CancelledError):
+            # Gone already, or no TLS.
+            if connection is None or not connection.made:
+                connected.close()
+                place.leave()
 
     async def _sweep(self) -> None:
         """One timer for all connections, so that a request costs none."""
+        loop = asyncio.get_running_loop()
+        last = loop.time()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            self._expire()
+            now = loop.time()
+            # If it took much longer, this process was held up, and it is not the clients' fault.
+            elapsed_seconds = min(now - last, 2 * _SWEEP_SECONDS)
+            self._expire(now, elapsed_seconds)
+            self._memory.grant()
+            last = now
 
-    def _expire(self) -> None:
-        now = asyncio.get_running_loop().time()
+    def _expire(self, now: float, elapsed_seconds: float) -> None:
         for connection in list(self._connections):
             try:
-                connection.expire(now)
+                connection.expire(now, elapsed_seconds)
             except Exception:
                 # The others still have to be looked at, now and the next time.
                 logger.exception("a connection could not be expired; cutting it off")
@@ -73,8 +114,9 @@ class HttpServer:
 
     async def drain(self, grace_seconds: float) -> None:
         """Takes no more connections, lets requests at hand finish, and closes."""
-        for server in self._servers:
-            server.close()
+        self._listener.stop()
+        for task in list(self._accepted):
+            task.cancel()
         for connection in list(self._connections):
             connection.drain()
         await self._closed(grace_seconds)
@@ -92,3 +134,9 @@ class HttpServer:
         if self._connections:
             closed = [connection.closed for connection in self._connections]
             await asyncio.wait(closed, timeout=seconds)
+
+
+def _shut_down(connected: socket.socket) -> None:
+    """Ends what is being made of it."""
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)

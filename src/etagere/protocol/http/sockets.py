@@ -47,6 +47,13 @@ def shut(descriptor: int) -> None:
         connected.shutdown(socket.SHUT_RDWR)
 
 
+def reset_on_close(connected: socket.socket) -> None:
+    """Has the kernel throw away what the client has not taken, when the socket is closed. It
+    would wait for the client otherwise, long after we have given it up."""
+    with contextlib.suppress(OSError):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def untaken_bytes(connected: socket.socket) -> int:
     """How many were sent and not acknowledged."""
     answer = fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))

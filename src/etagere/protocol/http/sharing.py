@@ -1,0 +1,92 @@
+"""Numbers that the front ends of one server publish to each other, in shared memory.
+
+There are no locks: each row is written by one process only. Whoever decides by the numbers of
+others may decide by ones that are a moment old.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+
+_WORD_BYTES = 8
+# The columns that every row has before those of the listeners.
+_TURNS, _ACCEPTS, _MEMORY, _FIRST_LISTENER = range(4)
+
+
+class FrontEndTable:
+    """One row for each front end. Made before they are forked."""
+
+    def __init__(self, front_ends: int, listeners: int) -> None:
+        self.front_ends = front_ends
+        self._columns = _FIRST_LISTENER + listeners
+        memory = mmap.mmap(-1, front_ends * self._columns * _WORD_BYTES)
+        self._words = memoryview(memory).cast("Q")
+
+    def row(self, number: int) -> FrontEndRow:
+        """The row of the front end with this number, counted from 0. What a process that died has
+        left there is cleared by the one that takes its place."""
+        start = number * self._columns
+        return FrontEndRow(self._words[start : start + self._columns])
+
+    def others(self, number: int) -> list[FrontEndRow]:
+        return [self.row(other) for other in range(self.front_ends) if other != number]
+
+
+class FrontEndRow:
+    """What one front end publishes."""
+
+    def __init__(self, words: memoryview[int]) -> None:
+        self._words = words
+
+    def clear(self) -> None:
+        for column in range(len(self._words)):
+            self._words[column] = 0
+
+    @property
+    def turns(self) -> int:
+        """How often it has looked for new connections: shows that it is alive."""
+        return self._words[_TURNS]
+
+    def count_turn(self) -> None:
+        self._words[_TURNS] += 1
+
+    @property
+    def accepts(self) -> bool:
+        return bool(self._words[_ACCEPTS])
+
+    @accepts.setter
+    def accepts(self, accepts: bool) -> None:
+        self._words[_ACCEPTS] = accepts
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._words[_MEMORY]
+
+    @memory_bytes.setter
+    def memory_bytes(self, count: int) -> None:
+        self._words[_MEMORY] = count
+
+    def connections(self, listener: int) -> int:
+        return self._words[_FIRST_LISTENER + listener]
+
+    def add_connections(self, listener: int, count: int) -> None:
+        self._words[_FIRST_LISTENER + listener] += count
+
+
+class FrontEndShare:
+    """One front end's view: its own row, and those of the others."""
+
+    def __init__(self, table: FrontEndTable, number: int) -> None:
+        self.mine = table.row(number)
+        self.mine.clear()
+        self.others = table.others(number)
+
+    def rows(self) -> Iterator[FrontEndRow]:
+        yield self.mine
+        yield from self.others
+
+
+def alone() -> FrontEndShare:
+    """The view of a front end that has no others beside it."""
+    return FrontEndShare(FrontEndTable(1, 1), 0)

@@ -1,0 +1,122 @@
+"""Which front end accepts a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from etagere.protocol.http.listening import Listener, may_accept
+from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
+from tests.protocol.http.harness import on_loops, until
+
+
+@pytest.mark.parametrize(
+    ("mine", "least", "accepts"),
+    [
+        (0, 0, True),
+        (1, 0, False),
+        (3, 4, True),
+        (8, 8, True),
+        (9, 8, True),
+        (10, 8, False),
+        (900, 800, True),
+        (901, 800, False),
+    ],
+)
+def test_the_rule(mine: int, least: int, accepts: bool) -> None:
+    assert may_accept(mine, least) is accepts
+
+
+class Row:
+    """One front end beside another, of which a test says what it publishes."""
+
+    def __init__(self) -> None:
+        self.table = FrontEndTable(2, 1)
+        self.other = self.table.row(1)
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.share = FrontEndShare(self.table, 0)
+        self.pool = ConnectionPool()
+        self.accepted: list[socket.socket] = []
+        self.listener = Listener(self.listening, 0, self._accept, self.pool, self.share)
+        self.listener.start()
+
+    def _accept(self, connected: socket.socket, place: Place) -> None:
+        self.accepted.append(connected)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.listening.getsockname())
+
+
+@contextlib.contextmanager
+def beside_another() -> Iterator[Row]:
+    row = Row()
+    try:
+        yield row
+    finally:
+        row.listener.stop()
+        for connected in row.accepted:
+            connected.close()
+
+
+@on_loops
+async def test_one_with_more_connections_leaves_the_next_to_the_other() -> None:
+    with beside_another() as row, row.connect(), row.connect(), row.connect():
+        row.other.accepts = True
+        await asyncio.sleep(0.01)
+        assert len(row.accepted) == 1
+        row.other.add_connections(0, 1)
+        row.other.count_turn()
+        await asyncio.sleep(0.01)
+        assert len(row.accepted) == 2
+
+
+@on_loops
+async def test_it_does_not_wait_for_one_that_does_not_look() -> None:
+    with beside_another() as row, row.connect(), row.connect(), row.connect():
+        row.other.accepts = True
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await until(lambda: len(row.accepted) == 3)
+        # It waits once, not for each of them.
+        assert 0.015 < loop.time() - began < 0.04 + 0.2
+        row.other.count_turn()
+        with row.connect():
+            await asyncio.sleep(0.01)
+            assert len(row.accepted) == 3
+
+
+@on_loops
+async def test_it_does_not_wait_for_one_that_accepts_none() -> None:
+    with beside_another() as row, row.connect(), row.connect(), row.connect():
+        await until(lambda: len(row.accepted) == 3)
+        assert row.share.mine.connections(0) == 3
+        assert not row.listener._unresponsive
+
+
+@on_loops
+async def test_a_pause_that_another_ended_is_forgotten() -> None:
+    """One that had nothing to do for a while is not one that does not look."""
+    with beside_another() as row:
+        row.other.accepts = True
+        row.share.mine.add_connections(0, 1)
+        with row.connect():
+            await asyncio.sleep(0.005)
+            row.listening.accept()[0].close()
+        await asyncio.sleep(0.05)
+        with row.connect():
+            await asyncio.sleep(0.005)
+            assert not row.accepted
+            assert not row.listener._unresponsive
+
+
+def test_a_front_end_that_is_started_again_clears_its_row() -> None:
+    table = FrontEndTable(2, 3)
+    table.row(1).add_connections(2, 5)
+    table.row(0).add_connections(2, 7)
+    FrontEndShare(table, 1)
+    assert (table.row(0).connections(2), table.row(1).connections(2)) == (7, 0)

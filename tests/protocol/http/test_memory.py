@@ -1,0 +1,166 @@
+"""The memory that bodies in flight may take."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from etagere.protocol.http.memory import DOCUMENT_FACTOR, MemoryBudget, MemoryExhausted
+from etagere.protocol.http.messages import Request, Response
+from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
+from tests.protocol.http.harness import (
+    echo,
+    get,
+    head,
+    on_loops,
+    put,
+    put_chunks,
+    serving,
+    until,
+)
+
+MIB = 1 << 20
+
+
+async def busy_or_echo(request: Request) -> Response:
+    try:
+        return await echo(request)
+    except MemoryExhausted:
+        return Response(503)
+
+
+def test_front_ends_share_one_budget() -> None:
+    table = FrontEndTable(2, 1)
+    one, other = (MemoryBudget(8 * MIB, FrontEndShare(table, number)) for number in range(2))
+    assert one.reserve(4 * MIB)
+    assert other.reserve(3 * MIB)
+    assert not one.reserve(MIB)
+    assert one.is_scarce
+    one.release(4 * MIB)
+    assert other.reserve(4 * MIB)
+
+
+def test_large_bodies_leave_room_for_small_ones() -> None:
+    budget = MemoryBudget(8 * MIB)
+    assert budget.reserve(7 * MIB)
+    assert not budget.reserve(100_000)
+    for _ in range(16):
+        assert budget.reserve(65_536)
+    assert not budget.reserve(1)
+
+
+@on_loops
+async def test_those_who_wait_get_it_in_their_turn() -> None:
+    budget = MemoryBudget(8 * MIB, wait_seconds_max=0.2)
+    assert budget.reserve(7 * MIB)
+    got: list[int] = []
+
+    async def wait(number: int, count: int) -> None:
+        await budget.reserve_in_turn(count)
+        got.append(number)
+
+    waiting = [asyncio.create_task(wait(number, 3 * MIB)) for number in (1, 2)]
+    await asyncio.sleep(0.01)
+    with pytest.raises(MemoryExhausted):  # there are enough before it
+        await budget.reserve_in_turn(3 * MIB)
+    budget.release(4 * MIB)
+    await until(lambda: got == [1])
+    with pytest.raises(MemoryExhausted):
+        await waiting[1]
+    budget.release(6 * MIB)
+    assert budget.used_bytes == 0
+    await budget.reserve_in_turn(MIB)
+    assert budget.used_bytes == MIB
+
+
+@on_loops
+async def test_one_who_gave_up_waiting_keeps_nothing() -> None:
+    budget = MemoryBudget(8 * MIB)
+    assert budget.reserve(7 * MIB)
+    waiting = asyncio.create_task(budget.reserve_in_turn(2 * MIB))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    budget.release(7 * MIB)
+    await asyncio.wait([waiting])
+    assert budget.used_bytes == 0
+
+
+@on_loops
+async def test_a_document_is_refused_before_it_is_read() -> None:
+    memory = MemoryBudget(8 * MIB * DOCUMENT_FACTOR, wait_seconds_max=0.1)
+    async with serving(busy_or_echo, memory=memory) as stage:
+        client, other = await stage.connect(), await stage.connect()
+        body = bytes(6 * MIB)
+        await client.send(put(body)[:-1])
+        await until(lambda: memory.used_bytes >= 6 * MIB * DOCUMENT_FACTOR)
+        await other.send(head("PUT / HTTP/1.1", f"Content-Length: {len(body)}"))
+        assert (await other.answer()).status == 503
+        # A small one is served all the same, and the other when there is room again.
+        await other.send(body)
+        assert (await other.ask(put(b"small"))).body == b"small"
+        assert (await client.ask(b"\0")).body == body
+        await until(lambda: memory.used_bytes == 0)
+        assert (await other.ask(put(body))).body == body
+
+
+@on_loops
+async def test_a_document_in_chunks_is_refused_when_it_has_grown() -> None:
+    memory = MemoryBudget(2 * MIB * DOCUMENT_FACTOR, wait_seconds_max=0.1)
+    async with serving(busy_or_echo, memory=memory) as stage:
+        client = await stage.connect()
+        assert (await client.ask(put_chunks(*[bytes(65_536)] * 12))).status == 200
+        sending = asyncio.create_task(client.send_all(put_chunks(*[bytes(65_536)] * 48)))
+        assert (await client.answer()).status == 503
+        await sending
+        assert (await client.ask(put(b"small"))).body == b"small"
+        await until(lambda: memory.used_bytes == 0)
+
+
+@on_loops
+async def test_what_a_client_that_is_gone_has_sent_counts_no_more() -> None:
+    memory = MemoryBudget()
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return await echo(request)
+
+    async with serving(wait, memory=memory) as stage:
+        for request in (put(bytes(200_000))[:-1], put_chunks(bytes(300_000))[:-5], get() * 3):
+            client = await stage.connect()
+            await client.send(request + put(bytes(100_000)))
+            await until(lambda: bool(stage.stub.requests))
+            await asyncio.sleep(0.01)
+            client.cut()
+        gate.set()
+        await until(lambda: stage.connections == 0)
+        assert memory.used_bytes == 0
+
+
+@on_loops
+async def test_large_answers_count_until_they_are_taken() -> None:
+    memory = MemoryBudget(8 * MIB)
+
+    async def large(request: Request) -> Response:
+        return Response(200, (), bytes(7 * MIB))
+
+    async with serving(large, memory=memory) as stage:
+        slow, other = await stage.connect(receive_bytes=4096), await stage.connect()
+        await slow.send(get())
+        await until(lambda: memory.used_bytes == 7 * MIB)
+        assert (await other.ask(get())).status == 503
+        # What has been done is not denied.
+        assert (await other.ask(put(b""), "PUT")).status == 200
+        assert len((await slow.answer(seconds=10)).body) == 7 * MIB
+        await until(lambda: memory.used_bytes == 0)
+        assert (await other.ask(get())).status == 200
+
+
+@on_loops
+async def test_chunks_of_a_byte_make_one_document() -> None:
+    async with serving(echo) as stage:
+        client = await stage.connect()
+        assert (
+            await client.ask(put_chunks(*[b"%c" % (n % 256) for n in range(2000)]))
+        ).body == bytes(n % 256 for n in range(2000))
