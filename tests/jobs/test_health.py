@@ -28,6 +28,7 @@ JOBS = {
     "folding 2",
     "indexing",
     "reaching the writer",
+    "returning memory",
 }
 
 
