@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import NamedTuple
 
 
 class OpenFile:
@@ -21,3 +22,12 @@ class OpenFile:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self.descriptor)
+
+
+class FilePart(NamedTuple):
+    """Bytes of an open file. While somebody refers to `keeper`, its descriptor stays open."""
+
+    descriptor: int
+    offset: int
+    length: int
+    keeper: object

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collected, Collector
-from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan
+from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan, segments_of
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.presence import Pin
@@ -124,13 +124,14 @@ class Front:
         pin.__enter__()
         found = await self.engine.read(objects.find_object, name)
         if found is None:
-            pin.__exit__(None, None, None)
+            pin.__exit__()
             return 0
+        pin.narrow(segments_of(found[1]))
         return self._keep_reading(pin, found[1])
 
     def _keep_reading(self, pin: Pin, plan: Plan) -> int:
         self._last_handle += 1
-        self._readings[self._last_handle] = _Reading(pin, self.store.read(plan))
+        self._readings[self._last_handle] = _Reading(pin, self.store.read(plan, pin))
         return self._last_handle
 
     async def step_read(self, handle: int) -> bytes:
@@ -143,7 +144,7 @@ class Front:
         try:
             return b"".join([chunk async for chunk in reading.chunks])
         finally:
-            reading.pin.__exit__(None, None, None)
+            reading.pin.__exit__()
 
     # Uploads in steps
 
