@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import socket
@@ -18,18 +19,34 @@ from pathlib import Path
 import apsw
 
 from etagere import directories
+from etagere.bodies import collector, files, presence
 from etagere.clock import Clock, SystemClock
 from etagere.config import MIB, Config
-from etagere.engine import ledger, reserve
-from etagere.engine.writer import listen, writer_main
+from etagere.engine import groups, ledger, reserve
+from etagere.engine.writer import SOCKET_NAME, listen, writer_main
 from etagere.front import FrontEnd, Last
+from etagere.jobs import purging
 from etagere.processes import ChildMain, Supervisor
 from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
+
+logger = logging.getLogger(__name__)
 
 LOCK_NAME = "lock"
 # Children of a server that was killed let go of the directory a moment after it.
 _CLAIM_SECONDS_MAX = 5.0
 _BACKLOG = 1024
+_OWN_NAMES = (
+    LOCK_NAME,
+    groups.LOCK_NAME,
+    collector.LOCK_NAME,
+    purging.LOCK_NAME,
+    SOCKET_NAME,
+    reserve.RESERVE_NAME,
+    *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
+    files.DIRECTORY_NAME,
+    presence.DIRECTORY_NAME,
+)
+"""What a data directory holds."""
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 
 Announce = Callable[[Mapping[str, int]], None]
@@ -64,17 +81,29 @@ def claim(directory: Path) -> int:
     or in a child."""
     with _using(directory):
         directories.make(directory)
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = directories.open_private(directory / LOCK_NAME)
     deadline = time.monotonic() + _CLAIM_SECONDS_MAX
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
+            break
         except BlockingIOError:
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
+    # Older versions, or copies, may have left files that everybody can read.
+    for name in _OWN_NAMES:
+        directories.make_private(directory / name)
+    return descriptor
+
+
+def _warn_of_others(directory: Path) -> None:
+    """The directory itself may be shared on purpose: whoever runs the server decides."""
+    if not directories.is_private(directory):
+        logger.warning(
+            "other users of this machine can look into %s; `chmod 700` keeps them out", directory
+        )
 
 
 @contextmanager
@@ -128,6 +157,7 @@ def _serve_in(directory: Path, settings: Settings, config: Config, announce: Ann
         }
         held.enter_context(_claimed(directory))
         children = engine_children(directory, config)
+        _warn_of_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))
