@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from types import TracebackType
@@ -145,6 +146,22 @@ class Front:
             return b"".join([chunk async for chunk in reading.chunks])
         finally:
             reading.pin.__exit__()
+
+    async def read_for(self, seconds: float, names: tuple[str, ...]) -> int:
+        """Reads objects whose bytes are one block of 16 again and again, now and then slowly;
+        returns how many it has read. Each must be of one version from the first byte to the last.
+        """
+        dice = random.Random(id(self))
+        deadline = time.monotonic() + seconds
+        count = 0
+        while time.monotonic() < deadline:
+            handle = await self.begin_read(dice.choice(names))
+            read = await self.step_read(handle)
+            await asyncio.sleep(dice.choice((0, 0, 0.01, 0.1)))
+            read += await self.finish_read(handle)
+            assert read == read[:16] * (len(read) // 16)
+            count += 1
+        return count
 
     # Uploads in steps
 
