@@ -248,7 +248,7 @@ def directory_for_a_lock(data: Path) -> None:
     [
         (a_file, "etagere-data is not a directory"),
         (other_ledger, "etagere-data/ledger.sqlite3 is not an Étagère ledger"),
-        (directory_for_a_ledger, "the ledger in etagere-data cannot be used: unable to open"),
+        (directory_for_a_ledger, "etagere-data/ledger.sqlite3 cannot be used: Is a directory"),
         (newer_schema, "etagere-data/ledger.sqlite3 has schema 77"),
         (damaged, "the ledger in etagere-data cannot be used: "),
         (directory_for_a_lock, "etagere-data/lock cannot be used: Is a directory"),

@@ -20,12 +20,14 @@ from pathlib import Path
 import apsw
 
 from etagere import descriptors, directories
+from etagere.bodies import collector, files, presence
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
-from etagere.engine import ledger, reserve, timeline
+from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
-from etagere.engine.writer import listen, writer_main
+from etagere.engine.writer import SOCKET_NAME, listen, writer_main
 from etagere.front import FrontEnd, Last
+from etagere.jobs import purging
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
@@ -41,6 +43,18 @@ _IN_USE_SECONDS = 5.0
 _CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
 _ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
+_OWN_NAMES = (
+    LOCK_NAME,
+    groups.LOCK_NAME,
+    collector.LOCK_NAME,
+    purging.LOCK_NAME,
+    SOCKET_NAME,
+    reserve.RESERVE_NAME,
+    *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
+    files.DIRECTORY_NAME,
+    presence.DIRECTORY_NAME,
+)
+"""What a data directory holds."""
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 _MEMORY_BUDGET_BYTES_MIN = 96 * MIB
 _CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
@@ -81,18 +95,30 @@ def claim(directory: Path) -> int:
     or in a child."""
     with _using(directory):
         directories.make(directory)
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = directories.open_private(directory / LOCK_NAME)
     began = time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
+            break
         except BlockingIOError:
             waited = time.monotonic() - began
             if waited > _CLAIM_SECONDS_MAX or (waited > _IN_USE_SECONDS and _is_in_use(directory)):
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
+    # Older versions, or copies, may have left files that everybody can read.
+    for name in _OWN_NAMES:
+        directories.make_private(directory / name)
+    return descriptor
+
+
+def _warn_of_others(directory: Path) -> None:
+    """The directory itself may be shared on purpose: whoever runs the server decides."""
+    if not directories.is_private(directory):
+        logger.warning(
+            "other users of this machine can look into %s; `chmod 700` keeps them out", directory
+        )
 
 
 def _is_in_use(directory: Path) -> bool:
@@ -196,6 +222,7 @@ def _serve_in(
         if not claims_first:
             held.enter_context(_claimed(directory))
         children = engine_children(directory, config, accept_clock=accept_clock)
+        _warn_of_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))

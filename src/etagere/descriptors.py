@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+from typing import NamedTuple
 
 # What a limit is taken for where there is none.
 _UNLIMITED = 1 << 20
@@ -25,6 +26,15 @@ class OpenFile:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self.descriptor)
+
+
+class FilePart(NamedTuple):
+    """Bytes of an open file. While somebody refers to `keeper`, its descriptor stays open."""
+
+    descriptor: int
+    offset: int
+    length: int
+    keeper: object
 
 
 def raise_limit() -> int:

@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import pytest
+from awscrt.checksums import crc64nvme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,9 +88,10 @@ def test_an_empty_body_costs_nothing(bench: Bench) -> None:
 
 
 def test_a_small_body_is_one_record(bench: Bench) -> None:
-    body = Body(new_id(), 5, 99, data=b"small")
+    crc = crc64nvme(b"small")
+    body = Body(new_id(), 5, crc, data=b"small")
     content, counted = bench.count(lambda txn: adopt(txn, body))
-    assert content == Inline(body.id, 5, 99)
+    assert content == Inline(body.id, 5, crc)
     assert counted.puts == {INLINE.name: 1}
     assert bench.look(locate, content) == b"small"
 
@@ -119,7 +121,7 @@ def test_many_pieces_make_chunks(bench: Bench, count: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, PIECES_MAX + 1])
 def test_the_last_holder_takes_it_along(bench: Bench, count: int) -> None:
     pieces = tuple(bench.piece() for _ in range(count))
-    body = body_of(pieces) if count else Body(new_id(), 1, 0, data=b"x")
+    body = body_of(pieces) if count else Body(new_id(), 1, crc64nvme(b"x"), data=b"x")
     content = put_content(bench, "a", body)
     for extra in range(1, 4):
         bench.change(lambda txn: share(txn, content))

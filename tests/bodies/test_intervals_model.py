@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from etagere.bodies import inlays, intervals, reaping
-from etagere.bodies.contents import EXTENTS, Hole, Plan, share
+from etagere.bodies.contents import EXTENTS, Hole, Plan, Stretch, share
 from etagere.bodies.maps import (
     FADING,
     FORMER_INTERVALS,
@@ -63,6 +63,7 @@ def shown(plan: Plan) -> list[Shown]:
         elif isinstance(stretch, Hole):
             found += [None] * stretch.length
         else:
+            assert isinstance(stretch, Stretch)
             found += [(stretch.segment, stretch.offset + at) for at in range(stretch.length)]
     return found
 

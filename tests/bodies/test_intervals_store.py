@@ -22,10 +22,10 @@ from etagere.bodies.maps import (
     INTERVALS,
     STACKED,
 )
+from etagere.bodies.reading import runs
 from etagere.engine.interface import Engine
 from etagere.engine.memory import MemoryEngine
 from etagere.engine.records import Collection
-from etagere.protocol.blob.handlers.blobs import _runs
 from tests.bodies import mapped_objects
 from tests.bodies.objects import CopyObject, copy_object, delete_object, download, upload
 from tests.bodies.stores import CONFIG
@@ -253,7 +253,7 @@ def test_runs_join_what_lies_behind_each_other_and_keep_holes_apart() -> None:
         Stretch(2, 20, 5, None),
         Hole(1),
     )
-    assert list(_runs(plan)) == [
+    assert list(runs(plan)) == [
         (None, 0, 7),
         (1, 0, 15),
         (None, 0, 8 << 40),
@@ -261,4 +261,4 @@ def test_runs_join_what_lies_behind_each_other_and_keep_holes_apart() -> None:
         (2, 20, 5),
         (None, 0, 1),
     ]
-    assert list(_runs(())) == []
+    assert list(runs(())) == []

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
+import msgspec
 import pytest
 
-from etagere.bodies.contents import DEAD, DEAD_TOTALS, EXTENTS, SEGMENTS
+from etagere.bodies.contents import (
+    DEAD,
+    DEAD_TOTALS,
+    EXTENTS,
+    SEGMENTS,
+    MissingRecord,
+    hold,
+)
 from etagere.bodies.segments import (
     SealSegment,
     SegmentNumber,
@@ -17,7 +26,7 @@ from etagere.bodies.segments import (
 )
 from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine
-from etagere.model.bodies import Dead, Extent, Segment, SegmentState
+from etagere.model.bodies import Dead, Extent, Piece, Segment, SegmentState
 from etagere.model.ids import new_id
 from tests.model.bench import Bench
 
@@ -171,3 +180,34 @@ def test_what_is_dead_is_counted_at_every_step() -> None:
         assert steps > 5
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_arrives_between_the_steps_is_refused(seed: int) -> None:
+    """The command of a process that died may be run after the first steps: its bytes were counted
+    as dead. Were they to live, they would be counted again when they die."""
+    live, dead, gaps = laid(random.Random(seed))
+    bench = bench_with(live, dead)
+    start: int | None = 0
+    late = iter(gaps)
+    while start is not None:
+        start = one_step(bench, SealSegment(NUMBER, LENGTH, start, 2))
+        for at, length in itertools.islice(late, 1):
+            with pytest.raises(MissingRecord):
+                bench.change(lambda txn, at=at, length=length: hold(txn, [piece(at, length)]))
+    assert dead_rows(bench, NUMBER) == sorted(dead + gaps)
+    total = bench.rows(DEAD_TOTALS)[NUMBER,].length
+    assert total == sum(length for _, length in gaps)
+    assert {at for of, at in bench.rows(EXTENTS) if of == NUMBER} == {at for at, _ in live}
+
+
+def piece(at: int, length: int) -> Piece:
+    return Piece(NUMBER, at, length, 1)
+
+
+def test_segments_of_older_versions_are_open_until_they_are_sealed() -> None:
+    """Their records end before the field that says that sealing has begun."""
+    owner = new_id()
+    older = msgspec.msgpack.encode([1, owner, "open", 0])
+    assert SEGMENTS.decode(older) == Segment(owner)
+    assert not SEGMENTS.decode(older).closed

@@ -79,3 +79,95 @@ class WatchedDisk(QuickDisk):
 
     def free_bytes(self, directory: Path) -> int:
         return super().free_bytes(directory) if self.free is None else self.free
+
+
+class FaultyDisk(Disk):
+    """Fails one call, once: the n-th of a kind from now. A sync that fails loses what was written
+    since the last one, as a kernel does, and the next one succeeds."""
+
+    CALLS = (
+        "create", "open", "write", "allocate", "sync", "sync_directory",
+        "read", "read_cached", "unlink", "free_bytes",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__(durable=False)
+        self._struck = ("", 0, 0)
+        self.has_struck = False
+        self._lock = threading.Lock()
+        self._before: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
+        """By file: what was there before each write that is not durable yet."""
+
+    def strike(self, call: str, number: int, reason: int) -> None:
+        self._struck = (call, number, reason)
+        self.has_struck = False
+
+    def _pass(self, call: str) -> None:
+        with self._lock:
+            struck, number, reason = self._struck
+            if call != struck or self.has_struck:
+                return
+            self._struck = (struck, number - 1, reason)
+            if number > 1:
+                return
+            self.has_struck = True
+        raise OSError(reason, os.strerror(reason))
+
+    def create(self, path: Path) -> int:
+        self._pass("create")
+        return super().create(path)
+
+    def open(self, path: Path) -> int:
+        self._pass("open")
+        return super().open(path)
+
+    def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
+        length = sum(map(len, buffers))
+        there = os.pread(descriptor, length, offset).ljust(length, b"\x00")
+        with self._lock:
+            self._before.setdefault(_file(descriptor), []).append((offset, there))
+        try:
+            self._pass("write")
+        except OSError:
+            # Some of it came through.
+            super().write(descriptor, [b"".join(buffers)[: length // 2]], offset)
+            raise
+        super().write(descriptor, buffers, offset)
+
+    def allocate(self, descriptor: int, offset: int, length: int) -> None:
+        self._pass("allocate")
+        super().allocate(descriptor, offset, length)
+
+    def sync(self, descriptor: int) -> None:
+        with self._lock:
+            before = self._before.pop(_file(descriptor), [])
+        try:
+            self._pass("sync")
+        except OSError:
+            for offset, data in reversed(before):
+                os.pwrite(descriptor, data, offset)
+            raise
+
+    def sync_directory(self, directory: Path) -> None:
+        self._pass("sync_directory")
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        self._pass("read")
+        return super().read(descriptor, length, offset)
+
+    def read_cached(self, descriptor: int, length: int, offset: int) -> bytes | None:
+        self._pass("read_cached")
+        return super().read_cached(descriptor, length, offset)
+
+    def unlink(self, path: Path) -> None:
+        self._pass("unlink")
+        super().unlink(path)
+
+    def free_bytes(self, directory: Path) -> int:
+        self._pass("free_bytes")
+        return super().free_bytes(directory)
+
+
+def _file(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

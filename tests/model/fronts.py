@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collected, Collector
-from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan
+from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan, segments_of
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.presence import Pin
@@ -124,13 +125,14 @@ class Front:
         pin.__enter__()
         found = await self.engine.read(objects.find_object, name)
         if found is None:
-            pin.__exit__(None, None, None)
+            pin.__exit__()
             return 0
+        pin.narrow(segments_of(found[1]))
         return self._keep_reading(pin, found[1])
 
     def _keep_reading(self, pin: Pin, plan: Plan) -> int:
         self._last_handle += 1
-        self._readings[self._last_handle] = _Reading(pin, self.store.read(plan))
+        self._readings[self._last_handle] = _Reading(pin, self.store.read(plan, pin))
         return self._last_handle
 
     async def step_read(self, handle: int) -> bytes:
@@ -143,7 +145,23 @@ class Front:
         try:
             return b"".join([chunk async for chunk in reading.chunks])
         finally:
-            reading.pin.__exit__(None, None, None)
+            reading.pin.__exit__()
+
+    async def read_for(self, seconds: float, names: tuple[str, ...]) -> int:
+        """Reads objects whose bytes are one block of 16 again and again, now and then slowly;
+        returns how many it has read. Each must be of one version from the first byte to the last.
+        """
+        dice = random.Random(id(self))
+        deadline = time.monotonic() + seconds
+        count = 0
+        while time.monotonic() < deadline:
+            handle = await self.begin_read(dice.choice(names))
+            read = await self.step_read(handle)
+            await asyncio.sleep(dice.choice((0, 0, 0.01, 0.1)))
+            read += await self.finish_read(handle)
+            assert read == read[:16] * (len(read) // 16)
+            count += 1
+        return count
 
     # Uploads in steps
 

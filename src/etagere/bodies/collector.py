@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable
@@ -20,11 +21,12 @@ from awscrt.checksums import crc64nvme
 
 from etagere import directories
 from etagere.bodies import presence
-from etagere.bodies.contents import DEAD_TOTALS, EXTENTS, SEGMENTS
+from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import (
+    SEGMENT_NUMBERS,
     MoveExtents,
     Reap,
     Relocation,
@@ -45,9 +47,11 @@ from etagere.model.bodies import Extent, Segment, SegmentState
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = "collector.lock"
+_SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
 _ROWS_PER_SLICE = 200
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
+_DAMAGED_SECONDS = 600.0
 _SHORT_SEGMENTS_MAX = 16
 """More segments than this that have less than this part of the usual length are put together."""
 
@@ -78,7 +82,10 @@ class Collector:
         self._config = config or Config()
         self._disk = disk or Disk()
         self._retired_at: dict[int, int] = {}
-        self._damaged: set[int] = set()
+        self._damaged: dict[int, float] = {}
+        """Segments that cannot be emptied, and until when that is not tried again."""
+        self._searched = False
+        """Whether files of forgotten segments were looked for, once per process."""
 
     async def run(self) -> None:
         """One round: keeps house for this process, and collects for the store when nobody else
@@ -94,12 +101,17 @@ class Collector:
         with directories.alone(self._directory, LOCK_NAME) as alone:
             if not alone:
                 return Collected()
+            if not self._searched:
+                await self._remove_forgotten()
+                self._searched = True
             await self._adopt_orphans()
             reaped = await self._reap()
             if await self._flatten():
                 reaped += await self._reap()
-            moved = await self._empty_sparse_segments()
+            moved, failure = await self._empty_sparse_segments()
             removed, freed = await self._remove_retired()
+        if failure is not None:
+            raise failure
         return Collected(reaped, moved, removed, freed)
 
     async def _adopt_orphans(self) -> None:
@@ -139,26 +151,33 @@ class Collector:
             logger.warning("maps could not be copied into their children: %s", fault)
         return found
 
-    async def _empty_sparse_segments(self) -> int:
-        """Moves what is alive out of segments of which much is dead, and retires them."""
+    async def _empty_sparse_segments(self) -> tuple[int, Fault | None]:
+        """Moves what is alive out of segments of which much is dead, and retires them. Returns
+        how many extents it moved, and what kept it from moving more."""
         moved = 0
-        for number in await self._sparse_segments():
+        failure: Fault | None = None
+        for number, is_dead in await self._sparse_segments():
+            if failure is not None and not is_dead:
+                continue
             try:
                 moved += await self._empty(number)
             except Fault as fault:
-                if fault.reason is not FaultReason.DISK_FULL:
-                    raise
                 # The next one may be dead altogether, and its going makes the room.
-                logger.warning("no room to copy what is alive in segment %d", number)
+                logger.warning("what is alive in segment %d could not be moved: %s", number, fault)
+                if fault.reason is not FaultReason.DISK_FULL:
+                    failure = fault
                 continue
             if await self._engine.write(retire_segment, SegmentNumber(number)):
                 self._retired_at[number] = time.monotonic_ns()
-        return moved
+        return moved, failure
 
-    async def _sparse_segments(self) -> list[int]:
+    async def _sparse_segments(self) -> list[tuple[int, bool]]:
         """Sealed segments of which much is dead, or which are so short that, being many, they
-        are better put together."""
+        are better put together; and whether all of it is dead. Those come first: they need no
+        room."""
         dead = await self._dead_bytes()
+        now = time.monotonic()
+        self._damaged = {number: until for number, until in self._damaged.items() if until > now}
         sealed = {
             number: segment.length
             for number, segment in await self._segments()
@@ -173,7 +192,10 @@ class Collector:
         }
         if len(short) > _SHORT_SEGMENTS_MAX:
             sparse.update(short)
-        return sorted(sparse)
+        all_dead = {number for number in sparse if dead[number] >= sealed[number]}
+        return [(number, True) for number in sorted(all_dead)] + [
+            (number, False) for number in sorted(sparse - all_dead)
+        ]
 
     async def _empty(self, number: int) -> int:
         """Copies the live extents of a segment elsewhere."""
@@ -193,8 +215,10 @@ class Collector:
                 ]
                 await flight.sync()
                 moved += await self._engine.write(move_extents, MoveExtents(tuple(relocations)))
-            finally:
-                flight.land()
+            except BaseException:
+                flight.land(abandoned=True)
+                raise
+            flight.land()
 
     async def _copy(
         self, flight: Flight, number: int, offset: int, extent: Extent
@@ -204,7 +228,7 @@ class Collector:
         if len(data) != extent.length or not intact:
             # Damaged bytes are left where they are, for people to look at.
             logger.error("segment %d is damaged at %d; run `etagere check`", number, offset)
-            self._damaged.add(number)
+            self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
             return None
         segment, new_offset = await flight.reserve(extent.length)
         await self._store.write(segment, new_offset, [memoryview(data)])
@@ -220,22 +244,60 @@ class Collector:
             return b""
 
     async def _remove_retired(self) -> tuple[int, int]:
-        """Removes the files that nobody can want any more."""
-        removed = freed = 0
-        for number, segment in await self._segments():
-            if segment.state is not SegmentState.RETIRED:
-                continue
-            retired_at = self._retired_at.setdefault(number, time.monotonic_ns())
-            if presence.pinned_before(self._directory, retired_at):
+        """Removes the files that nobody can want any more, then the ledger's account of them. In
+        between the directory is synced: a file that a crash brought back would have no account,
+        and nobody would ever remove it."""
+        retired = [
+            number
+            for number, segment in await self._segments()
+            if segment.state is SegmentState.RETIRED
+        ]
+        for number in retired:
+            self._retired_at.setdefault(number, time.monotonic_ns())
+        pinned = presence.pinned(self._directory)
+        gone: list[int] = []
+        freed = 0
+        for number in retired:
+            if pinned.keeps(number, self._retired_at[number]):
                 continue
             path = segment_path(self._directory, number)
-            freed += _file_bytes(path)
-            await self._store.in_thread(self._disk.unlink, path)
+            try:
+                size = _file_bytes(path)
+                await self._store.in_thread(self._disk.unlink, path)
+            except OSError as error:
+                # The others need not wait for it.
+                logger.error("%s cannot be removed and will be later: %s", path, error)
+                continue
+            gone.append(number)
+            freed += size
+        if gone:
+            folder = segment_path(self._directory, 0).parent
+            await self._store.in_thread(self._disk.sync_directory, folder)
+        for number in gone:
             while not await self._engine.write(forget_segment, SegmentNumber(number)):
                 pass
             self._retired_at.pop(number, None)
-            removed += 1
-        return removed, freed
+        return len(gone), freed
+
+    async def _remove_forgotten(self) -> None:
+        """Removes files of segments that were forgotten, but which a crash brought back since
+        the directory could not be synced. Numbers that were never given out belong to somebody
+        else: perhaps to a newer ledger, of which this one is a backup."""
+        # First the files, then the ledger: a segment is in there before it has a file.
+        files = await self._store.in_thread(self._segment_files)
+        known = {number for number, _ in await self._segments()}
+        last = await self._engine.read(_last_number, None)
+        for number, path in files.items():
+            if number not in known and number <= last:
+                logger.warning("%s belongs to no segment and is removed", path)
+                await self._store.in_thread(self._disk.unlink, path)
+
+    def _segment_files(self) -> dict[int, Path]:
+        return {
+            int(path.stem, 16): path
+            for path in segment_path(self._directory, 0).parent.iterdir()
+            if _SEGMENT_NAME.fullmatch(path.name)
+        }
 
     async def _segments(self) -> list[tuple[int, Segment]]:
         return await self._all_of(SEGMENTS)
@@ -279,6 +341,11 @@ def _live_extents(txn: ReadTxn, place: tuple[int, int]) -> list[tuple[int, Exten
         span = EXTENTS.after(span, place)
     rows = txn.scan(EXTENTS, span, _MOVE_EXTENTS_MAX)
     return [(offset, extent) for (_, offset), extent in rows]
+
+
+def _last_number(txn: ReadTxn, _: None) -> int:
+    counter = txn.get(COUNTERS, (SEGMENT_NUMBERS,))
+    return counter.last if counter is not None else 0
 
 
 def _file_bytes(path: Path) -> int:

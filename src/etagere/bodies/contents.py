@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
+from awscrt.checksums import crc64nvme
 
 from etagere.bodies import maps
 from etagere.bodies.cutting import Cutter, SharedChunk
@@ -123,9 +124,10 @@ def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
 
 def require_open(txn: WriteTxn, number: int) -> None:
     """What is first referred to must lie in an open segment. A process may die after it sent
-    a command; by the time that is run, its segment may be sealed or even gone."""
+    a command; by the time that is run, its segment may be sealed or even gone, or the bytes may
+    have been counted as dead by the first steps of sealing it."""
     segment = txn.get(SEGMENTS, (number,), SHARED)
-    if segment is None or segment.state is not SegmentState.OPEN:
+    if segment is None or segment.closed or segment.state is not SegmentState.OPEN:
         raise MissingRecord(f"the open segment {number}: its process is gone")
 
 
@@ -315,9 +317,30 @@ class Hole(NamedTuple):
     length: int
 
 
-Plan = bytes | tuple[Stretch | Hole | bytes, ...]
+class Damaged(NamedTuple):
+    """Bytes of the ledger that do not match their checksum."""
+
+    place: str
+    length: int
+
+
+Plan = bytes | tuple[Stretch | Hole | bytes | Damaged, ...]
 """Where the bytes asked for are: right here, or in segments and holes, with some of them here
-between."""
+between. Whether bytes in segments are damaged is not known before they are read."""
+
+
+def require_intact(plan: Plan) -> None:
+    """Raises `BodyCorrupt` for a plan that is known to be damaged."""
+    for part in plan if isinstance(plan, tuple) else ():
+        if isinstance(part, Damaged):
+            raise BodyCorrupt(f"{part.place}: checksum")
+
+
+def segments_of(plan: Plan) -> set[int]:
+    """The segments that a plan leads to: what a pin has to keep for it."""
+    if isinstance(plan, bytes):
+        return set()
+    return {part.segment for part in plan if isinstance(part, Stretch)}
 
 
 def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> Plan:
@@ -330,9 +353,11 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
         stored = txn.get(INLINE, (content.id,))
         if stored is None:
             raise MissingRecord(f"the bytes of content {content.id.hex()}")
+        if crc64nvme(stored.data) != content.crc:
+            return (Damaged(f"the bytes of inline content {content.id.hex()}", length),)
         return stored.data[start : start + length]
     if isinstance(content, Pieces):
-        pieces: Iterable[Piece | Hole | bytes] = content.pieces
+        pieces: Iterable[Piece | Hole | bytes | Damaged] = content.pieces
     elif isinstance(content, Chunked):
         start, pieces = _pieces_from(txn, content, start)
     else:
@@ -381,7 +406,7 @@ def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Itera
 
 def _pieces_and_holes(
     txn: ReadTxn, content: Mapped, start: int, end: int
-) -> Iterator[Piece | Hole | bytes]:
+) -> Iterator[Piece | Hole | bytes | Damaged]:
     """Holes that follow each other are one, and so are inlays."""
     hole = 0
     inlays: list[bytes] = []
@@ -396,10 +421,16 @@ def _pieces_and_holes(
             inlays.clear()
         if part.piece is None:
             hole += part.end - part.start
-        elif isinstance(part.piece, bytes):
+        elif not isinstance(part.piece, bytes):
+            yield part.piece
+        elif maps.is_intact(part):
             inlays.append(part.piece)
         else:
-            yield part.piece
+            if inlays:
+                yield b"".join(inlays)
+                inlays.clear()
+            place = f"the inlay at {part.start} of map {content.id.hex()}"
+            yield Damaged(place, part.end - part.start)
     if hole:
         yield Hole(hole)
     if inlays:
@@ -407,8 +438,8 @@ def _pieces_and_holes(
 
 
 def _stretches(
-    txn: ReadTxn, pieces: Iterable[Piece | Hole | bytes], start: int, length: int
-) -> Iterator[Stretch | Hole | bytes]:
+    txn: ReadTxn, pieces: Iterable[Piece | Hole | bytes | Damaged], start: int, length: int
+) -> Iterator[Stretch | Hole | bytes | Damaged]:
     stays: dict[int, bool] = {}
     for piece in pieces:
         if not isinstance(piece, Piece):
@@ -436,6 +467,7 @@ def _stretches(
 # The records behind
 
 MissingRecord = maps.MissingRecord
+BodyCorrupt = maps.BodyCorrupt
 
 
 def _extents(

@@ -34,7 +34,7 @@ class Disk:
         """A new file, open for reading and writing; its name is durable on return."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            directories.sync(path.parent)
+            self.sync_directory(path.parent)
         except OSError:
             os.close(descriptor)
             raise
@@ -65,6 +65,11 @@ class Disk:
     def sync(self, descriptor: int) -> None:
         if self._durable:
             os.fdatasync(descriptor)
+
+    def sync_directory(self, directory: Path) -> None:
+        """Makes the names in a directory durable, and the absence of those that were removed."""
+        if self._durable:
+            directories.sync(directory)
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         return os.pread(descriptor, length, offset)

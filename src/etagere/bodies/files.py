@@ -8,11 +8,12 @@ that, but together with it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,21 +22,30 @@ from typing import TypeVar
 from awscrt.checksums import crc64nvme
 
 from etagere import directories
-from etagere.bodies.contents import DEAD_TOTALS, Hole, Plan, Stretch
+from etagere.bodies.contents import (
+    DEAD_TOTALS,
+    Damaged,
+    Hole,
+    Plan,
+    Stretch,
+    require_intact,
+)
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
 from etagere.bodies.presence import Pin, Presence
+from etagere.bodies.reading import file_parts
 from etagere.bodies.segments import OpenSegment, open_segment, seal
 from etagere.bodies.store import BodyCorrupt, Tap
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
 from etagere.bodies.writing import FileBodyWriter, Flight
 from etagere.config import Config
-from etagere.descriptors import OpenFile
+from etagere.descriptors import FilePart, OpenFile
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
 
 logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME = "segments"
+_NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 _READ_BYTES = 256 * 1024
 _ZEROS = bytes(_READ_BYTES)
 _ZEROS_FILE_BYTES = 1 << 62
@@ -70,6 +80,8 @@ class FileBodyStore:
         self._drawers = ThreadPoolExecutor(_DRAWERS, "drawers")
         self._segment: WritableSegment | None = None
         self._open: dict[int, WritableSegment] = {}
+        self._uncreated: set[int] = set()
+        """Segments whose files could not be made, to be sealed in the ledger."""
         self._rolling: asyncio.Task[None] | None = None
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
         self._zeros_file: OpenFile | None = None
@@ -92,7 +104,10 @@ class FileBodyStore:
     async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[WritableSegment, int]:
         """Room for this many bytes in a segment of ours, and where it is."""
         while True:
-            free = self._disk.free_bytes(self._directory)
+            try:
+                free = self._disk.free_bytes(self._directory)
+            except OSError as error:
+                raise fault_of(error) from error
             if free - length < (0 if reclaims else self._config.reserve_bytes):
                 self._give_up_abandoned()
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
@@ -136,7 +151,8 @@ class FileBodyStore:
         try:
             descriptor = await self.in_thread(self._disk.create, path)
         except OSError as error:
-            await self._seal_in_ledger(number, 0)
+            self._uncreated.add(number)
+            await self._seal_uncreated()
             raise fault_of(error) from error
         self._segment = self._open[number] = WritableSegment(number, OpenFile(descriptor))
 
@@ -219,6 +235,12 @@ class FileBodyStore:
         for segment in list(self._open.values()):
             if segment.rolled and not segment.uploads:
                 await self._seal(segment)
+        await self._seal_uncreated()
+
+    async def _seal_uncreated(self) -> None:
+        for number in list(self._uncreated):
+            if await self._seal_in_ledger(number, 0):
+                self._uncreated.discard(number)
 
     async def _seal(self, segment: WritableSegment) -> None:
         if await self._seal_in_ledger(segment.number, segment.end):
@@ -241,12 +263,22 @@ class FileBodyStore:
     def pinned(self) -> Pin:
         return self.presence.pin()
 
-    async def read(self, plan: Plan) -> AsyncIterator[bytes]:
+    def files(self, plan: Sequence[Stretch | Hole], pin: Pin | None = None) -> Iterator[FilePart]:
+        """The parts of files that make up a plan, each opened when its turn comes. Segments of a
+        narrowed pin are released as they are passed."""
+        return file_parts(plan, self._file_of, pin)
+
+    async def read(self, plan: Plan, pin: Pin | None = None) -> AsyncIterator[bytes]:
         if isinstance(plan, bytes):
             if plan:
                 yield plan
             return
-        for stretch in plan:
+        last_use = {
+            stretch.segment: number
+            for number, stretch in enumerate(plan)
+            if isinstance(stretch, Stretch)
+        }
+        for number, stretch in enumerate(plan):
             if isinstance(stretch, Hole):
                 for chunk in _zeros(stretch.length):
                     yield chunk
@@ -255,14 +287,18 @@ class FileBodyStore:
             if isinstance(stretch, bytes):
                 yield stretch
                 continue
+            if isinstance(stretch, Damaged):
+                raise BodyCorrupt(f"{stretch.place}: checksum")
             async for chunk in self._read_stretch(stretch):
                 yield chunk
+            if pin is not None and last_use[stretch.segment] == number:
+                pin.release(stretch.segment)
 
     async def _read_stretch(self, stretch: Stretch) -> AsyncIterator[bytes]:
         file = self.segment_file(stretch.segment)
         at, end, crc = stretch.offset, stretch.offset + stretch.length, 0
         while at < end:
-            chunk = await self._read_chunk(file.descriptor, min(_READ_BYTES, end - at), at)
+            chunk = await self._read_chunk(file, min(_READ_BYTES, end - at), at)
             if not chunk:
                 raise BodyCorrupt(f"segment {stretch.segment} ends before {end}")
             at += len(chunk)
@@ -272,35 +308,75 @@ class FileBodyStore:
                     raise BodyCorrupt(f"segment {stretch.segment} at {stretch.offset}: checksum")
             yield chunk
 
-    async def _read_chunk(self, descriptor: int, length: int, offset: int) -> bytes:
-        cached = self._disk.read_cached(descriptor, length, offset)
+    async def read_short(self, plan: Plan) -> bytes:
+        """All bytes of a plan that is known to be short, or `BodyCorrupt`."""
+        if isinstance(plan, bytes):
+            return plan
+        require_intact(plan)
+        chunks: list[bytes] = []
+        for stretch in plan:
+            if isinstance(stretch, bytes):
+                chunks.append(stretch)
+                continue
+            if not isinstance(stretch, Stretch):
+                chunks.append(bytes(stretch.length))
+                continue
+            segment, offset, length, crc = stretch
+            data = await self._read_chunk(self.segment_file(segment), length, offset)
+            if len(data) < length:
+                raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
+            if crc is not None and crc64nvme(data) != crc:
+                raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
+            chunks.append(data)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def _read_chunk(self, file: OpenFile, length: int, offset: int) -> bytes:
+        cached = self._disk.read_cached(file.descriptor, length, offset)
         if cached is not None:
             return cached
-        return await self.in_thread(self._disk.read, descriptor, length, offset)
+        return await self.in_thread(self._read_from, file, length, offset)
+
+    def _read_from(self, file: OpenFile, length: int, offset: int) -> bytes:
+        return self._disk.read(file.descriptor, length, offset)
+
+    def _file_of(self, segment: int | None) -> OpenFile:
+        return self.zeros() if segment is None else self.segment_file(segment)
 
     def segment_file(self, number: int) -> OpenFile:
-        """An open segment; keep the object for as long as its descriptor is used."""
+        """An open segment; keep the object for as long as its descriptor is used. Raises
+        `BodyCorrupt` if there is no such file, and `Fault` if it cannot be opened now."""
         mine = self._open.get(number)
         if mine is not None:
             return mine.file
         file = self._files.get(number)
         if file is None:
-            path = segment_path(self._directory, number)
-            try:
-                file = self._files[number] = OpenFile(self._disk.open(path))
-            except FileNotFoundError:
-                raise BodyCorrupt(f"segment {number} is missing: {path}") from None
+            file = self._files[number] = self._opened(segment_path(self._directory, number))
             if len(self._files) > self._config.segment_files_max:
                 self._files.popitem(last=False)
         self._files.move_to_end(number)
         return file
 
+    def _opened(self, path: Path) -> OpenFile:
+        try:
+            return OpenFile(self._disk.open(path))
+        except FileNotFoundError:
+            raise BodyCorrupt(f"a segment is missing: {path}") from None
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS or not self._files:
+                raise fault_of(error) from error
+        # Files that nobody reads are open only to save the next reader from opening them.
+        self._files.clear()
+        return self._opened(path)
+
     def zeros(self) -> OpenFile:
         """A file that shows zeros wherever it is read and takes no room for them: what holes are
         sent from."""
         if self._zeros_file is None:
-            file = OpenFile(os.memfd_create("zeros", os.MFD_CLOEXEC))
-            os.ftruncate(file.descriptor, _ZEROS_FILE_BYTES)
+            try:
+                file = OpenFile(os.memfd_create("zeros", os.MFD_CLOEXEC))
+                os.ftruncate(file.descriptor, _ZEROS_FILE_BYTES)
+            except OSError as error:
+                raise fault_of(error) from error
             self._zeros_file = file
         return self._zeros_file
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from etagere.bodies import intervals
 from etagere.bodies.contents import hold, refer_all
-from etagere.bodies.maps import cut_piece, parts
+from etagere.bodies.maps import BodyCorrupt, cut_piece, is_intact, parts
 from etagere.config import KIB
 from etagere.engine.interface import ReadTxn, WriteTxn
 from etagere.model.base import Part
@@ -104,6 +104,8 @@ def find(txn: ReadTxn, content: Mapped) -> Found:
                 runs[-1] = Run(runs[-1].start, part.end)
             else:
                 runs.append(Run(part.start, part.end))
+            if not is_intact(part):
+                raise BodyCorrupt(f"map {content.id.hex()}: the inlay at {part.start}: checksum")
             data.append(part.piece)
         end = part.end
     return Found(Fold(content.id, content.folded, end, tuple(runs), len(data)), data)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
 from etagere.bodies.contents import drop, hold, refer, refer_all
@@ -27,10 +28,10 @@ from etagere.bodies.maps import (
     Row,
     current_rows,
     cut,
+    cut_row,
     get_map,
     holders,
     is_held,
-    length_of,
     parts,
 )
 from etagere.config import KIB
@@ -95,22 +96,32 @@ def inlay(txn: WriteTxn, content: Mapped, offset: int, data: bytes, child_id: by
     _uncover(txn, going_on, offset, end)
     content = going_on.content
     before = _grown(txn, content, offset, data)
-    start = offset - len(before)
-    inlaid = Interval(before + data, end - start, content.generation)
+    start, grown, crc = offset, data, crc64nvme(data)
+    if before is not None:
+        start, grown = content.tail, before.piece + data
+        # On from its own checksum, not from what its bytes have become since.
+        crc = crc64nvme(grown) if before.crc is None else crc64nvme(data, before.crc)
+    inlaid = Interval(grown, end - start, content.generation, crc)
     txn.put(INTERVALS, (content.id, start), inlaid)
     return replace(
         content,
         length=max(content.length, end),
         folded=min(content.folded, offset) if content.inlaid else offset,
         inlaid=content.inlaid + len(data),
-        inlays=content.inlays if before else content.inlays + 1,
+        inlays=content.inlays + 1 if before is None else content.inlays,
         tail=start,
     )
 
 
-def _grown(txn: WriteTxn, content: Mapped, offset: int, data: bytes) -> bytes:
-    """The inlay that this one can be added to, since it is the last one and has room; if there is
-    none, nothing."""
+class _Inlay(NamedTuple):
+    """The bytes of an inlay and their checksum, if it has one."""
+
+    piece: bytes
+    crc: int | None
+
+
+def _grown(txn: WriteTxn, content: Mapped, offset: int, data: bytes) -> _Inlay | None:
+    """The inlay that this one can be added to, since it is the last one and has room."""
     last = txn.get(INTERVALS, (content.id, content.tail))
     if (
         last is not None
@@ -119,8 +130,8 @@ def _grown(txn: WriteTxn, content: Mapped, offset: int, data: bytes) -> bytes:
         and content.tail + last.length == offset
         and last.length + len(data) <= INLAY_BYTES_MAX
     ):
-        return last.piece
-    return b""
+        return _Inlay(last.piece, last.crc)
+    return None
 
 
 def clear(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes) -> Mapped:
@@ -149,20 +160,20 @@ def lay_counted(
     txn: WriteTxn,
     content: Mapped,
     offset: int,
-    pieces: Sequence[Piece | bytes],
+    pieces: Sequence[Piece],
     child_id: bytes,
 ) -> Mapped:
     """The same for pieces whose references the caller counts."""
     if not pieces:
         return content
-    end = offset + sum(map(length_of, pieces))
+    end = offset + sum([piece.length for piece in pieces])
     going_on = _go_on(txn, content, offset, end, child_id)
     _uncover(txn, going_on, offset, end)
     content = going_on.content
     for piece in pieces:
-        length = length_of(piece)
-        txn.put(INTERVALS, (content.id, offset), Interval(piece, length, content.generation))
-        offset += length
+        laid = Interval(piece, piece.length, content.generation)
+        txn.put(INTERVALS, (content.id, offset), laid)
+        offset += piece.length
     return replace(content, length=max(content.length, end))
 
 
@@ -254,14 +265,14 @@ def _uncover(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> Interva
 
 
 def _put_rest(txn: WriteTxn, map_id: bytes, row: Row, start: int, end: int) -> None:
-    piece = cut(row.piece, start - row.offset, end - start)
-    txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, row.born))
+    piece, crc = cut_row(row, start, end)
+    txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, row.born, crc))
 
 
 def _put_former(txn: WriteTxn, content: Mapped, row: Row, start: int, end: int) -> int:
     start, end = max(start, row.offset), min(end, row.end)
-    piece = cut(row.piece, start - row.offset, end - start)
-    former = FormerInterval(piece, end - start, content.generation)
+    piece, crc = cut_row(row, start, end)
+    former = FormerInterval(piece, end - start, content.generation, crc)
     txn.put(FORMER_INTERVALS, (content.id, start, row.born), former)
     return end - start
 

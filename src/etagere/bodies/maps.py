@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import NamedTuple
 
+from awscrt.checksums import crc64nvme
+
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
 from etagere.engine.records import ID, UINT, UINT_MAX, Collection, Layout, Span
 from etagere.model.bodies import (
@@ -49,6 +51,10 @@ _ROWS_PASSED = 64
 
 class MissingRecord(LookupError):
     """The ledger refers to a record that is not there: `etagere check` tells more."""
+
+
+class BodyCorrupt(Exception):
+    """Stored bytes are not those that were written."""
 
 
 # Who holds a generation
@@ -104,6 +110,8 @@ class Part(NamedTuple):
     piece: Piece | bytes | None
     cleared: tuple[bytes, int] | None = None
     """Of a hole that was made: in which map and generation."""
+    crc: int | None = None
+    """CRC64 that an inlay must have, if it is known."""
 
 
 def length_of(piece: Piece | bytes) -> int:
@@ -115,6 +123,37 @@ def cut(piece: Piece | bytes | None, skip: int, length: int) -> Piece | bytes | 
     if isinstance(piece, bytes):
         return piece[skip : skip + length]
     return None if piece is None else cut_piece(piece, skip, length)
+
+
+def cut_row(row: Row, start: int, end: int) -> tuple[Piece | bytes | None, int | None]:
+    """What an interval shows between two offsets within it, and the checksum of an inlay."""
+    return _cut_checked(row.piece, row.crc, start - row.offset, end - start)
+
+
+def cut_part(part: Part, start: int, end: int) -> tuple[Piece | bytes | None, int | None]:
+    """The same of a part."""
+    return _cut_checked(part.piece, part.crc, start - part.start, end - start)
+
+
+def _cut_checked(
+    piece: Piece | bytes | None, crc: int | None, skip: int, length: int
+) -> tuple[Piece | bytes | None, int | None]:
+    """A part of a piece or an inlay, and the checksum of the latter. If the inlay does not match
+    its own checksum, the part does not match this one either: damage stays visible, whatever
+    becomes of the bytes."""
+    shown = cut(piece, skip, length)
+    if crc is None or not isinstance(piece, bytes) or not isinstance(shown, bytes):
+        return shown, None
+    if len(shown) == len(piece):
+        return shown, crc
+    return shown, crc64nvme(shown) ^ crc64nvme(piece) ^ crc
+
+
+def is_intact(part: Part) -> bool:
+    """Whether an inlay matches its checksum, if it has one."""
+    return (
+        part.crc is None or not isinstance(part.piece, bytes) or crc64nvme(part.piece) == part.crc
+    )
 
 
 def cut_piece(piece: Piece, skip: int, length: int) -> Piece:
@@ -162,6 +201,7 @@ class Row(NamedTuple):
     length: int
     piece: Piece | bytes | None
     ended: int | None
+    crc: int | None = None
 
     @property
     def end(self) -> int:
@@ -197,8 +237,8 @@ def _level(
         first, last = max(row.offset, start), min(row.end, end)
         if first > at:
             yield from _gap(record, at, first)
-        piece = cut(row.piece, first - row.offset, last - first)
-        yield Part(first, last, piece, (map_id, row.born) if piece is None else None)
+        piece, crc = cut_row(row, first, last)
+        yield Part(first, last, piece, (map_id, row.born) if piece is None else None, crc)
         at = last
     if at < end:
         yield from _gap(record, at, end)
@@ -225,13 +265,13 @@ def current_rows(txn: ReadTxn | WriteTxn, map_id: bytes, start: int, end: int) -
     span = Span(INTERVALS.pack((map_id, 0)), INTERVALS.pack((map_id, start)))
     for (_, offset), found in txn.scan(INTERVALS, span, 1, reverse=True):
         if offset + found.length > start:
-            yield Row(offset, found.born, found.length, found.piece, None)
+            yield Row(offset, found.born, found.length, found.piece, None, found.crc)
     span = Span(span.stop, INTERVALS.pack((map_id, end)))
     limit = _ROWS_PER_FIRST_SCAN
     while True:
         rows = txn.scan(INTERVALS, span, limit)
         for (_, offset), found in rows:
-            yield Row(offset, found.born, found.length, found.piece, None)
+            yield Row(offset, found.born, found.length, found.piece, None, found.crc)
         if len(rows) < limit:
             return
         span = INTERVALS.after(span, rows[-1][0])
@@ -249,7 +289,7 @@ def former_rows(
         rows = txn.scan(FORMER_INTERVALS, span, ROWS_PER_SCAN)
         for (_, offset, born), found in rows:
             if offset + found.length > start:
-                yield Row(offset, born, found.length, found.piece, found.ended)
+                yield Row(offset, born, found.length, found.piece, found.ended, found.crc)
         if len(rows) < ROWS_PER_SCAN:
             return
         span = FORMER_INTERVALS.after(span, rows[-1][0])

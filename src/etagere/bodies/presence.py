@@ -1,26 +1,42 @@
-"""Which processes are alive, and since when their oldest reader has been reading.
+"""Which processes are alive, and what their readers keep from being removed.
 
 Every process that writes or reads bodies has a file that it holds locked for as long as it
-lives, however it ends. The file's only word is the time at which its oldest pin was taken (0:
-none). So the collector can tell uploads in flight, whose owner is alive, from what a crash
-left behind, and knows when nobody can still want a file that was retired.
+lives, however it ends. So the collector can tell uploads in flight, whose owner is alive, from
+what a crash left behind.
+
+The file is an array of 64-bit words that other processes read:
+
+    word 0      when the oldest wide pin was taken (0: there is none)
+    words 1..   numbers of segments that are pinned by themselves (0: the word is free)
+
+A reader takes a wide pin, which keeps every segment that is in use at that time, before it
+looks anything up. Once it knows where its bytes are, it narrows the pin to those segments, so
+that a slow reader keeps nothing else from being removed. The segments are written before the
+wide pin is taken back, and the collector reads in the opposite order: it finds one of the two.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import mmap
 import os
+import sys
 import time
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from etagere.model.ids import new_id
 
+logger = logging.getLogger(__name__)
+
 DIRECTORY_NAME = "processes"
 _WORD_BYTES = 8
+_FIRST_BYTES = mmap.PAGESIZE
 
 
 class Presence:
@@ -35,56 +51,142 @@ class Presence:
             self._descriptor = os.open(
                 self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
             )
-            # Real blocks: to write through a map into a hole on a full disk would be fatal.
-            os.posix_fallocate(self._descriptor, 0, _WORD_BYTES)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             # A collector may have taken the file for a dead process's before it was locked.
             if self._path.exists():
                 break
             os.close(self._descriptor)
-        self._map = mmap.mmap(self._descriptor, _WORD_BYTES)
-        self._word = memoryview(self._map).cast("Q")
-        self._pins: dict[Pin, int] = {}
+        try:
+            self._map = self._allocated(_FIRST_BYTES)
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            raise
+        self._words = memoryview(self._map).cast("Q")
+        self._free = list(range(len(self._words) - 1, 0, -1))
+        self._wide: dict[Pin, int] = {}
+        self._kept: dict[int, list[int]] = {}
+        """By segment: its word, and how many pins keep it."""
+
+    def _allocated(self, size: int) -> mmap.mmap:
+        """So much of the file, which grows to it. Blocks are allocated first: to write through a
+        map into a hole of a file on a full disk would end the process."""
+        os.posix_fallocate(self._descriptor, 0, size)
+        return mmap.mmap(self._descriptor, size)
+
+    def _grow(self, words: int) -> None:
+        """Has room for at least so many words."""
+        grown = self._allocated(max(2 * len(self._map), words * _WORD_BYTES))
+        before = len(self._words)
+        self._words.release()
+        self._map.close()
+        self._map, self._words = grown, memoryview(grown).cast("Q")
+        self._free += range(len(self._words) - 1, before - 1, -1)
 
     def pin(self) -> Pin:
         return Pin(self)
 
-    def taken(self, pin: Pin) -> None:
-        self._pins[pin] = now = time.monotonic_ns()
-        if len(self._pins) == 1:
-            self._word[0] = now
+    def widen(self, pin: Pin) -> None:
+        """Keeps all segments that are in use now."""
+        self._wide[pin] = now = time.monotonic_ns()
+        if len(self._wide) == 1:
+            self._words[0] = now
 
-    def returned(self, pin: Pin) -> None:
-        since = self._pins.pop(pin)
-        if self._word[0] == since:
+    def unwiden(self, pin: Pin) -> None:
+        since = self._wide.pop(pin)
+        if self._words[0] == since:
             # Pins are kept in the order in which they were taken.
-            self._word[0] = next(iter(self._pins.values()), 0)
+            self._words[0] = next(iter(self._wide.values()), 0)
+
+    def keep(self, segments: set[int]) -> None:
+        """Keeps each of these segments once more, or raises `OSError` and keeps none."""
+        missing = len(segments - self._kept.keys()) - len(self._free)
+        if missing > 0:
+            self._grow(len(self._words) + missing)
+        for segment in segments:
+            kept = self._kept.get(segment)
+            if kept is None:
+                word = self._free.pop()
+                self._words[word] = segment
+                self._kept[segment] = [word, 1]
+            else:
+                kept[1] += 1
+
+    def let_go(self, segment: int) -> None:
+        """One that keeps a segment less."""
+        kept = self._kept[segment]
+        kept[1] -= 1
+        if not kept[1]:
+            del self._kept[segment]
+            self._words[kept[0]] = 0
+            self._free.append(kept[0])
 
     def close(self) -> None:
         self._path.unlink(missing_ok=True)
-        self._word.release()
+        self._words.release()
         self._map.close()
         os.close(self._descriptor)
 
 
 class Pin:
-    """While it is held, nothing that is in use now is removed."""
+    """While it is held, nothing that was in use when it was taken is removed; once it has been
+    narrowed, nothing of the segments that it was narrowed to."""
 
-    __slots__ = ("_presence",)
+    __slots__ = ("_presence", "_segments")
 
     def __init__(self, presence: Presence) -> None:
         self._presence = presence
+        self._segments: set[int] | None = None
+        """None while it is wide."""
 
-    def __enter__(self) -> None:
-        self._presence.taken(self)
+    def __enter__(self) -> Pin:
+        self._presence.widen(self)
+        return self
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
     ) -> None:
-        self._presence.returned(self)
+        if self._segments is None:
+            self._presence.unwiden(self)
+            return
+        for segment in self._segments:
+            self._presence.let_go(segment)
+        self._segments.clear()
+
+    def narrow(self, segments: Iterable[int]) -> None:
+        """Keeps these segments, all of which were found while it was held, and no others."""
+        if self._segments is not None:
+            return
+        wanted = set(segments)
+        try:
+            self._presence.keep(wanted)
+        except OSError as error:
+            # On a full disk the table cannot grow. The pin stays wide: that is safe.
+            logger.warning("a reader keeps all segments, since it cannot name its own: %s", error)
+            return
+        self._segments = wanted
+        self._presence.unwiden(self)
+
+    def release(self, segment: int) -> None:
+        """Keeps a segment that it was narrowed to no longer."""
+        if self._segments is not None and segment in self._segments:
+            self._segments.discard(segment)
+            self._presence.let_go(segment)
+
+
+class Pinned(NamedTuple):
+    """What the readers of all live processes keep."""
+
+    since: int | None
+    """When the oldest of the wide pins was taken."""
+    segments: frozenset[int]
+
+    def keeps(self, segment: int, retired_at: int) -> bool:
+        """Whether a reader may still want a segment that was retired at this time, or before."""
+        return segment in self.segments or (self.since is not None and self.since <= retired_at)
 
 
 def alive(directory: Path, process_id: bytes) -> bool:
@@ -94,18 +196,36 @@ def alive(directory: Path, process_id: bytes) -> bool:
         return descriptor is not None and _held(descriptor, path)
 
 
-def pinned_before(directory: Path, moment: int) -> bool:
-    """Whether any live process has a pin that was taken before this moment (`time.monotonic_ns`,
-    which all processes of a machine share)."""
+def pinned(directory: Path) -> Pinned:
+    """What is pinned now. Times are those of `time.monotonic_ns`, which all processes of a
+    machine share. Whoever pins later begins its snapshot later, too: what was retired before
+    this call is not found in it."""
     folder = directory / DIRECTORY_NAME
+    moments: list[int] = []
+    segments: set[int] = set()
     for path in folder.iterdir() if folder.exists() else ():
         with _opened(path) as descriptor:
             if descriptor is None or not _held(descriptor, path):
                 continue
-            since = int.from_bytes(os.pread(descriptor, _WORD_BYTES, 0), "little")
-            if since and since <= moment:
-                return True
-    return False
+            # First the wide pin, then the segments: who narrows a pin writes the other way round.
+            since = int.from_bytes(os.pread(descriptor, _WORD_BYTES, 0), sys.byteorder)
+            if since:
+                moments.append(since)
+            words = array("Q")
+            words.frombytes(_read(descriptor, _WORD_BYTES))
+            segments.update(words)
+    segments.discard(0)
+    return Pinned(min(moments, default=None), frozenset(segments))
+
+
+def _read(descriptor: int, offset: int) -> bytes:
+    """The rest of a file, in whole words."""
+    chunks: list[bytes] = []
+    while chunk := os.pread(descriptor, 1 << 20, offset):
+        chunks.append(chunk)
+        offset += len(chunk)
+    data = b"".join(chunks)
+    return data[: len(data) // _WORD_BYTES * _WORD_BYTES]
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from etagere.bodies.maps import (
     Part,
     Row,
     current_rows,
-    cut,
+    cut_part,
     former_rows,
     is_held,
     offset_of,
@@ -214,13 +214,13 @@ def _copy(
     for start, end, first_own in _gaps(rows, part.start, reach):
         if first_own is not None and not is_held(txn, map_id, 0, first_own):
             continue
-        piece = cut(part.piece, start - part.start, end - start)
+        piece, crc = cut_part(part, start, end)
         if isinstance(piece, Piece):
             refer(txn, piece)
         if first_own is None:
-            txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, 1))
+            txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, 1, crc))
         else:
-            former = FormerInterval(piece, end - start, first_own)
+            former = FormerInterval(piece, end - start, first_own, crc)
             txn.put(FORMER_INTERVALS, (map_id, start, 1), former)
             longest = max(longest, end - start)
     return reach, longest

@@ -56,6 +56,10 @@ def seal_segment(txn: WriteTxn, command: SealSegment) -> int | None:
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is not SegmentState.OPEN:
         return None
+    if not segment.closed:
+        # From now on nothing in it comes to life: what one step finds dead is dead for the next.
+        segment = msgspec.structs.replace(segment, closed=True)
+        txn.put(SEGMENTS, (command.number,), segment)
     at = command.start
     covered, is_all = _covered(txn, command)
     if is_all:

@@ -8,17 +8,16 @@ was, until it lets go, whatever happens to the object meanwhile.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, Self
 
 from etagere.bodies.contents import Plan
+from etagere.bodies.maps import BodyCorrupt
+from etagere.bodies.presence import Pin
 from etagere.descriptors import OpenFile
 from etagere.model.bodies import Body
 
-
-class BodyCorrupt(Exception):
-    """Bytes on disk are not those that were written."""
+__all__ = ["Arriving", "BodyCorrupt", "BodyStore", "BodyWriter", "Tap"]
 
 
 class Tap(Protocol):
@@ -94,13 +93,15 @@ class BodyStore(Protocol):
         pieces however small it is, as the blocks of a list must. An MD5 is made if asked for."""
         ...
 
-    def pinned(self) -> AbstractContextManager[None]:
-        """Keeps what a lookup inside finds from being removed."""
+    def pinned(self) -> Pin:
+        """Keeps what a lookup inside finds from being removed. Narrow it to the segments that
+        were found, so that it keeps nothing else."""
         ...
 
-    def read(self, plan: Plan) -> AsyncIterator[bytes]:
+    def read(self, plan: Plan, pin: Pin | None = None) -> AsyncIterator[bytes]:
         """The bytes of a plan in chunks; raises `BodyCorrupt` before the last one of a piece
-        that does not match its checksum."""
+        that does not match its checksum. Segments of a narrowed pin are released as they are
+        passed: such a plan is read once."""
         ...
 
     async def close(self) -> None: ...

@@ -107,6 +107,8 @@ def database_path(directory: Path) -> Path:
 def create(directory: Path, config: Config, clock: Clock) -> None:
     """Makes the database, or brings an older one up to date; both are durable on return."""
     directories.make(directory)
+    # It holds the keys of accounts. SQLite gives its log the same mode.
+    os.close(directories.open_private(database_path(directory)))
     connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         _require_ledger(connection, directory)

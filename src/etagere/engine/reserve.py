@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from etagere import directories
+
 RESERVE_NAME = "reserve"
 # Room must be plentiful before the reserve is made again, or it would be spent at once.
 _ROOM_FACTOR = 2
@@ -38,8 +40,7 @@ class Reserve:
     def spend(self) -> None:
         """Gives the space back to the file system."""
         self.spent = True
-        with self._path.open("wb"):
-            pass
+        os.close(directories.open_private(self._path, os.O_WRONLY | os.O_TRUNC))
 
     def restore(self) -> bool:
         """Allocates the space if there is plenty; says whether it is there now."""
@@ -50,7 +51,7 @@ class Reserve:
         return not self.spent
 
     def _allocate(self) -> bool:
-        with self._path.open("ab") as file:
+        with os.fdopen(directories.open_private(self._path), "r+b") as file:
             if os.fstat(file.fileno()).st_blocks * 512 >= self._size_bytes:
                 return True
             room = os.fstatvfs(file.fileno())

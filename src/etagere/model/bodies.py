@@ -191,6 +191,8 @@ class Segment(Record, frozen=True):
     state: SegmentState = SegmentState.OPEN
     length: int = 0
     """Bytes, once sealed."""
+    closed: bool = False
+    """It is being sealed, or was: nothing new in it is referred to."""
 
 
 class Counter(Record, frozen=True):
@@ -230,6 +232,8 @@ class Interval(Record, frozen=True):
     length: int
     born: int
     """The first generation that shows it."""
+    crc: int | None = None
+    """CRC64 of an inlay. Those of older versions have none."""
 
 
 class FormerInterval(Record, frozen=True):
@@ -239,6 +243,8 @@ class FormerInterval(Record, frozen=True):
     length: int
     ended: int
     """The first generation that does not show it."""
+    crc: int | None = None
+    """CRC64 of an inlay."""
 
 
 class Holders(Record, frozen=True):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from awscrt.checksums import crc64nvme
+
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.contents import count_generation, refer
 from etagere.bodies.audit.findings import LedgerRemedy
@@ -164,6 +166,14 @@ def _check_interval(
     if length != interval.length:
         what = f"has {interval.length} bytes, but its piece has {length}"
         audit.find(kinds.LENGTH_WRONG, where(), what)
+    elif isinstance(interval.piece, bytes) and not _matches(interval.piece, interval.crc):
+        what = f"its {length} bytes in the ledger do not match their checksum"
+        audit.find(kinds.INLINE_DAMAGED, where(), what)
+
+
+def _matches(inlay: bytes, crc: int | None) -> bool:
+    """Whether an inlay is as it was written; those of older versions do not tell."""
+    return crc is None or crc64nvme(inlay) == crc
 
 
 def _is_possible(audit: Audit, generation: int, where: Callable[[], str]) -> bool:

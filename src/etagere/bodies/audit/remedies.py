@@ -254,5 +254,8 @@ def _tidy_files(remedies: list[FileRemedy]) -> list[str]:
         except OSError as error:
             troubles.append(f"{path}: {error.strerror}")
     for folder in {remedy.path.parent for remedy in remedies}:
-        directories.sync(folder)
+        try:
+            directories.sync(folder)
+        except OSError as error:
+            troubles.append(f"{folder}: {error.strerror}")
     return troubles

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
 from etagere.auth.request import SignedRequest, address, is_text
+from etagere.bodies.contents import require_intact, segments_of
 from etagere.bodies.files import FileBodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T
 from etagere.errors import Refusal
@@ -161,12 +162,15 @@ class Sources:
                 if reads:
                     opened = await self._opened(exchange, permit, ask, asked)
                     blob = opened.shown.blob
+                    require_intact(opened.plan)
+                    pin.narrow(segments_of(opened.plan))
                 else:
                     opened = None
                     shown = await self._read(exchange, permit, blobs.get_blob, ask, name)
                     blob = shown.blob
+                    pin.narrow(())
             except BaseException:
-                pin.__exit__(None, None, None)
+                pin.__exit__()
                 raise
         except Refused as refused:
             raise unread_as(refused.refusal) from None

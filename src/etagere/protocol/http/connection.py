@@ -509,10 +509,10 @@ class Connection(asyncio.Protocol):
         body = response.body
         if isinstance(body, bytes):
             length: int | None = len(body)
-        elif isinstance(body, AsyncIterator):
-            length = response.length
-        else:
+        elif isinstance(body, list):
             length = sum([part.length for part in body])
+        else:
+            length = response.length
         if request.method == "HEAD" or response.status in _NO_BODY:
             if request.method == "HEAD" and response.length is not None:
                 length = response.length

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from etagere.descriptors import OpenFile
+from etagere.descriptors import FilePart, OpenFile
 from etagere.protocol.http import sockets
 from etagere.protocol.http.memory import DOCUMENT_FACTOR, SMALL_BYTES_MAX, MemoryBudget
+
+__all__ = [
+    "BodyTooLarge",
+    "ClientGone",
+    "FilePart",
+    "Flow",
+    "Request",
+    "RequestBody",
+    "Response",
+    "Tap",
+]
 
 
 class ClientGone(Exception):
@@ -279,24 +290,17 @@ class Request:
         self.minor_version = 1
 
 
-class FilePart(NamedTuple):
-    """Bytes of an open file. While somebody refers to `keeper`, its descriptor stays open."""
-
-    descriptor: int
-    offset: int
-    length: int
-    keeper: object
-
-
 @dataclass(slots=True)
 class Response:
     """An answer. The connection adds what concerns the connection, and Date and Server."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]] = ()
-    body: bytes | AsyncIterator[bytes] | Sequence[FilePart] = b""
+    body: bytes | AsyncIterator[bytes] | Iterable[FilePart] = b""
+    """Parts of files are asked for one at a time, each when the one before is sent."""
     length: int | None = None
-    """Of a streamed body, if known, and of the body that a HEAD leaves out."""
+    """Of a streamed body, if known, and of the body that a HEAD leaves out. Of parts of files it
+    has to be known, unless they are a list."""
     finished: Callable[[], None] | None = None
     """Called once the body is out or given up."""
     notes: dict[str, str] = field(default_factory=dict)

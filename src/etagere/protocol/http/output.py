@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 from etagere.protocol.http import sockets
 from etagere.protocol.http.messages import ClientGone, FilePart
@@ -16,11 +16,13 @@ _SENDFILE_BYTES = 4 << 20
 _SHORT = "a file ends before its part does"
 
 
-def read_files(parts: Sequence[FilePart]) -> bytes:
+def read_files(parts: Iterable[FilePart]) -> bytes:
     """All of them at once."""
-    chunks = [os.pread(part.descriptor, part.length, part.offset) for part in parts]
-    if any(len(chunk) < part.length for chunk, part in zip(chunks, parts, strict=True)):
-        raise OSError(_SHORT)
+    chunks: list[bytes] = []
+    for part in parts:
+        chunks.append(os.pread(part.descriptor, part.length, part.offset))
+        if len(chunks[-1]) < part.length:
+            raise OSError(_SHORT)
     return b"".join(chunks)
 
 
@@ -112,7 +114,9 @@ class Output:
                     await self.drained()
         self.write(b"0\r\n\r\n")
 
-    async def send_files(self, parts: Sequence[FilePart]) -> None:
+    async def send_files(self, parts: Iterable[FilePart]) -> None:
+        """All of them. None is asked for before the one ahead of it is sent: each has a file
+        open, and there may be thousands."""
         if not self._secure:
             await self._emptied()
             # A descriptor of our own: the transport would not let us watch its socket.

@@ -60,7 +60,7 @@ class Here:
 
     async def close(self) -> None:
         if self._pin is not None:
-            self._pin.__exit__(None, None, None)
+            self._pin.__exit__()
             self._pin = None
 
     async def __aenter__(self) -> Here:

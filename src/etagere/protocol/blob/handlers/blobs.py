@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import Hole, Plan, Stretch
+from etagere.bodies.contents import Hole, Plan, Stretch, require_intact, segments_of
+from etagere.bodies.presence import Pin
+from etagere.config import KIB
 from etagere.model.blobs import (
     BlobKind,
     DeleteBlob,
@@ -32,6 +36,8 @@ from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.rules.dates import format_instant
 
+_READ_BYTES_MAX: Final = 64 * KIB
+"""What is not longer is read at once, compared with its checksums, and sent with its head."""
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
 
 
@@ -115,43 +121,46 @@ class BlobHandlers(Handling):
         return await self._read(exchange, blobs.get_blob, command, command.blob.container)
 
     async def get_blob(self, exchange: Exchange) -> Response:
-        pin = self._store.pinned()
-        pin.__enter__()
-        try:
-            response = await self._opened(exchange)
-        except BaseException:
-            pin.__exit__(None, None, None)
-            raise
-        # What was found stays on disk until the last byte is out.
-        response.finished = lambda: pin.__exit__(None, None, None)
+        with ExitStack() as held:
+            pin = held.enter_context(self._store.pinned())
+            response = await self._opened(exchange, pin)
+            # What was found stays on disk until the last byte is out.
+            response.finished = held.pop_all().close
         return response
 
-    async def _opened(self, exchange: Exchange) -> Response:
+    async def _opened(self, exchange: Exchange, pin: Pin) -> Response:
         asked, structured = _range(exchange), decode.is_structured(exchange)
         shown, start, length, plan = await self._located(exchange, asked)
+        pin.narrow(segments_of(plan))
+        if length <= _READ_BYTES_MAX:
+            plan = await self._store.read_short(plan)
         total = shown.blob.content.length
         headers = encode.blob_headers(shown, decode.overrides(exchange))
-        answer = self._structured if structured else self._plain
         if asked is None:
+            status = 200
             headers += encode.md5_headers(shown.blob, b"Content-MD5")
-            return answer(200, headers, plan, length)
-        headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
-        headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, start + length - 1, total)))
-        checksums = decode.wanted_checksums(exchange, length)
-        if checksums:
-            plan = b"".join([chunk async for chunk in self._store.read(plan)])
-            headers += encode.checksum_headers(plan, checksums)
-        return answer(206, headers, plan, length)
+        else:
+            status = 206
+            headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
+            last = start + length - 1
+            headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
+            checksums = decode.wanted_checksums(exchange, length)
+            if checksums:
+                plan = b"".join([chunk async for chunk in self._store.read(plan)])
+                headers += encode.checksum_headers(plan, checksums)
+        if structured:
+            headers += encode.structured_headers(length)
+            return self._structured(status, headers, plan, length, pin)
+        return Response(status, headers, self._body(exchange, plan, pin), length)
 
-    def _plain(self, status: int, headers: Headers, plan: Plan, length: int) -> Response:
-        return Response(status, headers, self._body(plan), length)
-
-    def _structured(self, status: int, headers: Headers, plan: Plan, length: int) -> Response:
-        headers = headers + encode.structured_headers(length)
+    def _structured(
+        self, status: int, headers: Headers, plan: Plan, length: int, pin: Pin
+    ) -> Response:
         if isinstance(plan, bytes):
             return Response(status, headers, structured_messages.encoded(plan))
+        require_intact(plan)
         encoder = structured_messages.Encoder(length)
-        body = structured_messages.stream(encoder, self._store.read(plan))
+        body = structured_messages.stream(encoder, self._store.read(plan, pin))
         return Response(status, headers, body, encoder.length)
 
     async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
@@ -166,17 +175,18 @@ class BlobHandlers(Handling):
                 return opened
         raise RuntimeError("what may take long is not given up")
 
-    def _body(self, plan: Plan) -> bytes | AsyncIterator[bytes] | list[FilePart]:
+    def _body(
+        self, exchange: Exchange, plan: Plan, pin: Pin
+    ) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
+        """What is encrypted or has bytes of the ledger in it passes through this process, and is
+        compared with its checksums. The kernel sends the rest from the page cache."""
         if isinstance(plan, bytes):
             return plan
-        stretches = [stretch for stretch in plan if not isinstance(stretch, bytes)]
-        if len(stretches) < len(plan):
-            return self._store.read(plan)
-        parts = []
-        for segment, offset, length in _runs(stretches):
-            file = self._store.zeros() if segment is None else self._store.segment_file(segment)
-            parts.append(FilePart(file.descriptor, offset, length, file))
-        return parts
+        stretches = [part for part in plan if isinstance(part, Stretch | Hole)]
+        if len(stretches) == len(plan) and not exchange.http.secure:
+            return self._store.files(stretches, pin)
+        require_intact(plan)
+        return self._store.read(plan, pin)
 
     # Described
 
@@ -244,26 +254,6 @@ class BlobHandlers(Handling):
         taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
         await self._engine.write(snapshots.delete_snapshot, taken)
         return Response(202, [_DELETED])
-
-
-def _runs(plan: Iterable[Stretch | Hole]) -> Iterator[tuple[int | None, int, int]]:
-    """Segment (None for a hole), offset and length of stretches, those that lie behind each
-    other as one."""
-    segment: int | None = None
-    offset = length = 0
-    for stretch in plan:
-        if isinstance(stretch, Hole):
-            if length:
-                yield segment, offset, length
-            segment, offset, length = None, 0, stretch.length
-        elif stretch.segment == segment and stretch.offset == offset + length:
-            length += stretch.length
-        else:
-            if length:
-                yield segment, offset, length
-            segment, offset, length = stretch[:3]
-    if length:
-        yield segment, offset, length
 
 
 def _range(exchange: Exchange) -> Range | None:

@@ -1,0 +1,297 @@
+"""Downloads over the wire: of bodies in many segments, beside a collector, with few descriptors
+and of bytes that are damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import pytest
+
+from etagere import directories
+from etagere.bodies import collector
+from etagere.bodies.contents import INLINE
+from etagere.bodies.files import DIRECTORY_NAME, FileBodyStore
+from etagere.bodies.maps import INTERVALS
+from etagere.config import KIB, MIB, Config
+from etagere.engine.ledger import database_path
+from etagere.engine.records import Collection
+from etagere.model.blobs import BlobHeaders, BlobName, PutBlob
+from etagere.model.containers import ContainerName, CreateContainer
+from etagere.model.ids import new_id
+from etagere.operations.blob.blobs import put_blob
+from etagere.operations.blob.containers import create_container
+from tests.engine.sqlite_harness import SqliteHarness
+from tests.model.fronts import noise
+from tests.probes.client import Client, Request, shared_key
+from tests.sdk.server import ACCOUNT, KEY, Server, check, eventually, served
+
+CONTAINER = "box"
+SEGMENTS_COUNT = 600
+SPREAD = Config(
+    durable=False, inline_bytes_max=1 * KIB, piece_bytes_max=16 * KIB, segment_bytes_max=16 * KIB
+)
+"""As the store of a version with other limits."""
+DATA = noise(1, SEGMENTS_COUNT * SPREAD.segment_bytes_max)
+PATH = f"/{ACCOUNT}/{CONTAINER}"
+sign = shared_key(ACCOUNT, KEY)
+
+
+def get(name: str, *headers: tuple[str, str]) -> Request:
+    return sign(Request("GET", f"{PATH}/{name}", (), headers))
+
+
+# Many segments
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with a blob in hundreds of segments."""
+    directory = tmp_path_factory.mktemp("spread") / "data"
+    harness = SqliteHarness(directory, SPREAD)
+    harness.start()
+    try:
+        asyncio.run(_fill(harness, directory))
+    finally:
+        harness.stop()
+    return directory
+
+
+async def _fill(harness: SqliteHarness, directory: Path) -> None:
+    engine = await harness.open()
+    store = FileBodyStore(directory, engine, SPREAD)
+    container = ContainerName(ACCOUNT, CONTAINER)
+    await engine.write(create_container, CreateContainer(container, new_id()))
+    async with store.writer(len(DATA)) as writer:
+        await writer.append(DATA)
+        body = await writer.seal()
+        await engine.write(put_blob, PutBlob(BlobName(container, "a"), body, BlobHeaders(), ()))
+    await store.close()
+    await engine.close()
+
+
+@contextlib.contextmanager
+def serving_spread(directory: Path) -> Iterator[Server]:
+    """With one front end, whose collector does not put the segments together meanwhile."""
+    with (
+        directories.alone(directory, collector.LOCK_NAME) as alone,
+        served(directory, "--workers", "1") as server,
+    ):
+        assert alone
+        yield server
+
+
+def descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def front_end(server: Server) -> int:
+    """The process that has segments or their like open: not the writer."""
+    return max(server.children())
+
+
+def test_a_body_in_more_segments_than_there_are_descriptors(spread: Path) -> None:
+    assert len(list((spread / DIRECTORY_NAME).iterdir())) >= SEGMENTS_COUNT
+    with serving_spread(spread) as server:
+        for pid in server.children():
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (160, 160))
+        with ThreadPoolExecutor(4) as threads:
+            bodies = list(threads.map(lambda _: _downloaded(server), range(8)))
+        assert bodies == [DATA] * 8
+        assert "Too many open files" not in server.log()
+        assert descriptors(front_end(server)) < 160
+
+
+def _downloaded(server: Server) -> bytes:
+    with Client(server.endpoint) as client:
+        answer = client.ask(get("a"))
+        assert answer.status == 200
+        return answer.body
+
+
+def test_without_a_descriptor_a_download_is_refused(spread: Path) -> None:
+    with serving_spread(spread) as server, Client(server.endpoint) as client:
+        assert client.ask(get("a", ("x-ms-range", "bytes=0-9"))).status == 206
+        pid = front_end(server)
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        before = descriptors(pid)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
+        # The first segment is still open for the next reader, but gives way.
+        for asked in (("x-ms-range", "bytes=100000-199999"), ("x-ms-range", "bytes=100000-100009")):
+            answer = client.ask(get("a", asked))
+            assert (answer.status, answer.code) == (503, "ServerBusy")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        assert descriptors(pid) <= before
+        assert client.ask(get("a")).body == DATA
+
+
+def test_without_a_descriptor_in_the_middle_the_connection_ends(spread: Path) -> None:
+    with serving_spread(spread) as server:
+        pid = front_end(server)
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        with slow_reader(server, "a") as reader:
+            received = reader.recv(1000)
+            before = descriptors(pid)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
+            while chunk := reader.recv(1 << 20):
+                received += chunk
+        _, _, body = received.partition(b"\r\n\r\n")
+        assert len(body) < len(DATA) and DATA.startswith(body)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        eventually(lambda: descriptors(pid) <= before, "the end of the connection")
+        assert _downloaded(server) == DATA
+        assert "an answer was cut short" in server.log()
+
+
+@contextlib.contextmanager
+def slow_reader(server: Server, name: str) -> Iterator[socket.socket]:
+    """A connection with the request sent, that takes no more than it is asked to."""
+    host, _, port = server.endpoint.removeprefix("http://").partition(":")
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * KIB)
+        connection.settimeout(20)
+        connection.connect((host, int(port)))
+        connection.sendall(get(name).having(("Host", f"{host}:{port}")).raw())
+        yield connection
+
+
+# Slow readers
+
+
+def test_one_slow_reader_does_not_keep_the_space_of_others(tmp_path: Path) -> None:
+    """A byte now and then of a long blob, while others are overwritten again and again."""
+    directory = tmp_path / "data"
+    slow, other = noise(2, 100 * MIB), noise(3, 8 * MIB)
+    with served(directory, "--workers", "2") as server:
+        container = server.service().create_container(CONTAINER)
+        container.upload_blob("slow", slow)
+        own = segment_files(directory)
+        with slow_reader(server, "slow") as reader:
+            for number in range(48):
+                container.upload_blob(f"{number % 4}", other, overwrite=True)
+                assert reader.recv(1)
+            container.upload_blob("slow", b"", overwrite=True)
+            # Four of the others are alive; some are dead, but not yet worth the while.
+            alive = 4 * len(other) + 64 * MIB
+            eventually(
+                lambda: sum(size_of(path) for path in segment_files(directory) - own) < alive,
+                "space that comes back",
+            )
+            assert own <= segment_files(directory)
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
+            received = 0
+            while received < len(slow) and (chunk := reader.recv(1 << 20)):
+                received += len(chunk)
+            assert received >= len(slow) - 100 and slow.endswith(chunk)
+
+
+def segment_files(directory: Path) -> set[Path]:
+    return set((directory / DIRECTORY_NAME).iterdir())
+
+
+def size_of(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_blocks * 512
+    return 0
+
+
+# Damage
+
+
+def spoil(directory: Path, collection: Collection[object, object], what: bytes) -> None:
+    """Changes a bit of bytes in the ledger, as a disk does."""
+    connection = apsw.Connection(str(database_path(directory)))
+    try:
+        rows = list(connection.execute(f"SELECT key, value FROM {collection.name}"))  # noqa: S608
+        (found,) = [(key, value) for key, value in rows if what in value]
+        key, value = found
+        at = value.index(what) + len(what) // 2
+        spoilt = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+        connection.execute(
+            f"UPDATE {collection.name} SET value = ? WHERE key = ?",  # noqa: S608
+            (spoilt, key),
+        )
+    finally:
+        connection.close()
+
+
+def require_refused(server: Server, name: str, place: str) -> None:
+    with Client(server.endpoint) as client:
+        for headers in ((), (("x-ms-range", "bytes=0-9"),)):
+            answer = client.ask(get(name, *headers))
+            assert (answer.status, answer.code) == (500, "InternalError")
+        head = client.ask(sign(Request("HEAD", f"{PATH}/{name}")))
+        assert head.status == 200
+        copied = sign(
+            Request(
+                "PUT",
+                f"{PATH}/copy",
+                (("comp", "block"), ("blockid", base64.b64encode(b"1").decode())),
+                (("x-ms-copy-source", f"{server.endpoint}{PATH}/{name}"),),
+            )
+        )
+        assert client.ask(copied).status >= 400
+    assert place in server.log()
+
+
+def test_a_damaged_inline_body_is_not_sent(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    data = noise(3, 5_000)
+    with served(directory) as server:
+        container = server.service().create_container(CONTAINER, public_access="container")
+        container.upload_blob("rotten", data)
+        container.upload_blob("fine", b"fine")
+        assert server.stop() == 0
+        spoil(directory, INLINE, data)
+        server.start()
+        require_refused(server, "rotten", "the bytes of inline content")
+        fine = server.service().get_blob_client(CONTAINER, "fine")
+        assert fine.download_blob().readall() == b"fine"
+        server.stop()
+    assert "inline-damaged" in check(directory).stdout
+
+
+def test_a_damaged_inlay_is_not_sent(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    data = noise(4, 3_000)
+    with served(directory) as server:
+        container = server.service().create_container(CONTAINER, public_access="container")
+        blob = container.get_blob_client("rotten")
+        blob.create_append_blob()
+        for at in range(0, len(data), 1_000):
+            blob.append_block(data[at : at + 1_000])
+        assert blob.download_blob().readall() == data
+        assert server.stop() == 0
+        spoil(directory, INTERVALS, data[:1_000])
+        server.start()
+        # What is appended to it does not hide the damage.
+        with Client(server.endpoint) as client:
+            more = Request("PUT", f"{PATH}/rotten", (("comp", "appendblock"),), (), b"more")
+            assert client.ask(sign(more)).status == 201
+        require_refused(server, "rotten", "the inlay at 0 of map")
+        server.stop()
+    assert "inline-damaged" in check(directory).stdout
+
+
+@pytest.mark.parametrize("length", [40_000, 60_000])
+def test_a_damaged_short_body_in_a_segment_is_not_sent(tmp_path: Path, length: int) -> None:
+    directory = tmp_path / "data"
+    with served(directory) as server:
+        container = server.service().create_container(CONTAINER)
+        container.upload_blob("rotten", noise(5, length))
+        (path,) = (directory / DIRECTORY_NAME).iterdir()
+        descriptor = os.open(path, os.O_RDWR)
+        os.pwrite(descriptor, b"\x00\x01\x02\x03", length // 2)
+        os.close(descriptor)
+        with Client(server.endpoint) as client:
+            answer = client.ask(get("rotten"))
+            assert (answer.status, answer.code) == (500, "InternalError")
+        assert "segment 1 at 0: checksum" in server.log()
