@@ -79,11 +79,11 @@ async def _fill(harness: SqliteHarness, directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def serving_spread(directory: Path) -> Iterator[Server]:
+def serving_spread(directory: Path, command_prefix: tuple[str, ...] = ()) -> Iterator[Server]:
     """With one front end, whose collector does not put the segments together meanwhile."""
     with (
         directories.alone(directory, collector.LOCK_NAME) as alone,
-        served(directory, "--workers", "1") as server,
+        served(directory, "--workers", "1", command_prefix=command_prefix) as server,
     ):
         assert alone
         yield server
@@ -100,9 +100,7 @@ def front_end(server: Server) -> int:
 
 def test_a_body_in_more_segments_than_there_are_descriptors(spread: Path) -> None:
     assert len(list((spread / DIRECTORY_NAME).iterdir())) >= SEGMENTS_COUNT
-    with serving_spread(spread) as server:
-        for pid in server.children():
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, (160, 160))
+    with serving_spread(spread, ("prlimit", "--nofile=160:160")) as server:
         with ThreadPoolExecutor(4) as threads:
             bodies = list(threads.map(lambda _: _downloaded(server), range(8)))
         assert bodies == [DATA] * 8

@@ -40,6 +40,7 @@ from etagere.bodies.writable import NotWritten, WritableSegment, runs
 from etagere.bodies.writing import FileBodyWriter, Flight
 from etagere.config import Config
 from etagere.descriptors import FilePart, OpenFile
+from etagere.engine import reserve
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class FileBodyStore:
                 free = self._disk.free_bytes(self._directory)
             except OSError as error:
                 raise fault_of(error) from error
-            if free - length < (0 if reclaims else self._config.reserve_bytes):
+            if free - length < (0 if reclaims else self._room_for_others(free - length)):
                 self._give_up_abandoned()
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
             segment = self._segment
@@ -127,6 +128,16 @@ class FileBodyStore:
             except (Fault, Unknown):
                 if mine:
                     raise
+
+    def _room_for_others(self, left: int) -> int:
+        """What uploads leave free. While the ledger's reserve is spent, that is what the writer
+        needs to make it again: their commits would be refused until then, and clients that try
+        again and again would keep it from ever having the room."""
+        reserve_bytes = self._config.reserve_bytes
+        to_restore = (reserve.ROOM_FACTOR + 1) * reserve_bytes
+        if left < to_restore and reserve.is_spent(self._directory):
+            return to_restore
+        return reserve_bytes
 
     def _is_full(self, segment: WritableSegment, length: int) -> bool:
         return segment.end > 0 and segment.place(length) + length > self._config.segment_bytes_max

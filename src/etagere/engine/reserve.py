@@ -14,7 +14,7 @@ from etagere import directories
 
 RESERVE_NAME = "reserve"
 # Room must be plentiful before the reserve is made again, or it would be spent at once.
-_ROOM_FACTOR = 2
+ROOM_FACTOR = 2
 # What it takes to open the ledger and to note that a server has started.
 _OPENING_BYTES = 1 << 20
 
@@ -26,6 +26,14 @@ def give_way(directory: Path) -> None:
     room = os.statvfs(directory)
     if path.exists() and room.f_bavail * room.f_frsize < _OPENING_BYTES:
         os.truncate(path, 0)
+
+
+def is_spent(directory: Path) -> bool:
+    """Whether the reserve has been given back to the file system, as any process can see."""
+    try:
+        return (directory / RESERVE_NAME).stat().st_size == 0
+    except FileNotFoundError:
+        return False
 
 
 class Reserve:
@@ -55,7 +63,7 @@ class Reserve:
             if os.fstat(file.fileno()).st_blocks * 512 >= self._size_bytes:
                 return True
             room = os.fstatvfs(file.fileno())
-            if room.f_bavail * room.f_frsize < self._size_bytes * _ROOM_FACTOR:
+            if room.f_bavail * room.f_frsize < self._size_bytes * ROOM_FACTOR:
                 return False
             try:
                 os.posix_fallocate(file.fileno(), 0, self._size_bytes)

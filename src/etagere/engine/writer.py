@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 SOCKET_NAME = "writer.sock"
 _RESERVE_SECONDS = 1.0
+_LISTEN_AGAIN_SECONDS = 1.0
 _RECEIVE_BYTES = 1 << 20
 _SOCKET_BUFFER_BYTES = 4 << 20
 _BACKLOG = 128
@@ -117,6 +118,7 @@ class Service:
         self._poll.register(lifeline, select.EPOLLIN)
         self._served_last: _Peer | None = None
         self._stopping = False
+        self._listen_at: float | None = None
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.EPOLLIN)
 
@@ -149,6 +151,9 @@ class Service:
 
     def _receive(self, timeout_seconds: float) -> bool:
         """Takes in what has arrived; says whether anything has."""
+        if self._listen_at is not None and time.monotonic() >= self._listen_at:
+            self._listen_at = None
+            self._poll.register(self._listener, select.EPOLLIN)
         events = self._poll.poll(timeout_seconds)
         for descriptor, event in events:
             if descriptor in (self._lifeline, self._wakeup):
@@ -169,6 +174,12 @@ class Service:
         try:
             accepted, _ = self._listener.accept()
         except BlockingIOError:
+            return
+        except OSError as error:
+            # Without descriptors it would be tried again in a busy loop; others are served.
+            logger.error("a front end cannot be accepted: %s", error)
+            self._poll.unregister(self._listener)
+            self._listen_at = time.monotonic() + _LISTEN_AGAIN_SECONDS
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
