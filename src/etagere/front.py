@@ -27,7 +27,7 @@ from etagere.jobs.copying import Copying
 from etagere.jobs.folding import JOBS as FOLDING_JOBS
 from etagere.jobs.folding import Folding
 from etagere.jobs.health import FrontEndHealth, answering, reach_writer
-from etagere.jobs.indexing import Indexing
+from etagere.jobs.indexing import DROP_UNUSED_SECONDS, STORE_USES_SECONDS, Indexing
 from etagere.jobs.purging import purge
 from etagere.jobs.supervision import Job, JobSupervisor
 from etagere.operations.blob import containers
@@ -133,6 +133,8 @@ class FrontEnd:
         for folder in range(1, FOLDING_JOBS + 1):
             jobs.start(Job(f"folding {folder}", folding.fold_next, 0))
         jobs.start(Job("indexing", indexing.build_next, 0))
+        jobs.start(Job("storing uses of indexes", indexing.store_uses, STORE_USES_SECONDS))
+        jobs.start(Job("dropping unused indexes", indexing.drop_unused, DROP_UNUSED_SECONDS))
         jobs.start(Job("reaching the writer", lambda: reach_writer(engine), _JOB_SECONDS))
         jobs.start(Job("returning memory", MemoryTrimmer(memory).run, _TRIM_SECONDS))
         _spare_the_collector()

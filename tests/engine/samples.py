@@ -12,6 +12,7 @@ from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import (
     EXCLUSIVE,
     SHARED,
+    SIFTED_BYTES_MAX,
     Conflict,
     Counted,
     ReadTxn,
@@ -104,10 +105,14 @@ class Sift(NamedTuple):
     limit: int
     text: str
     """What the items that pass begin with."""
+    bytes_max: int = SIFTED_BYTES_MAX
 
 
 def sift_items(txn: ReadTxn, sift: Sift) -> Sifted[tuple[str], Item]:
-    return txn.sift(ITEMS, sift.span, sift.limit, lambda item: item.text.startswith(sift.text))
+    def passes(item: Item) -> bool:
+        return item.text.startswith(sift.text)
+
+    return txn.sift(ITEMS, sift.span, sift.limit, passes, sift.bytes_max)
 
 
 class SiftKeys(NamedTuple):

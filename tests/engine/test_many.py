@@ -106,3 +106,19 @@ async def test_a_sieve_of_keys_keeps_their_order(harness: Harness) -> None:
         }
         assert sifted.sizes == [sizes[key,] for key in passed]
         assert sifted.seen_bytes == sum(sizes[key,] for key in there)
+
+
+@conformance
+async def test_a_sieve_ends_with_the_record_that_is_too_much(harness: Harness) -> None:
+    engine = await harness.open()
+    keys = [f"{number:03}" for number in range(50)]
+    large = [PutItem(key, Item("x" * 1_000)) for key in keys]
+    await engine.write(samples.put_items, PutItems(large))
+    rest: Span | None = ITEMS.all()
+    found: list[str] = []
+    while rest is not None:
+        sifted = await engine.read(samples.sift_items, Sift(rest, 40, "x", 5_000))
+        assert sifted.seen <= 5
+        found += [key for (key,), _ in sifted.rows]
+        rest = sifted.rest
+    assert found == keys

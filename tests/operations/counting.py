@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from etagere.engine.interface import Counted, ReadTxn, Sifted
+from etagere.engine.interface import SIFTED_BYTES_MAX, Counted, ReadTxn, Sifted
 from etagere.engine.records import Collection, K, R, Span
 
 
@@ -14,6 +14,8 @@ class Counting:
     def __init__(self, txn: ReadTxn) -> None:
         self._txn = txn
         self.rows = 0
+        self.bytes_max = 0
+        """The most that was sifted in one go."""
 
     @property
     def now(self) -> int:
@@ -41,10 +43,16 @@ class Counting:
         return found
 
     def sift(
-        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+        self,
+        collection: Collection[K, R],
+        span: Span,
+        limit: int,
+        passes: Callable[[R], bool],
+        bytes_max: int = SIFTED_BYTES_MAX,
     ) -> Sifted[K, R]:
-        sifted = self._txn.sift(collection, span, limit, passes)
+        sifted = self._txn.sift(collection, span, limit, passes, bytes_max)
         self.rows += sifted.seen
+        self.bytes_max = max(self.bytes_max, sifted.seen_bytes)
         return sifted
 
     def sift_keys(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from etagere.bodies.audit import findings as kinds
@@ -16,7 +17,7 @@ from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, wire
 from etagere.engine.groups import Writer
-from etagere.engine.interface import C, T, WriteTxn, registered
+from etagere.engine.interface import C, T, WriteTxn, operation, registered
 from etagere.engine.records import ENCODE, Collection
 from etagere.engine.wire import Outcome
 from etagere.model.blobs import BlobName, PutBlob
@@ -38,9 +39,16 @@ from etagere.operations.blob.collections import TAG_VALUES, TAGGED_BLOBS
 from etagere.operations.blob.containers import create_container, delete_container
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.operations.index_audits import INDEXES
-from etagere.operations.table.collections import PROPERTY_VALUES
+from etagere.operations.table.collections import PROPERTY_VALUES, TABLES
 from etagere.operations.table.entities import change_entities
-from etagere.operations.table.indexes import BuildIndex, WantIndex, build_index, want_index
+from etagere.operations.table.indexes import (
+    BuildIndex,
+    DropUnused,
+    WantIndex,
+    build_index,
+    drop_unused,
+    want_index,
+)
 from etagere.operations.table.tables import PurgeTables, create_table, delete_table, purge_tables
 
 BOX = ContainerName("account", "box")
@@ -157,3 +165,29 @@ def test_what_is_being_removed_is_no_finding(store: Store) -> None:
     while store.write(purge_containers, PurgeContainers()):
         assert store.found() == []
     assert store.found() == []
+
+
+def test_an_index_that_was_dropped(store: Store) -> None:
+    """Its rows are no finding until they are removed; what takes its place is checked."""
+    store.write(forget_index, BOOKS)
+    assert store.found() == []
+    store.build()
+    assert store.found() == []
+    while store.write(purge_tables, PurgeTables(7)):
+        assert store.found() == []
+    ((count,),) = apsw.Connection(str(ledger.database_path(store.directory))).execute(
+        "SELECT count(*) FROM property_values"
+    )
+    assert count == 0
+
+
+@operation
+def forget_index(txn: WriteTxn, name: TableName) -> None:
+    """Drops the index as if nobody had used it for long."""
+    table = txn.get(TABLES, name.key)
+    assert table is not None
+    old = tuple(
+        [msgspec.structs.replace(index, created_at=1, used_at=1) for index in table.indexes]
+    )
+    txn.put(TABLES, name.key, msgspec.structs.replace(table, indexes=old))
+    drop_unused(txn, DropUnused(name))

@@ -19,7 +19,14 @@ from etagere.model.tables import Edm, Entity, Keys, Properties, Value
 from etagere.rules.conditions import format_etag
 from etagere.rules.dates import parse_instant
 from etagere.rules.filter_parsing import NESTING_MAX, TERMS_MAX
-from etagere.rules.filters import Filter, KeyBounds, KeyRange, parse_filter, parse_select
+from etagere.rules.filters import (
+    SELECTED_MAX,
+    Filter,
+    KeyBounds,
+    KeyRange,
+    parse_filter,
+    parse_select,
+)
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "eq": lambda left, right: left == right,
@@ -540,3 +547,37 @@ def test_whether_keys_are_asked(text: str, asks_of_keys: bool) -> None:
 )
 def test_select(text: str | None, names: tuple[str, ...] | None) -> None:
     assert parse_select(text) == names
+
+
+def test_no_more_can_be_selected_than_an_entity_can_have() -> None:
+    names = [f"P{number}" for number in range(SELECTED_MAX)]
+    assert parse_select(",".join([*names, *names])) == tuple(names)
+    refused = parse_select(",".join([*names, "Another"]))
+    assert isinstance(refused, Refusal)
+    assert refused.code == "InvalidInput"
+    assert parse_select(",".join([*names, "Another", "*"])) is None
+
+
+def test_many_terms_ask_what_few_ask() -> None:
+    """Long filters look properties up in another way."""
+    texts = ["A eq 1", "B eq 'x'", "not (C eq 1)", "A ge 2 or B lt 'x'", "Absent ne 1"]
+    entities = [
+        entity(A=(Edm.INT32, 1), B=(Edm.STRING, "x")),
+        entity(B=(Edm.INT32, 1), A=(Edm.STRING, "x"), C=(Edm.INT32, 1)),
+        entity(),
+        entity(A=(Edm.DOUBLE, 2.0)),
+    ]
+    for text in texts:
+        short, long = read(text), read(" and ".join([f"({text})"] * 10))
+        assert long.terms == 10 * short.terms
+        for one in (*entities, *entities):
+            assert long.matches(KEYS, one) == short.matches(KEYS, one), text
+
+
+def test_nested_filters_take_no_longer_than_flat_ones() -> None:
+    levels = 90
+    nested = "".join(f"(p{n})and((q{n})or(" for n in range(levels))
+    wide = "and".join(f"(r{n})" for n in range(4_500))
+    began = time.process_time()
+    read(f"{nested}{wide}and(RowKey eq 'a'){'))' * levels}")
+    assert time.process_time() - began < 0.3

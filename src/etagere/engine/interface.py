@@ -18,7 +18,7 @@ import enum
 import typing
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -47,6 +47,11 @@ class Guard(enum.Enum):
 
 
 SHARED, EXCLUSIVE = Guard.SHARED, Guard.EXCLUSIVE
+
+
+SIFTED_BYTES_MAX: Final = 4 << 20
+"""What a sieve looks at in one go, unless it is told otherwise: a thousand of the largest records
+would be more than a process can hold for each who asks."""
 
 
 class Sifted(NamedTuple, Generic[K, R]):
@@ -104,10 +109,15 @@ class ReadTxn(Protocol):
         ...
 
     def sift(
-        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+        self,
+        collection: Collection[K, R],
+        span: Span,
+        limit: int,
+        passes: Callable[[R], bool],
+        bytes_max: int = SIFTED_BYTES_MAX,
     ) -> Sifted[K, R]:
         """Looks at no more than `limit` records of a span and gives those that pass: what does
-        not costs much less than in a scan."""
+        not costs much less than in a scan. Ends with the record that makes it `bytes_max`."""
         ...
 
     def sift_keys(

@@ -257,15 +257,23 @@ def sift(
     span: Span,
     limit: int,
     passes: Callable[[R], bool],
+    bytes_max: int,
 ) -> Sifted[K, R]:
-    rows = list(cursor.execute(statements(collection).scan, (*span, limit)))
-    rest = Span(rows[-1][0] + b"\x00", span.stop) if len(rows) == limit else None
+    rows: list[tuple[bytes, bytes]] = []
+    seen_bytes = 0
+    for row in cursor.execute(statements(collection).scan, (*span, limit)):
+        rows.append(row)
+        seen_bytes += len(row[1])
+        if seen_bytes >= bytes_max:
+            break
+    is_cut = len(rows) == limit or seen_bytes >= bytes_max
+    rest = Span(rows[-1][0] + b"\x00", span.stop) if rows and is_cut else None
     decode = collection.decode
     passed = [(key, record, len(value)) for key, value in rows if passes(record := decode(value))]
     keys = collection.unpack_all([key for key, _, _ in passed])
     found = [(key, record) for key, (_, record, _) in zip(keys, passed, strict=True)]
     sizes = [size for _, _, size in passed]
-    return Sifted(found, sizes, len(rows), sum([len(value) for _, value in rows]), rest)
+    return Sifted(found, sizes, len(rows), seen_bytes, rest)
 
 
 def sift_keys(

@@ -23,6 +23,7 @@ import msgspec
 from etagere.clock import Clock, SystemClock
 from etagere.engine.interface import (
     EXCLUSIVE,
+    SIFTED_BYTES_MAX,
     C,
     Conflict,
     Counted,
@@ -252,13 +253,28 @@ class MemoryReadTxn:
         return found
 
     def sift(
-        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+        self,
+        collection: Collection[K, R],
+        span: Span,
+        limit: int,
+        passes: Callable[[R], bool],
+        bytes_max: int = SIFTED_BYTES_MAX,
     ) -> Sifted[K, R]:
-        rows = self.scan(collection, span, limit)
-        rest = collection.after(span, rows[-1][0]) if len(rows) == limit else None
-        passed = [(key, record) for key, record in rows if passes(record)]
-        sizes = [len(ENCODE(record)) for _, record in passed]
-        seen_bytes = sum(len(ENCODE(record)) for _, record in rows)
+        rows: list[tuple[K, R]] = []
+        passed: list[tuple[K, R]] = []
+        sizes: list[int] = []
+        seen_bytes = 0
+        for key, record in self.scan(collection, span, limit):
+            size = len(ENCODE(record))
+            rows.append((key, record))
+            seen_bytes += size
+            if passes(record):
+                passed.append((key, record))
+                sizes.append(size)
+            if seen_bytes >= bytes_max:
+                break
+        is_cut = len(rows) == limit or seen_bytes >= bytes_max
+        rest = collection.after(span, rows[-1][0]) if rows and is_cut else None
         return Sifted(passed, sizes, len(rows), seen_bytes, rest)
 
     def sift_keys(

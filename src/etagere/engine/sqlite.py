@@ -21,6 +21,7 @@ from etagere.clock import Clock, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, timeline, wire
 from etagere.engine.interface import (
+    SIFTED_BYTES_MAX,
     C,
     Conflict,
     Counted,
@@ -98,9 +99,14 @@ class ReadTransaction:
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
     def sift(
-        self, collection: Collection[K, R], span: Span, limit: int, passes: Callable[[R], bool]
+        self,
+        collection: Collection[K, R],
+        span: Span,
+        limit: int,
+        passes: Callable[[R], bool],
+        bytes_max: int = SIFTED_BYTES_MAX,
     ) -> Sifted[K, R]:
-        return ledger.sift(self._cursor, collection, span, limit, passes)
+        return ledger.sift(self._cursor, collection, span, limit, passes, bytes_max)
 
     def sift_keys(
         self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]

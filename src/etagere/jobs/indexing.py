@@ -1,7 +1,10 @@
-"""Builds the indexes that queries of tables wished for.
+"""Makes the indexes that queries of tables lacked, counts how they are used, and drops those that
+nobody uses.
 
-What is wished for is only known to this process: if it dies, an index stays as far as it was built,
-and the next query that would have needed it wishes again.
+What is noted here is only known to this process: if it dies, an index stays as far as it was built,
+and the next query that would have needed it wishes again. Queries that only read cause writes here,
+so all of them are bounded: an index is built in steps with pauses, and uses are stored at most once
+in half a minute for each table.
 """
 
 from __future__ import annotations
@@ -10,11 +13,28 @@ import asyncio
 import time
 from typing import Final, NamedTuple
 
+from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Engine
 from etagere.model.tables import TableName
-from etagere.operations.table.indexes import BuildIndex, WantIndex, build_index, want_index
+from etagere.operations.table.indexes import (
+    BuildIndex,
+    CountUses,
+    DropUnused,
+    WantIndex,
+    build_index,
+    count_uses,
+    drop_unused,
+    find_unused,
+    may_want_index,
+    want_index,
+)
+from etagere.rules.indexes import faded
 
 _WISHES_MAX: Final = 1_000
+_TABLES_MAX: Final = 1_000
+STORE_USES_SECONDS: Final = 30.0
+DROP_UNUSED_SECONDS: Final = 3_600.0
+_PAUSE_SECONDS: Final = 0.2
 
 
 class _Wish(NamedTuple):
@@ -22,21 +42,49 @@ class _Wish(NamedTuple):
     name: str
 
 
+class _Demand(NamedTuple):
+    """How many queries lacked an index lately."""
+
+    score: float
+    at: float
+    """When that was brought up to date."""
+
+    def now(self) -> float:
+        return faded(self.score, int((time.monotonic() - self.at) * TICKS_PER_SECOND))
+
+
 class Indexing:
-    """The indexes that this process is to build."""
+    """The indexes that this process is to build, and what it knows of their use."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._demands: dict[_Wish, _Demand] = {}
         self._noted: set[_Wish] = set()
         self._waiting: asyncio.Queue[_Wish] = asyncio.Queue()
+        self._uses: dict[TableName, dict[str, int]] = {}
 
     def note(self, table: TableName, name: str) -> None:
-        """An index that waits or is being built is noted already; if there are too many, it is
-        noted by a later query."""
+        """A query lacked an index. One that waits or is being built is noted already; if there are
+        too many, it is noted by a later query."""
         wish = _Wish(table, name)
+        demand = self._demands.pop(wish, None)
+        score = 1.0 if demand is None else demand.now() + 1.0
+        self._demands[wish] = _Demand(score, time.monotonic())
+        if len(self._demands) > _WISHES_MAX:
+            # The one that was lacked longest ago.
+            del self._demands[next(iter(self._demands))]
         if wish not in self._noted and len(self._noted) < _WISHES_MAX:
             self._noted.add(wish)
             self._waiting.put_nowait(wish)
+
+    def note_use(self, table: TableName, name: str) -> None:
+        """A query found entities by an index."""
+        uses = self._uses.get(table)
+        if uses is None:
+            if len(self._uses) >= _TABLES_MAX:
+                return
+            uses = self._uses[table] = {}
+        uses[name] = uses.get(name, 0) + 1
 
     async def build_next(self) -> None:
         """Waits for a wish and builds the index to the end."""
@@ -47,10 +95,34 @@ class Indexing:
             self._noted.discard(wish)
 
     async def _build(self, wish: _Wish) -> None:
-        if not await self._engine.write(want_index, WantIndex(*wish)):
+        demand = self._demands.get(wish)
+        wanted = WantIndex(*wish, 1.0 if demand is None else demand.now())
+        # Mostly there is nothing to do if a table has its indexes: then nothing is written.
+        if not await self._engine.read(may_want_index, wanted):
             return
+        if not await self._engine.write(want_index, wanted):
+            return
+        self._demands.pop(wish, None)
         began = time.monotonic()
         while await self._engine.write(build_index, BuildIndex(*wish)):
             # As long as it took: half of the time is for others, and more when they are many.
             await asyncio.sleep(time.monotonic() - began)
             began = time.monotonic()
+
+    async def store_uses(self) -> None:
+        """Adds what was counted since the last time to the scores of the indexes."""
+        counted, self._uses = self._uses, {}
+        for table, uses in counted.items():
+            await self._engine.write(count_uses, CountUses(table, uses))
+
+    async def drop_unused(self) -> None:
+        """Looks through all tables for indexes that nobody uses."""
+        behind: tuple[str, str] | None = None
+        while True:
+            found = await self._engine.read(find_unused, behind)
+            for table in found.tables:
+                await self._engine.write(drop_unused, DropUnused(table))
+            behind = found.following
+            if behind is None:
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)

@@ -31,6 +31,12 @@ class PropertyIndex(Part, frozen=True):
     """The last entity whose row was made."""
     is_ready: bool = False
     """Whether there are rows of all."""
+    created_at: int = 0
+    """In ticks of the engine's time; 0 if that was not stored."""
+    score: float = 0.0
+    """How often queries used it; each use counts less as time goes by."""
+    used_at: int = 0
+    """When that was brought up to date."""
 
 
 class Table(Record, frozen=True):
@@ -41,6 +47,12 @@ class Table(Record, frozen=True):
     """With the case in which it was created."""
     policies: tuple[SignedIdentifier, ...] = ()
     indexes: tuple[PropertyIndex, ...] = ()
+    indexes_made: int = 0
+    """No number of an index below this is given to another."""
+
+
+class DroppedIndex(Record, frozen=True):
+    """An index under (table id, its number) whose rows are still to be removed."""
 
 
 class DeletedTable(Record, frozen=True):

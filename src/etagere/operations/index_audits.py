@@ -19,6 +19,7 @@ from etagere.operations.blob.collections import (
 )
 from etagere.operations.table.collections import (
     DELETED_TABLES,
+    DROPPED_INDEXES,
     ENTITIES,
     PROPERTY_VALUES,
     TABLES,
@@ -75,7 +76,8 @@ def _by_property(audit: Audit) -> Rows | None:
     tables = audit.rows(TABLES, first_time=False)
     indexes = {table.id: table.indexes for _, _, table, _ in tables if table.indexes}
     deleted = {table_id for _, (table_id,), _, _ in audit.rows(DELETED_TABLES, first_time=False)}
-    if not indexes and not deleted:
+    dropped = {key for _, key, _, _ in audit.rows(DROPPED_INDEXES, first_time=False)}
+    if not indexes and not deleted and not dropped:
         return None
 
     def of(key: tuple[bytes, str, str], entity: Entity) -> Iterator[tuple[_Row, bool]]:
@@ -85,7 +87,7 @@ def _by_property(audit: Audit) -> Rows | None:
             if value is not None:
                 yield (table_id, index.number, value, *key[1:]), _is_built(index, keys)
 
-    return Rows(of, lambda row: row[0] in deleted)
+    return Rows(of, lambda row: row[0] in deleted or row[:2] in dropped)
 
 
 def _is_built(index: PropertyIndex, keys: Keys) -> bool:

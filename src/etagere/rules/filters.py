@@ -12,7 +12,7 @@ entity that it passes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -20,6 +20,7 @@ import msgspec
 
 from etagere.errors import Refusal
 from etagere.model.tables import Edm, Entity, Keys
+from etagere.rules.entities import PROPERTIES_MAX
 from etagere.rules.filter_literals import Literal
 from etagere.rules.filter_parsing import (
     AllOf,
@@ -46,6 +47,8 @@ class Filter(msgspec.Struct, frozen=True):
     """What can be said without the keys: nothing else matches."""
     asks_of_keys: bool
     """Whether that is not all."""
+    terms: int = 1
+    """How many comparisons there are: what it may cost to ask one entity."""
 
     def bounds(self) -> KeyBounds:
         """Nothing outside of them matches."""
@@ -57,29 +60,51 @@ def parse_filter(text: str) -> Filter | Refusal:
     condition = parse_condition(text)
     if isinstance(condition, Refusal):
         return condition
-    matches = _matcher(condition)
+    terms = _count_terms(condition)
+    positions = _Positions() if terms > _FEW_TERMS_MAX else None
+    matches = _matcher(condition, positions)
     rest = _without_keys(condition)
-    return Filter(
-        condition, matches, _anything if rest is None else _keyless(rest), rest is not condition
-    )
+    if rest is condition:
+        may_match = _keyless(matches)
+    else:
+        may_match = _anything if rest is None else _keyless(_matcher(rest, positions))
+    return Filter(condition, matches, may_match, rest is not condition, terms)
+
+
+def _count_terms(condition: Condition) -> int:
+    match condition:
+        case Comparison():
+            return 1
+        case Not():
+            return _count_terms(condition.part)
+        case AllOf() | AnyOf():
+            return sum(map(_count_terms, condition.parts))
 
 
 def _anything(_entity: Entity) -> bool:
     return True
 
 
-def _keyless(condition: Condition) -> Callable[[Entity], bool]:
-    matches = _matcher(condition)
+def _keyless(matches: Matcher) -> Callable[[Entity], bool]:
     return lambda entity: matches(_NO_KEYS, entity)
 
 
-def parse_select(text: str | None) -> tuple[str, ...] | None:
+SELECTED_MAX: Final = PROPERTIES_MAX + len((PARTITION_KEY, ROW_KEY, TIMESTAMP))
+"""As many properties as an entity can have."""
+
+
+def parse_select(text: str | None) -> tuple[str, ...] | Refusal | None:
     """The names in `$select`, each once; None is all of them."""
     if not text:
         return None
     names = [name.strip() for name in text.split(",")]
     chosen = tuple(dict.fromkeys(filter(None, names)))
-    return None if not chosen or "*" in chosen else chosen
+    if not chosen or "*" in chosen:
+        return None
+    if len(chosen) > SELECTED_MAX:
+        reason = f"$select has more than {SELECTED_MAX} properties."
+        return Refusal("InvalidInput", {"Reason": reason})
+    return chosen
 
 
 # Matching
@@ -103,16 +128,37 @@ _ALWAYS_THERE: Final = {
 _TICKS_FROM_YEAR_1_TO_1970 = 621_355_968_000_000_000
 
 
-def _matcher(condition: Condition) -> Matcher:
+def _matcher(condition: Condition, positions: _Positions | None = None) -> Matcher:
     match condition:
         case Comparison():
-            return _compares(condition)
+            return _compares(condition, positions)
         case Not():
-            return _not(_matcher(condition.part))
+            return _not(_matcher(condition.part, positions))
         case AllOf():
-            return _all(tuple(map(_matcher, condition.parts)))
+            return _all(tuple([_matcher(part, positions) for part in condition.parts]))
         case AnyOf():
-            return _any(tuple(map(_matcher, condition.parts)))
+            return _any(tuple([_matcher(part, positions) for part in condition.parts]))
+
+
+_FEW_TERMS_MAX: Final = 8
+"""So many comparisons look for their property among the names of an entity. If there are more, the
+places of all names are found out once for each entity."""
+
+
+class _Positions:
+    """The places of the properties of one entity, by their names."""
+
+    __slots__ = ("_names", "_places")
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] = ()
+        self._places: dict[str, int] = {}
+
+    def of(self, names: tuple[str, ...]) -> dict[str, int]:
+        if names is not self._names:
+            self._names = names
+            self._places = dict(zip(names, range(len(names)), strict=True))
+        return self._places
 
 
 def _not(matcher: Matcher) -> Matcher:
@@ -142,7 +188,7 @@ def _any(matchers: tuple[Matcher, ...]) -> Matcher:
     return matches
 
 
-def _compares(comparison: Comparison) -> Matcher:
+def _compares(comparison: Comparison, positions: _Positions | None) -> Matcher:
     name, literal = comparison.name, comparison.literal
     if name in _ALWAYS_THERE and literal.type is not _ALWAYS_THERE[name]:
         return lambda _keys, _entity: False
@@ -154,12 +200,32 @@ def _compares(comparison: Comparison) -> Matcher:
     if name == TIMESTAMP:
         stamp = cast("int", value) - _TICKS_FROM_YEAR_1_TO_1970
         return lambda _, entity: compare(entity.stamp, stamp)
+    if positions is not None:
+        return _compares_found(name, compare, literal, positions)
     return _compares_property(name, compare, literal)
 
 
+def _comparable_types(literal: Literal) -> str:
+    return _NUMBERS if literal.type.value in _NUMBERS else literal.type.value
+
+
+def _compares_found(
+    name: str, compare: _Compare, literal: Literal, positions: _Positions
+) -> Matcher:
+    value, types, places_of = literal.value, _comparable_types(literal), positions.of
+
+    def matches(_keys: Keys, entity: Entity) -> bool:
+        properties = entity.properties
+        at = places_of(properties.names).get(name)
+        if at is None:
+            return False
+        return properties.types[at] in types and compare(properties.values[at], value)
+
+    return matches
+
+
 def _compares_property(name: str, compare: _Compare, literal: Literal) -> Matcher:
-    value = literal.value
-    types = _NUMBERS if literal.type.value in _NUMBERS else literal.type.value
+    value, types = literal.value, _comparable_types(literal)
     # The entities of a table are mostly alike: where the name was last, it will be again.
     expected_at = 0
 
@@ -183,37 +249,32 @@ _NO_KEYS: Final = Keys("", "")
 
 def _without_keys(condition: Condition) -> Condition | None:
     """A condition that is met wherever this one is and that asks nothing of keys; None if there is
-    no other than that anything will do."""
-    if not _names(condition) & _KEYS:
-        return condition
+    no other than that anything will do. The same one if it asks nothing of keys itself."""
     match condition:
-        case AllOf():
-            parts = _parts_without_keys(condition)
-            return AllOf(parts) if parts else None
-        case AnyOf():
-            parts = _parts_without_keys(condition)
-            return AnyOf(parts) if len(parts) == len(condition.parts) else None
-        case _:
+        case Comparison():
+            return None if condition.name in _KEYS else condition
+        case Not():
             # To leave something out of what is negated would ask for more, not for less.
-            return None
+            return condition if _without_keys(condition.part) is condition.part else None
+        case AllOf():
+            parts = [_without_keys(part) for part in condition.parts]
+            if _are_same(parts, condition.parts):
+                return condition
+            kept = tuple([part for part in parts if part is not None])
+            return AllOf(kept) if kept else None
+        case AnyOf():
+            parts = [_without_keys(part) for part in condition.parts]
+            if _are_same(parts, condition.parts):
+                return condition
+            kept = tuple([part for part in parts if part is not None])
+            return AnyOf(kept) if len(kept) == len(parts) else None
 
 
-def _parts_without_keys(condition: AllOf | AnyOf) -> tuple[Condition, ...]:
-    found = [_without_keys(part) for part in condition.parts]
-    return tuple([part for part in found if part is not None])
+def _are_same(found: Sequence[Condition | None], parts: Sequence[Condition]) -> bool:
+    return all(map(operator.is_, found, parts))
 
 
 _KEYS: Final = frozenset({PARTITION_KEY, ROW_KEY})
-
-
-def _names(condition: Condition) -> frozenset[str]:
-    match condition:
-        case Comparison():
-            return frozenset({condition.name})
-        case Not():
-            return _names(condition.part)
-        case AllOf() | AnyOf():
-            return frozenset().union(*map(_names, condition.parts))
 
 
 # Bounds

@@ -7,12 +7,13 @@ comes before another that was less. Ranges have both ends in them and are never 
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable, Iterable
-from functools import reduce
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from etagere.model.tables import Edm, Entity, Keys
+from etagere.clock import TICKS_PER_SECOND
+from etagere.model.tables import Edm, Entity, Keys, PropertyIndex
 from etagere.rules.filter_parsing import AllOf, AnyOf, Comparison, Condition, Not, Operator
 from etagere.rules.filters import PARTITION_KEY, ROW_KEY, TIMESTAMP
 
@@ -20,6 +21,45 @@ KEPT_BYTES_MAX: Final = 64
 RANGES_MAX: Final = 16
 INDEXES_MAX: Final = 4
 """In one table: each takes its share of every change."""
+
+
+# Which indexes a table keeps
+#
+# Uses of an index and queries that lack one are counted alike, and count half after an hour. What
+# is lacked more than the least used index is used takes its place.
+
+HALF_LIFE_TICKS: Final = 3_600 * TICKS_PER_SECOND
+SETTLED_TICKS: Final = 60 * TICKS_PER_SECOND
+"""No index is replaced before: its uses need time to be counted, and to build one takes work."""
+UNUSED_TICKS_MAX: Final = 14 * 24 * 3_600 * TICKS_PER_SECOND
+"""An index that no query used for so long is dropped."""
+DEMAND_MIN: Final = 3
+DEMAND_MAX: Final = 64
+"""One client that repeats a query does not replace what many use."""
+_DEMAND_OVER_USE: Final = 2
+
+
+def faded(score: float, elapsed_ticks: int) -> float:
+    """What is left of a score after so long."""
+    return score * math.exp2(-max(0, elapsed_ticks) / HALF_LIFE_TICKS)
+
+
+def replaced_by(demand: float, indexes: Sequence[PropertyIndex], now: int) -> PropertyIndex | None:
+    """The index that gives way to one that so many queries lacked; None if none does."""
+    settled = [index for index in indexes if now - index.created_at >= SETTLED_TICKS]
+    if demand < DEMAND_MIN or not settled:
+        return None
+
+    def use(index: PropertyIndex) -> float:
+        return faded(index.score, now - index.used_at)
+
+    weakest = min(settled, key=use)
+    return weakest if min(demand, DEMAND_MAX) > _DEMAND_OVER_USE * use(weakest) else None
+
+
+def is_unused(index: PropertyIndex, now: int) -> bool:
+    """Whether it was not used for so long that it is dropped."""
+    return now - max(index.created_at, index.used_at) > UNUSED_TICKS_MAX
 
 
 # Values
@@ -112,7 +152,7 @@ def sought(condition: Condition) -> Sought:
         case Comparison():
             return _sought_by_comparison(condition)
         case AllOf():
-            return reduce(_both, map(sought, condition.parts), {})
+            return _all_of([sought(part) for part in condition.parts])
         case AnyOf():
             return _either([sought(part) for part in condition.parts])
         case Not():
@@ -150,9 +190,12 @@ def _sought_by_comparison(comparison: Comparison) -> Sought:
             return {name: (Range(kind, value),)}
 
 
-def _both(left: Sought, right: Sought) -> Sought:
-    both = left.keys() & right.keys()
-    return left | right | {name: _meet(left[name], right[name]) for name in both}
+def _all_of(parts: list[Sought]) -> Sought:
+    found: Sought = {}
+    for part in parts:
+        for name, ranges in part.items():
+            found[name] = _meet(found[name], ranges) if name in found else ranges
+    return found
 
 
 def _either(alternatives: list[Sought]) -> Sought:
@@ -167,12 +210,19 @@ def _either(alternatives: list[Sought]) -> Sought:
 
 
 def _meet(left: Ranges, right: Ranges) -> Ranges:
-    pairs = [
-        Range(max(one.first, other.first), min(one.last, other.last))
-        for one in left
-        for other in right
-    ]
-    return _united([range_ for range_ in pairs if range_.first <= range_.last])
+    """What is in both. Each is in order and apart, so each range is looked at once."""
+    met: list[Range] = []
+    at, other_at = 0, 0
+    while at < len(left) and other_at < len(right):
+        one, other = left[at], right[other_at]
+        first, last = max(one.first, other.first), min(one.last, other.last)
+        if first <= last:
+            met.append(Range(first, last))
+        if one.last <= other.last:
+            at += 1
+        else:
+            other_at += 1
+    return _united(met)
 
 
 def _united(ranges: Iterable[Range]) -> Ranges:

@@ -28,12 +28,23 @@ from etagere.model.tables import (
 )
 from etagere.operations.table.collections import (
     DELETED_TABLES,
+    DROPPED_INDEXES,
     ENTITIES,
     PROPERTY_VALUES,
     TABLES,
 )
 from etagere.operations.table.entities import change_entities, get_entity
-from etagere.operations.table.indexes import BuildIndex, WantIndex, build_index, want_index
+from etagere.operations.table.indexes import (
+    BuildIndex,
+    CountUses,
+    DropUnused,
+    WantIndex,
+    build_index,
+    count_uses,
+    drop_unused,
+    find_unused,
+    want_index,
+)
 from etagere.operations.table.queries import EntityPage, Query, query_entities
 from etagere.operations.table.tables import (
     PurgeTables,
@@ -113,8 +124,17 @@ class Cabinet:
 
     # Indexes
 
-    async def want(self, name: str) -> bool:
-        return await self.shelf.write(want_index, WantIndex(self.name, name))
+    async def want(self, name: str, demand: float = 1.0) -> bool:
+        return await self.shelf.write(want_index, WantIndex(self.name, name, demand))
+
+    async def count_uses(self, uses: dict[str, int]) -> None:
+        await self.shelf.write(count_uses, CountUses(self.name, uses))
+
+    async def unused(self) -> list[TableName]:
+        return (await self.shelf.read(find_unused, None)).tables
+
+    async def drop_unused(self) -> None:
+        await self.shelf.write(drop_unused, DropUnused(self.name))
 
     async def build_step(self, name: str, rows_max: int = 250) -> bool:
         return await self.shelf.write(build_index, BuildIndex(self.name, name, rows_max))
@@ -159,7 +179,7 @@ class Cabinet:
 
     async def contents(self) -> dict[Keys, Entity]:
         """All that there is, in its order."""
-        page = await self.query(Query(self.name, limit=1_000_000))
+        page = await self.query(Query(self.name, limit=1_000_000, seconds_max=60.0))
         assert page.following is None
         return dict(page.entities)
 
@@ -179,7 +199,10 @@ def require_agreement(txn: ReadTxn, _: None) -> int:
     """An index has a row for each entity that has something to be found by, and no other; one that
     is being built may lack those of entities that are to come."""
     there = {table.id: table for table in rows(txn, TABLES).values()}
-    found = {key for key in rows(txn, PROPERTY_VALUES) if key[0] in there}
+    dropped = rows(txn, DROPPED_INDEXES)
+    found = {
+        key for key in rows(txn, PROPERTY_VALUES) if key[0] in there and key[:2] not in dropped
+    }
     expected, needed = set(), set()
     for (table_id, partition, row), entity in rows(txn, ENTITIES).items():
         keys = Keys(partition, row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 from typing import Any, Final
@@ -31,19 +31,21 @@ INDEXED: Final = ("A", "B", "RowKey")
 # How soon queries go by an index, and how much it may have then.
 HURRY: Final[tuple[dict[str, int], ...]] = (
     {},
-    {"_STEP_MIN": 1},
-    {"_FEW": 0, "_STEP_MIN": 1, "_SCANNED_FIRST": 1, "_DENSE": 0, "_MANY": 2},
-    {"_FEW": 0, "_STEP_MIN": 1, "_SCANNED_FIRST": 2, "_DENSE": 0},
-    {"_FEW": 2, "_STEP_MIN": 2, "_SCANNED_FIRST": 3, "_STEP_MAX": 2},
-    {"_FEW": 0, "_SCANNED_FIRST": 1, "_PAGE_BYTES_MAX": 60},
+    {"step_rows_min": 1},
+    {"_FEW": 0, "step_rows_min": 1, "_SCANNED_FIRST": 1, "_DENSE": 0, "_MANY": 2},
+    {"_FEW": 0, "step_rows_min": 1, "_SCANNED_FIRST": 2, "_DENSE": 0},
+    {"_FEW": 2, "step_rows_min": 2, "_SCANNED_FIRST": 3, "step_rows_max": 2},
+    {"_FEW": 0, "_SCANNED_FIRST": 1, "page_bytes_max": 60},
 )
 
 
 @contextmanager
 def hurrying(hurry: dict[str, int]) -> Iterator[None]:
     with ExitStack() as stack:
-        for name, value in hurry.items():
-            stack.enter_context(patch.object(queries, name, value))
+        limits = {name: value for name, value in hurry.items() if not name.startswith("_")}
+        stack.enter_context(patch.object(queries, "LIMITS", replace(queries.LIMITS, **limits)))
+        for name in hurry.keys() - limits.keys():
+            stack.enter_context(patch.object(queries, name, hurry[name]))
         yield
 
 
@@ -287,6 +289,6 @@ async def test_every_way_finds_the_same(cabinet: Cabinet) -> None:
                 asked = query._replace(limit=limit, seconds_max=seconds_max)
                 found = await pages(cabinet, asked)
                 assert [keys for page in found for keys in page] == expected
-                if seconds_max > 0 and "_PAGE_BYTES_MAX" not in hurry:
+                if seconds_max > 0 and "page_bytes_max" not in hurry:
                     # None is missing from a page, and none is empty but for want of any.
                     assert len(found) == max(1, -(-len(expected) // limit))

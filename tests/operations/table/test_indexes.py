@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import msgspec
 import pytest
 
-from etagere.engine.interface import Refused
+from etagere.clock import TICKS_PER_SECOND
+from etagere.engine.interface import Refused, WriteTxn, operation
 from etagere.engine.records import ENCODE
 from etagere.model.service import AccessPolicy, SignedIdentifier
-from etagere.model.tables import Change, EntityChange, Keys, PropertyIndex, Table
+from etagere.model.tables import Change, EntityChange, Keys, PropertyIndex, Table, TableName
 from etagere.operations.table.collections import TABLES
 from etagere.operations.table.queries import EntityPage
-from etagere.rules.indexes import INDEXES_MAX
+from etagere.rules.indexes import INDEXES_MAX, UNUSED_TICKS_MAX
 from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert, known
 from tests.operations.table.test_queries import asking, counted, keys_of
+
+
+def shape(index: PropertyIndex) -> PropertyIndex:
+    """An index without the times at which it was made and used."""
+    return msgspec.structs.replace(index, created_at=0, used_at=0, score=0.0)
+
 
 # How they are made
 
@@ -29,10 +37,10 @@ async def test_a_build_goes_on_where_it_stopped(cabinet: Cabinet) -> None:
     for step in range(5):
         assert await cabinet.build_step("A", 2)
         (index,) = await cabinet.indexes()
-        assert index == PropertyIndex(0, "A", everybody[2 * step + 1])
+        assert shape(index) == PropertyIndex(0, "A", everybody[2 * step + 1])
         assert await cabinet.require_agreement() == 2 * step + 2
     assert not await cabinet.build_step("A", 2)
-    assert await cabinet.indexes() == (PropertyIndex(0, "A", is_ready=True),)
+    assert [*map(shape, await cabinet.indexes())] == [PropertyIndex(0, "A", is_ready=True)]
     assert not await cabinet.build_step("A", 2)
     assert not await cabinet.want("A")
     assert await cabinet.require_agreement() == 10
@@ -134,7 +142,7 @@ async def test_a_purge_leaves_no_row(cabinet: Cabinet) -> None:
 async def test_who_changes_access_keeps_the_indexes(cabinet: Cabinet) -> None:
     await cabinet.index("A")
     await cabinet.set_access(SignedIdentifier("readers", AccessPolicy(permission="r")))
-    assert await cabinet.indexes() == (PropertyIndex(0, "A", is_ready=True),)
+    assert [*map(shape, await cabinet.indexes())] == [PropertyIndex(0, "A", is_ready=True)]
 
 
 @at_a_cabinet
@@ -239,7 +247,108 @@ async def test_wishes(cabinet: Cabinet) -> None:
     assert (await cost(cabinet, "Number eq 5"))[0].wish == "Number"
     await cabinet.index("Number")
     assert (await cost(cabinet, "Number eq 5"))[0].wish is None
-    for name in ("X", "Y", "Z"):
-        await cabinet.want(name)
-    assert (await cost(cabinet, "RowKey eq 'none'"))[0].wish is None
-    assert (await cost(cabinet, "X eq 'none'"))[0].wish == "X"
+    # Of what no entity has, nothing is found by an index either.
+    for text in ("Absent eq 1", "Absent eq 1 and Missing ge 'x'"):
+        assert (await cost(cabinet, text))[0].wish is None
+    assert (await cost(cabinet, "Absent eq 1 and RowKey eq '05'"))[0].wish == "RowKey"
+
+
+@at_a_cabinet
+async def test_what_few_have_is_wished_for_where_it_was_found(cabinet: Cabinet) -> None:
+    await filled_with_many(cabinet)
+    assert (await cost(cabinet, "Rare eq 1"))[0].wish is None
+    await cabinet.put(MANY[3_000], Rare=1)
+    assert (await cost(cabinet, "Rare eq 1"))[0].wish == "Rare"
+    assert (await cost(cabinet, "Rare eq 2"))[0].wish is None
+
+
+# Which of them are kept
+
+_MINUTE: Final = 60 * TICKS_PER_SECOND
+
+
+async def _full(cabinet: Cabinet) -> list[str]:
+    cabinet.shelf.clock.freeze()
+    names = [f"P{number}" for number in range(INDEXES_MAX)]
+    await cabinet.put(Keys("p", "r"), Other=1, **dict.fromkeys(names, 1))
+    await cabinet.index(*names)
+    return names
+
+
+@at_a_cabinet
+async def test_the_least_used_gives_way_to_what_is_lacked_more(cabinet: Cabinet) -> None:
+    names = await _full(cabinet)
+    await cabinet.count_uses(dict.fromkeys(names, 10) | {"P2": 1})
+    # Not before it had the time to be used.
+    assert not await cabinet.want("Other", 5)
+    cabinet.shelf.clock.advance(2 * _MINUTE)
+    assert not await cabinet.want("Other", 1)
+    assert await cabinet.want("Other", 5)
+    assert {index.name for index in await cabinet.indexes()} == {"P0", "P1", "P3", "Other"}
+    # The others are used more than this is lacked.
+    cabinet.shelf.clock.advance(2 * _MINUTE)
+    await cabinet.count_uses({"Other": 100})
+    for demand in (5, 19):
+        assert not await cabinet.want("P2", demand)
+    for _ in range(50):
+        await cabinet.count_uses(dict.fromkeys(names, 10))
+    assert not await cabinet.want("P2", 1e9)
+
+
+@at_a_cabinet
+async def test_a_dropped_index_leaves_no_row_and_its_number_to_nobody(cabinet: Cabinet) -> None:
+    await _full(cabinet)
+    for row in range(20):
+        await cabinet.put(Keys("p", f"{row:02}"), P0=row, Other=row)
+    cabinet.shelf.clock.advance(2 * _MINUTE)
+    assert await cabinet.want("Other", 5)
+    # What happens before its rows are removed does not touch them.
+    await cabinet.put(Keys("p", "00"), P0=-1, Other=-1)
+    await cabinet.delete(Keys("p", "01"))
+    await cabinet.index("Other")
+    assert [index.number for index in await cabinet.indexes()] == [1, 2, 3, 4]
+    steps = [await cabinet.purge_step(8) for _ in range(4)]
+    assert steps == [9, 9, 6, 0]
+    assert await cabinet.require_agreement() == 19 + 1 + 3
+    page = await cabinet.query(asking("Other eq -1"))
+    assert keys_of(page) == [Keys("p", "00")]
+
+
+@at_a_cabinet
+async def test_what_is_not_used_is_dropped(cabinet: Cabinet) -> None:
+    names = await _full(cabinet)
+    assert not await cabinet.unused()
+    cabinet.shelf.clock.advance(UNUSED_TICKS_MAX - _MINUTE)
+    await cabinet.count_uses({"P1": 1})
+    cabinet.shelf.clock.advance(2 * _MINUTE)
+    assert await cabinet.unused() == [cabinet.name]
+    await cabinet.drop_unused()
+    assert [index.name for index in await cabinet.indexes()] == ["P1"]
+    assert not await cabinet.unused()
+    await cabinet.purge()
+    assert await cabinet.require_agreement() == 1
+    # There is room for others again.
+    assert await cabinet.want("P0")
+    assert len(names) == INDEXES_MAX
+
+
+@at_a_cabinet
+async def test_what_was_made_before_times_were_stored_is_kept_at_first(cabinet: Cabinet) -> None:
+    cabinet.shelf.clock.freeze()
+    await cabinet.index("A")
+    await cabinet.shelf.write(forget_times, cabinet.name)
+    assert await cabinet.unused() == [cabinet.name]
+    await cabinet.drop_unused()
+    assert not await cabinet.unused()
+    assert [index.name for index in await cabinet.indexes()] == ["A"]
+    cabinet.shelf.clock.advance(UNUSED_TICKS_MAX + _MINUTE)
+    await cabinet.drop_unused()
+    assert await cabinet.indexes() == ()
+
+
+@operation
+def forget_times(txn: WriteTxn, name: TableName) -> None:
+    table = txn.get(TABLES, name.key)
+    assert table is not None
+    old = tuple([shape(index) for index in table.indexes])
+    txn.put(TABLES, name.key, msgspec.structs.replace(table, indexes=old, indexes_made=0))

@@ -12,7 +12,8 @@ from etagere.engine.interface import C, Engine, Fault, FaultReason, Lane, ReadTx
 from etagere.jobs.indexing import Indexing
 from etagere.jobs.supervision import Backoff, Job
 from etagere.model.tables import Keys, TableName
-from etagere.operations.table.indexes import build_index, want_index
+from etagere.operations.table.indexes import build_index, count_uses, drop_unused, want_index
+from etagere.rules.indexes import INDEXES_MAX, SETTLED_TICKS, UNUSED_TICKS_MAX
 from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert
 
 PROMPT = Backoff(first_seconds=0.01)
@@ -109,3 +110,60 @@ async def test_a_table_that_is_gone_stops_nothing(cabinet: Cabinet) -> None:
     indexing.note(cabinet.name, "A")
     async with running(indexing):
         await _until_ready(cabinet, "A")
+
+
+@at_a_cabinet
+async def test_uses_are_counted_together(cabinet: Cabinet) -> None:
+    await cabinet.index("A", "B")
+    engine = Faulty(cabinet.shelf.engine)
+    indexing = Indexing(engine)
+    for _ in range(100):
+        indexing.note_use(cabinet.name, "A")
+    indexing.note_use(TableName(cabinet.name.account, "Gone"), "A")
+    for _ in range(2):
+        await indexing.store_uses()
+        assert [round(index.score) for index in await cabinet.indexes()] == [100, 0]
+    assert engine.asked[count_uses] == 2
+
+
+@at_a_cabinet
+async def test_what_is_not_used_is_dropped_in_time(cabinet: Cabinet) -> None:
+    cabinet.shelf.clock.freeze()
+    await cabinet.index("A")
+    for number in range(450):
+        await cabinet.called(f"Another{number}").create()
+    engine = Faulty(cabinet.shelf.engine)
+    indexing = Indexing(engine)
+    await indexing.drop_unused()
+    assert not engine.asked[drop_unused]
+    cabinet.shelf.clock.advance(2 * UNUSED_TICKS_MAX)
+    await indexing.drop_unused()
+    assert await cabinet.indexes() == ()
+
+
+@at_a_cabinet
+async def test_who_is_not_lacked_enough_causes_no_write(cabinet: Cabinet) -> None:
+    names = [f"P{number}" for number in range(INDEXES_MAX)]
+    await cabinet.index(*names)
+    engine = Faulty(cabinet.shelf.engine)
+    indexing = Indexing(engine)
+    async with running(indexing):
+        for _ in range(20):
+            indexing.note(cabinet.name, "Other")
+            await asyncio.sleep(0.001)
+    assert not engine.asked
+
+
+@at_a_cabinet
+async def test_what_is_lacked_often_takes_the_place_of_what_is_not_used(cabinet: Cabinet) -> None:
+    cabinet.shelf.clock.freeze()
+    names = [f"P{number}" for number in range(INDEXES_MAX)]
+    await cabinet.index(*names)
+    cabinet.shelf.clock.advance(2 * SETTLED_TICKS)
+    indexing = Indexing(cabinet.shelf.engine)
+    async with running(indexing):
+        for _ in range(5):
+            indexing.note(cabinet.name, "Other")
+        await _until_ready(cabinet, "Other", *names[1:])
+    await cabinet.purge()
+    assert await cabinet.require_agreement() == 0

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 
 from etagere.engine.interface import ReadTxn
 from etagere.model.tables import EVERYTHING, Keys, Reach
+from etagere.operations.table import queries
 from etagere.operations.table.queries import EntityPage, Query, query_entities
+from etagere.operations.table.walks import Scan
 from tests.operations.counting import Counting
 from tests.operations.table.cabinet import (
     PEOPLE,
@@ -38,7 +43,9 @@ async def filled(cabinet: Cabinet) -> None:
 
 
 def asking(text: str = "", **options: Any) -> Query:
-    return Query(PEOPLE, **{"limit": 1_000, "filter": filter_of(text) if text else None, **options})
+    """With all the time in the world: how fast an engine is in tests is not what they are about."""
+    defaults = {"limit": 1_000, "filter": filter_of(text) if text else None, "seconds_max": 60.0}
+    return Query(PEOPLE, **{**defaults, **options})
 
 
 def keys_of(page: EntityPage) -> list[Keys]:
@@ -222,7 +229,23 @@ def test_a_reach_holds_both_of_its_ends() -> None:
 
 @at_a_cabinet
 async def test_who_must_not_take_long_gives_up(cabinet: Cabinet) -> None:
+    """By what is looked at; with another limit, by the time that it takes."""
     await filled(cabinet)
+    with limited(brief_seconds_max=60.0):
+        await _require_brevity(cabinet)
+    with limited(brief_seconds_max=0.0):
+        assert await cabinet.shelf.read(query_entities, asking(rows_max=ROWS_EACH)) is None
+        point = await cabinet.shelf.read(query_entities, asking(POINT, rows_max=ROWS_EACH))
+        assert point is not None
+
+
+@contextmanager
+def limited(**limits: Any) -> Iterator[None]:
+    with patch.object(queries, "LIMITS", replace(queries.LIMITS, **limits)):
+        yield
+
+
+async def _require_brevity(cabinet: Cabinet) -> None:
 
     async def brief(text: str, rows_max: int) -> EntityPage | None:
         query = asking(text, rows_max=rows_max)
@@ -263,3 +286,63 @@ async def test_a_page_ends_when_its_time_is_over(cabinet: Cabinet) -> None:
 @pytest.mark.parametrize("text", ["PartitionKey eq 'b' and PartitionKey eq 'c'", "RowKey eq 5"])
 def test_filters_that_nothing_matches_bound_everything(text: str) -> None:
     assert filter_of(text).bounds().is_empty
+
+
+# What a page may cost
+
+
+@at_a_cabinet
+async def test_a_step_asks_no_more_than_its_share(cabinet: Cabinet) -> None:
+    """Rows times terms: with a long filter, few entities are looked at in one step."""
+    await filled(cabinet)
+    text = " or ".join(f"Number eq {number}" for number in range(200))
+    steps: list[int] = []
+
+    def look(txn: ReadTxn, query: Query) -> EntityPage | None:
+        with patch.object(Scan, "take", _noting(steps)):
+            return query_entities(txn, query)
+
+    with limited(step_terms_max=2_000):
+        page = await cabinet.shelf.read(look, asking(text, limit=10_000))
+    assert page is not None
+    assert len(page.entities) == len(PARTITIONS) * 200
+    assert max(steps) == 10
+
+
+def _noting(steps: list[int]) -> Callable[[Any, int, int], Any]:
+    take = Scan.take
+
+    def noted(self: Scan, count: int, bytes_max: int) -> Any:
+        steps.append(count)
+        return take(self, count, bytes_max)
+
+    return noted
+
+
+@at_a_cabinet
+async def test_large_entities_behind_small_ones_are_not_read_together(cabinet: Cabinet) -> None:
+    await cabinet.fill([Keys("a", f"{row:03}") for row in range(100)])
+    for row in range(40):
+        await cabinet.put(Keys("b", f"{row:03}"), Text="x" * 30_000)
+    seen: list[int] = []
+
+    def look(txn: ReadTxn, query: Query) -> EntityPage | None:
+        counting = Counting(txn)
+        page = query_entities(counting, query)
+        seen.append(counting.bytes_max)
+        return page
+
+    with limited(step_bytes_max=200_000):
+        page = await cabinet.shelf.read(look, asking(limit=10_000))
+    assert page is not None
+    assert len(page.entities) == 140
+    assert max(seen) < 200_000 + 31_000
+
+
+@at_a_cabinet
+async def test_what_is_shown_beside_an_entity_counts(cabinet: Cabinet) -> None:
+    await filled(cabinet)
+    with limited(page_bytes_max=100_000):
+        page = await cabinet.query(asking(shown_bytes=10_000))
+    assert len(page.entities) == 9
+    assert page.following == EVERYBODY[9]

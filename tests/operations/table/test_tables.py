@@ -119,7 +119,7 @@ async def test_lists_are_in_the_order_of_names_in_lower_case(cabinet: Cabinet) -
         start = ""
         while True:
             command = ListTables(ACCOUNT, limit + 1, start)
-            page = await cabinet.shelf.read(list_tables, command)
+            page = (await cabinet.shelf.read(list_tables, command)).tables
             found += [table.name for table in page[:limit]]
             if len(page) <= limit:
                 break
@@ -132,7 +132,7 @@ async def test_a_list_goes_on_where_it_was_though_the_name_is_gone(cabinet: Cabi
     for name in ("Ant", "Bee", "Cow"):
         await cabinet.called(name).create()
     await cabinet.called("Bee").delete_table()
-    page = await cabinet.shelf.read(list_tables, ListTables(ACCOUNT, 10, "bee"))
+    page = (await cabinet.shelf.read(list_tables, ListTables(ACCOUNT, 10, "bee"))).tables
     assert [table.name for table in page] == ["Cow", "People"]
 
 

@@ -285,6 +285,24 @@ def test_what_is_no_entity(body: bytes) -> None:
     assert time.process_time() - began < 1
 
 
+def test_properties_that_are_null_may_be_many_but_not_without_end() -> None:
+    nulls = ",".join(f'"P{number}": null' for number in range(1_000))
+    decoded = decode(f'{{{nulls}, "A": 1}}')
+    assert decoded.properties.names == ("A",)
+    for count in (1_100, 40_000, 300_000):
+        nulls = ",".join(f'"P{number}":null' for number in range(count))
+        began = time.process_time()
+        assert refused(f"{{{nulls}}}".encode()) == "TooManyProperties"
+        assert time.process_time() - began < 0.2
+
+
+def test_long_texts_are_taken_whatever_is_in_them() -> None:
+    for text in ('"{[,]}"' * 8_000, "\\" * 30_001, '\\"' * 20_000, "\u00e9" * 32_000):
+        members = {f"P{number}": text for number in range(3)}
+        decoded = decode(json.dumps(members))
+        assert decoded.properties.values == (text,) * 3
+
+
 def test_long_fractions_take_no_time() -> None:
     began = time.process_time()
     assert value_of(decode(f'{{"p": 1.{"3" * 1_000_000}}}')) == (Edm.DOUBLE, 4 / 3)

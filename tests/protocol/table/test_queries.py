@@ -159,7 +159,7 @@ def test_filters_of_tables(office: Office, many: list[str], text: str, expected:
 def test_more_tables_than_are_looked_at_at_once(
     office: Office, many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etagere.protocol.table.handlers._TABLES_IN_STEP", 2)
+    monkeypatch.setattr("etagere.operations.table.tables._QUERIED_ROWS_MAX", 2)
     last = quote("TableName ge 'z'")
     for size in (1, 2, 3, 1_000):
         found = pages(office, "Tables", f"$top={size}")

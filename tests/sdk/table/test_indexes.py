@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from azure.data.tables import TableClient, UpdateMode
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.data.tables import TableClient, TableSasPermissions, UpdateMode, generate_table_sas
 
 from etagere.clock import SystemClock
 from etagere.config import Config
@@ -18,7 +20,7 @@ from etagere.engine.sqlite import Reader
 from etagere.model.tables import PropertyIndex, TableName
 from etagere.operations.table.tables import get_table
 from tests.operations.table.cabinet import left_behind, require_agreement
-from tests.sdk.server import ACCOUNT, Server, check, eventually, served
+from tests.sdk.server import ACCOUNT, KEY, Server, check, eventually, served
 from tests.sdk.table.clients import table_service
 
 NAME: Final = "Indexed"
@@ -129,3 +131,26 @@ def test_a_server_that_is_killed_while_it_builds(server: Server) -> None:
         assert found(table, "RowKey eq '07' and Number lt 200") == [("00", "07"), ("01", "07")]
     server.stop()
     assert check(server.directory).returncode == 0
+
+
+def test_queries_for_what_is_not_there_take_no_index_from_others(server: Server) -> None:
+    """Not even many of them, by somebody who may only read."""
+    with table_service(server) as service:
+        table = service.create_table(NAME)
+        fill(table)
+        token = generate_table_sas(
+            AzureNamedKeyCredential(ACCOUNT, KEY),
+            NAME,
+            permission=TableSasPermissions(read=True),
+            expiry=datetime.now(UTC) + timedelta(hours=1),
+        )
+        credential = AzureSasCredential(token)
+        with TableClient(
+            server.endpoints["table"] + f"/{ACCOUNT}", NAME, credential=credential
+        ) as reader:
+            for number in range(12):
+                assert found(reader, f"Absent{number % 6} eq {number}") == []
+        assert indexes(server) == {}
+        assert len(found(table, "Word eq 'word 7'")) == 6
+        eventually(lambda: is_ready(server, "Word"), "the index is ready")
+        assert set(indexes(server)) == {"Word"}

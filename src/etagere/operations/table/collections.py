@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
-from etagere.model.tables import DeletedTable, Entity, Indexed, Table
+from etagere.model.tables import DeletedTable, DroppedIndex, Entity, Indexed, Table
 
 TABLES: Collection[tuple[str, str], Table] = Collection("tables", Table, (TEXT, TEXT))
 ENTITIES: Collection[tuple[bytes, str, str], Entity] = Collection(
@@ -14,4 +14,7 @@ PROPERTY_VALUES: Collection[tuple[bytes, int, bytes, str, str], Indexed] = Colle
 )
 DELETED_TABLES: Collection[tuple[bytes], DeletedTable] = Collection(
     "deleted_tables", DeletedTable, (ID,)
+)
+DROPPED_INDEXES: Collection[tuple[bytes, int], DroppedIndex] = Collection(
+    "dropped_indexes", DroppedIndex, (ID, UINT)
 )

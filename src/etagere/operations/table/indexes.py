@@ -3,23 +3,43 @@
 An index is wished for by a query that looked at much and found little. From the moment on when it
 is noted in the record of its table, every change of an entity keeps the rows of that entity; the
 rows of all that was there before are made in bounded steps. When there are no more, queries use it.
+
+An index that is not used for long, or less than another one is lacked, is dropped: it is gone from
+the record of its table at once, and `purge_tables` removes its rows in bounded steps. Its number is
+never given to another index, so that nobody takes rows of the old one for rows of the new one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn, operation
 from etagere.model.base import Command
-from etagere.model.tables import Entity, Indexed, Keys, PropertyIndex, Table, TableName
-from etagere.operations.table.collections import ENTITIES, PROPERTY_VALUES, TABLES
-from etagere.rules.indexes import INDEXES_MAX, kept_of
+from etagere.model.tables import (
+    DroppedIndex,
+    Entity,
+    Indexed,
+    Keys,
+    PropertyIndex,
+    Table,
+    TableName,
+)
+from etagere.operations.table.collections import (
+    DROPPED_INDEXES,
+    ENTITIES,
+    PROPERTY_VALUES,
+    TABLES,
+)
+from etagere.rules.indexes import INDEXES_MAX, faded, is_unused, kept_of, replaced_by
 
 _READ_TOGETHER: Final = 20
 # Looking at a few hundred of the largest entities would keep everybody waiting.
 _STEP_BYTES_MAX: Final = 1 << 20
+
+_TABLES_TOGETHER: Final = 200
 
 _ROW: Final = Indexed()
 
@@ -28,22 +48,111 @@ class WantIndex(Command, frozen=True):
     table: TableName
     name: str
     """Of the property."""
+    demand: float = 1.0
+    """How many queries lacked it lately."""
 
 
 @operation
 def want_index(txn: WriteTxn, command: WantIndex) -> bool:
-    """Whether there is something to build. A table that is gone wants nothing, and one that has as
-    many as it may have gets no other."""
+    """Whether there is something to build. A table that is gone wants nothing. One that has as many
+    as it may have gets another only in place of one that is used less."""
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
     if table is None:
         return False
     index = _index_of(table, command.name)
     if index is not None:
         return not index.is_ready
-    if len(table.indexes) >= INDEXES_MAX:
-        return False
-    _store(txn, command.table, table, PropertyIndex(len(table.indexes), command.name))
+    kept = list(table.indexes)
+    if len(kept) >= INDEXES_MAX:
+        replaced = replaced_by(command.demand, kept, txn.now)
+        if replaced is None:
+            return False
+        kept.remove(replaced)
+        txn.put(DROPPED_INDEXES, (table.id, replaced.number), DroppedIndex())
+    made = PropertyIndex(_next_number(table), command.name, created_at=txn.now)
+    txn.put(TABLES, command.table.key, _with_indexes(table, [*kept, made]))
     return True
+
+
+def may_want_index(txn: ReadTxn, command: WantIndex) -> bool:
+    """What `want_index` would say, without changing anything."""
+    table = txn.get(TABLES, command.table.key)
+    if table is None:
+        return False
+    index = _index_of(table, command.name)
+    if index is not None:
+        return not index.is_ready
+    if len(table.indexes) < INDEXES_MAX:
+        return True
+    return replaced_by(command.demand, table.indexes, txn.now) is not None
+
+
+class CountUses(Command, frozen=True):
+    table: TableName
+    uses: dict[str, int]
+    """By the names of the properties whose indexes were used."""
+
+
+@operation
+def count_uses(txn: WriteTxn, command: CountUses) -> None:
+    """Adds to the scores of indexes. Those that are gone have none."""
+    table = txn.get(TABLES, command.table.key, EXCLUSIVE)
+    if table is None:
+        return
+    counted = [_counted(index, command.uses.get(index.name, 0), txn.now) for index in table.indexes]
+    if tuple(counted) != table.indexes:
+        txn.put(TABLES, command.table.key, _with_indexes(table, counted))
+
+
+def _counted(index: PropertyIndex, uses: int, now: int) -> PropertyIndex:
+    if not uses:
+        return index
+    score = faded(index.score, now - index.used_at) + uses
+    return msgspec.structs.replace(index, score=score, used_at=now)
+
+
+class UnusedIndexes(NamedTuple):
+    """What a step of looking for unused indexes found."""
+
+    tables: list[TableName]
+    """Those that have one, or one of which it is not known."""
+    following: tuple[str, str] | None
+    """The table to go on behind, if that was not the last one."""
+
+
+def find_unused(txn: ReadTxn, behind: tuple[str, str] | None) -> UnusedIndexes:
+    """One bounded step through all tables."""
+    span = TABLES.all() if behind is None else TABLES.after(TABLES.all(), behind)
+    rows = txn.scan(TABLES, span, _TABLES_TOGETHER)
+    found = [
+        TableName(account, table.name)
+        for (account, _), table in rows
+        if any(not index.created_at or is_unused(index, txn.now) for index in table.indexes)
+    ]
+    return UnusedIndexes(found, rows[-1][0] if len(rows) == _TABLES_TOGETHER else None)
+
+
+class DropUnused(Command, frozen=True):
+    table: TableName
+
+
+@operation
+def drop_unused(txn: WriteTxn, command: DropUnused) -> None:
+    """Drops the indexes of a table that were not used for long."""
+    table = txn.get(TABLES, command.table.key, EXCLUSIVE)
+    if table is None:
+        return
+    kept: list[PropertyIndex] = []
+    for index in table.indexes:
+        if not index.created_at:
+            # Made before times were stored: its time begins now.
+            kept.append(msgspec.structs.replace(index, created_at=txn.now))
+        elif is_unused(index, txn.now):
+            txn.put(DROPPED_INDEXES, (table.id, index.number), DroppedIndex())
+        else:
+            kept.append(index)
+    if tuple(kept) != table.indexes:
+        txn.put(TABLES, command.table.key, _with_indexes(table, kept))
 
 
 class BuildIndex(Command, frozen=True):
@@ -125,5 +234,14 @@ def _place(
 
 def _store(txn: WriteTxn, name: TableName, table: Table, index: PropertyIndex) -> None:
     others = [other for other in table.indexes if other.number != index.number]
-    indexes = tuple(sorted((*others, index), key=lambda other: other.number))
-    txn.put(TABLES, name.key, msgspec.structs.replace(table, indexes=indexes))
+    txn.put(TABLES, name.key, _with_indexes(table, [*others, index]))
+
+
+def _with_indexes(table: Table, indexes: Iterable[PropertyIndex]) -> Table:
+    ordered = tuple(sorted(indexes, key=lambda index: index.number))
+    made = max([_next_number(table), *[index.number + 1 for index in ordered]])
+    return msgspec.structs.replace(table, indexes=ordered, indexes_made=made)
+
+
+def _next_number(table: Table) -> int:
+    return max([table.indexes_made, *[index.number + 1 for index in table.indexes]])

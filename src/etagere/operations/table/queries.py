@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple
 
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Span
@@ -28,13 +30,30 @@ from etagere.operations.table.walks import (
     listed,
 )
 from etagere.rules.entities import KEY_BYTES_MAX
-from etagere.rules.filters import Filter, KeyBounds
-from etagere.rules.indexes import INDEXES_MAX, in_order_of_promise, sought
+from etagere.rules.filters import ROW_KEY, Filter, KeyBounds
+from etagere.rules.indexes import in_order_of_promise, sought
 
-_STEP_MIN = 32
-_STEP_MAX = 1_024
-# A thousand of the largest entities would be more than a server can hold for each who asks.
-_PAGE_BYTES_MAX = 8 << 20
+
+@dataclass(frozen=True)
+class QueryLimits:
+    """What one page may cost. A page that reaches a limit ends, and the next one goes on: that it
+    is short, or even empty, is no sign that nothing follows."""
+
+    page_bytes_max: int = 8 << 20
+    page_seconds_max: float = 0.2
+    step_rows_min: int = 8
+    step_rows_max: int = 1_024
+    step_bytes_max: int = 2 << 20
+    # Comparisons that are asked in one step: the terms of the filter for each of its rows.
+    step_terms_max: int = 50_000
+    # What is looked at while everybody else waits; more is looked at aside.
+    brief_rows_max: int = 256
+    brief_terms_max: int = 10_000
+    brief_bytes_max: int = 1 << 20
+    brief_seconds_max: float = 0.01
+
+
+LIMITS: Final = QueryLimits()
 
 # If an index has no more rows than these for what is asked, they are all that is looked at.
 _FEW = 128
@@ -43,9 +62,15 @@ _FEW = 128
 _SCANNED_FIRST = 512
 _DENSE = 8
 _MANY = 4_096
-# Who looked at so many and found fewer than one in so many wishes for an index.
+# Who looked at so many and found fewer than one in so many wishes for an index. A page that took
+# all of its time has looked at enough as well.
 _WISHED_FROM = 5_000
+_WISHED_FROM_SLOW = 500
 _WISHED_RATIO = 50
+# An index is wished for if some of what was found, or at least one in so many of those that are
+# looked at once more, have the property.
+_SAMPLES_MAX = 32
+_SAMPLED_SHARE = 8
 
 
 class Query(NamedTuple):
@@ -58,9 +83,12 @@ class Query(NamedTuple):
     """The first entity to look at."""
     reach: Reach = EVERYTHING
     rows_max: int | None = None
-    """Give up if more than these would have to be looked at."""
-    seconds_max: float = 5.0
+    """Give up if more than these would have to be looked at, or if it takes more than is allowed
+    for what is brief."""
+    seconds_max: float = LIMITS.page_seconds_max
     """End the page then, full or not."""
+    shown_bytes: int = 0
+    """What each entity takes of a page beside its own bytes, for properties that it lacks."""
 
 
 _Entities = list[tuple[Keys, Entity]]
@@ -68,10 +96,14 @@ _Entities = list[tuple[Keys, Entity]]
 
 class EntityPage(NamedTuple):
     entities: _Entities
+    sizes: list[int]
+    """How many bytes are stored of each."""
     following: Keys | None = None
     """What the next page starts with."""
     wish: str | None = None
     """The property whose index would have spared looking at so much."""
+    used: str | None = None
+    """The property by whose index entities were found."""
 
 
 def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
@@ -80,24 +112,32 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     page = _Page(query)
     passes = query.filter.may_match if query.filter is not None else _anything
     # How long it takes, not what time it is.
-    ends = time.monotonic() + query.seconds_max
+    budget = _Budget(query, time.monotonic())
     bounds = query.filter.bounds() if query.filter is not None else KeyBounds()
     span = _span(table.id, query, bounds)
     leads = [] if not table.indexes or bounds.is_point else leads_of(table, query.filter)
     scan = Scan(txn, span, passes)
     few = listed(txn, leads, span, _FEW, passes) if leads else None
     walk: Walk = scan if few is None else few
-    step, seen = _STEP_MIN, 0
+    step, seen = LIMITS.step_rows_min, 0
     following: Keys | None = None
+    is_late = False
+    steps: list[Span] = []
     while not walk.is_over:
-        sifted = walk.take(step)
+        if walk is scan and scan.rest is not None:
+            steps.append(scan.rest)
+        sifted = walk.take(budget.rows(step), budget.step_bytes_max)
         seen += sifted.seen
         if query.rows_max is not None and seen > query.rows_max:
             return None
         following = page.add(sifted)
-        if following is not None:
+        if following is not None or walk.is_over:
             break
-        if time.monotonic() > ends:
+        now = time.monotonic()
+        if now > budget.gives_up_at:
+            return None
+        is_late = now > budget.ends_at
+        if is_late:
             following = walk.following()
             break
         if walk is scan and leads and seen >= _SCANNED_FIRST:
@@ -106,14 +146,33 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
             # Whatever they led to, once is enough.
             leads = []
         # Not more than the page has room for, if the others are like these.
-        enough = _PAGE_BYTES_MAX * sifted.seen // max(1, sifted.seen_bytes)
-        wanted = max(_STEP_MIN, query.limit + 1 - len(page.entities))
-        step = max(1, min(_STEP_MAX, step * 4, enough, wanted))
+        enough = LIMITS.page_bytes_max * sifted.seen // max(1, sifted.seen_bytes)
+        wanted = max(LIMITS.step_rows_min, query.limit + 1 - len(page.entities))
+        step = max(1, min(LIMITS.step_rows_max, step * 4, enough, wanted))
         if query.rows_max is not None:
             # One more than may be looked at is enough to know that there are more.
             step = min(step, query.rows_max + 1 - seen)
-    wish = _wish(table, query.filter, seen, len(page.entities))
-    return EntityPage(page.entities, following, wish)
+    wish = None
+    if seen >= (_WISHED_FROM_SLOW if is_late else _WISHED_FROM):
+        wish = _wish(txn, table, query.filter, seen, len(page.entities), steps)
+    return EntityPage(page.entities, page.sizes, following, wish, walk.index_name)
+
+
+class _Budget:
+    """The time and the work that a page may take."""
+
+    def __init__(self, query: Query, began: float) -> None:
+        is_brief = query.rows_max is not None
+        self.ends_at = began + query.seconds_max
+        self.gives_up_at = began + LIMITS.brief_seconds_max if is_brief else inf
+        self.step_bytes_max = LIMITS.brief_bytes_max if is_brief else LIMITS.step_bytes_max
+        terms = 1 if query.filter is None else max(1, query.filter.terms)
+        terms_max = LIMITS.brief_terms_max if is_brief else LIMITS.step_terms_max
+        self._step_rows_max = max(1, terms_max // terms)
+
+    def rows(self, wanted: int) -> int:
+        """How many of these one step may look at."""
+        return min(wanted, self._step_rows_max)
 
 
 def _anything(_entity: Entity) -> bool:
@@ -127,17 +186,33 @@ def _by_index(txn: ReadTxn, leads: list[Lead], rest: Span, passes: Passes) -> Wa
     return listed(txn, leads, rest, _MANY, passes) or alike(txn, leads, rest, passes)
 
 
-def _wish(table: Table, asked: Filter | None, seen: int, found: int) -> str | None:
+def _wish(
+    txn: ReadTxn, table: Table, asked: Filter | None, seen: int, found: int, steps: list[Span]
+) -> str | None:
     """Which property an index would have helped with, that is not there or not ready."""
-    if asked is None or seen < _WISHED_FROM or found * _WISHED_RATIO >= seen:
+    if asked is None or found * _WISHED_RATIO >= seen:
         return None
-    ready = {index.name: index.is_ready for index in table.indexes}
+    ready = {index.name for index in table.indexes if index.is_ready}
     looked_for = sought(asked.condition)
-    for name in in_order_of_promise(looked_for):
-        # What cannot be is found nowhere, with an index or without.
-        if looked_for[name] and not ready.get(name, len(ready) >= INDEXES_MAX):
+    # What cannot be is found nowhere, with an index or without.
+    names = [
+        name for name in in_order_of_promise(looked_for) if looked_for[name] and name not in ready
+    ]
+    if not names or found:
+        # Whatever was found has all of these.
+        return names[0] if names else None
+    samples = _samples(txn, steps)
+    for name in names:
+        having = [name == ROW_KEY or name in entity.properties.names for entity in samples]
+        if having.count(True) * _SAMPLED_SHARE >= max(1, len(samples)):
             return name
     return None
+
+
+def _samples(txn: ReadTxn, steps: list[Span]) -> list[Entity]:
+    """Some of what was scanned: the first entity of steps that are spread over all of it."""
+    spread = steps[:: -(-len(steps) // _SAMPLES_MAX)] if steps else []
+    return [entity for span in spread for _, entity in txn.scan(ENTITIES, span, 1)]
 
 
 class _Page:
@@ -145,7 +220,9 @@ class _Page:
 
     def __init__(self, query: Query) -> None:
         self.entities: _Entities = []
+        self.sizes: list[int] = []
         self._bytes = 0
+        self._shown_bytes = query.shown_bytes
         self._limit = query.limit
         self._chosen = _choose_by_keys(query)
 
@@ -156,17 +233,20 @@ class _Page:
         if chosen is not None:
             kept = [(row, size) for row, size in zip(rows, sizes, strict=True) if chosen(*row)]
             rows, sizes = [row for row, _ in kept], [size for _, size in kept]
-        whole = self._bytes + sum(sizes)
-        if len(self.entities) + len(rows) <= self._limit and whole <= _PAGE_BYTES_MAX:
+        whole = self._bytes + sum(sizes) + self._shown_bytes * len(rows)
+        if len(self.entities) + len(rows) <= self._limit and whole <= LIMITS.page_bytes_max:
             self.entities += rows
+            self.sizes += sizes
             self._bytes = whole
             return None
         for row, size in zip(rows, sizes, strict=True):
-            is_full = self.entities and self._bytes + size > _PAGE_BYTES_MAX
+            whole = self._bytes + size + self._shown_bytes
+            is_full = self.entities and whole > LIMITS.page_bytes_max
             if is_full or len(self.entities) == self._limit:
                 return row[0]
             self.entities.append(row)
-            self._bytes += size
+            self.sizes.append(size)
+            self._bytes = whole
         return None
 
 

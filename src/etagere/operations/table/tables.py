@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
 import msgspec
 
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.records import Span
 from etagere.errors import Refusal
 from etagere.model.base import Command
 from etagere.model.service import SignedIdentifier
@@ -17,7 +22,13 @@ from etagere.model.tables import (
     TableName,
 )
 from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.table.collections import DELETED_TABLES, ENTITIES, PROPERTY_VALUES, TABLES
+from etagere.operations.table.collections import (
+    DELETED_TABLES,
+    DROPPED_INDEXES,
+    ENTITIES,
+    PROPERTY_VALUES,
+    TABLES,
+)
 from etagere.rules.entities import check_table_name
 
 
@@ -59,12 +70,54 @@ class ListTables(Command, frozen=True):
     """The first name to look at, in lower case."""
 
 
-def list_tables(txn: ReadTxn, command: ListTables) -> list[Table]:
+class TablePage(NamedTuple):
+    tables: list[Table]
+    following: str = ""
+    """The name that the next page starts with, in lower case; empty if nothing follows."""
+
+
+def list_tables(txn: ReadTxn, command: ListTables) -> TablePage:
     """In the order of their names in lower case."""
-    span = TABLES.under((command.account,))
-    if command.start:
-        span = TABLES.starting(span, (command.account, command.start))
-    return [table for _, table in txn.scan(TABLES, span, command.limit)]
+    return query_tables(txn, TableQuery(command))
+
+
+class TableQuery(NamedTuple):
+    """Which tables to look for; not sent anywhere, so it may hold a function."""
+
+    listed: ListTables
+    matches: Callable[[Table], bool] | None = None
+    terms: int = 1
+    """How many comparisons that makes."""
+    seconds_max: float = 0.2
+    """End the page then, full or not."""
+
+
+_QUERIED_TERMS_MAX: Final = 50_000
+_QUERIED_ROWS_MAX: Final = 1_000
+
+
+def query_tables(txn: ReadTxn, query: TableQuery) -> TablePage:
+    account, limit, start = query.listed.account, query.listed.limit, query.listed.start
+    span = TABLES.under((account,))
+    if start:
+        span = TABLES.starting(span, (account, start))
+    # How long it takes, not what time it is.
+    ends_at = time.monotonic() + query.seconds_max
+    step = max(1, min(_QUERIED_ROWS_MAX, _QUERIED_TERMS_MAX // max(1, query.terms)))
+    if query.matches is None:
+        step = min(step, limit + 1)
+    found: list[Table] = []
+    while True:
+        rows = txn.scan(TABLES, span, step)
+        found += [table for _, table in rows if query.matches is None or query.matches(table)]
+        if len(found) > limit:
+            return TablePage(found[:limit], found[limit].name.lower())
+        if len(rows) < step:
+            return TablePage(found)
+        span = TABLES.after(span, rows[-1][0])
+        if time.monotonic() > ends_at:
+            following = txn.scan(TABLES, span, 1)
+            return TablePage(found, following[0][0][1] if following else "")
 
 
 def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
@@ -100,22 +153,35 @@ class PurgeTables(Command, frozen=True):
 
 def may_purge(txn: ReadTxn, _: None) -> bool:
     """Whether there is something to remove, so that nothing is written when there is not."""
-    return bool(txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1))
+    return bool(
+        txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1)
+        or txn.scan(DROPPED_INDEXES, DROPPED_INDEXES.all(), 1)
+    )
 
 
 @operation(reclaims=True)
 def purge_tables(txn: WriteTxn, command: PurgeTables) -> int:
-    """One bounded step of removing the entities of deleted tables and what is indexed of them;
-    returns how many rows that were (0: nothing is left to remove)."""
+    """One bounded step of removing the entities of deleted tables, what is indexed of them, and the
+    rows of dropped indexes; returns how many rows that were (0: nothing is left to remove)."""
     for (table_id,), _ in txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1, claim=True):
         rows = txn.scan(ENTITIES, ENTITIES.under((table_id,)), command.rows_max)
-        room = command.rows_max - len(rows)
-        indexed = txn.scan(PROPERTY_VALUES, PROPERTY_VALUES.under((table_id,)), room)
         for key, _ in rows:
             txn.delete(ENTITIES, key)
-        for place, _ in indexed:
-            txn.delete(PROPERTY_VALUES, place)
-        if len(indexed) < room:
+        room = command.rows_max - len(rows)
+        removed = _remove_indexed(txn, PROPERTY_VALUES.under((table_id,)), room)
+        if removed < room:
             txn.delete(DELETED_TABLES, (table_id,))
-        return len(rows) + len(indexed) + 1
+        return len(rows) + removed + 1
+    for index, _ in txn.scan(DROPPED_INDEXES, DROPPED_INDEXES.all(), 1, claim=True):
+        removed = _remove_indexed(txn, PROPERTY_VALUES.under(index), command.rows_max)
+        if removed < command.rows_max:
+            txn.delete(DROPPED_INDEXES, index)
+        return removed + 1
     return 0
+
+
+def _remove_indexed(txn: WriteTxn, span: Span, rows_max: int) -> int:
+    rows = txn.scan(PROPERTY_VALUES, span, rows_max)
+    for place, _ in rows:
+        txn.delete(PROPERTY_VALUES, place)
+    return len(rows)

@@ -8,7 +8,7 @@ Alike    those of which an index keeps the same value: there they are in order a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from etagere.engine.interface import ReadTxn, Sifted
 from etagere.engine.records import Span
@@ -23,12 +23,21 @@ Found: TypeAlias = Sifted[EntityKey, Entity]
 Passes: TypeAlias = Callable[[Entity], bool]
 
 
+_LOOKED_UP_TOGETHER: Final = 64
+"""Entities that are looked up by their keys in one go, however large they are."""
+
+
 class Walk(Protocol):
+    @property
+    def index_name(self) -> str | None:
+        """The property whose index leads to the entities, if one does."""
+        ...
+
     @property
     def is_over(self) -> bool: ...
 
-    def take(self, count: int) -> Found:
-        """Looks at no more than these, and gives those that pass."""
+    def take(self, count: int, bytes_max: int) -> Found:
+        """Looks at no more than so many, or so many bytes, and gives those that pass."""
         ...
 
     def following(self) -> Keys | None:
@@ -37,6 +46,8 @@ class Walk(Protocol):
 
 
 class Scan:
+    index_name: Final = None
+
     def __init__(self, txn: ReadTxn, span: Span, passes: Passes) -> None:
         self._txn = txn
         self._passes = passes
@@ -46,9 +57,9 @@ class Scan:
     def is_over(self) -> bool:
         return self.rest is None
 
-    def take(self, count: int) -> Found:
+    def take(self, count: int, bytes_max: int) -> Found:
         assert self.rest is not None
-        sifted = self._txn.sift(ENTITIES, self.rest, count, self._passes)
+        sifted = self._txn.sift(ENTITIES, self.rest, count, self._passes, bytes_max)
         self.rest = sifted.rest
         return sifted
 
@@ -60,7 +71,8 @@ class Scan:
 
 
 class Listed:
-    def __init__(self, txn: ReadTxn, keys: list[EntityKey], passes: Passes) -> None:
+    def __init__(self, txn: ReadTxn, keys: list[EntityKey], passes: Passes, name: str) -> None:
+        self.index_name = name
         self._txn = txn
         self._passes = passes
         self._keys = keys
@@ -70,7 +82,8 @@ class Listed:
     def is_over(self) -> bool:
         return self._at >= len(self._keys)
 
-    def take(self, count: int) -> Found:
+    def take(self, count: int, bytes_max: int) -> Found:
+        count = min(count, _LOOKED_UP_TOGETHER)
         some = self._keys[self._at : self._at + count]
         self._at += count
         return self._txn.sift_keys(ENTITIES, some, self._passes)
@@ -80,8 +93,9 @@ class Listed:
 
 
 class Alike:
-    def __init__(self, txn: ReadTxn, span: Span, passes: Passes) -> None:
+    def __init__(self, txn: ReadTxn, span: Span, passes: Passes, name: str) -> None:
         """The span is one of the index."""
+        self.index_name = name
         self._txn = txn
         self._passes = passes
         self._rest: Span | None = span
@@ -90,8 +104,9 @@ class Alike:
     def is_over(self) -> bool:
         return self._rest is None
 
-    def take(self, count: int) -> Found:
+    def take(self, count: int, bytes_max: int) -> Found:
         assert self._rest is not None
+        count = min(count, _LOOKED_UP_TOGETHER)
         places = self._txn.scan(PROPERTY_VALUES, self._rest, count)
         if len(places) < count:
             self._rest = None
@@ -115,6 +130,8 @@ class Lead(NamedTuple):
 
     table_id: bytes
     number: int
+    name: str
+    """Of the property."""
     ranges: Ranges
 
     @property
@@ -144,7 +161,7 @@ def leads_of(table: Table, asked: Filter | None) -> list[Lead]:
         return []
     found = sought(asked.condition)
     names = [name for name in in_order_of_promise(found) if name in numbers]
-    return [Lead(table.id, numbers[name], found[name]) for name in names]
+    return [Lead(table.id, numbers[name], name, found[name]) for name in names]
 
 
 def listed(
@@ -154,7 +171,7 @@ def listed(
     for lead in leads:
         keys = _keys(txn, lead, within, rows_max)
         if keys is not None:
-            return Listed(txn, keys, passes)
+            return Listed(txn, keys, passes, lead.name)
     return None
 
 
@@ -163,7 +180,7 @@ def alike(txn: ReadTxn, leads: list[Lead], within: Span, passes: Passes) -> Alik
     for lead in leads:
         if lead.is_point:
             (span,) = lead.spans(within)
-            return Alike(txn, span, passes)
+            return Alike(txn, span, passes, lead.name)
     return None
 
 

@@ -31,9 +31,14 @@ from etagere.rules.entities import (
     INT32_MIN,
     INT64_MAX,
     INT64_MIN,
+    PROPERTIES_MAX,
     parse_datetime,
     parse_guid,
 )
+
+MEMBERS_MAX: Final = 1_024
+"""Members of one entity: each property and its type, the keys, what the service itself says of
+entities, and room for properties that are null, which are not stored."""
 
 
 class DecodedEntity(NamedTuple):
@@ -48,7 +53,10 @@ def decode_entity(body: bytes, *, is_addressed: bool = False) -> DecodedEntity |
     """What a body says, of the right form. Whether an entity may be so, the rules say. Where an
     address names it, the types of its keys in the body are not looked at."""
     try:
+        _check_structure(body)
         members = _members(body)
+        if len(members) > MEMBERS_MAX:
+            raise _Unreadable(_too_many())
         names = tuple(members)
         layout = _known_layout(names) if len(body) <= _KNOWN_BYTES_MAX else _layout_of(names)
         partition = _key(members, layout.partition, is_addressed)
@@ -86,6 +94,41 @@ class _Unreadable(Exception):
 def _invalid_input(reason: str, name: str | None = None) -> Refusal:
     facts: dict[str, str | int] = {} if name is None else {"PropertyName": name}
     return Refusal("InvalidInput", {**facts, "Reason": reason})
+
+
+def _too_many() -> Refusal:
+    return Refusal("TooManyProperties", {"Maximum": PROPERTIES_MAX})
+
+
+# The work that a document causes
+#
+# Long texts cost little, but each member, number or nested value costs about a microsecond of the
+# event loop. So how many of them a long document has is found out before it is parsed.
+
+_UNCHECKED_BYTES_MAX: Final = 64 << 10
+_QUOTES_MAX: Final = 4 * MEMBERS_MAX
+"""Two for each name, and two more for each value that is a string."""
+_NESTED_MAX: Final = 1_024
+_OUTSIDE_STRINGS_BYTES_MAX: Final = 2 << 20
+"""Numbers, punctuation and space. Without the space, an entity has less than 32 KiB of these."""
+
+
+def _check_structure(body: bytes) -> None:
+    """Refuses a long document that has more values in it than an entity can have."""
+    if len(body) <= _UNCHECKED_BYTES_MAX:
+        return
+    if b"\\" in body:
+        # Without these, every quote begins or ends a string.
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    pieces = body.split(b'"', _QUOTES_MAX)
+    has_too_many = len(pieces) > _QUOTES_MAX
+    # What is behind the last quote is not looked at, if that is not the end.
+    outside = b"".join(pieces[: _QUOTES_MAX if has_too_many else None : 2])
+    nested = outside.count(b"{") + outside.count(b"[")
+    if nested > _NESTED_MAX or len(outside) > _OUTSIDE_STRINGS_BYTES_MAX:
+        raise _Unreadable(_invalid_input("The document is not that of an entity."))
+    if has_too_many or outside.count(b",") > MEMBERS_MAX:
+        raise _Unreadable(_too_many())
 
 
 # Members
@@ -237,7 +280,8 @@ def _properties(members: _Members, layout: _Layout) -> Properties:
         raise _Unreadable(Refusal("PropertiesNeedValue", {"PropertyName": name}))
     names = layout.names
     if absent:
-        names = tuple([name for name in names if name not in absent])
+        left_out = frozenset(absent)
+        names = tuple([name for name in names if name not in left_out])
     return Properties(names, "".join(letters), tuple(values))
 
 

@@ -127,15 +127,64 @@ def encode_entity(
 
 
 def encode_entities(
-    entities: Iterable[tuple[Keys, Entity]],
+    entities: Sequence[tuple[Keys, Entity]],
     table: str,
     origin: Origin,
     level: Level,
     select: Sequence[str] | None = None,
 ) -> bytes:
     """A page of entities. Of those that lack a selected property, it is null."""
-    written = write_entities([*entities], _frame(table, origin, level, select))
-    return _set(written, table, origin, level)
+    encoder = EntityEncoder(table, origin, level, select)
+    encoder.add(entities)
+    return encoder.page()
+
+
+class EntityEncoder:
+    """A page of entities that is encoded in several steps."""
+
+    def __init__(
+        self, table: str, origin: Origin, level: Level, select: Sequence[str] | None
+    ) -> None:
+        self._table = table
+        self._origin = origin
+        self._level = level
+        self._frame = _frame(table, origin, level, select)
+        self._encoded: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, entities: Sequence[tuple[Keys, Entity]]) -> int:
+        """Returns how many of these the page has room for. The first one always fits."""
+        encoded = write_entities(entities, self._frame)
+        encoded_bytes = sum(map(len, encoded)) + len(encoded)
+        if self._bytes + encoded_bytes > PAGE_BYTES_MAX:
+            return self._add_some(encoded)
+        self._encoded += encoded
+        self._bytes += encoded_bytes
+        return len(encoded)
+
+    def _add_some(self, encoded: list[bytes]) -> int:
+        for added, one in enumerate(encoded):
+            if self._encoded and self._bytes + len(one) + 1 > PAGE_BYTES_MAX:
+                return added
+            self._encoded.append(one)
+            self._bytes += len(one) + 1
+        return len(encoded)
+
+    def page(self) -> bytes:
+        return _set(self._encoded, self._table, self._origin, self._level)
+
+
+PAGE_BYTES_MAX: Final = (12 << 20) - (4 << 10)
+"""Of all entities of a page; what is around them takes less than 4 KiB. What is stored of them is
+limited too, but may become many times as long in JSON: characters that are escaped, types that are
+named, and properties that are selected and not there."""
+
+
+def select_bytes(select: Sequence[str] | None) -> int:
+    """How long an entity can become by null properties that are selected."""
+    if select is None:
+        return 0
+    return sum([len(name.encode()) for name in select]) + len('"":null,') * len(select)
 
 
 def _frame(table: str, origin: Origin, level: Level, select: Sequence[str] | None) -> Frame:

@@ -152,7 +152,8 @@ _Member = tuple[str, int, _Shape]
 """A name, and the place of what is told under it."""
 
 
-@lru_cache(maxsize=256)
+# A form of the most and longest names takes 300 KB.
+@lru_cache(maxsize=128)
 def _form(names: tuple[str, ...], types: str, frame: Frame) -> _Form:
     members = _members(names, types, frame)
     between = b"{"
@@ -187,7 +188,8 @@ def _members(names: tuple[str, ...], types: str, frame: Frame) -> list[_Member]:
         ),
     ]
     if frame.select is not None:
-        members = [member for member in members if member[0] in frame.select]
+        selected = frozenset(frame.select)
+        members = [member for member in members if member[0] in selected]
     if frame.has_metadata:
         members.insert(0, ("odata.etag", _TIMESTAMP, _ETAG))
     if frame.address is not None:

@@ -26,7 +26,7 @@ from etagere.errors import Refusal
 
 OPERATIONS_MAX: Final = 100
 _HEAD_BYTES_MAX = 64 * 1024
-_HEADERS_MAX = 100
+_HEADERS_MAX = 40
 _CONTENT_TYPE_CHARACTERS_MAX = 1024
 
 
@@ -198,7 +198,7 @@ class _Delimiter(NamedTuple):
     is_last: bool
 
 
-_REST_OF_DELIMITER = re.compile(rb"(--)?[ \t]*\r?(?=\n|\Z)")
+_REST_OF_DELIMITER = re.compile(rb"(--)?[ \t]*+\r?+(?=\n|\Z)")
 _LIKE_DELIMITERS_MAX = 10 * OPERATIONS_MAX
 """Lines that go on differently are met when one boundary is the beginning of another."""
 
@@ -219,7 +219,7 @@ def _delimiters(body: bytes, beginning: bytes) -> Iterator[_Delimiter]:
 # Heads
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r?")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]++):([^\x00-\x08\x0a-\x1f\x7f]*+)\r?")
 
 
 def _split_head(content: bytes) -> tuple[bytes, bytes]:
@@ -254,12 +254,18 @@ def _read_headers(head: bytes) -> Mapping[str, str]:
     if len(lines) > _HEADERS_MAX:
         raise _Unreadable("A part has too many headers.")
     headers: dict[str, str] = {}
+    repeated: dict[str, list[str]] = {}
     for line in lines:
         found = _HEADER.fullmatch(line)
         if found is None:
             raise _Unreadable("A line of a part's head is no header.")
         name, value = found[1].lower(), found[2].strip(" \t")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        if name in headers:
+            repeated.setdefault(name, [headers[name]]).append(value)
+        else:
+            headers[name] = value
+    for name, values in repeated.items():
+        headers[name] = ", ".join(values)
     return headers
 
 

@@ -22,23 +22,23 @@ from etagere.model.tables import (
     Keys,
     Reach,
     SetTableAccess,
-    Table,
     TableName,
 )
 from etagere.operations.table import entities, tables
-from etagere.operations.table.queries import EntityPage, Query, query_entities
+from etagere.operations.table.queries import LIMITS, EntityPage, Query, query_entities
 from etagere.protocol import requests
 from etagere.protocol.answers import XML
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.codecs.entities import decode_table
 from etagere.protocol.codecs.entity_answers import (
+    EntityEncoder,
     Level,
     Origin,
-    encode_entities,
     encode_entity,
     encode_table,
     encode_tables,
     parse_level,
+    select_bytes,
 )
 from etagere.protocol.codecs.errors import ODATA_TYPE, Occasion, encode_odata
 from etagere.protocol.codecs.multipart import PartRequest, SingleQuery
@@ -47,19 +47,22 @@ from etagere.protocol.http.messages import Response
 from etagere.protocol.service import is_trusted
 from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, Kind
+from etagere.protocol.table.turns import Turns
 from etagere.rules.entities import check_keys, check_table_name, format_etag
-from etagere.rules.filters import parse_select
 
-_ENTITY_BYTES_MAX: Final = 8 << 20
-"""A binary of the largest size is a third longer in base64, and text may be all escapes."""
+_ENTITY_BYTES_MAX: Final = 4 << 20
+"""The text of an entity of the largest size, 512 Ki UTF-16 units, takes 3 MiB if all of it is
+written as escapes. A binary is only a third longer in base64."""
 _TABLE_BYTES_MAX: Final = 64 << 10
 _KEYS_NOT_ALL: Final = (
     "The number of keys specified in the URI does not match number of key properties for the "
     "resource."
 )
-_TABLES_IN_STEP: Final = 1_000
-# What is looked at while everybody else waits; more is looked at aside.
-_BRIEF_ROWS_MAX: Final = 256
+# What is encoded before others get their turn: about five milliseconds of work.
+_ENCODED_VALUES_MAX: Final = 4_000
+_ENCODED_BYTES_MAX: Final = 256 << 10
+# What an entity takes besides its properties: its keys, its timestamp and its ETag.
+_VALUES_BESIDE: Final = 6
 
 
 class Handlers:
@@ -76,20 +79,16 @@ class Handlers:
         if address.table:
             return await self._get_table(exchange, address.table)
         level, limit = _level(exchange), queries.limit(exchange)
-        asked, start = queries.filter_of(exchange), queries.table_start_of(exchange)
-        found: list[Table] = []
-        following = ""
-        while len(found) <= limit:
-            command = tables.ListTables(exchange.signed.account, _TABLES_IN_STEP, start)
-            step = await self._engine.read(tables.list_tables, command)
-            found += [table for table in step if queries.is_asked_for(table, asked)]
-            if len(step) < _TABLES_IN_STEP:
-                break
-            start = f"{step[-1].name.lower()}\0"
-        if len(found) > limit:
-            following = found[limit].name.lower()
-        names = [table.name for table in found[:limit]]
-        headers = [*_json(level), *queries.table_continuation(following)]
+        asked, start = await queries.filter_of(exchange), queries.table_start_of(exchange)
+        command = tables.ListTables(exchange.signed.account, limit, start)
+        if asked is None:
+            page = await self._engine.read(tables.list_tables, command)
+        else:
+            query = tables.TableQuery(command, queries.table_matcher(asked), asked.terms)
+            lane = exchange.lane("query of tables")
+            page = await self._engine.read_aside(tables.query_tables, query, lane)
+        names = [table.name for table in page.tables]
+        headers = [*_json(level), *queries.table_continuation(page.following)]
         return Response(200, headers, encode_tables(names, _origin(exchange), level))
 
     async def _get_table(self, exchange: Exchange, name: str) -> Response:
@@ -143,33 +142,36 @@ class Handlers:
         queries.require_text(exchange)
         if address.keys is not None:
             return await self._get_entity(exchange, address.table, address.keys)
-        level, select = _level(exchange), parse_select(exchange.parameter("$select"))
+        level, select = _level(exchange), queries.select_of(exchange)
         query = Query(
             _table_name(exchange, address.table),
             queries.limit(exchange),
-            queries.filter_of(exchange),
+            await queries.filter_of(exchange),
             queries.start_of(exchange),
             queries.reach_of(exchange),
-            _BRIEF_ROWS_MAX,
+            LIMITS.brief_rows_max,
+            shown_bytes=select_bytes(select),
         )
-        page = await self._found(query)
-        headers = [*_json(level), *queries.continuation(page.following)]
-        body = encode_entities(page.entities, address.table, _origin(exchange), level, select)
-        return Response(200, headers, body)
+        page = await self._found(exchange, query)
+        encoder = EntityEncoder(address.table, _origin(exchange), level, select)
+        following = await _encode(page, encoder)
+        headers = [*_json(level), *queries.continuation(following)]
+        return Response(200, headers, encoder.page())
 
-    async def _found(self, query: Query) -> EntityPage:
-        # Who goes on with large pages mostly has a whole one to come.
-        is_long = query.start is not None and query.limit > _BRIEF_ROWS_MAX
-        page = None if is_long else await self._engine.read(query_entities, query)
+    async def _found(self, exchange: Exchange, query: Query) -> EntityPage:
+        page = None if _is_long(query) else await self._engine.read(query_entities, query)
         if page is None:
-            page = await self._engine.read_aside(query_entities, query._replace(rows_max=None))
+            lane, query = exchange.lane("query of entities"), query._replace(rows_max=None)
+            page = await self._engine.read_aside(query_entities, query, lane)
         assert page is not None
+        if page.used is not None:
+            self._indexing.note_use(query.table, page.used)
         if page.wish is not None:
             self._indexing.note(query.table, page.wish)
         return page
 
     async def _get_entity(self, exchange: Exchange, table: str, keys: Keys) -> Response:
-        level, select = _level(exchange), parse_select(exchange.parameter("$select"))
+        level, select = _level(exchange), queries.select_of(exchange)
         if check_keys(keys) is not None or not queries.reach_of(exchange).holds(keys):
             raise Refused(Refusal("ResourceNotFound"))
         command = GetEntity(_table_name(exchange, table), keys)
@@ -212,9 +214,11 @@ class Handlers:
         group = groups.Group()
         reach = queries.reach_of(exchange)
         allowed: set[tuple[Change, str]] = set()
+        turns = Turns()
         try:
             abort_if(groups.check_length(batch.requests))
             for request in batch.requests:
+                await turns.give()
                 part = groups.decode_part(exchange, request)
                 kind = part.asked.change.change
                 # Each part needs what it would need alone.
@@ -237,10 +241,10 @@ class Handlers:
             told = _refused(exchange, _without_index(refused.refusal), index)
             return groups.changes_answer([told])
         origin = _origin(exchange)
-        answers = [
-            changes.answer(part.asked, stamp, part.table, origin)
-            for part, stamp in zip(parts, stamps, strict=True)
-        ]
+        answers = []
+        for part, stamp in zip(parts, stamps, strict=True):
+            answers.append(changes.answer(part.asked, stamp, part.table, origin))
+            await turns.give()
         return groups.changes_answer(answers)
 
     def _authorize(self, exchange: Exchange, row: str, table: str) -> None:
@@ -260,6 +264,35 @@ class Handlers:
         except Refused as refused:
             response = _refused(exchange, refused.refusal, 0)
         return groups.query_answer(response)
+
+
+def _is_long(query: Query) -> bool:
+    """Whether to look aside at once."""
+    terms = 0 if query.filter is None else query.filter.terms
+    # Who goes on with large pages mostly has a whole one to come.
+    goes_on = query.start is not None and query.limit > LIMITS.brief_rows_max
+    return goes_on or terms * LIMITS.step_rows_min > LIMITS.brief_terms_max
+
+
+async def _encode(page: EntityPage, encoder: EntityEncoder) -> Keys | None:
+    """Encodes a page in steps, between which others have their turn. Returns what the next page
+    starts with."""
+    turns = Turns()
+    start, values, stored_bytes = 0, 0, 0
+    for at, ((_, entity), size) in enumerate(zip(page.entities, page.sizes, strict=True), 1):
+        values += len(entity.properties.names) + _VALUES_BESIDE
+        stored_bytes += size
+        if values < _ENCODED_VALUES_MAX and stored_bytes < _ENCODED_BYTES_MAX:
+            continue
+        added = encoder.add(page.entities[start:at])
+        if start + added < at:
+            return page.entities[start + added][0]
+        start, values, stored_bytes = at, 0, 0
+        await turns.give()
+    added = encoder.add(page.entities[start:])
+    if start + added < len(page.entities):
+        return page.entities[start + added][0]
+    return page.following
 
 
 def _level(exchange: Exchange) -> Level:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+from collections.abc import Callable
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
@@ -15,7 +17,7 @@ from etagere.protocol.answers import Headers
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.requests import NUMBER, bad_parameter
 from etagere.rules.entities import TABLE_NAME_LENGTH_MAX
-from etagere.rules.filters import Filter, parse_filter
+from etagere.rules.filters import Filter, parse_filter, parse_select
 
 PAGE_MAX: Final = 1_000
 _TOKEN_VERSION: Final = "1"
@@ -51,11 +53,25 @@ def limit(exchange: Exchange) -> int:
     return int(written)
 
 
-def filter_of(exchange: Exchange) -> Filter | None:
+async def filter_of(exchange: Exchange) -> Filter | None:
     written = exchange.parameter("$filter")
     if not written:
         return None
-    parsed = parse_filter(written)
+    if len(written) <= _BRIEF_FILTER_CHARACTERS_MAX:
+        parsed = parse_filter(written)
+    else:
+        parsed = await asyncio.to_thread(parse_filter, written)
+    if isinstance(parsed, Refusal):
+        raise Refused(parsed)
+    return parsed
+
+
+_BRIEF_FILTER_CHARACTERS_MAX: Final = 4_096
+"""A longer one is parsed aside: one of the longest takes some 50 ms."""
+
+
+def select_of(exchange: Exchange) -> tuple[str, ...] | None:
+    parsed = parse_select(exchange.parameter("$select"))
     if isinstance(parsed, Refusal):
         raise Refused(parsed)
     return parsed
@@ -122,8 +138,12 @@ def _decode(name: str, written: str) -> str:
 # Tables, which are filtered as if they were entities
 
 
-def is_asked_for(table: Table, asked: Filter | None) -> bool:
-    if asked is None:
-        return True
-    shown = Entity(0, Properties(("TableName",), "s", (table.name,)))
-    return asked.matches(Keys("", ""), shown)
+def table_matcher(asked: Filter) -> Callable[[Table], bool]:
+    def matches(table: Table) -> bool:
+        shown = Entity(0, Properties(("TableName",), "s", (table.name,)))
+        return asked.matches(_NO_KEYS, shown)
+
+    return matches
+
+
+_NO_KEYS: Final = Keys("", "")
