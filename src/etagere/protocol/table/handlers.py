@@ -61,6 +61,8 @@ _KEYS_NOT_ALL: Final = (
 # What is encoded before others get their turn: about five milliseconds of work.
 _ENCODED_VALUES_MAX: Final = 4_000
 _ENCODED_BYTES_MAX: Final = 256 << 10
+_SEARCH_SECONDS_MAX: Final = 5.0
+"""After so long without a match, a client is given an empty page, and may go on."""
 # What an entity takes besides its properties: its keys, its timestamp and its ETag.
 _VALUES_BESIDE: Final = 6
 
@@ -161,14 +163,28 @@ class Handlers:
     async def _found(self, exchange: Exchange, query: Query) -> EntityPage:
         page = None if _is_long(query) else await self._engine.read(query_entities, query)
         if page is None:
-            lane, query = exchange.lane("query of entities"), query._replace(rows_max=None)
+            return await self._found_aside(exchange, query._replace(rows_max=None))
+        self._note(query, page)
+        return page
+
+    async def _found_aside(self, exchange: Exchange, query: Query) -> EntityPage:
+        """For as long as nothing is found, the search goes on in new snapshots: what is found in
+        the end is still of one."""
+        lane = exchange.lane("query of entities")
+        ends = time.monotonic() + _SEARCH_SECONDS_MAX
+        while True:
             page = await self._engine.read_aside(query_entities, query, lane)
-        assert page is not None
+            assert page is not None
+            self._note(query, page)
+            if page.entities or page.following is None or time.monotonic() > ends:
+                return page
+            query = query._replace(start=page.following)
+
+    def _note(self, query: Query, page: EntityPage) -> None:
         if page.used is not None:
             self._indexing.note_use(query.table, page.used)
         if page.wish is not None:
             self._indexing.note(query.table, page.wish)
-        return page
 
     async def _get_entity(self, exchange: Exchange, table: str, keys: Keys) -> Response:
         level, select = _level(exchange), queries.select_of(exchange)
