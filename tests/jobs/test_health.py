@@ -29,6 +29,8 @@ JOBS = {
     "indexing",
     "reaching the writer",
     "returning memory",
+    "storing uses of indexes",
+    "dropping unused indexes",
 }
 
 
