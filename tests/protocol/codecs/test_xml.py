@@ -188,7 +188,9 @@ def test_tokens_may_be_long_and_text_longer(encoding: str) -> None:
 @pytest.mark.parametrize("attribute", ["a%d=''", "xmlns:a%d='b'"])
 def test_attributes_are_counted_in_the_whole_document(attribute: str) -> None:
     limits = Limits(bytes_max=1000, elements_max=10, depth_max=3, attributes_max=4)
-    first, last = (" ".join(attribute % number for number in numbers) for numbers in ((1, 2), (3, 4)))
+    first, last = (
+        " ".join(attribute % number for number in numbers) for numbers in ((1, 2), (3, 4))
+    )
     read(f"<r {first}><a {last}/></r>".encode(), limits)
     refusal = refused(f"<r {first}><a {last} b=''/></r>".encode(), limits)
     assert refusal.facts["Reason"] == "There are too many attributes."

@@ -67,7 +67,7 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
 
 # As clients write it, which is read in a third of the time.
 _HEAD = re.compile(
-    r"""(?:<\?xml version=["']1\.0["'](?: encoding=["']utf-8["'])? ?\?>)?\s{0,9}<(?-i:BlockList)>""",
+    r"""(?:<\?xml version=["']1\.0["'](?: encoding=["']utf-8["'])? ?\?>)?\s{,9}<(?-i:BlockList)>""",
     re.ASCII | re.IGNORECASE,
 )
 _BLOCK = re.compile(r"<(Latest|Committed|Uncommitted)>([A-Za-z0-9+/=]*)</\1>")

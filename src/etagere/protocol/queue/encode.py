@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from etagere.auth.request import octets
-from etagere.model.queues import ListQueues, Message, QueuePage, ShownMessage
+from etagere.model.queues import ListQueues, Message, NamedQueue, ShownMessage
 from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.codecs import xml
 from etagere.rules.entities import format_guid
@@ -66,21 +66,28 @@ def _text(shown: ShownMessage) -> str:
 # Listings
 
 
-def queues_page(page: QueuePage, asked: ListQueues, endpoint: str, *, include: set[str]) -> bytes:
-    with_metadata = "metadata" in include
-    rows = "".join(
-        f"<Queue><Name>{name}</Name>"
-        f"{metadata_element(queue.metadata) if with_metadata else ''}</Queue>"
-        for name, queue in page.queues
-    )
+def queues_start(asked: ListQueues, endpoint: str) -> str:
     marker = f"<Marker>{format_marker(asked.marker)}</Marker>" if asked.marker else ""
-    following = format_marker(page.next_marker)
-    return xml.document(
+    return (
+        f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
         f"<Prefix>{xml.escape(asked.prefix)}</Prefix>{marker}"
-        f"<MaxResults>{asked.limit}</MaxResults><Queues>{rows}</Queues>"
-        f"<NextMarker>{following}</NextMarker></EnumerationResults>"
+        f"<MaxResults>{asked.limit}</MaxResults><Queues>"
     )
+
+
+def queue_rows(queues: Sequence[NamedQueue], _now: int, *, include: set[str]) -> list[str]:
+    with_metadata = "metadata" in include
+    return [
+        f"<Queue><Name>{name}</Name>"
+        f"{metadata_element(queue.metadata) if with_metadata else ''}</Queue>"
+        for name, queue in queues
+    ]
+
+
+def queues_end(following: NamedQueue | None) -> str:
+    marker = "" if following is None else format_marker(following[0])
+    return f"</Queues><NextMarker>{marker}</NextMarker></EnumerationResults>"
 
 
 def format_marker(name: str) -> str:

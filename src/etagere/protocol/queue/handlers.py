@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 
 from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
@@ -26,6 +27,7 @@ from etagere.protocol.answers import XML, http_date, metadata_headers
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.listings import listed, read_from
 from etagere.protocol.queue import decode, encode
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
@@ -41,16 +43,21 @@ class Handlers:
     # Queues
 
     async def list_queues(self, exchange: Exchange) -> Response:
-        command = ListQueues(
+        asked = ListQueues(
             exchange.signed.account,
             requests.page_limit(exchange),
             requests.text_parameter(exchange, "prefix"),
             _marker(exchange),
         )
         include = requests.included(exchange, _DETAILS)
-        page = await self._engine.read(queues.list_queues, command)
-        endpoint = requests.endpoint(exchange)
-        return Response(200, [XML], encode.queues_page(page, command, endpoint, include=include))
+        return await listed(
+            partial(read_from, self._engine),
+            queues.list_queues,
+            asked,
+            partial(encode.queue_rows, include=include),
+            encode.queues_start(asked, requests.endpoint(exchange)),
+            encode.queues_end,
+        )
 
     async def create_queue(self, exchange: Exchange) -> Response:
         name, metadata = decode.queue_name(exchange), requests.metadata(exchange)
