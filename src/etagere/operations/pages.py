@@ -17,8 +17,9 @@ Asked = TypeVar("Asked")
 Row = TypeVar("Row")
 Row_contra = TypeVar("Row_contra", contravariant=True)
 
-_STEP_MIN = 64
+_STEP_MIN = 16
 STEP_MAX = 256
+_STEP_GROWTH = 4
 _BRIEF_ROWS_MAX = 128
 
 
@@ -87,11 +88,11 @@ def scan_in_steps(
             return
         span = collection.after(span, rows[-1][0])
         left -= wanted
-        step = STEP_MAX
+        step = min(STEP_MAX, step * _STEP_GROWTH)
 
 
 def in_slices(rows: Iterator[Row]) -> Iterator[list[Row]]:
     size = _STEP_MIN
     while some := list(islice(rows, size)):
         yield some
-        size = STEP_MAX
+        size = min(STEP_MAX, size * _STEP_GROWTH)

@@ -29,7 +29,7 @@ class Limits:
     """How long pages may be."""
 
     page_bytes_max: int = 8 * MIB
-    brief_bytes_max: int = 256 * KIB
+    brief_bytes_max: int = 128 * KIB
     """Of a page that is put together on the event loop."""
     unsent_bytes_max: int = 128 * MIB
     """Of all pages of a process that wait for their clients. Near it, pages are shorter, but not
