@@ -165,7 +165,7 @@ def test_pages_of_containers_and_queues(server: Server, service: str) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(make, range(8)))
-    pages = []
+    pages: list[list[str]] = []
     marker = ""
     with Client(endpoint) as client:
         while not pages or marker:

@@ -9,7 +9,8 @@ from etagere.engine.interface import ReadTxn
 from etagere.model.blobs import BlobEntry, ListBlobs
 from etagere.model.containers import ListContainers, NamedContainer
 from etagere.model.queues import ListQueues, NamedQueue
-from etagere.operations.blob import containers, listing
+from etagere.operations.blob import containers, listing, tags
+from etagere.operations.blob.tags import FindBlobs, FoundBlob, Place
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.operations.queue import queues
 
@@ -30,6 +31,11 @@ class RowsPage(Generic[Row]):
 class BlobPage(NamedTuple):
     entries: tuple[BlobEntry, ...]
     following: tuple[str, int] | None
+
+
+class FoundBlobs(NamedTuple):
+    blobs: list[FoundBlob]
+    following: Place | None
 
 
 class NamedPage(NamedTuple, Generic[Row]):
@@ -62,3 +68,8 @@ def list_containers(txn: ReadTxn, asked: ListContainers) -> NamedPage[NamedConta
 def list_queues(txn: ReadTxn, asked: ListQueues) -> NamedPage[NamedQueue]:
     rows, following = filled(txn, queues.list_queues, asked)
     return NamedPage(rows, "" if following is None else following[0])
+
+
+def find_blobs(txn: ReadTxn, asked: FindBlobs) -> FoundBlobs:
+    blobs, following = filled(txn, tags.find_blobs, asked)
+    return FoundBlobs(list(blobs), None if following is None else following[0])

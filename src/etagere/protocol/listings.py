@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Final, Generic, Protocol
 
 from etagere.config import KIB, MIB
-from etagere.engine.interface import C, Engine, ReadTxn, T
+from etagere.engine.interface import C, Engine, Lane, ReadTxn, T
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.protocol.answers import XML
 from etagere.protocol.http.messages import Response
@@ -91,10 +91,11 @@ class Read(Protocol):
 
 
 def read_from(
-    engine: Engine, operation: Callable[[ReadTxn, C], T], command: C, *, aside: bool
+    engine: Engine, lane: Lane, operation: Callable[[ReadTxn, C], T], command: C, *, aside: bool
 ) -> Awaitable[T]:
-    read = engine.read_aside if aside else engine.read
-    return read(operation, command)
+    if aside:
+        return engine.read_aside(operation, command, lane)
+    return engine.read(operation, command)
 
 
 EncodeRows = Callable[[Sequence[Row], int], list[str]]
@@ -108,10 +109,12 @@ async def listed(
     encode: EncodeRows[Row],
     start: str,
     end: Callable[[Row | None], str],
+    *,
+    may_be_brief: bool = True,
 ) -> Response:
     """A page between its start and its end, which says what the next one begins with."""
     filled: FilledPage[Row] | None = None
-    for brief in (True, False):
+    for brief in (True, False) if may_be_brief else (False,):
 
         def new_page(now: int, brief: bool = brief) -> EncodedRows[Row]:
             bytes_max = LIMITS.brief_bytes_max if brief else UNSENT.page_bytes_max()

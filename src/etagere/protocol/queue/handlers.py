@@ -51,7 +51,7 @@ class Handlers:
         )
         include = requests.included(exchange, _DETAILS)
         return await listed(
-            partial(read_from, self._engine),
+            partial(read_from, self._engine, exchange.lane("listing")),
             queues.list_queues,
             asked,
             partial(encode.queue_rows, include=include),

@@ -26,7 +26,7 @@ class ServiceHandlers(Handling):
         )
         include = requests.included(exchange, decode_listing.CONTAINER_DETAILS)
         return await listed(
-            partial(read_from, self._engine),
+            partial(read_from, self._engine, exchange.lane("listing")),
             containers.list_containers,
             asked,
             partial(pages.container_rows, include=include),
