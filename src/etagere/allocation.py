@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import gc
 import resource
+from pathlib import Path
 from typing import Final
 
 from etagere.config import MIB
@@ -99,5 +100,4 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _resident_bytes() -> int:
-    with open("/proc/self/statm", "rb") as told:
-        return int(told.read().split()[1]) * _PAGE_BYTES
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from etagere.auth.request import octets
 from etagere.model.queues import ListQueues, Message, NamedQueue, ShownMessage
@@ -19,23 +19,33 @@ def receipt_text(message: Message) -> str:
 
 
 def put(shown: ShownMessage) -> bytes:
-    return _list([_times(shown) + _receipt(shown.message)])
+    row = _message(_times(shown) + _receipt(shown.message))
+    return xml.document(f"<QueueMessagesList>{row}</QueueMessagesList>")
 
 
-def taken(messages: Iterable[ShownMessage]) -> bytes:
+def taken(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
+    """In steps, since there may be several megabytes of them."""
     return _list(
         _times(shown) + _receipt(shown.message) + _count(shown.message) + _text(shown)
         for shown in messages
     )
 
 
-def peeked(messages: Iterable[ShownMessage]) -> bytes:
+def peeked(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
     return _list(_times(shown) + _count(shown.message) + _text(shown) for shown in messages)
 
 
-def _list(messages: Iterable[str]) -> bytes:
-    content = "".join(f"<QueueMessage>{message}</QueueMessage>" for message in messages)
-    return xml.document(f"<QueueMessagesList>{content}</QueueMessagesList>")
+def _list(messages: Iterable[str]) -> Generator[None, None, bytes]:
+    parts = [xml.document("<QueueMessagesList>")]
+    for message in messages:
+        parts.append(_message(message).encode())
+        yield
+    parts.append(b"</QueueMessagesList>")
+    return b"".join(parts)
+
+
+def _message(content: str) -> str:
+    return f"<QueueMessage>{content}</QueueMessage>"
 
 
 def _times(shown: ShownMessage) -> str:

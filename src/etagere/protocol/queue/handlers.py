@@ -29,6 +29,7 @@ from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.listings import listed, read_from
 from etagere.protocol.queue import decode, encode
+from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
 _DETAILS = frozenset({"metadata"})
@@ -115,12 +116,12 @@ class Handlers:
             decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
         )
         taken = await self._engine.write(messages.get_messages, command)
-        return Response(200, [XML], encode.taken(taken))
+        return Response(200, [XML], await in_turns(encode.taken(taken)))
 
     async def peek_messages(self, exchange: Exchange) -> Response:
         command = PeekMessages(decode.queue_name(exchange), decode.count(exchange))
         peeked = await self._engine.read(messages.peek_messages, command)
-        return Response(200, [XML], encode.peeked(peeked))
+        return Response(200, [XML], await in_turns(encode.peeked(peeked)))
 
     async def update_message(self, exchange: Exchange) -> Response:
         command = UpdateMessage(
