@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -19,9 +18,10 @@ from pathlib import Path
 
 import uvloop
 
+from etagere import allocation
 from etagere.bodies.collector import Collector
 from etagere.bodies.files import FileBodyStore
-from etagere.config import MIB, Config
+from etagere.config import Config
 from etagere.engine.sqlite import SqliteEngine
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import JOBS as FOLDING_JOBS
@@ -55,15 +55,11 @@ _DRAIN_SECONDS = GRACE_SECONDS - 2.0
 those that do not and to close the rest."""
 _JOB_SECONDS = 5.0
 _TRIM_SECONDS = 2.0
-# Memory of bodies in flight, by this front end's part in the budget.
-_TRIMMED_AFTER_BYTES = 32 * MIB
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
 # New objects that are still there, and how many times the young are looked at before the older.
 _COLLECTED_AFTER = (10_000, 50, 100)
 _NOT_THE_LAST, _THE_LAST = b"-", b"!"
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_ALLOCATION = {_MMAP_THRESHOLD: 32 * MIB, _TRIM_THRESHOLD: 64 * MIB, _TOP_PAD: 8 * MIB}
 
 
 @dataclass(frozen=True)
@@ -87,6 +83,7 @@ class FrontEnd:
         return lambda lifeline: uvloop.run(self._run(name, number, lifeline))
 
     async def _run(self, name: str, number: int, lifeline: int) -> None:
+        allocation.keep_memory()  # before there are threads
         stopped = _stop_signal(lifeline)
         engine = SqliteEngine(self.directory, self.config)
         store = FileBodyStore(self.directory, engine, self.config)
@@ -136,9 +133,8 @@ class FrontEnd:
         jobs.start(Job("storing uses of indexes", indexing.store_uses, STORE_USES_SECONDS))
         jobs.start(Job("dropping unused indexes", indexing.drop_unused, DROP_UNUSED_SECONDS))
         jobs.start(Job("reaching the writer", lambda: reach_writer(engine), _JOB_SECONDS))
-        jobs.start(Job("returning memory", MemoryTrimmer(memory).run, _TRIM_SECONDS))
+        jobs.start(Job("returning memory", allocation.MemoryTrimmer().run, _TRIM_SECONDS))
         _spare_the_collector()
-        _keep_memory()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Shows that the writer answers too.
         await engine.write(discard_stale, PurgeStagings())
@@ -182,37 +178,6 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)
-
-
-def _keep_memory() -> None:
-    """What large bodies and listings take and give back is kept for the next: to get it from the
-    kernel again, page by page, costs a third of an upload. Other C libraries than GNU's have no
-    such settings."""
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter, value in _ALLOCATION.items():
-            mallopt(parameter, value)
-
-
-class MemoryTrimmer:
-    """Gives what a rush of large bodies has left unused back to the kernel."""
-
-    def __init__(self, memory: MemoryBudget) -> None:
-        self._memory = memory
-        self._rushed = False
-
-    async def run(self) -> None:
-        """Looks once: when a rush is over, but not while it may go on, since the next large body
-        would have to get the memory again."""
-        memory = self._memory
-        if memory.peak_bytes >= _TRIMMED_AFTER_BYTES:
-            self._rushed = True
-        elif self._rushed:
-            self._rushed = False
-            gc.collect()
-            with contextlib.suppress(OSError, AttributeError):  # only GNU's library has it
-                ctypes.CDLL(None).malloc_trim(0)
-        memory.peak_bytes = memory.used_bytes
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

@@ -412,11 +412,3 @@ NO_SNAPSHOT = 2**63 - 1
 BlobEntry = tuple[str, Blob | Staging | None, int]
 """A row of a listing: a name, what it has, and which snapshot that is, or `NO_SNAPSHOT`. Without
 anything it is a prefix, which stands for all blobs whose names begin with it."""
-
-
-class BlobPage(Shown, frozen=True):
-    """Rows in the order of their names, the snapshots of each name before its blob."""
-
-    entries: tuple[BlobEntry, ...]
-    following: tuple[str, int] | None = None
-    """What the next page starts with."""

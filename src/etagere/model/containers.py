@@ -114,6 +114,5 @@ class ListContainers(Command, frozen=True):
     """The first name to show."""
 
 
-class ContainerPage(Shown, frozen=True):
-    containers: tuple[tuple[str, Container], ...]
-    next_marker: str = ""
+NamedContainer = tuple[str, Container]
+"""A row of a listing."""

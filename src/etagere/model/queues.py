@@ -7,7 +7,7 @@ moment at which it can be seen (again), and by the one at which it is gone.
 
 from __future__ import annotations
 
-from etagere.model.base import Command, Part, Record, Result
+from etagere.model.base import Command, Part, Record
 from etagere.model.containers import Metadata
 from etagere.model.service import SignedIdentifier
 
@@ -90,9 +90,8 @@ class ListQueues(Command, frozen=True):
     """The first name to show."""
 
 
-class QueuePage(Result, frozen=True):
-    queues: tuple[tuple[str, Queue], ...]
-    next_marker: str = ""
+NamedQueue = tuple[str, Queue]
+"""A row of a listing."""
 
 
 # Messages

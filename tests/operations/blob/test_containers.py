@@ -26,13 +26,13 @@ from etagere.operations.blob.containers import (
     delete_container,
     get_container,
     lease_container,
-    list_containers,
     set_container_access,
     set_container_metadata,
 )
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.rules.conditions import format_etag
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
+from tests.operations.pages import list_containers
 
 
 @on_a_shelf
@@ -129,14 +129,14 @@ async def test_pages_of_containers(shelf: Shelf) -> None:
     marker = ""
     while True:
         page = await shelf.read(list_containers, ListContainers(ACCOUNT, 4, marker=marker))
-        assert len(page.containers) <= 4
-        found += [name for name, _ in page.containers]
+        assert len(page.rows) <= 4
+        found += [name for name, _ in page.rows]
         marker = page.next_marker
         if not marker:
             break
     assert found == names
     page = await shelf.read(list_containers, ListContainers(ACCOUNT, 100, prefix="box-0"))
-    assert [name for name, _ in page.containers] == names[:-1]
+    assert [name for name, _ in page.rows] == names[:-1]
 
 
 @on_a_shelf

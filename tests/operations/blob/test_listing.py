@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 
 from etagere.engine.interface import ReadTxn
-from etagere.model.blobs import NO_SNAPSHOT, BlobPage, ListBlobs
+from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, ListBlobs
 from etagere.model.containers import ContainerName
-from etagere.operations.blob.listing import list_blobs
+from etagere.operations.blob import listing
+from etagere.operations.pages import FillPage
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
 from tests.operations.counting import Counting
+from tests.operations.pages import BlobPage, RowsPage, filled, list_blobs
 
 NAMES = sorted(
     [
@@ -100,4 +102,41 @@ async def test_a_listing_by_delimiter_costs_its_prefixes(shelf: Shelf) -> None:
     assert rows <= 5 * 16
     page, rows = await shelf.read(_counted, ListBlobs(BOX, 5000, prefix="3/", delimiter="/"))
     assert len(page.entries) == 120
-    assert rows == 120
+    assert rows <= 2 * 120 + 16
+
+
+@on_a_shelf
+async def test_a_listing_of_many_prefixes_looks_at_few_rows_of_each(shelf: Shelf) -> None:
+    await shelf.create()
+    names = [f"{folder:03}/{number}" for folder, number in itertools.product(range(60), range(8))]
+    for name in [*names, "few/1", "flat"]:
+        await shelf.put(name)
+    page, rows = await shelf.read(_counted, ListBlobs(BOX, 5000, delimiter="/"))
+    assert len(page.entries) == 62
+    assert rows <= 3 * 62 + 16
+    entries, following = await shelf.read(_full_after_seven, ListBlobs(BOX, 5000, delimiter="/"))
+    assert [name for name, _, _ in entries] == [f"{folder:03}/" for folder in range(7)]
+    assert following == ("007/", None, NO_SNAPSHOT)
+
+
+def _full_after_seven(
+    txn: ReadTxn, asked: ListBlobs
+) -> tuple[tuple[BlobEntry, ...], BlobEntry | None]:
+    return filled(txn, listing.list_blobs, asked, room=7)
+
+
+@on_a_shelf
+async def test_a_page_that_is_to_be_brief_is_given_up_if_it_is_long(shelf: Shelf) -> None:
+    await shelf.create()
+    for number in range(140):
+        await shelf.put(f"{number:03}")
+
+    def brief(txn: ReadTxn, asked: ListBlobs) -> tuple[int, str] | None:
+        page = RowsPage[BlobEntry](135)
+        done = listing.list_blobs(txn, FillPage(asked, lambda _now: page, brief=True))
+        following = "" if done is None or done.following is None else done.following[0]
+        return None if done is None else (len(page.rows), following)
+
+    assert await shelf.read(brief, ListBlobs(BOX, 5000)) is None
+    assert await shelf.read(brief, ListBlobs(BOX, 128)) == (128, "128")
+    assert await shelf.read(brief, ListBlobs(BOX, 5000, start="030")) == (110, "")

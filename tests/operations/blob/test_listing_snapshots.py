@@ -21,8 +21,8 @@ from etagere.model.blobs import (
 from etagere.model.containers import ContainerName, DeleteContainer
 from etagere.operations.blob.blobs import delete_blob
 from etagere.operations.blob.containers import delete_container
-from etagere.operations.blob.listing import list_blobs
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, on_a_shelf, on_a_shelf_for_any
+from tests.operations.pages import list_blobs
 
 Row = tuple[str, str, int]
 """A name, what it is, and which snapshot."""

@@ -11,7 +11,6 @@ from etagere.model.blobs import (
     NO_SNAPSHOT,
     Blob,
     BlobName,
-    BlobPage,
     BlockSize,
     DeleteBlob,
     GetBlob,
@@ -35,7 +34,6 @@ from etagere.operations.blob.blobs import (
 from etagere.operations.blob.block_lists import get_block_list
 from etagere.operations.blob.collections import STAGED_BLOCKS
 from etagere.operations.blob.containers import delete_container
-from etagere.operations.blob.listing import list_blobs
 from etagere.operations.blob.purging import may_purge
 from etagere.operations.blob.snapshots import snapshot_blob
 from etagere.operations.blob.staging import (
@@ -56,6 +54,7 @@ from tests.operations.blob.shelf import (
     on_a_shelf,
     uncommitted,
 )
+from tests.operations.pages import BlobPage, list_blobs
 
 NAME = BlobName(BOX, "blob")
 SECOND = TICKS_PER_SECOND

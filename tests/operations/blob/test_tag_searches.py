@@ -15,7 +15,7 @@ from etagere.model.containers import ContainerName, DeleteContainer
 from etagere.operations.blob import tags as operations
 from etagere.operations.blob.blobs import delete_blob
 from etagere.operations.blob.containers import delete_container
-from etagere.operations.blob.tags import FindBlobs, FoundBlobs, find_blobs
+from etagere.operations.blob.tags import FindBlobs
 from etagere.rules.tag_expressions import parse_condition
 from tests.operations.blob.shelf import (
     ACCOUNT,
@@ -27,6 +27,7 @@ from tests.operations.blob.shelf import (
 )
 from tests.operations.blob.test_tags import OTHER, RED, asked, found, put, require_indexed, tag
 from tests.operations.counting import Counting
+from tests.operations.pages import FoundBlobs, find_blobs
 
 
 @on_a_shelf

@@ -38,7 +38,7 @@ from etagere.operations.blob.collections import (
 from etagere.operations.blob.containers import create_container, delete_container
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.operations.blob.snapshots import snapshot_blob
-from etagere.operations.blob.tags import FindBlobs, find_blobs, set_blob_tags
+from etagere.operations.blob.tags import FindBlobs, set_blob_tags
 from etagere.rules.conditions import format_etag
 from etagere.rules.tags import parse_where
 from tests.clocks import SharedClock
@@ -51,6 +51,7 @@ from tests.operations.blob.shelf import (
     code_of,
     on_a_shelf,
 )
+from tests.operations.pages import find_blobs
 
 NAME = BlobName(BOX, "blob")
 OTHER = ContainerName(ACCOUNT, "other")

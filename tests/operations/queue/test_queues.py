@@ -19,12 +19,12 @@ from etagere.operations.accounts import add_account, remove_account
 from etagere.operations.queue.queues import (
     create_queue,
     get_queue,
-    list_queues,
     policies_of,
     set_queue_access,
     set_queue_metadata,
 )
 from tests.operations.blob.shelf import ACCOUNT, code_of
+from tests.operations.pages import list_queues
 from tests.operations.queue.desk import LONG, TRAY, Desk, on_a_desk
 
 RED, BLUE = (("Colour", "red"),), (("Colour", "blue"),)
@@ -178,8 +178,8 @@ async def test_pages_of_queues(desk: Desk) -> None:
     listed, marker = [], ""
     while True:
         page = await desk.shelf.read(list_queues, ListQueues(ACCOUNT, 4, marker=marker))
-        assert len(page.queues) <= 4
-        listed += [(name, queue.metadata) for name, queue in page.queues]
+        assert len(page.rows) <= 4
+        listed += [(name, queue.metadata) for name, queue in page.rows]
         marker = page.next_marker
         if not marker:
             break
@@ -197,9 +197,9 @@ async def test_queues_by_the_beginning_of_their_names(desk: Desk) -> None:
         "tray-": [],
     }.items():
         page = await desk.shelf.read(list_queues, ListQueues(ACCOUNT, 100, prefix))
-        assert [name for name, _ in page.queues] == found
+        assert [name for name, _ in page.rows] == found
     page = await desk.shelf.read(list_queues, ListQueues(ACCOUNT, 2, "box", "box-1"))
-    assert [name for name, _ in page.queues] == ["box-1", "box-2"]
+    assert [name for name, _ in page.rows] == ["box-1", "box-2"]
     assert page.next_marker == "boxes"
 
 

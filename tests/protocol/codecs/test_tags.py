@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from etagere.errors import Refusal
 from etagere.model.ids import new_id
-from etagere.operations.blob.tags import FoundBlobs, Place
+from etagere.operations.blob.tags import FoundBlob, Place
 from etagere.protocol.codecs.tags import (
     BYTES_MAX,
     decode,
     encode,
-    encode_found,
     format_marker,
+    found_end,
+    found_rows,
+    found_start,
     parse_marker,
 )
 
@@ -74,11 +76,16 @@ def test_what_cannot_be_read_is_refused(told: bytes, code: str) -> None:
     assert found.code == code
 
 
+def _found(rows: list[FoundBlob], following: FoundBlob | None, where: str, endpoint: str) -> bytes:
+    text = found_start(where, endpoint) + "".join(found_rows(rows, 0)) + found_end(following)
+    return text.encode()
+
+
 def test_what_was_found() -> None:
     place = Place("box", new_id(), "a&b")
-    found = FoundBlobs([(place, (("k", "v"),))], place)
+    found = (place, (("k", "v"),))
     assert (
-        encode_found(found, "k > 'a'", "http://host/")
+        _found([found], found, "k > 'a'", "http://host/")
         == (
             '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="http://host/">'
             "<Where>k &gt; 'a'</Where><Blobs><Blob><Name>a&amp;b</Name>"
@@ -87,7 +94,7 @@ def test_what_was_found() -> None:
             f"<NextMarker>{format_marker(place)}</NextMarker></EnumerationResults>"
         ).encode()
     )
-    assert encode_found(FoundBlobs([]), "k = ''", "").endswith(
+    assert _found([], None, "k = ''", "").endswith(
         b"<Blobs></Blobs><NextMarker /></EnumerationResults>"
     )
 

@@ -149,6 +149,53 @@ def test_no_document_costs_more_than_its_bytes(body: bytes) -> None:
     assert time.process_time() - started < 1
 
 
+_LONG = Limits(bytes_max=16 << 20, elements_max=1000, depth_max=16)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"<r><!--", b"--></r>"),
+        (b"<r a='", b"'/>"),
+        (b"<r xmlns:a='", b"'/>"),
+        (b"<", b"/>"),
+        (b"<?a ", b"?><r/>"),
+        (b"<!DOCTYPE r SYSTEM '", b"'><r/>"),
+        (b"<r><a></", b"></r>"),
+    ],
+    ids=["comment", "attribute", "namespace", "name", "instruction", "doctype", "end"],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_long_token_is_refused_where_it_begins(
+    before: bytes, after: bytes, encoding: str
+) -> None:
+    text = before + b"x" * (7 << 20) + after
+    started = time.process_time()
+    refusal = refused(text.decode().encode(encoding), _LONG)
+    assert time.process_time() - started < 0.5
+    assert "too long" in str(refusal.facts["Reason"])
+    assert refusal.facts["LineNumber"] == 1
+    assert 1 <= int(refusal.facts["LinePosition"]) <= len(before) + 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_tokens_may_be_long_and_text_longer(encoding: str) -> None:
+    comment = "<!--" + "x" * 30_000 + "-->"
+    body = f"<r>{comment * 20}{'y' * (2 << 20)}<![CDATA[{'z' * (2 << 20)}]]></r>"
+    assert read(body.encode(encoding), _LONG).text == "y" * (2 << 20) + "z" * (2 << 20)
+
+
+@pytest.mark.parametrize("attribute", ["a%d=''", "xmlns:a%d='b'"])
+def test_attributes_are_counted_in_the_whole_document(attribute: str) -> None:
+    limits = Limits(bytes_max=1000, elements_max=10, depth_max=3, attributes_max=4)
+    first, last = (
+        " ".join(attribute % number for number in numbers) for numbers in ((1, 2), (3, 4))
+    )
+    read(f"<r {first}><a {last}/></r>".encode(), limits)
+    refusal = refused(f"<r {first}><a {last} b=''/></r>".encode(), limits)
+    assert refusal.facts["Reason"] == "There are too many attributes."
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes(body: bytes) -> None:
     root = xml.read(body, "r")

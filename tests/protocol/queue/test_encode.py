@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.model.queues import ListQueues, Message, Queue, QueuePage, ShownMessage
+from etagere.model.queues import ListQueues, Message, Queue, ShownMessage
 from etagere.protocol.queue import encode
+from etagere.protocol.turns import at_once
 
 ID: Final = uuid.UUID("5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10")
 NEW_YEAR: Final = 1_767_225_600 * TICKS_PER_SECOND
@@ -53,17 +54,17 @@ def read(document: bytes) -> list[dict[str, str]]:
 def test_each_answer_tells_what_its_reader_may_know() -> None:
     assert read(encode.put(shown())) == [TIMES | RECEIPT]
     told = {"DequeueCount": "3", "MessageText": "text"}
-    assert read(encode.taken([shown()])) == [TIMES | RECEIPT | told]
-    assert read(encode.peeked([shown()])) == [TIMES | told]
+    assert read(at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | told]
+    assert read(at_once(encode.peeked([shown()]))) == [TIMES | told]
 
 
 def test_the_order_of_the_elements() -> None:
-    names = [list(message) for message in read(encode.taken([shown()] * 2))]
+    names = [list(message) for message in read(at_once(encode.taken([shown()] * 2)))]
     assert names == [[*TIMES, *RECEIPT, "DequeueCount", "MessageText"]] * 2
 
 
 def test_no_messages() -> None:
-    assert read(encode.taken([])) == read(encode.peeked([])) == []
+    assert read(at_once(encode.taken([]))) == read(at_once(encode.peeked([]))) == []
 
 
 def test_what_never_ends() -> None:
@@ -91,7 +92,7 @@ def test_receipts_are_as_long_as_a_stamp() -> None:
     ],
 )
 def test_escapes(text: str, written: bytes) -> None:
-    for document in (encode.taken([shown(text)]), encode.peeked([shown(text)])):
+    for document in (at_once(encode.taken([shown(text)])), at_once(encode.peeked([shown(text)]))):
         assert b"<MessageText>" + written + b"</MessageText>" in document
         assert read(document)[0]["MessageText"] == text
 
@@ -107,19 +108,18 @@ def test_escapes(text: str, written: bytes) -> None:
     )
 )
 def test_any_text_that_was_put_comes_back(text: str) -> None:
-    assert read(encode.taken([shown(text)]))[0]["MessageText"] == text
+    assert read(at_once(encode.taken([shown(text)])))[0]["MessageText"] == text
 
 
 # Listings
 
 
 def page(*queues: tuple[str, Queue], **said: str) -> ElementTree.Element:
-    following = said.pop("next_marker", "")
-    asked = ListQueues("shelf", 10, **said)
-    document = encode.queues_page(
-        QueuePage(queues, following), asked, "http://x/?a=1&b=\"'", include={"metadata"}
-    )
-    return ElementTree.fromstring(document)
+    name = said.pop("next_marker", "")
+    following = (name, Queue(b"")) if name else None
+    start = encode.queues_start(ListQueues("shelf", 10, **said), "http://x/?a=1&b=\"'")
+    rows = encode.queue_rows(queues, 0, include={"metadata"})
+    return ElementTree.fromstring(f"{start}{''.join(rows)}{encode.queues_end(following)}")
 
 
 def test_a_page_of_queues() -> None:
@@ -134,9 +134,8 @@ def test_a_page_of_queues() -> None:
 
 
 def test_a_page_without_metadata() -> None:
-    shown_page = QueuePage((("one", Queue(b"", (("Colour", "red"),))),))
-    document = encode.queues_page(shown_page, ListQueues("shelf", 1), "http://x/", include=set())
-    assert b"Metadata" not in document
+    queues = [("one", Queue(b"", (("Colour", "red"),)))]
+    assert encode.queue_rows(queues, 0, include=set()) == ["<Queue><Name>one</Name></Queue>"]
 
 
 def test_markers_repeat_what_was_asked_and_say_what_follows() -> None:

@@ -18,20 +18,22 @@ from etagere.model.conditions import Conditions
 from etagere.model.containers import (
     Container,
     ContainerName,
-    ContainerPage,
     CreateContainer,
     DeleteContainer,
     DeletedContainer,
     GetContainer,
     LeaseContainer,
     ListContainers,
+    NamedContainer,
     SetContainerAccess,
     SetContainerMetadata,
     ShownContainer,
 )
 from etagere.model.service import SignedIdentifier
+from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
+from etagere.operations.pages import FilledPage, FillPage
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules.names import check_container_name
@@ -97,14 +99,18 @@ def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
     txn.put(DELETED_CONTAINERS, (container.id,), DeletedContainer())
 
 
-def list_containers(txn: ReadTxn, command: ListContainers) -> ContainerPage:
-    span = CONTAINERS.under((command.account,), command.prefix)
-    if command.marker:
-        span = CONTAINERS.starting(span, (command.account, command.marker))
-    rows = txn.scan(CONTAINERS, span, command.limit + 1)
-    shown = tuple((name, container) for (_, name), container in rows[: command.limit])
-    following = rows[command.limit][0][1] if len(rows) > command.limit else ""
-    return ContainerPage(txn.steady_now, shown, following)
+def list_containers(
+    txn: ReadTxn, command: FillPage[ListContainers, NamedContainer]
+) -> FilledPage[NamedContainer] | None:
+    asked = command.asked
+    span = CONTAINERS.under((asked.account,), asked.prefix)
+    if asked.marker:
+        span = CONTAINERS.starting(span, (asked.account, asked.marker))
+    slices = (
+        [(name, container) for (_, name), container in rows]
+        for rows in pages.scan_in_steps(txn, CONTAINERS, span, command.rows_max(asked.limit))
+    )
+    return pages.fill(txn, command, slices, asked.limit)
 
 
 def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:

@@ -8,43 +8,46 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import chain, groupby
 from typing import Any
+
+from msgspec.structs import replace
 
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Collection, Span
-from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, BlobPage, ListBlobs
+from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, ListBlobs
+from etagere.operations import pages
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS, STAGINGS
 from etagere.operations.blob.containers import find
+from etagere.operations.pages import FilledPage, FillPage
 
-_STEP_MIN = 16
-_STEP_MAX = 1_024
+_STEP_FIRST = 16
+_STEP_MIN = 2
 
 _Named = Collection[tuple[bytes, str], Any]
 
 
-def list_blobs(txn: ReadTxn, command: ListBlobs) -> BlobPage:
-    container_id = find(txn, command.container).id
-    found = _entries(txn, container_id, command)
-    entries = found if isinstance(found, list) else list(islice(found, command.limit + 1))
-    following = None
-    if len(entries) > command.limit:
-        name, _, snapshot = entries.pop()
-        following = name, snapshot
-    return BlobPage(txn.steady_now, tuple(entries), following)
+def list_blobs(
+    txn: ReadTxn, command: FillPage[ListBlobs, BlobEntry]
+) -> FilledPage[BlobEntry] | None:
+    """Rows in the order of their names, the snapshots of each name before its blob."""
+    asked = command.asked
+    container_id = find(txn, asked.container).id
+    looked_for = replace(asked, limit=command.rows_max(asked.limit))
+    return pages.fill(txn, command, _slices(txn, container_id, looked_for), asked.limit)
 
 
-def _entries(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> Iterable[BlobEntry]:
-    """In order: as many as were asked for and one more, at least."""
-    named: list[_Named] = [BLOBS, STAGINGS] if command.uncommitted else [BLOBS]
-    rows: list[Iterable[BlobEntry]] = [
-        _named(txn, collection, container_id, command) for collection in named
-    ]
+def _slices(txn: ReadTxn, container_id: bytes, asked: ListBlobs) -> Iterator[list[BlobEntry]]:
+    """All rows in order."""
+    if not (asked.delimiter or asked.uncommitted or asked.snapshots):
+        return _flat(txn, BLOBS, container_id, asked)
+    named: list[_Named] = [BLOBS, STAGINGS] if asked.uncommitted else [BLOBS]
+    rows = [_named(txn, collection, container_id, asked) for collection in named]
     if len(named) > 1:
         rows = [_first_of_each(heapq.merge(*rows, key=_name))]
-    if command.snapshots:
-        rows.append(_snapshots(txn, container_id, command))
-    return rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place)
+    if asked.snapshots:
+        rows.append(_snapshots(txn, container_id, asked))
+    return pages.in_slices(rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place))
 
 
 def _name(entry: BlobEntry) -> str:
@@ -55,55 +58,69 @@ def _place(entry: BlobEntry) -> tuple[str, int]:
     return entry[0], entry[2]
 
 
-def _first_of_each(entries: Iterator[BlobEntry]) -> Iterator[BlobEntry]:
+def _first_of_each(entries: Iterable[BlobEntry]) -> Iterator[BlobEntry]:
     """A blob hides blocks of the same name, which are staged for it, and a prefix that both have
     is one."""
     return (next(same) for _, same in groupby(entries, key=_name))
 
 
 def _named(
-    txn: ReadTxn, collection: _Named, container_id: bytes, command: ListBlobs
-) -> Iterable[BlobEntry]:
-    span = collection.under((container_id,), command.prefix)
-    if command.start:
-        span = collection.starting(span, (container_id, command.start))
-    if command.end:
-        span = Span(span.start, min(span.stop, collection.pack((container_id, command.end))))
-    if command.delimiter:
-        return _by_delimiter(txn, collection, container_id, span, command)
-    rows = txn.scan(collection, span, command.limit + 1)
-    return [(name, found, NO_SNAPSHOT) for (_, name), found in rows]
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs
+) -> Iterator[BlobEntry]:
+    if asked.delimiter:
+        return _by_delimiter(txn, collection, container_id, asked)
+    return chain.from_iterable(_flat(txn, collection, container_id, asked))
+
+
+def _span(collection: _Named, container_id: bytes, asked: ListBlobs) -> Span:
+    span = collection.under((container_id,), asked.prefix)
+    if asked.start:
+        span = collection.starting(span, (container_id, asked.start))
+    if asked.end:
+        span = Span(span.start, min(span.stop, collection.pack((container_id, asked.end))))
+    return span
+
+
+def _flat(
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs
+) -> Iterator[list[BlobEntry]]:
+    span = _span(collection, container_id, asked)
+    for rows in pages.scan_in_steps(txn, collection, span, asked.limit):
+        yield [(name, found, NO_SNAPSHOT) for (_, name), found in rows]
 
 
 def _by_delimiter(
-    txn: ReadTxn, collection: _Named, container_id: bytes, span: Span, command: ListBlobs
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs
 ) -> Iterator[BlobEntry]:
-    """Looks a few rows ahead: far where there are blobs to show, not far where there are
-    prefixes, since what lies behind a prefix is skipped."""
-    step = _STEP_MIN
+    """Looks a few rows ahead: twice as many as there were last time to show, since what lies
+    behind a prefix is skipped."""
+    span = _span(collection, container_id, asked)
+    step = _STEP_FIRST
     while rows := txn.scan(collection, span, step):
         group = ""
+        shown = 0
         for (_, name), found in rows:
             if group and name.startswith(group):
                 continue
-            end = name.find(command.delimiter, len(command.prefix))
-            group = name[: end + len(command.delimiter)] if end >= 0 else ""
+            end = name.find(asked.delimiter, len(asked.prefix))
+            group = name[: end + len(asked.delimiter)] if end >= 0 else ""
+            shown += 1
             yield (group, None, NO_SNAPSHOT) if group else (name, found, NO_SNAPSHOT)
         if len(rows) < step:
             return
         if group:
             span = Span(collection.under((container_id,), group).stop, span.stop)
-            step = _STEP_MIN
         else:
             span = collection.after(span, rows[-1][0])
-            step = min(_STEP_MAX, step * 4)
+        step = max(_STEP_MIN, min(pages.STEP_MAX, 2 * shown))
 
 
-def _snapshots(txn: ReadTxn, container_id: bytes, command: ListBlobs) -> list[BlobEntry]:
-    span = SNAPSHOTS.under((container_id,), command.prefix)
-    if command.start:
-        span = SNAPSHOTS.starting(span, (container_id, command.start, command.start_snapshot))
-    if command.end:
-        span = Span(span.start, min(span.stop, SNAPSHOTS.pack((container_id, command.end, 0))))
-    rows = txn.scan(SNAPSHOTS, span, command.limit + 1)
-    return [(name, blob, taken) for (_, name, taken), blob in rows]
+def _snapshots(txn: ReadTxn, container_id: bytes, asked: ListBlobs) -> Iterator[BlobEntry]:
+    span = SNAPSHOTS.under((container_id,), asked.prefix)
+    if asked.start:
+        span = SNAPSHOTS.starting(span, (container_id, asked.start, asked.start_snapshot))
+    if asked.end:
+        span = Span(span.start, min(span.stop, SNAPSHOTS.pack((container_id, asked.end, 0))))
+    for rows in pages.scan_in_steps(txn, SNAPSHOTS, span, asked.limit):
+        for (_, name, taken), blob in rows:
+            yield name, blob, taken

@@ -34,6 +34,7 @@ from etagere.operations.blob.collections import (
     TAGGED_CONTAINERS,
 )
 from etagere.operations.blob.containers import find, find_guarded
+from etagere.operations.pages import FilledPage, FillPage
 from etagere.rules.tag_expressions import Interval, Search
 
 _TAGGED: Final = TaggedBlob()
@@ -137,31 +138,45 @@ class FindBlobs(NamedTuple):
     """The first place to look at."""
 
 
-class FoundBlobs(NamedTuple):
-    blobs: list[tuple[Place, Tags]]
-    """With those of their tags that were asked for."""
-    following: Place | None = None
-    """What the next page starts with."""
+FoundBlob = tuple[Place, Tags]
+"""A row of a search: where a blob is, and those of its tags that were asked for."""
+
+_ROWS_AT_ONCE: Final = 64
 
 
-def find_blobs(txn: ReadTxn, command: FindBlobs) -> FoundBlobs:
+def find_blobs(
+    txn: ReadTxn, command: FillPage[FindBlobs, FoundBlob]
+) -> FilledPage[FoundBlob] | None:
     """One snapshot. A page ends when it is full or when enough has been looked at."""
-    within = _container(txn, command)
-    if within is _NOWHERE or command.search.finds_nothing:
-        return FoundBlobs([])
-    seeker = _Seeker(txn, command, within)
-    found: list[tuple[Place, Tags]] = []
-    asked_for = dict(command.search.wanted)
+    asked = command.asked
+    within = _container(txn, asked)
+    page = command.new_page(txn.now)
+    if within is _NOWHERE or asked.search.finds_nothing:
+        return FilledPage(page, None)
+    seeker = _Seeker(txn, asked, within)
+    asked_for = dict(asked.search.wanted)
+    count = 0
+    rows: list[FoundBlob] = []
+    following: FoundBlob | None = None
     for looked_at, place in enumerate(seeker.places()):
-        if len(found) == command.limit or looked_at == _LOOKED_AT_MAX:
-            return FoundBlobs(found, place)
+        if count == asked.limit or looked_at == _LOOKED_AT_MAX:
+            following = place, ()
+            break
         if not seeker.is_alive(place):
             continue
         blob = txn.get(BLOBS, (place.container_id, place.blob))
-        if blob is not None and command.search.matches(dict(blob.tags)):
-            shown = tuple((name, value) for name, value in blob.tags if name in asked_for)
-            found.append((place, shown))
-    return FoundBlobs(found)
+        if blob is None or not asked.search.matches(dict(blob.tags)):
+            continue
+        shown = tuple((name, value) for name, value in blob.tags if name in asked_for)
+        rows.append((place, shown))
+        count += 1
+        if len(rows) == _ROWS_AT_ONCE:
+            added = page.add(rows)
+            if added < len(rows):
+                return FilledPage(page, rows[added])
+            rows = []
+    added = page.add(rows)
+    return FilledPage(page, rows[added] if added < len(rows) else following)
 
 
 _Within = tuple[str, bytes] | tuple[()]

@@ -15,14 +15,16 @@ from etagere.model.queues import (
     DeleteQueue,
     DiscardedContents,
     ListQueues,
+    NamedQueue,
     Queue,
     QueueName,
-    QueuePage,
     SetQueueAccess,
     SetQueueMetadata,
 )
 from etagere.model.service import SignedIdentifier
+from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.pages import FilledPage, FillPage
 from etagere.operations.queue.collections import DISCARDED, QUEUES, VISIBLE
 from etagere.rules.queues import check_queue_name
 
@@ -107,13 +109,18 @@ def count_messages(txn: ReadTxn, command: CountMessages) -> CountedMessages:
     return CountedMessages(queue, count, rest)
 
 
-def list_queues(txn: ReadTxn, command: ListQueues) -> QueuePage:
-    span = QUEUES.under((command.account,), command.prefix)
-    if command.marker:
-        span = QUEUES.starting(span, (command.account, command.marker))
-    rows = txn.scan(QUEUES, span, command.limit + 1)
-    shown = tuple((name, queue) for (_, name), queue in rows[: command.limit])
-    return QueuePage(shown, rows[command.limit][0][1] if len(rows) > command.limit else "")
+def list_queues(
+    txn: ReadTxn, command: FillPage[ListQueues, NamedQueue]
+) -> FilledPage[NamedQueue] | None:
+    asked = command.asked
+    span = QUEUES.under((asked.account,), asked.prefix)
+    if asked.marker:
+        span = QUEUES.starting(span, (asked.account, asked.marker))
+    slices = (
+        [(name, queue) for (_, name), queue in rows]
+        for rows in pages.scan_in_steps(txn, QUEUES, span, command.rows_max(asked.limit))
+    )
+    return pages.fill(txn, command, slices, asked.limit)
 
 
 def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:

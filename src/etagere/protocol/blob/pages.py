@@ -1,15 +1,14 @@
 """Listings of containers and blobs, as XML.
 
-A page has up to 5,000 rows, so what rows have in common is put together once, what is looked for
-in each name is looked for in many of them at once, and no page is ever in memory as a whole.
+A page has up to 5,000 rows, so what rows have in common is put together once, and what is looked
+for in each name is looked for in many of them at once.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from binascii import b2a_base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -21,13 +20,12 @@ from etagere.model.blobs import (
     Blob,
     BlobEntry,
     BlobKind,
-    BlobPage,
     Copied,
     ListBlobs,
     PageTraits,
     Staging,
 )
-from etagere.model.containers import Container, ContainerPage, ListContainers
+from etagere.model.containers import Container, ListContainers, NamedContainer
 from etagere.model.leases import Lease, NoLease
 from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.blob.encode import archive_status
@@ -42,22 +40,30 @@ from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
 # Containers
 
 
-def containers_page(
-    page: ContainerPage, command: ListContainers, endpoint: str, *, include: set[str]
-) -> bytes:
-    with_metadata = "metadata" in include
-    rows = [
-        f"<Container><Name>{name}</Name>"
-        f"<Properties>{_container_properties(container, page.now)}</Properties>"
-        f"{metadata_element(container.metadata) if with_metadata else ''}</Container>"
-        for name, container in page.containers
-    ]
-    return xml.document(
+def containers_start(asked: ListContainers, endpoint: str) -> str:
+    marker = format_marker(asked.marker)
+    return (
+        f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"{_asked(command.prefix, format_marker(command.marker), command.limit)}"
-        f"<Containers>{''.join(rows)}</Containers>{_next(format_marker(page.next_marker))}"
-        "</EnumerationResults>"
+        f"{_asked(asked.prefix, marker, asked.limit)}<Containers>"
     )
+
+
+def containers_end(following: NamedContainer | None) -> str:
+    marker = "" if following is None else format_marker(following[0])
+    return f"</Containers>{_next(marker)}</EnumerationResults>"
+
+
+def container_rows(
+    containers: Sequence[NamedContainer], now: int, *, include: set[str]
+) -> list[str]:
+    with_metadata = "metadata" in include
+    return [
+        f"<Container><Name>{name}</Name>"
+        f"<Properties>{_container_properties(container, now)}</Properties>"
+        f"{metadata_element(container.metadata) if with_metadata else ''}</Container>"
+        for name, container in containers
+    ]
 
 
 def _container_properties(container: Container, now: int) -> str:
@@ -76,29 +82,26 @@ def _container_properties(container: Container, now: int) -> str:
 # Blobs
 
 
-async def blobs_page(
-    page: BlobPage, command: ListBlobs, endpoint: str, *, include: set[str]
-) -> AsyncIterator[bytes]:
-    """In pieces, between which others have their turn."""
-    delimiter = xml.element("Delimiter", command.delimiter) if command.delimiter else ""
-    start = format_marker(command.start, command.start_snapshot) if command.start else ""
-    yield xml.document(
+def blobs_start(asked: ListBlobs, endpoint: str) -> str:
+    delimiter = xml.element("Delimiter", asked.delimiter) if asked.delimiter else ""
+    marker = format_marker(asked.start, asked.start_snapshot) if asked.start else ""
+    return (
+        f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}" '
-        f'ContainerName="{xml.escape_attribute(command.container.name)}">'
-        f"{_asked(command.prefix, start, command.limit)}{delimiter}<Blobs>"
+        f'ContainerName="{xml.escape_attribute(asked.container.name)}">'
+        f"{_asked(asked.prefix, marker, asked.limit)}{delimiter}<Blobs>"
     )
-    for at in range(0, len(page.entries), _ROWS_IN_PIECE):
-        rows = _blob_rows(page.entries[at : at + _ROWS_IN_PIECE], page.now, include)
-        yield "".join(rows).encode()
-        await asyncio.sleep(0)
-    following = format_marker(*page.following) if page.following is not None else ""
-    yield f"</Blobs>{_next(following)}</EnumerationResults>".encode()
 
 
-_ROWS_IN_PIECE = 1_000
+def blobs_end(following: BlobEntry | None) -> str:
+    marker = ""
+    if following is not None:
+        name, _, snapshot = following
+        marker = format_marker(name, snapshot)
+    return f"</Blobs>{_next(marker)}</EnumerationResults>"
 
 
-def _blob_rows(entries: Sequence[BlobEntry], now: int, include: set[str]) -> list[str]:
+def blob_rows(entries: Sequence[BlobEntry], now: int, *, include: set[str]) -> list[str]:
     """In one loop, because calls would cost more than what they do. What a blob has in common with
     the one before is not put together again."""
     with_more = not include.isdisjoint(_MORE)

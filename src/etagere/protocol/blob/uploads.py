@@ -18,6 +18,7 @@ from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, decode_sources, encode
 from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
+from etagere.protocol.turns import Turn
 
 _MIB = 1 << 20
 
@@ -67,9 +68,14 @@ async def receive(exchange: Exchange, writer: FileBodyWriter) -> Body:
         await writer.append_arriving(body)
         return await writer.seal()
     decoder = structured_messages.Decoder(body.length or 0, content_length)
+    turn = Turn()
     async for chunk in body:
         for content in decoder.feed(chunk):
-            await writer.append(content)
+            if content:
+                await writer.append(content)
+            # Segments may be tiny, and thousands of them in a chunk.
+            await turn.give_way()
+        turn.begin()
     decoder.finish()
     return await writer.seal()
 

@@ -20,6 +20,7 @@ from etagere.model.blobs import (
 )
 from etagere.protocol.codecs import xml
 from etagere.rules.blocks import (
+    BLOCK_NAME_BYTES_MAX,
     check_block_name,
     check_list_length,
     decode_block_name,
@@ -29,6 +30,7 @@ from etagere.rules.blocks import (
 BYTES_MAX: Final = 16 << 20
 _LIMITS: Final = xml.Limits(bytes_max=BYTES_MAX, elements_max=100_001, depth_max=2)
 _STEP_BLOCKS: Final = 256
+_NAME_CHARACTERS_MAX: Final = len(encode_block_name(bytes(BLOCK_NAME_BYTES_MAX)))
 _SOURCES: Final = {source.value: source for source in BlockSource}
 
 
@@ -53,7 +55,7 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
         if source is None:
             return Refusal("UnsupportedXmlNode", {"XmlNodeName": element.name})
         text = element.text.strip(xml.SPACE)
-        name = decode_block_name(text)
+        name = decode_block_name(text) if len(text) <= _NAME_CHARACTERS_MAX else None
         if name is None or check_block_name(name) is not None:
             facts: dict[str, str | int] = {"XmlNodeName": element.name, "XmlNodeValue": text}
             return Refusal("InvalidXmlNodeValue", facts)
@@ -65,7 +67,7 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
 
 # As clients write it, which is read in a third of the time.
 _HEAD = re.compile(
-    r"""(?:<\?xml version=["']1\.0["'](?: encoding=["']utf-8["'])? ?\?>)?\s*<(?-i:BlockList)>""",
+    r"""(?:<\?xml version=["']1\.0["'](?: encoding=["']utf-8["'])? ?\?>)?\s{,9}<(?-i:BlockList)>""",
     re.ASCII | re.IGNORECASE,
 )
 _BLOCK = re.compile(r"<(Latest|Committed|Uncommitted)>([A-Za-z0-9+/=]*)</\1>")

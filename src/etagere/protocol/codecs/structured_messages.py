@@ -80,7 +80,8 @@ class Decoder:
         self._part_bytes = _HEADER.size
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The content in the next chunk. What is nothing but content is not copied."""
+        """The content in the next chunk, and nothing between the segments: others may have their
+        turn there. What is nothing but content is not copied."""
         at = 0
         while at < len(data):
             if self._segment_rest:
@@ -98,6 +99,7 @@ class Decoder:
             if len(self._part) == self._part_bytes:
                 part, self._part = self._part, b""
                 self._read(part)
+                yield b""
 
     def finish(self) -> None:
         """Nothing follows: what was fed must have been all of it."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Final
 
 from etagere.errors import Refusal
 from etagere.model.blobs import Tags
 from etagere.model.ids import ID_BYTES
-from etagere.operations.blob.tags import FoundBlobs, Place
+from etagere.operations.blob.tags import FoundBlob, Place
 from etagere.protocol.codecs import xml
 from etagere.rules.names import check_blob_name, check_container_name
 from etagere.rules.tags import check_tags
@@ -53,18 +54,25 @@ def encode(tags: Tags) -> bytes:
 # Found
 
 
-def encode_found(found: FoundBlobs, where: str, endpoint: str) -> bytes:
-    rows = [
+def found_start(where: str, endpoint: str) -> str:
+    return (
+        f"{xml.DECLARATION}"
+        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
+        f"{xml.element('Where', where)}<Blobs>"
+    )
+
+
+def found_rows(found: Sequence[FoundBlob], _now: int) -> list[str]:
+    return [
         f"<Blob>{xml.name_element('Name', place.blob)}"
         f"<ContainerName>{place.container}</ContainerName>{tags_element(tags)}</Blob>"
-        for place, tags in found.blobs
+        for place, tags in found
     ]
-    following = "" if found.following is None else format_marker(found.following)
-    return xml.document(
-        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"{xml.element('Where', where)}<Blobs>{''.join(rows)}</Blobs>"
-        f"{xml.element('NextMarker', following)}</EnumerationResults>"
-    )
+
+
+def found_end(following: FoundBlob | None) -> str:
+    marker = "" if following is None else format_marker(following[0])
+    return f"</Blobs>{xml.element('NextMarker', marker)}</EnumerationResults>"
 
 
 def format_marker(place: Place) -> str:

@@ -1,21 +1,21 @@
 """XML, as much of it as the protocols need: small trees in, text out.
 
 Reading is safe because of what it leaves out. A document type declaration ends it, so there are
-no entities but the five and nothing outside the document; size, depth and number of elements
-have limits, so no document costs more than its bytes. Whatever cannot be read is refused as
-`InvalidXmlDocument`, with the place.
+no entities but the five and nothing outside the document; size, depth, the number of elements and
+attributes and the length of a token have limits, so the cost of a document is linear in its bytes.
+Whatever cannot be read is refused as `InvalidXmlDocument`, with the place.
 
 Namespaces are understood and forgotten: clients declare some, and no two elements of ours differ
 by them. Attributes are not read, since no request has one that says anything.
 
-Writing is putting strings together. What is sent is escaped by a regular expression that finds
-nothing in almost every text, and then costs nothing more.
+Writing is putting strings together. Almost every text is found to need no escaping, which costs
+little.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -42,6 +42,12 @@ class Limits(NamedTuple):
     bytes_max: int
     elements_max: int
     depth_max: int
+    attributes_max: int = 1000
+    """Of the whole document, declarations of namespaces included: the parser keeps the name of each
+    until its end."""
+    token_bytes_max: int = 64 * 1024
+    """A token is a tag, a comment, a processing instruction or a literal; text is none. The parser
+    reads an unfinished token again, from its start, whenever more of the document arrives."""
 
 
 SMALL: Final = Limits(bytes_max=256 * 1024, elements_max=1000, depth_max=16)
@@ -62,6 +68,7 @@ class _Builder:
         self.root: Element | None = None
         self._limits = limits
         self._count = 0
+        self._attributes = 0
         self._open: list[tuple[Element, list[str]]] = []
 
     def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
@@ -71,8 +78,18 @@ class _Builder:
     def doctype(self, *_: object) -> None:
         raise _Unacceptable("A document type declaration is not supported.")
 
-    def start(self, name: str, _attributes: object) -> None:
+    def namespace(self, *_: object) -> None:
+        self._count_attributes(1)
+
+    def _count_attributes(self, count: int) -> None:
+        self._attributes += count
+        if self._attributes > self._limits.attributes_max:
+            raise _Unacceptable("There are too many attributes.")
+
+    def start(self, name: str, attributes: Sequence[str]) -> None:
         self._count += 1
+        if attributes:
+            self._count_attributes(len(attributes) // 2)
         if self._count > self._limits.elements_max:
             raise _Unacceptable("There are too many elements.")
         if len(self._open) >= self._limits.depth_max:
@@ -111,6 +128,8 @@ def read_in_steps(
     builder = _Builder(limits)
     parser = expat.ParserCreate(namespace_separator=_NAMESPACE_END)
     parser.buffer_text = True
+    parser.ordered_attributes = True
+    parser.StartNamespaceDeclHandler = builder.namespace
     parser.XmlDeclHandler = builder.declaration
     parser.StartDoctypeDeclHandler = builder.doctype
     parser.StartElementHandler = builder.start
@@ -118,7 +137,11 @@ def read_in_steps(
     parser.CharacterDataHandler = builder.data
     try:
         for at in range(0, len(body), _STEP_BYTES):
-            parser.Parse(body[at : at + _STEP_BYTES], False)
+            step = body[at : at + _STEP_BYTES]
+            parser.Parse(step, False)
+            # What was read up to now ends where the token that is not finished yet begins.
+            if at + len(step) - parser.CurrentByteIndex > limits.token_bytes_max:
+                raise _Unacceptable("A tag, a comment or an instruction is too long.")
             yield
         parser.Parse(b"", True)
     except _Unacceptable as error:
@@ -219,26 +242,32 @@ DECLARATION: Final = '<?xml version="1.0" encoding="utf-8"?>'
 _UNCARRIABLE_CLASS = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
 _UNCARRIABLE = re.compile(f"[{_UNCARRIABLE_CLASS}]")
 _NOT_TEXT = re.compile(f"[&<>\r{_UNCARRIABLE_CLASS}]")
-_NOT_ATTRIBUTE = re.compile(f'[&<>"\t\n\r{_UNCARRIABLE_CLASS}]')
-_REFERENCES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
-
-
-def _reference(found: re.Match[str]) -> str:
-    character = found[0]
-    if character in "\t\n\r":
-        # Readers make other white space of these, unless they come as numbers.
-        return f"&#{ord(character)};"
-    return _REFERENCES.get(character, "\ufffd")
+_REPLACEMENT: Final = "\ufffd"
 
 
 def escape(text: str) -> str:
     """Text between tags. What XML cannot carry becomes the character that says so."""
-    return _NOT_TEXT.sub(_reference, text)
+    # All of it in C: a text may be long, and nothing but characters that need a reference. What
+    # is printable can be carried, which is faster to find out than what cannot.
+    if not text.isprintable():
+        # Readers make other white space of this one, unless it comes as a number.
+        text = _UNCARRIABLE.sub(_REPLACEMENT, text)
+        return _referenced(text).replace("\r", "&#13;")
+    return _referenced(text)
+
+
+def _referenced(text: str) -> str:
+    if "&" in text:
+        text = text.replace("&", "&amp;")
+    if "<" in text:
+        text = text.replace("<", "&lt;")
+    return text.replace(">", "&gt;") if ">" in text else text
 
 
 def escape_attribute(text: str) -> str:
     """Text between double quotes."""
-    return _NOT_ATTRIBUTE.sub(_reference, text)
+    escaped = escape(text).replace('"', "&quot;")
+    return escaped.replace("\t", "&#9;").replace("\n", "&#10;")
 
 
 def element(name: str, text: str) -> str:
@@ -247,6 +276,8 @@ def element(name: str, text: str) -> str:
 
 def is_plain(text: str) -> bool:
     """Whether a text, or each of several that were joined, can stand between tags as it is."""
+    if text.isprintable():
+        return "&" not in text and "<" not in text and ">" not in text
     return _NOT_TEXT.search(text) is None
 
 

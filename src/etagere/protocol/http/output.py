@@ -13,6 +13,8 @@ from etagere.protocol.http.pace import Pace
 
 _BUFFER_BYTES = 256 * 1024
 _SENDFILE_BYTES = 4 << 20
+_SENDFILE_COST_BYTES = 64 * 1024
+"""To send fewer takes as long."""
 _SHORT = "a file ends before its part does"
 
 
@@ -179,8 +181,9 @@ class Output:
             await self._let_others_run(sent)
 
     async def _let_others_run(self, sent: int) -> None:
-        """A fast client must not keep the loop from everybody else."""
-        self._held_loop_bytes += sent
+        """A fast client must not keep the loop from everybody else, nor must very many short
+        parts of files."""
+        self._held_loop_bytes += max(sent, _SENDFILE_COST_BYTES)
         if self._held_loop_bytes >= _SENDFILE_BYTES:
             self._held_loop_bytes = 0
             await asyncio.sleep(0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 from etagere.auth.request import octets
-from etagere.model.queues import ListQueues, Message, QueuePage, ShownMessage
+from etagere.model.queues import ListQueues, Message, NamedQueue, ShownMessage
 from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.codecs import xml
 from etagere.rules.entities import format_guid
@@ -19,23 +19,33 @@ def receipt_text(message: Message) -> str:
 
 
 def put(shown: ShownMessage) -> bytes:
-    return _list([_times(shown) + _receipt(shown.message)])
+    row = _message(_times(shown) + _receipt(shown.message))
+    return xml.document(f"<QueueMessagesList>{row}</QueueMessagesList>")
 
 
-def taken(messages: Iterable[ShownMessage]) -> bytes:
+def taken(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
+    """In steps, since there may be several megabytes of them."""
     return _list(
         _times(shown) + _receipt(shown.message) + _count(shown.message) + _text(shown)
         for shown in messages
     )
 
 
-def peeked(messages: Iterable[ShownMessage]) -> bytes:
+def peeked(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
     return _list(_times(shown) + _count(shown.message) + _text(shown) for shown in messages)
 
 
-def _list(messages: Iterable[str]) -> bytes:
-    content = "".join(f"<QueueMessage>{message}</QueueMessage>" for message in messages)
-    return xml.document(f"<QueueMessagesList>{content}</QueueMessagesList>")
+def _list(messages: Iterable[str]) -> Generator[None, None, bytes]:
+    parts = [xml.document("<QueueMessagesList>")]
+    for message in messages:
+        parts.append(_message(message).encode())
+        yield
+    parts.append(b"</QueueMessagesList>")
+    return b"".join(parts)
+
+
+def _message(content: str) -> str:
+    return f"<QueueMessage>{content}</QueueMessage>"
 
 
 def _times(shown: ShownMessage) -> str:
@@ -66,21 +76,28 @@ def _text(shown: ShownMessage) -> str:
 # Listings
 
 
-def queues_page(page: QueuePage, asked: ListQueues, endpoint: str, *, include: set[str]) -> bytes:
-    with_metadata = "metadata" in include
-    rows = "".join(
-        f"<Queue><Name>{name}</Name>"
-        f"{metadata_element(queue.metadata) if with_metadata else ''}</Queue>"
-        for name, queue in page.queues
-    )
+def queues_start(asked: ListQueues, endpoint: str) -> str:
     marker = f"<Marker>{format_marker(asked.marker)}</Marker>" if asked.marker else ""
-    following = format_marker(page.next_marker)
-    return xml.document(
+    return (
+        f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
         f"<Prefix>{xml.escape(asked.prefix)}</Prefix>{marker}"
-        f"<MaxResults>{asked.limit}</MaxResults><Queues>{rows}</Queues>"
-        f"<NextMarker>{following}</NextMarker></EnumerationResults>"
+        f"<MaxResults>{asked.limit}</MaxResults><Queues>"
     )
+
+
+def queue_rows(queues: Sequence[NamedQueue], _now: int, *, include: set[str]) -> list[str]:
+    with_metadata = "metadata" in include
+    return [
+        f"<Queue><Name>{name}</Name>"
+        f"{metadata_element(queue.metadata) if with_metadata else ''}</Queue>"
+        for name, queue in queues
+    ]
+
+
+def queues_end(following: NamedQueue | None) -> str:
+    marker = "" if following is None else format_marker(following[0])
+    return f"</Queues><NextMarker>{marker}</NextMarker></EnumerationResults>"
 
 
 def format_marker(name: str) -> str:

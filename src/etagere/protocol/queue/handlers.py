@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 
 from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
@@ -26,7 +27,9 @@ from etagere.protocol.answers import XML, http_date, metadata_headers
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.listings import listed, read_from
 from etagere.protocol.queue import decode, encode
+from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
 _DETAILS = frozenset({"metadata"})
@@ -41,16 +44,21 @@ class Handlers:
     # Queues
 
     async def list_queues(self, exchange: Exchange) -> Response:
-        command = ListQueues(
+        asked = ListQueues(
             exchange.signed.account,
             requests.page_limit(exchange),
             requests.text_parameter(exchange, "prefix"),
             _marker(exchange),
         )
         include = requests.included(exchange, _DETAILS)
-        page = await self._engine.read(queues.list_queues, command)
-        endpoint = requests.endpoint(exchange)
-        return Response(200, [XML], encode.queues_page(page, command, endpoint, include=include))
+        return await listed(
+            partial(read_from, self._engine, exchange.lane("listing")),
+            queues.list_queues,
+            asked,
+            partial(encode.queue_rows, include=include),
+            encode.queues_start(asked, requests.endpoint(exchange)),
+            encode.queues_end,
+        )
 
     async def create_queue(self, exchange: Exchange) -> Response:
         name, metadata = decode.queue_name(exchange), requests.metadata(exchange)
@@ -108,12 +116,12 @@ class Handlers:
             decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
         )
         taken = await self._engine.write(messages.get_messages, command)
-        return Response(200, [XML], encode.taken(taken))
+        return Response(200, [XML], await in_turns(encode.taken(taken)))
 
     async def peek_messages(self, exchange: Exchange) -> Response:
         command = PeekMessages(decode.queue_name(exchange), decode.count(exchange))
         peeked = await self._engine.read(messages.peek_messages, command)
-        return Response(200, [XML], encode.peeked(peeked))
+        return Response(200, [XML], await in_turns(encode.peeked(peeked)))
 
     async def update_message(self, exchange: Exchange) -> Response:
         command = UpdateMessage(

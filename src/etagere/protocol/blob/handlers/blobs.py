@@ -34,6 +34,7 @@ from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
+from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
 
 _READ_BYTES_MAX: Final = 64 * KIB
@@ -146,7 +147,7 @@ class BlobHandlers(Handling):
             headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
             checksums = decode.wanted_checksums(exchange, length)
             if checksums:
-                plan = b"".join([chunk async for chunk in self._store.read(plan)])
+                plan = await _joined(self._store.read(plan))
                 headers += encode.checksum_headers(plan, checksums)
         if structured:
             headers += encode.structured_headers(length)
@@ -254,6 +255,15 @@ class BlobHandlers(Handling):
         taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
         await self._engine.write(snapshots.delete_snapshot, taken)
         return Response(202, [_DELETED])
+
+
+async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
+    """A blob may be made of very many small pieces."""
+    turn, joined = Turn(), []
+    async for chunk in chunks:
+        joined.append(chunk)
+        await turn.give_way()
+    return b"".join(joined)
 
 
 def _range(exchange: Exchange) -> Range | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.containers import (
@@ -23,6 +25,7 @@ from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.listings import listed
 
 
 class ContainerHandlers(Handling):
@@ -100,7 +103,12 @@ class ContainerHandlers(Handling):
         return Response(encode.LEASE_STATUS.get(action.verb, 200), headers)
 
     async def list_blobs(self, exchange: Exchange) -> Response:
-        command, include = decode_listing.list_blobs(exchange)
-        page = await self._read(exchange, list_blobs, command, command.container)
-        body = pages.blobs_page(page, command, requests.endpoint(exchange), include=include)
-        return Response(200, [XML], body)
+        asked, include = decode_listing.list_blobs(exchange)
+        return await listed(
+            partial(self._read, exchange, container=asked.container),
+            list_blobs,
+            asked,
+            partial(pages.blob_rows, include=include),
+            pages.blobs_start(asked, requests.endpoint(exchange)),
+            pages.blobs_end,
+        )

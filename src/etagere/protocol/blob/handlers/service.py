@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from etagere.model.containers import ListContainers
 from etagere.operations.blob import containers
 from etagere.protocol import requests
-from etagere.protocol.answers import XML
 from etagere.protocol.blob import decode_listing, pages
 from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.listings import listed, read_from
 
 
 class ServiceHandlers(Handling):
     """The service: its containers, and what it says of itself."""
 
     async def list_containers(self, exchange: Exchange) -> Response:
-        command = ListContainers(
+        asked = ListContainers(
             exchange.signed.account,
             requests.page_limit(exchange),
             requests.text_parameter(exchange, "prefix"),
             decode_listing.marker(exchange)[0],
         )
-        page = await self._engine.read(containers.list_containers, command)
         include = requests.included(exchange, decode_listing.CONTAINER_DETAILS)
-        body = pages.containers_page(page, command, requests.endpoint(exchange), include=include)
-        return Response(200, [XML], body)
+        return await listed(
+            partial(read_from, self._engine, exchange.lane("listing")),
+            containers.list_containers,
+            asked,
+            partial(pages.container_rows, include=include),
+            pages.containers_start(asked, requests.endpoint(exchange)),
+            pages.containers_end,
+        )
 
     async def get_account_information(self, exchange: Exchange) -> Response:
         return Response(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
@@ -17,9 +17,7 @@ from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.codecs import tags as codec
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-
-# A page of more rows is put together in a thread, so that others have their turn.
-_ROWS_AT_ONCE = 200
+from etagere.protocol.listings import listed, read_from
 
 
 class TagHandlers(Handling):
@@ -55,19 +53,19 @@ class TagHandlers(Handling):
     async def _found(self, exchange: Exchange, container: ContainerName | None) -> Response:
         search = decode_tags.tag_search(exchange)
         requests.included(exchange, decode_tags.FOUND_DETAILS)
-        command = FindBlobs(
+        asked = FindBlobs(
             exchange.signed.account,
             search,
             requests.page_limit(exchange),
             container,
             decode_tags.found_marker(exchange),
         )
-        found = await self._engine.read_aside(
-            tags.find_blobs, command, exchange.lane("search by tags")
+        return await listed(
+            partial(read_from, self._engine, exchange.lane("search by tags")),
+            tags.find_blobs,
+            asked,
+            codec.found_rows,
+            codec.found_start(search.written, requests.endpoint(exchange)),
+            codec.found_end,
+            may_be_brief=False,
         )
-        told = found, search.written, requests.endpoint(exchange)
-        if len(found.blobs) > _ROWS_AT_ONCE:
-            body = await asyncio.to_thread(codec.encode_found, *told)
-        else:
-            body = codec.encode_found(*told)
-        return Response(200, [XML], body)

@@ -1,0 +1,103 @@
+"""How the C library's allocator keeps memory: for the next large body, but not for ever.
+
+What large bodies and listings take and give back is kept at first. To get it from the kernel again,
+page by page, costs a third of an upload. What is still unused some seconds later goes back.
+
+Other C libraries than GNU's have no such settings, and nothing here does anything with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import resource
+from pathlib import Path
+from typing import Final
+
+from etagere.config import MIB
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
+_KEPT: Final = {
+    _MMAP_THRESHOLD: 32 * MIB,
+    _TRIM_THRESHOLD: 64 * MIB,
+    _TOP_PAD: 8 * MIB,
+    # For all threads: the end of an arena that is not the first one is never given back.
+    _ARENA_MAX: 1,
+}
+_UNUSED_BYTES_MAX: Final = 48 * MIB
+"""With more than this unused, memory is given back."""
+_GROWN_BYTES_MIN: Final = 16 * MIB
+_PAGE_BYTES: Final = resource.getpagesize()
+
+
+class _Usage(ctypes.Structure):
+    """`struct mallinfo2`."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+def keep_memory() -> None:
+    """What is freed stays with the process for a while."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in _KEPT.items():
+            mallopt(parameter, value)
+
+
+class MemoryTrimmer:
+    """Gives memory that a rush of bodies or listings has left unused back to the kernel."""
+
+    def __init__(self) -> None:
+        self._library = _library()
+        self._unused_bytes = 0
+        self._trimmed = (0, 0)
+
+    async def run(self) -> None:
+        """Looks once. What was unused the last time too is given back: while a rush goes on, the
+        next large body would have to get it again."""
+        if self._library is None:
+            return
+        before, self._unused_bytes = self._unused_bytes, self._library.mallinfo2().fordblks
+        if min(before, self._unused_bytes) <= _UNUSED_BYTES_MAX or not self._has_grown():
+            return
+        gc.collect()
+        self._library.malloc_trim(_KEPT[_TOP_PAD])
+        self._trimmed = self._library.mallinfo2().fordblks, _resident_bytes()
+
+    def _has_grown(self) -> bool:
+        """What was given back still counts as unused until it is used again."""
+        unused, resident = self._trimmed
+        return (
+            self._unused_bytes > unused + _GROWN_BYTES_MIN
+            or _resident_bytes() > resident + _GROWN_BYTES_MIN
+        )
+
+
+def _library() -> ctypes.CDLL | None:
+    """None where the C library does not offer it."""
+    try:
+        library = ctypes.CDLL(None)
+        library.mallinfo2.restype = _Usage
+        library.malloc_trim.argtypes = [ctypes.c_size_t]
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES

@@ -1,0 +1,160 @@
+"""Listings of any length, sent in pages that are bounded in rows, bytes and time.
+
+The rows of a page are encoded while they are read, and each part is let go of when it is sent: a
+client that reads slowly holds what it has not taken yet, which is at most a page. While many pages
+wait for their clients, new ones are shorter. The protocol allows that of every page, since it has
+a marker with which the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, Generic, Protocol
+
+from etagere.config import KIB, MIB
+from etagere.engine.interface import C, Engine, Lane, ReadTxn, T
+from etagere.operations.pages import Asked, FilledPage, FillPage, Row
+from etagere.protocol.answers import XML
+from etagere.protocol.http.messages import Response
+
+_JOINED_BYTES_MAX: Final = 64 * KIB
+"""A page up to this length is sent in one piece."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long pages may be."""
+
+    page_bytes_max: int = 8 * MIB
+    brief_bytes_max: int = 128 * KIB
+    """Of a page that is put together on the event loop."""
+    unsent_bytes_max: int = 128 * MIB
+    """Of all pages of a process that wait for their clients. Near it, pages are shorter, but not
+    shorter than the next."""
+    short_bytes: int = 256 * KIB
+    unsent_share: int = 8
+    """A page takes at most this part of what is left of `unsent_bytes_max`."""
+
+
+class PagesUnsent:
+    """Counts the bytes of the pages of this process that their clients have not taken yet."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.count = 0
+
+    def page_bytes_max(self) -> int:
+        limits = self._limits
+        left = limits.unsent_bytes_max - self.count
+        return min(limits.page_bytes_max, max(limits.short_bytes, left // limits.unsent_share))
+
+
+LIMITS: Final = Limits()
+UNSENT: Final = PagesUnsent(LIMITS)
+
+
+class EncodedRows(Generic[Row]):
+    """The rows of a page as they are sent: as many as fit into so many bytes."""
+
+    def __init__(self, encode: Callable[[Sequence[Row]], list[str]], bytes_max: int) -> None:
+        self._encode = encode
+        self._left = bytes_max
+        self.parts: deque[bytes] = deque()
+
+    def add(self, rows: Sequence[Row]) -> int:
+        """What cannot be sent with this page is not kept."""
+        texts = self._encode(rows)
+        part = "".join(texts).encode()
+        if len(part) > self._left:
+            ends = accumulate(len(text.encode()) for text in texts)
+            fitting = sum(end <= self._left for end in ends)
+            texts = texts[: fitting if fitting or self.parts else 1]
+            part = "".join(texts).encode()
+        if part:
+            self.parts.append(part)
+            self._left -= len(part)
+        return len(texts)
+
+
+Operation = Callable[[ReadTxn, FillPage[Asked, Row]], FilledPage[Row] | None]
+
+
+class Read(Protocol):
+    """Runs a read, on the event loop or aside."""
+
+    def __call__(
+        self, operation: Callable[[ReadTxn, C], T], command: C, *, aside: bool
+    ) -> Awaitable[T]: ...
+
+
+def read_from(
+    engine: Engine, lane: Lane, operation: Callable[[ReadTxn, C], T], command: C, *, aside: bool
+) -> Awaitable[T]:
+    if aside:
+        return engine.read_aside(operation, command, lane)
+    return engine.read(operation, command)
+
+
+EncodeRows = Callable[[Sequence[Row], int], list[str]]
+"""Rows as of a moment, each as text."""
+
+
+async def listed(
+    read: Read,
+    operation: Operation[Asked, Row],
+    asked: Asked,
+    encode: EncodeRows[Row],
+    start: str,
+    end: Callable[[Row | None], str],
+    *,
+    may_be_brief: bool = True,
+) -> Response:
+    """A page between its start and its end, which says what the next one begins with."""
+    filled: FilledPage[Row] | None = None
+    for brief in (True, False) if may_be_brief else (False,):
+
+        def new_page(now: int, brief: bool = brief) -> EncodedRows[Row]:
+            bytes_max = LIMITS.brief_bytes_max if brief else UNSENT.page_bytes_max()
+            return EncodedRows(lambda rows: encode(rows, now), bytes_max)
+
+        command = FillPage(asked, new_page, brief)
+        filled = await read(operation, command, aside=not brief)
+        if filled is not None:
+            break
+    assert filled is not None
+    page = filled.page
+    assert isinstance(page, EncodedRows)
+    parts = page.parts
+    parts.appendleft(start.encode())
+    parts.append(end(filled.following).encode())
+    length = sum(map(len, parts))
+    if length <= _JOINED_BYTES_MAX:
+        return Response(200, [XML], b"".join(parts))
+    sending = _Sending(parts, length)
+    return Response(200, [XML], sending.body(), finished=sending.finish)
+
+
+class _Sending:
+    """A page on its way to its client."""
+
+    def __init__(self, parts: deque[bytes], length: int) -> None:
+        self._parts = parts
+        self._unsent = length
+        UNSENT.count += length
+
+    async def body(self) -> AsyncIterator[bytes]:
+        while self._parts:
+            length = len(self._parts[0])
+            yield self._parts.popleft()
+            # Asked for the next one: this one is on its way.
+            self._unsent -= length
+            UNSENT.count -= length
+
+    def finish(self) -> None:
+        """Sent or given up."""
+        self._parts.clear()
+        UNSENT.count -= self._unsent
+        self._unsent = 0
