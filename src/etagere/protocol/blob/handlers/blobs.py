@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from typing import Final
 
 from msgspec.structs import replace
@@ -122,11 +121,15 @@ class BlobHandlers(Handling):
         return await self._read(exchange, blobs.get_blob, command, command.blob.container)
 
     async def get_blob(self, exchange: Exchange) -> Response:
-        with ExitStack() as held:
-            pin = held.enter_context(self._store.pinned())
+        pin = self._store.pinned()
+        pin.__enter__()
+        try:
             response = await self._opened(exchange, pin)
-            # What was found stays on disk until the last byte is out.
-            response.finished = held.pop_all().close
+        except BaseException:
+            pin.__exit__()
+            raise
+        # What was found stays on disk until the last byte is out.
+        response.finished = pin.__exit__
         return response
 
     async def _opened(self, exchange: Exchange, pin: Pin) -> Response:
