@@ -21,6 +21,7 @@ from etagere.protocol.codecs.multipart import (
     PartResponse,
     SingleQuery,
     format_changeset,
+    format_part,
     format_query,
     parse_batch,
 )
@@ -434,7 +435,7 @@ def test_golden_answer() -> None:
             (b"ETag", b"W/\"datetime'2024-01-05T10%3A00%3A00.1234567Z'\""),
         ],
     )
-    assert format_changeset([response], "1", "2") == (
+    assert format_changeset([format_part(response)], "1", "2") == (
         "multipart/mixed; boundary=batchresponse_1",
         crlf(b"""\
 --batchresponse_1
@@ -493,7 +494,7 @@ RESPONSES = st.builds(
 
 @given(st.lists(RESPONSES, min_size=1, max_size=4))
 def test_answers_by_another_reader(responses: list[PartResponse]) -> None:
-    content_type, body = format_changeset(responses, "1", "2")
+    content_type, body = format_changeset([format_part(one) for one in responses], "1", "2")
     message = email.message_from_bytes(
         f"Content-Type: {content_type}\r\n\r\n".encode() + body, policy=email.policy.HTTP
     )
