@@ -174,9 +174,7 @@ class WriteTransaction:
             self._cursor.execute("RELEASE operation")
         elif self._held:
             self._writer.changed()
-            change = self._workspace.change
-            for at, row in self._held.items():
-                change(at, row)
+            self._workspace.change_all(self._held)
 
     def undo(self) -> None:
         if self._held is None:
