@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
 _HELD_MAX = 1_024
+_REMEMBERED_MAX = 16
+"""Records of one operation."""
 _IDLE_SECONDS = 1.0
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
@@ -174,7 +176,11 @@ class WriteTransaction:
             self._cursor.execute("RELEASE operation")
         elif self._held:
             self._writer.changed()
-            self._workspace.change_all(self._held)
+            change = self._workspace.change
+            # What is changed in bulk would drive out what others ask for.
+            remember = len(self._held) <= _REMEMBERED_MAX
+            for at, row in self._held.items():
+                change(at, row, remember=remember)
 
     def undo(self) -> None:
         if self._held is None:

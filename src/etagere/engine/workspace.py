@@ -8,7 +8,6 @@ find the container or the table that they work in, and often the very object, wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import apsw
@@ -103,26 +102,8 @@ class Workspace:
 
     # Changing
 
-    def change_all(self, changes: Mapping[At, Row | None]) -> None:
+    def change(self, at: At, row: Row | None, *, remember: bool = True) -> None:
         """What lies there from now on; None is nothing."""
-        if len(changes) <= _FEW:
-            for at, row in changes.items():
-                self.change(at, row)
-            return
-        # So many records are not for those who come next: they would only drive out others.
-        for at, row in changes.items():
-            collection, key = at
-            self.forget(at)
-            changed = self._changed.get(collection)
-            if changed is None:
-                changed = self._changed[collection] = {}
-            changed[key] = row
-            self._changed_bytes += _ROW_BYTES if row is None else _ROW_BYTES + len(row[1])
-        if self._changed_bytes > _CHANGED_BYTES_MAX:
-            self.store_all()
-
-    def change(self, at: At, row: Row | None) -> None:
-        """The same for one."""
         collection, key = at
         changed = self._changed.get(collection)
         if changed is None:
@@ -133,7 +114,10 @@ class Workspace:
             self.forget(at)
         else:
             self._changed_bytes += len(row[1])
-            self._remember(at, row[0], len(row[1]))
+            if remember:
+                self._remember(at, row[0], len(row[1]))
+            else:
+                self.forget(at)
         if self._changed_bytes > _CHANGED_BYTES_MAX:
             self.store_all()
 
