@@ -14,8 +14,7 @@ def tune_gc() -> None:
     """Tunes the cycle collector for a long-lived process that has finished starting.
 
     What exists now stays, so it is never looked at again. Requests make few cycles, but some make
-    thousands of objects: with the default of 700, collections took a third of the time of a
-    writer that inserts entities.
+    thousands of objects, which the default thresholds would have looked at again and again.
     """
     gc.collect()
     gc.freeze()

@@ -15,7 +15,8 @@ from etagere.protocol.codecs import entities
 TEXTS: list[Any] = ["text", "12", "true", "NaN", "2001-02-03T04:05:06Z", "YQ=="]
 EDM = ("String", "Int32", "Int64", "Double", "Boolean", "DateTime", "Guid", "Binary", "Nothing")
 VALUES = st.sampled_from([*TEXTS, 1, 2**40, 1.5, True, None, [], {}])
-TYPES = st.sampled_from([None, *(f"Edm.{name}" for name in EDM), 1, True, [], {}])
+TYPE_NAMES: list[Any] = [None, *(f"Edm.{name}" for name in EDM)]
+TYPES = st.sampled_from([*TYPE_NAMES, 1, True, [], {}])
 
 
 def _one_by_one(members: dict[str, Any]) -> Properties | Refusal:
