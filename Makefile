@@ -1,4 +1,7 @@
-PYTHON ?= python3
+# `make PYTHON=python3.12 ...` chooses another interpreter.
+ifndef PYTHON
+PYTHON := $(shell scripts/python.sh)
+endif
 PYTEST_FLAGS ?=
 SERVE_FLAGS ?=
 CONFORMANCE_FLAGS ?=
@@ -13,7 +16,7 @@ PIP_TOOLS := pip-tools==7.6.2
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format torture bench conformance lock clean environment serve-packages test-packages python
+.PHONY: help serve test check format torture bench conformance lock clean environment serve-packages test-packages python interpreter
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +73,15 @@ clean: ## remove everything that can be made again
 	rm -rf .bench .conformance tests/javascript/node_modules tests/javascript/*/node_modules
 	find src tests benchmarks conformance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-environment: $(STAMP)
+environment: interpreter $(STAMP)
+
+IDENTITY := import os, sys; print(os.path.realpath(sys.executable), sys.version)
+
+# An environment belongs to the interpreter that made it: another one makes it anew.
+interpreter: python
+	@if [ -e $(VENV) ] && \
+		[ "$$($(BIN)/python -c '$(IDENTITY)' 2>&1)" != "$$($(PYTHON) -c '$(IDENTITY)')" ]; then \
+		echo "Making $(VENV) anew with $(PYTHON)."; rm -rf $(VENV); fi
 
 # The build backend is in the lock too, hence no isolated build that would fetch another.
 $(STAMP): requirements/run.txt requirements/dev.txt pyproject.toml | python

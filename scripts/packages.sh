@@ -24,6 +24,9 @@ fi
 fail() {
     echo "These Debian packages are needed: ${wanted[*]}" >&2
     echo "$1 Please install them and try again." >&2
+    if [[ " ${wanted[*]} " == *" python3-venv "* ]]; then
+        echo "Or name an interpreter that has venv and ensurepip: make PYTHON=python3.12 ..." >&2
+    fi
     exit 1
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from etagere.bodies.collector import Collector
 from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
 from etagere.engine.sqlite import SqliteEngine
+from etagere.gc_tuning import tune_gc
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import JOBS as FOLDING_JOBS
 from etagere.jobs.folding import Folding
@@ -57,8 +57,6 @@ _JOB_SECONDS = 5.0
 _TRIM_SECONDS = 2.0
 # How long a thread that does something long, such as reading aside, makes the loop wait each time.
 _THREAD_TURN_SECONDS = 0.0005
-# New objects that are still there, and how many times the young are looked at before the older.
-_COLLECTED_AFTER = (10_000, 50, 100)
 _NOT_THE_LAST, _THE_LAST = b"-", b"!"
 
 
@@ -134,7 +132,7 @@ class FrontEnd:
         jobs.start(Job("dropping unused indexes", indexing.drop_unused, DROP_UNUSED_SECONDS))
         jobs.start(Job("reaching the writer", lambda: reach_writer(engine), _JOB_SECONDS))
         jobs.start(Job("returning memory", allocation.MemoryTrimmer().run, _TRIM_SECONDS))
-        _spare_the_collector()
+        tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Shows that the writer answers too.
         await engine.write(discard_stale, PurgeStagings())
@@ -171,13 +169,6 @@ async def _drain(servers: Sequence[HttpServer]) -> None:
     for error in await asyncio.gather(*drains, return_exceptions=True):
         if isinstance(error, Exception):
             logger.error("a port could not be drained in good order", exc_info=error)
-
-
-def _spare_the_collector() -> None:
-    """What is there now stays, and requests make few cycles but, in listings, many objects."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

@@ -141,6 +141,13 @@ def settle(writer: Writer, *commands: Act) -> list[Answer]:
     return answers
 
 
+def put_each(writer: Writer, keys: list[str], text: str) -> None:
+    """Each by an operation of its own."""
+    for first in range(0, len(keys), 400):
+        some = keys[first : first + 400]
+        settle(writer, *[Act((Step("put", key, text),)) for key in some])
+
+
 def shown_by(answer: Answer) -> Any:
     if answer.outcome is not Outcome.RESULT:
         return None
@@ -203,9 +210,7 @@ def test_what_cannot_be_stored_refuses_the_whole_group(
 
 def test_what_is_remembered_is_bounded(writer: Writer) -> None:
     for text, count in (("x", 3 * workspace._REMEMBERED_MAX), ("y" * 8_000, 2_000)):
-        for first in range(0, count, 400):
-            steps = [Step("put", f"{number}", text) for number in range(first, first + 400)]
-            settle(writer, Act(tuple(steps)))
+        put_each(writer, [f"{number}" for number in range(count)], text)
         remembered = writer._workspace
         for records in (remembered._recent, remembered._less_recent):
             assert 0 < len(records) <= workspace._REMEMBERED_MAX
@@ -214,14 +219,26 @@ def test_what_is_remembered_is_bounded(writer: Writer) -> None:
         assert not remembered._changed
 
 
+def test_what_is_changed_in_bulk_drives_nothing_out(writer: Writer) -> None:
+    settle(writer, Act((Step("put", "hot", "x"), Step("put", "1", "y"))))
+    remembered = dict(writer._workspace._recent)
+    settle(writer, Act(tuple([Step("put", f"{number}", "z") for number in range(100)])))
+    recent = writer._workspace._recent
+    assert set(recent) == {(place, key) for place, key in remembered if b"1" not in key}
+    (answer,) = settle(writer, Act((Step("get", "hot"), Step("get", "1"))))
+    assert shown_by(answer) == [("hot", "x"), ("1", "z")]
+
+
 def test_what_waits_to_be_stored_is_bounded(writer: Writer) -> None:
     """A group is not cut off before this much has come together: one operation is enough."""
     most = 0
     change = workspace.Workspace.change
 
-    def watch(self: workspace.Workspace, at: workspace.At, row: workspace.Row | None) -> None:
+    def watch(
+        self: workspace.Workspace, at: workspace.At, row: workspace.Row | None, *, remember: bool
+    ) -> None:
         nonlocal most
-        change(self, at, row)
+        change(self, at, row, remember=remember)
         waiting = [row for rows in self._changed.values() for row in rows.values()]
         most = max(most, sum(len(row[1]) for row in waiting if row is not None))
 
@@ -273,9 +290,7 @@ def test_what_was_written_through_and_undone_is_not_remembered(writer: Writer) -
 def test_what_was_not_asked_for_lately_is_forgotten_too(writer: Writer, change: Step) -> None:
     settle(writer, Act((Step("put", "old", "x"),)))
     # Each is put twice.
-    others = [Step("put", f"{number}", "x") for number in range(workspace._REMEMBERED_MAX // 2)]
-    for first in range(0, len(others), 256):
-        settle(writer, Act(tuple(others[first : first + 256])))
+    put_each(writer, [f"{number}" for number in range(workspace._REMEMBERED_MAX // 2)], "x")
     assert any(key == ITEMS.pack(("old",)) for _, key in writer._workspace._less_recent)
     (_, found) = settle(writer, Act((change,)), Act((Step("get", "old"),)))
     assert shown_by(found) == [("old", change.text)]

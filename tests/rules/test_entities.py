@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
 from etagere.model.tables import Edm, Keys, Properties, Value
+from etagere.rules import entities
 from etagere.rules.entities import (
     ANY,
     DATETIME_MAX,
@@ -426,3 +427,17 @@ def test_groups_are_about_one_partition_and_no_entity_twice() -> None:
         refusal = check_in_group(keys, first, {"1"})
         assert refusal is not None
         assert refusal.code == code
+
+
+@given(
+    st.from_regex(
+        r"(1601|2001|9999|0001|20x1)-(02|12|13)-(03|30|31)[Tt](04|24):(05|60):(06|60)"
+        r"(\.[0-9]{0,8}|\.٣|,5)?(Z|\+01:00|)",
+        fullmatch=True,
+    )
+)
+def test_moments_in_utc_are_read_as_those_of_any_zone(text: str) -> None:
+    ticks = entities._parse_utc(text)
+    assert ticks is None or ticks == entities._parse_any_zone(text)
+    if text.endswith("Z") and entities._parse_any_zone(text) is not None:
+        assert ticks is not None

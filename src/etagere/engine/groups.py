@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
 _HELD_MAX = 1_024
+_REMEMBERED_MAX = 16
+"""Records of one operation."""
 _IDLE_SECONDS = 1.0
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
@@ -175,8 +177,10 @@ class WriteTransaction:
         elif self._held:
             self._writer.changed()
             change = self._workspace.change
+            # What is changed in bulk would drive out what others ask for.
+            remember = len(self._held) <= _REMEMBERED_MAX
             for at, row in self._held.items():
-                change(at, row)
+                change(at, row, remember=remember)
 
     def undo(self) -> None:
         if self._held is None:

@@ -102,7 +102,7 @@ class Workspace:
 
     # Changing
 
-    def change(self, at: At, row: Row | None) -> None:
+    def change(self, at: At, row: Row | None, *, remember: bool = True) -> None:
         """What lies there from now on; None is nothing."""
         collection, key = at
         changed = self._changed.get(collection)
@@ -114,7 +114,10 @@ class Workspace:
             self.forget(at)
         else:
             self._changed_bytes += len(row[1])
-            self._remember(at, row[0], len(row[1]))
+            if remember:
+                self._remember(at, row[0], len(row[1]))
+            else:
+                self.forget(at)
         if self._changed_bytes > _CHANGED_BYTES_MAX:
             self.store_all()
 

@@ -20,6 +20,7 @@ from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import ledger, reserve, wire
 from etagere.engine.groups import Writer
+from etagere.gc_tuning import tune_gc
 from etagere.processes import EXIT_FINAL
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ def writer_main(
         except (ledger.SchemaTooNew, ledger.NotALedger) as error:
             logger.error("%s", error)
             raise SystemExit(EXIT_FINAL) from None
+        tune_gc()
         Service(writer, listener, lifeline, config).run()
 
     return main

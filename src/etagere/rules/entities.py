@@ -252,6 +252,45 @@ _GUID_DIGITS = Struct("8s4s4s4s12s")
 def parse_datetime(text: str) -> int | None:
     """Ticks since the beginning of year 1; None if it is no moment that a property can have.
     Without a time zone it is UTC."""
+    ticks = _parse_utc(text)
+    if ticks is None:
+        ticks = _parse_any_zone(text)
+    return ticks if ticks is not None and DATETIME_MIN <= ticks <= DATETIME_MAX else None
+
+
+def _parse_utc(text: str) -> int | None:
+    """The same for the form that nearly all have; None for all others. To look the parts up takes
+    less than half of the time that the pattern takes."""
+    minute, second = _MINUTES_BY_TEXT.get(text[11:17]), _SECONDS_BY_TEXT.get(text[17:19])
+    if minute is None or second is None or text[10] != "T" or text[-1] != "Z":
+        return None
+    days = _days_until(text[:10])
+    fraction = text[20:-1]
+    if days is None or (fraction and text[19] != ".") or not fraction.isascii():
+        return None
+    ticks = ((days * MINUTES_PER_DAY + minute) * 60 + second) * TICKS_PER_SECOND
+    if len(text) == _WHOLE_SECONDS_LENGTH:
+        return ticks
+    if not fraction.isdigit() or len(fraction) > _FRACTION_DIGITS:
+        return None
+    return ticks + int(fraction.ljust(_FRACTION_DIGITS, "0"))
+
+
+_WHOLE_SECONDS_LENGTH = len("2001-02-03T04:05:06Z")
+_FRACTION_DIGITS = 7
+_MINUTES_BY_TEXT = {text: minute for minute, text in enumerate(MINUTES)}
+_SECONDS_BY_TEXT = {text: second for second, text in enumerate(SECONDS)}
+_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+
+
+@lru_cache(maxsize=1024)
+def _days_until(day: str) -> int | None:
+    """Since the beginning of year 1; None if it is no day, or not written as one."""
+    found = _DAY.fullmatch(day)
+    return None if found is None else _days(*found.groups())
+
+
+def _parse_any_zone(text: str) -> int | None:
     found = _DATETIME.fullmatch(text)
     if found is None:
         return None
@@ -272,7 +311,7 @@ def parse_datetime(text: str) -> int | None:
     ticks = (days * _SECONDS_PER_DAY + seconds) * TICKS_PER_SECOND
     if fraction is not None:
         ticks += int(fraction.ljust(7, "0"))
-    return ticks if DATETIME_MIN <= ticks <= DATETIME_MAX else None
+    return ticks
 
 
 @lru_cache(maxsize=1024)

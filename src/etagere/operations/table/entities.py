@@ -44,36 +44,31 @@ def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
     found = dict(zip(in_order, txn.get_all(ENTITIES, in_order, EXCLUSIVE), strict=True))
     stamps = []
     for index, (key, change) in enumerate(zip(keys, command.changes, strict=True)):
-        refusal = _check(found[key], change)
-        entity = None if refusal is not None else _changed(txn, found[key], change)
-        if isinstance(entity, Refusal):
-            refusal = entity
-        if refusal is not None:
-            raise Refused(msgspec.structs.replace(refusal, facts=refusal.facts | {INDEX: index}))
-        assert not isinstance(entity, Refusal)
+        old = found[key]
+        new = _changed(txn, old, change)
+        if isinstance(new, Refusal):
+            raise Refused(msgspec.structs.replace(new, facts=new.facts | {INDEX: index}))
         if table.indexes:
-            keep_rows(txn, table, change.keys, found[key], entity)
-        if entity is not None:
-            txn.put(ENTITIES, key, entity)
-            stamps.append(entity.stamp)
+            keep_rows(txn, table, change.keys, old, new)
+        if new is not None:
+            txn.put(ENTITIES, key, new)
+            stamps.append(new.stamp)
         else:
             txn.delete(ENTITIES, key)
             stamps.append(0)
     return tuple(stamps)
 
 
-def _check(entity: Entity | None, change: EntityChange) -> Refusal | None:
+def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Entity | Refusal | None:
+    """What it is then, or why it is not to be changed; None if it is no more."""
     if change.change is Change.INSERT:
-        return None if entity is None else Refusal("EntityAlreadyExists")
+        if entity is not None:
+            return Refusal("EntityAlreadyExists")
+        return Entity(txn.stamp, change.properties)
     if change.change in _NEEDS_IT and entity is None:
         return Refusal("ResourceNotFound")
     if entity is not None and change.if_match is not None and change.if_match != entity.stamp:
         return Refusal("UpdateConditionNotSatisfied")
-    return None
-
-
-def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Entity | Refusal | None:
-    """What it is then; None if it is no more."""
     if change.change is Change.DELETE:
         return None
     properties = change.properties

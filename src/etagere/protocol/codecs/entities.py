@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from math import inf
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
@@ -160,7 +161,7 @@ def _members(body: bytes) -> _Members:
             members: _Members = _read_quickly(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return _members_with_care(body)
-        texts = [type(value) for value in members.values()].count(str)
+        texts = list(map(type, members.values())).count(str)
         if body.count(b'"') == 2 * (len(members) + texts):
             return members
     return _members_with_care(body)
@@ -213,6 +214,12 @@ class _Layout(NamedTuple):
     properties: tuple[_Named, ...]
     names: tuple[str, ...]
     """Of the properties."""
+    values_of: Callable[[tuple[object, ...]], tuple[object, ...]]
+    """Their values, of those of all members."""
+    typed: tuple[int, ...]
+    """Which of them have a member that says their type,"""
+    types_of: Callable[[tuple[object, ...]], tuple[object, ...]]
+    """and the values of those members."""
     without_value: tuple[_Named, ...]
     """What has a type and no value."""
 
@@ -227,7 +234,24 @@ def _layout_of(names: tuple[str, ...]) -> _Layout:
     values = [name for name in names if not _is_said_by_us(name) and name not in _KEYS]
     properties = tuple([_Named(name, types.pop(name, None)) for name in values])
     without_value = tuple([_Named(*pair) for pair in types.items()])
-    return _Layout(keys[0], keys[1], properties, tuple(values), without_value)
+    places = {name: place for place, name in enumerate(names)}
+    return _Layout(
+        keys[0],
+        keys[1],
+        properties,
+        names=tuple(values),
+        values_of=_picker([places[name] for name in values]),
+        typed=tuple([at for at, named in enumerate(properties) if named.typed_by is not None]),
+        types_of=_picker([places[typed_by] for _, typed_by in properties if typed_by is not None]),
+        without_value=without_value,
+    )
+
+
+def _picker(places: list[int]) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
+    """What takes the items at these places out of a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda items: tuple([items[place] for place in places])
 
 
 _KEYS: Final = frozenset({"PartitionKey", "RowKey"})
@@ -258,6 +282,58 @@ def _key(members: _Members, named: _Named, is_addressed: bool) -> str | None:
 
 
 def _properties(members: _Members, layout: _Layout) -> Properties:
+    written = tuple(members.values())
+    values: list[Any] = list(layout.values_of(written))
+    try:
+        form = _known_form(layout.typed, layout.types_of(written), tuple(map(type, values)))
+    except TypeError:  # what says a type may be anything, also what has no hash
+        form = None
+    if form is None or layout.without_value:
+        return _properties_one_by_one(members, layout)
+    for at, read in form.reads:
+        value = read(values[at])
+        if value is None:
+            raise _Unreadable(_invalid_input("The value does not fit its type.", layout.names[at]))
+        values[at] = value
+    return Properties(layout.names, form.letters, tuple(values))
+
+
+class _Form(NamedTuple):
+    """What becomes of values whose types are known. Most entities of a table have the same form,
+    so this is found out once; nothing is done to the values that are what they are stored as."""
+
+    letters: str
+    reads: tuple[tuple[int, Callable[[object], Value | None]], ...]
+    """The places of all others, and what makes values of them."""
+
+
+def _form_of(
+    typed: tuple[int, ...], said: tuple[object, ...], kinds: tuple[type, ...]
+) -> _Form | None:
+    """None if there is none: a type or a value is not known, or a value is absent."""
+    types = dict(zip(typed, said, strict=True))
+    letters: list[str] = []
+    reads: list[tuple[int, Callable[[object], Value | None]]] = []
+    for at, kind in enumerate(kinds):
+        type_name = types.get(at)
+        if at not in types:
+            reader = _UNTYPED.get(kind)
+        else:
+            reader = _TYPED.get(type_name) if isinstance(type_name, str) else None
+        if reader is None or kind is type(None):
+            return None
+        letter, read = reader
+        letters.append(letter)
+        if (letter, kind) not in _AS_STORED:
+            reads.append((at, read))
+    return _Form("".join(letters), tuple(reads))
+
+
+_known_form = lru_cache(maxsize=256)(_form_of)
+_AS_STORED: Final = frozenset({(Edm.STRING.value, str), (Edm.BOOLEAN.value, bool)})
+
+
+def _properties_one_by_one(members: _Members, layout: _Layout) -> Properties:
     letters: list[str] = []
     values: list[Value] = []
     absent: list[str] = []

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import http
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -117,10 +117,30 @@ def _change_set(content_type: str, body: bytes) -> list[PartRequest]:
     parts = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
     if parts is None:
         return []
-    requests = [_request(*_mime_part(part)) for part in parts]
-    if not all(request.method in _CHANGES for request in requests):
+    requests = _requests(parts)
+    if not {request.method for request in requests} <= _CHANGES:
         raise _Unreadable("A change set holds changes only.")
     return requests
+
+
+def _requests(parts: list[bytes]) -> list[PartRequest]:
+    """Inserts into one table mostly differ in their bodies alone. A part that begins with the whole
+    head of the one before, the blank line included, has that head."""
+    requests: list[PartRequest] = []
+    last, head = _NO_REQUEST, b""
+    for part in parts:
+        if head and part.startswith(head):
+            body = part[len(head) :]
+            request = PartRequest(last.method, last.target, last.headers, body, last.content_id)
+        else:
+            last = request = _request(*_mime_part(part))
+            # Without a body there may be no blank line, and the last header may go on.
+            head = part[: -len(request.body)] if request.body else b""
+        requests.append(request)
+    return requests
+
+
+_NO_REQUEST: Final = PartRequest("", "", {}, b"", "")
 
 
 def _request(mime_headers: Mapping[str, str], content: bytes) -> PartRequest:
@@ -175,45 +195,40 @@ def _boundary(content_type: str) -> bytes:
 def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
     """What stands between the boundaries; None if that are too many parts."""
     body = b"\n" + body
+    beginning = b"\n--" + boundary
     parts: list[bytes] = []
     start: int | None = None
-    for delimiter in _delimiters(body, b"\n--" + boundary):
-        if start is not None:
-            parts.append(body[start : delimiter.start].removesuffix(b"\r"))
-        if delimiter.is_last:
-            if not parts:
-                break
-            return parts
-        if len(parts) == parts_max:
-            return None
-        start = delimiter.stop
-    raise _Unreadable("There is no part, or no boundary behind the last one.")
-
-
-class _Delimiter(NamedTuple):
-    """A line between two parts, and the end of the line before, which is no part's."""
-
-    start: int
-    stop: int
-    is_last: bool
-
-
-_REST_OF_DELIMITER = re.compile(rb"(--)?[ \t]*+\r?+(?=\n|\Z)")
-_LIKE_DELIMITERS_MAX = 10 * OPERATIONS_MAX
-"""Lines that go on differently are met when one boundary is the beginning of another."""
-
-
-def _delimiters(body: bytes, beginning: bytes) -> Iterator[_Delimiter]:
     # Not one pattern for all of it: every batch has boundaries of its own, and to compile
     # a pattern takes longer than to read a small batch.
     at = body.find(beginning)
     for _ in range(_LIKE_DELIMITERS_MAX):
         if at < 0:
-            return
-        rest = _REST_OF_DELIMITER.match(body, at + len(beginning))
-        if rest is not None:
-            yield _Delimiter(at, rest.end() + 1, rest[1] is not None)
+            break
+        stop, is_last = at + len(beginning), False
+        if body.startswith(b"\r\n", stop):
+            stop += 2
+        else:
+            rest = _REST_OF_DELIMITER.match(body, stop)
+            if rest is None:
+                at = body.find(beginning, stop)
+                continue
+            stop, is_last = rest.end() + 1, rest[1] is not None
+        if start is not None:
+            parts.append(body[start:at].removesuffix(b"\r"))
+        if is_last:
+            if not parts:
+                break
+            return parts
+        if len(parts) == parts_max:
+            return None
+        start = stop
         at = body.find(beginning, at + len(beginning))
+    raise _Unreadable("There is no part, or no boundary behind the last one.")
+
+
+_REST_OF_DELIMITER = re.compile(rb"(--)?[ \t]*+\r?+(?=\n|\Z)")
+_LIKE_DELIMITERS_MAX = 10 * OPERATIONS_MAX
+"""Lines that go on differently are met when one boundary is the beginning of another."""
 
 
 # Heads
@@ -283,26 +298,24 @@ _BEGINNINGS: Final = {
 }
 
 
-def format_changeset(
-    responses: Sequence[PartResponse], batch_id: str, changeset_id: str
-) -> tuple[str, bytes]:
-    """Content-Type and body of the answer to a change set: all of its answers, or, if it failed,
-    only that to the operation which did."""
+def format_changeset(parts: Sequence[bytes], batch_id: str, changeset_id: str) -> tuple[str, bytes]:
+    """Content-Type and body of the answer to a change set: all of its answers, as `format_part`
+    gives them, or, if it failed, only that to the operation which did."""
     boundary = f"changesetresponse_{changeset_id}"
-    parts = _multipart(boundary, [_http_part(response) for response in responses])
+    formatted = _multipart(boundary, parts)
     return _batch_answer(
-        batch_id, f"Content-Type: {_multipart_type(boundary)}\r\n\r\n".encode() + parts
+        batch_id, f"Content-Type: {_multipart_type(boundary)}\r\n\r\n".encode() + formatted
     )
 
 
 def format_query(response: PartResponse, batch_id: str) -> tuple[str, bytes]:
     """Content-Type and body of the answer to a single query."""
-    return _batch_answer(batch_id, _http_part(response))
+    return _batch_answer(batch_id, format_part(response))
 
 
 def format_responses(responses: Sequence[PartResponse], batch_id: str) -> tuple[str, bytes]:
     """Content-Type and body of the answer to requests that were carried out each by itself."""
-    return _batch_answer(batch_id, *map(_http_part, responses))
+    return _batch_answer(batch_id, *map(format_part, responses))
 
 
 def _batch_answer(batch_id: str, *parts: bytes) -> tuple[str, bytes]:
@@ -320,7 +333,8 @@ def _multipart(boundary: str, parts: Sequence[bytes]) -> bytes:
     return b"\r\n".join([*lines, delimiter + b"--"])
 
 
-def _http_part(response: PartResponse) -> bytes:
+def format_part(response: PartResponse) -> bytes:
+    """An answer inside of another one."""
     lines = [b"%b: %b\r\n" % header for header in response.headers]
     head = b"".join(lines)
     if head.count(b"\n") > len(lines) or head.count(b"\r") > len(lines):

@@ -70,30 +70,52 @@ def check_content_type(fields: Mapping[str, str]) -> Refusal | None:
     return None if media_type in ("", "application/json") else Refusal("MediaTypeNotSupported")
 
 
-def decode_change(
-    kind: Change, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
-) -> Asked:
+class ChangeHead(NamedTuple):
+    """What the head of a request says of a change."""
+
+    kind: Change
+    address: Address
+    if_match: int | None
+    level: Level | Refusal
+    """Refused only if nothing is wrong with the body."""
+    prefer: str
+
+
+def decode_head(
+    kind: Change, address: Address, fields: Mapping[str, str], query_format: str
+) -> ChangeHead:
     if_match = fields.get("if-match")
     if kind is Change.DELETE and not if_match:
         raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
     stamp = parse_etag(if_match) if if_match and kind is not Change.INSERT else None
     if isinstance(stamp, Refusal):
         raise Refused(stamp)
+    level = parse_level(fields.get("accept"), query_format)
+    prefer = fields.get("prefer", "").strip().lower()
+    return ChangeHead(kind, address, stamp, level, prefer)
+
+
+def decode_body(head: ChangeHead, body: bytes) -> Asked:
+    kind, address, if_match, level, prefer = head
     properties = Properties()
     keys = address.keys
     if kind is not Change.DELETE:
-        decoded = decode_entity(body, is_addressed=address.keys is not None)
+        decoded = decode_entity(body, is_addressed=keys is not None)
         if isinstance(decoded, Refusal):
             raise Refused(decoded)
         keys, properties = _keys(decoded, address), decoded.properties
     assert keys is not None
     abort_if(check_keys(keys))
     abort_if(check_entity(keys, properties, sent_bytes=len(body)))
-    level = parse_level(fields.get("accept"), query_format)
     if isinstance(level, Refusal):
         raise Refused(level)
-    prefer = fields.get("prefer", "").strip().lower()
-    return Asked(EntityChange(kind, keys, properties, stamp), level, prefer)
+    return Asked(EntityChange(kind, keys, properties, if_match), level, prefer)
+
+
+def decode_change(
+    kind: Change, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
+) -> Asked:
+    return decode_body(decode_head(kind, address, fields, query_format), body)
 
 
 def _keys(decoded: DecodedEntity, address: Address) -> Keys:
@@ -136,6 +158,10 @@ def preference_headers(prefer: str) -> Headers:
     return []
 
 
+def address_of_entity(origin: Origin, table: str, keys: Keys) -> bytes:
+    return f"{origin.address}/{entity_path(table, keys)}".encode()
+
+
 def answer(asked: Asked, stamp: int, table: str, origin: Origin) -> Response:
     """What is told of a change that was carried out."""
     change = asked.change
@@ -145,7 +171,7 @@ def answer(asked: Asked, stamp: int, table: str, origin: Origin) -> Response:
     if change.change is not Change.INSERT:
         return Response(204, headers)
     headers += preference_headers(asked.prefer)
-    address = f"{origin.address}/{entity_path(table, change.keys)}".encode()
+    address = address_of_entity(origin, table, change.keys)
     headers.append((b"Location", address))
     if asked.prefer == NO_CONTENT:
         headers.append((b"DataServiceId", address))

@@ -9,12 +9,15 @@ from typing import Final, NamedTuple
 from etagere.auth.request import address, percent_decoded
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
+from etagere.model.tables import Change
+from etagere.protocol.codecs.entity_answers import Origin
 from etagere.protocol.codecs.multipart import (
     OPERATIONS_MAX,
     Batch,
     PartRequest,
     PartResponse,
     format_changeset,
+    format_part,
     format_query,
     parse_batch,
 )
@@ -22,7 +25,17 @@ from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.requests import required_header
 from etagere.protocol.table.addresses import Address, parse_address
-from etagere.protocol.table.changes import Asked, decode_change, kind_of_change, method_of
+from etagere.protocol.table.changes import (
+    NO_CONTENT,
+    Asked,
+    ChangeHead,
+    address_of_entity,
+    answer,
+    decode_body,
+    decode_head,
+    kind_of_change,
+    method_of,
+)
 from etagere.rules.entities import check_in_group
 
 BYTES_MAX: Final = 4 << 20
@@ -76,14 +89,13 @@ def _address_of(host: str, account: str, target: str) -> tuple[Address | None, s
 _known_address = lru_cache(maxsize=256)(_address_of)
 
 
-def decode_part(exchange: Exchange, request: PartRequest) -> Part:
+def _decode_head(exchange: Exchange, request: PartRequest) -> ChangeHead:
     target, _ = address_of(exchange, request)
     method = method_of(request.method, request.headers)
     kind = kind_of_change(method, target, request.headers)
     if kind is None:
         raise Refused(Refusal("InvalidInput", {"Reason": "A part changes no entity."}))
-    asked = decode_change(kind, target, request.headers, request.body, "")
-    return Part(target.table, asked)
+    return decode_head(kind, target, request.headers, "")
 
 
 def check_length(requests: list[PartRequest]) -> Refusal | None:
@@ -97,13 +109,30 @@ def check_length(requests: list[PartRequest]) -> Refusal | None:
 class Group:
     """The parts of a group so far: of one table, of one partition, and no entity twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self.parts: list[Part] = []
+        self._exchange = exchange
         self._rows: set[str] = set()
+        self._last: tuple[PartRequest, ChangeHead] | None = None
+
+    def decode(self, request: PartRequest) -> Part:
+        """The change that a part asks for. What the head says is not read again if it is that of
+        the part before: equal headers are mostly one object."""
+        last = self._last
+        if (
+            last is None
+            or request.headers is not last[0].headers
+            or request.target != last[0].target
+            or request.method != last[0].method
+        ):
+            self._last = last = request, _decode_head(self._exchange, request)
+        head = last[1]
+        return Part(head.address.table, decode_body(head, request.body))
 
     def add(self, part: Part) -> None:
-        first, keys = self.parts[0] if self.parts else part, part.asked.change.keys
-        if part.table.lower() != first.table.lower():
+        table, asked = part
+        first, keys = self.parts[0] if self.parts else part, asked.change.keys
+        if table is not first.table and table.lower() != first.table.lower():
             facts: dict[str, str | int] = {"Reason": "All parts must be about one table."}
             raise Refused(Refusal("InvalidInput", facts))
         abort_if(check_in_group(keys, first.asked.change.keys, self._rows))
@@ -119,10 +148,41 @@ def _part_of(response: Response) -> PartResponse:
     return PartResponse(response.status, response.headers, response.body)
 
 
-def changes_answer(responses: list[Response]) -> Response:
-    """All of them, or the one of the change that was refused."""
-    parts = [_part_of(response) for response in responses]
-    return _accepted(format_changeset(parts, str(uuid.uuid4()), str(uuid.uuid4())))
+class Answers:
+    """The answers to the changes of a group that was carried out."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._formatted: list[bytes] = []
+        # Those to inserts differ only in the address, which stands between these.
+        self._similar: tuple[str, int] | None = None
+        self._around: list[bytes] = []
+
+    def add(self, part: Part, stamp: int) -> None:
+        table, asked = part
+        if asked.change.change is not Change.INSERT or asked.prefer != NO_CONTENT:
+            self._formatted.append(self._format(part, stamp))
+            return
+        address = address_of_entity(self._origin, table, asked.change.keys)
+        if self._similar != (table, stamp):
+            self._similar = table, stamp
+            self._around = self._format(part, stamp).split(address)
+        self._formatted.append(address.join(self._around))
+
+    def _format(self, part: Part, stamp: int) -> bytes:
+        return format_part(_part_of(answer(part.asked, stamp, part.table, self._origin)))
+
+    def response(self) -> Response:
+        return _changes_answer(self._formatted)
+
+
+def refused_answer(refused: Response) -> Response:
+    """That to the change that was refused, with which the others were."""
+    return _changes_answer([format_part(_part_of(refused))])
+
+
+def _changes_answer(formatted: list[bytes]) -> Response:
+    return _accepted(format_changeset(formatted, str(uuid.uuid4()), str(uuid.uuid4())))
 
 
 def query_answer(response: Response) -> Response:

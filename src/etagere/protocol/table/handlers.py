@@ -227,7 +227,7 @@ class Handlers:
         batch = await groups.read_batch(exchange)
         if isinstance(batch, SingleQuery):
             return await self._single_query(exchange, batch.request)
-        group = groups.Group()
+        group = groups.Group(exchange)
         reach = queries.reach_of(exchange)
         allowed: set[tuple[Change, str]] = set()
         turns = Turns()
@@ -235,7 +235,7 @@ class Handlers:
             abort_if(groups.check_length(batch.requests))
             for request in batch.requests:
                 await turns.give()
-                part = groups.decode_part(exchange, request)
+                part = group.decode(request)
                 kind = part.asked.change.change
                 # Each part needs what it would need alone.
                 if (kind, part.table) not in allowed:
@@ -246,7 +246,7 @@ class Handlers:
                 group.add(part)
         except Refused as refused:
             index = len(group.parts)
-            return groups.changes_answer([_refused(exchange, refused.refusal, index)])
+            return groups.refused_answer(_refused(exchange, refused.refusal, index))
         parts = group.parts
         table = _table_name(exchange, parts[0].table)
         command = ChangeEntities(table, tuple(part.asked.change for part in parts))
@@ -255,13 +255,12 @@ class Handlers:
         except Refused as refused:
             index = int(refused.refusal.facts.get(entities.INDEX, 0))
             told = _refused(exchange, _without_index(refused.refusal), index)
-            return groups.changes_answer([told])
-        origin = _origin(exchange)
-        answers = []
+            return groups.refused_answer(told)
+        answers = groups.Answers(_origin(exchange))
         for part, stamp in zip(parts, stamps, strict=True):
-            answers.append(changes.answer(part.asked, stamp, part.table, origin))
+            answers.add(part, stamp)
             await turns.give()
-        return groups.changes_answer(answers)
+        return answers.response()
 
     def _authorize(self, exchange: Exchange, row: str, table: str) -> None:
         permit = authorize(exchange.principal, f"table.{row}", table, version=exchange.version)

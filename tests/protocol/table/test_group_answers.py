@@ -1,0 +1,46 @@
+"""The answers to the changes of an entity group."""
+
+from __future__ import annotations
+
+import re
+
+from etagere.model.tables import Change, EntityChange, Keys, Properties
+from etagere.protocol.codecs.entity_answers import Level, Origin, parse_level
+from etagere.protocol.codecs.multipart import PartResponse, format_part
+from etagere.protocol.table.changes import Asked, answer
+from etagere.protocol.table.groups import Answers, Part
+
+ORIGIN = Origin("http://127.0.0.1:10002/devstoreaccount1", "devstoreaccount1")
+
+
+def _part(table: str, row: str, change: Change, prefer: str) -> Part:
+    level = parse_level("application/json;odata=nometadata", "")
+    assert isinstance(level, Level)
+    asked = EntityChange(change, Keys("it's", row), Properties(("A",), "s", ("a",)))
+    return Part(table, Asked(asked, level, prefer))
+
+
+def test_every_change_is_answered_as_if_it_were_alone() -> None:
+    rows = [
+        ("People", "1", Change.INSERT, "return-no-content", 5),
+        ("People", "2", Change.INSERT, "return-no-content", 5),
+        ("People", "ä b", Change.INSERT, "return-no-content", 5),
+        ("people", "3", Change.INSERT, "return-no-content", 5),
+        ("People", "4", Change.INSERT, "return-no-content", 6),
+        ("People", "5", Change.INSERT, "return-content", 6),
+        ("People", "6", Change.DELETE, "", 0),
+        ("People", "7", Change.INSERT_OR_REPLACE, "return-no-content", 6),
+        ("People", "8", Change.INSERT, "return-no-content", 6),
+    ]
+    answers = Answers(ORIGIN)
+    expected = []
+    for table, row, change, prefer, stamp in rows:
+        part = _part(table, row, change, prefer)
+        answers.add(part, stamp)
+        alone = answer(part.asked, stamp, table, ORIGIN)
+        assert isinstance(alone.body, bytes)
+        expected.append(format_part(PartResponse(alone.status, alone.headers, alone.body)))
+    body = answers.response().body
+    assert isinstance(body, bytes)
+    inner = re.split(rb"--changesetresponse_[0-9a-f-]{36}(?:--)?\r\n", body)[1:-1]
+    assert [part.removesuffix(b"\r\n") for part in inner] == expected
