@@ -27,7 +27,7 @@ from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
 from etagere.front import FrontEnd, Last
-from etagere.jobs import purging
+from etagere.jobs import health, purging
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
@@ -53,6 +53,7 @@ _OWN_NAMES = (
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
     files.DIRECTORY_NAME,
     presence.DIRECTORY_NAME,
+    health.DIRECTORY_NAME,
 )
 """What a data directory holds."""
 _PAGE_CACHE_BYTES_MIN = 16 * MIB

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -204,7 +205,7 @@ def size_of(path: Path) -> int:
 # Damage
 
 
-def spoil(directory: Path, collection: Collection[object, object], what: bytes) -> None:
+def spoil(directory: Path, collection: Collection[Any, Any], what: bytes) -> None:
     """Changes a bit of bytes in the ledger, as a disk does."""
     connection = apsw.Connection(str(database_path(directory)))
     try:

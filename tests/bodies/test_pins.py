@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etagere.bodies import presence
-from etagere.bodies.presence import Presence, pinned
+from etagere.bodies.presence import Pinned, Presence, pinned
 from tests.model.disks import WatchedDisk
 from tests.model.fronts import SMALL, Here, Shop, noise
 from tests.model.processes import Helper
@@ -41,15 +41,15 @@ def test_a_narrowed_pin_names_its_segments(directory: Path) -> None:
         assert since is not None and since <= time.monotonic_ns()
         pin.narrow([3, 4, 3])
         beside.narrow([4, 5])
-        assert pinned(directory) == (None, {3, 4, 5})
+        assert pinned(directory) == Pinned(None, frozenset({3, 4, 5}))
         pin.release(3)
         pin.release(3)
         pin.release(7)
-        assert pinned(directory) == (None, {4, 5})
+        assert pinned(directory) == Pinned(None, frozenset({4, 5}))
         with mine.pin() as again:
             again.narrow([4])
-        assert pinned(directory) == (None, {4, 5})
-    assert pinned(directory) == (None, frozenset())
+        assert pinned(directory) == Pinned(None, frozenset({4, 5}))
+    assert pinned(directory) == Pinned(None, frozenset())
     mine.close()
     other.close()
 
@@ -69,7 +69,7 @@ def test_the_oldest_wide_pin_counts(directory: Path) -> None:
     assert pinned(directory).keeps(8, later)
     second.__exit__()
     first.__exit__()
-    assert pinned(directory) == (None, frozenset())
+    assert pinned(directory) == Pinned(None, frozenset())
     mine.close()
 
 
@@ -103,13 +103,13 @@ def test_on_a_full_disk_a_pin_stays_wide(
         since = pinned(directory).since
         monkeypatch.setattr(os, "posix_fallocate", full)
         pin.narrow(range(1, 5_000))
-        assert pinned(directory) == (since, frozenset())
+        assert pinned(directory) == Pinned(since, frozenset())
         pin.release(1)
         assert "cannot name its own" in caplog.text
         with mine.pin() as short:
             short.narrow([1, 2])
-            assert pinned(directory) == (since, {1, 2})
-    assert pinned(directory) == (None, frozenset())
+            assert pinned(directory) == Pinned(since, frozenset({1, 2}))
+    assert pinned(directory) == Pinned(None, frozenset())
     mine.close()
 
 
@@ -131,7 +131,7 @@ def test_pins_are_gone_with_their_process(directory: Path) -> None:
         os.waitpid(pid, 0)
         os.close(told)
         os.close(tell)
-    assert pinned(directory) == (None, frozenset())
+    assert pinned(directory) == Pinned(None, frozenset())
     assert list((directory / presence.DIRECTORY_NAME).iterdir()) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from functools import partial
 
 import msgspec
 import pytest
@@ -194,15 +195,11 @@ def test_what_arrives_between_the_steps_is_refused(seed: int) -> None:
         start = one_step(bench, SealSegment(NUMBER, LENGTH, start, 2))
         for at, length in itertools.islice(late, 1):
             with pytest.raises(MissingRecord):
-                bench.change(lambda txn, at=at, length=length: hold(txn, [piece(at, length)]))
+                bench.change(partial(hold, pieces=[Piece(NUMBER, at, length, 1)]))
     assert dead_rows(bench, NUMBER) == sorted(dead + gaps)
     total = bench.rows(DEAD_TOTALS)[NUMBER,].length
     assert total == sum(length for _, length in gaps)
     assert {at for of, at in bench.rows(EXTENTS) if of == NUMBER} == {at for at, _ in live}
-
-
-def piece(at: int, length: int) -> Piece:
-    return Piece(NUMBER, at, length, 1)
 
 
 def test_segments_of_older_versions_are_open_until_they_are_sealed() -> None:
