@@ -147,10 +147,11 @@ _ROWS_AT_ONCE: Final = 64
 def find_blobs(
     txn: ReadTxn, command: FillPage[FindBlobs, FoundBlob]
 ) -> FilledPage[FoundBlob] | None:
-    """One snapshot. A page ends when it is full or when enough has been looked at."""
+    """One snapshot. A page ends when it is full, or when enough has been looked at, or for long
+    enough."""
     asked = command.asked
     within = _container(txn, asked)
-    page = command.new_page(txn.now)
+    page = command.new_page(txn.steady_now)
     if within is _NOWHERE or asked.search.finds_nothing:
         return FilledPage(page, None)
     seeker = _Seeker(txn, asked, within)
@@ -159,7 +160,8 @@ def find_blobs(
     rows: list[FoundBlob] = []
     following: FoundBlob | None = None
     for looked_at, place in enumerate(seeker.places()):
-        if count == asked.limit or looked_at == _LOOKED_AT_MAX:
+        is_late = looked_at and not looked_at % _ROWS_AT_ONCE and txn.is_overdue
+        if count == asked.limit or looked_at == _LOOKED_AT_MAX or is_late:
             following = place, ()
             break
         if not seeker.is_alive(place):
