@@ -50,6 +50,10 @@ class _Rows:
         self.count += len(rows)
         return len(rows)
 
+    @property
+    def rows_at_once(self) -> int:
+        return 100
+
 
 class Shelve(Command, frozen=True):
     first: int
@@ -99,9 +103,9 @@ class _Library:
         found: list[float] = []
         for command in commands:
             began = time.perf_counter()
-            page = await self._engine.read(find_blobs, FillPage(command, _Rows))
+            page = await self._engine.read_in_steps(find_blobs, FillPage(command, _Rows))
             found.append(time.perf_counter() - began)
-            count = page.page.count if page and isinstance(page.page, _Rows) else 0
+            count = page.page.count if isinstance(page.page, _Rows) else 0
             if count != _PAGE:
                 raise RuntimeError(f"{command.search.written}: {count} blobs")
         return found

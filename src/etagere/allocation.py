@@ -15,19 +15,19 @@ import resource
 from pathlib import Path
 from typing import Final
 
-from etagere.config import MIB
+_MIB = 1 << 20
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
 _KEPT: Final = {
-    _MMAP_THRESHOLD: 32 * MIB,
-    _TRIM_THRESHOLD: 64 * MIB,
-    _TOP_PAD: 8 * MIB,
+    _MMAP_THRESHOLD: 32 * _MIB,
+    _TRIM_THRESHOLD: 64 * _MIB,
+    _TOP_PAD: 8 * _MIB,
     # For all threads: the end of an arena that is not the first one is never given back.
     _ARENA_MAX: 1,
 }
-_UNUSED_BYTES_MAX: Final = 48 * MIB
+_UNUSED_BYTES_MAX: Final = 48 * _MIB
 """With more than this unused, memory is given back."""
-_GROWN_BYTES_MIN: Final = 16 * MIB
+_GROWN_BYTES_MIN: Final = 16 * _MIB
 _PAGE_BYTES: Final = resource.getpagesize()
 
 

@@ -18,6 +18,8 @@ class Config:
     sqlite_vfs: str = ""
     page_bytes: int = 8 * KIB
     page_cache_bytes: int = 64 * MIB
+    # Of each connection for listings, which read in order what they read once.
+    stepping_cache_bytes: int = 4 * MIB
     # The write-ahead log is moved into the database once it holds this many pages.
     checkpoint_pages: int = 2_000
     # A log that overlapping readers keep from starting over may become this long; then the writer

@@ -120,6 +120,9 @@ class FailingEngine:
     async def read_aside(self, operation: Any, command: Any, lane: Any = None) -> Any:
         return await self._step(self._beneath.read_aside, operation, command, lane)
 
+    async def read_in_steps(self, operation: Any, command: Any, lane: Any = None) -> Any:
+        return await self._step(self._beneath.read_in_steps, operation, command, lane)
+
     async def write(self, operation: Any, command: Any) -> Any:
         return await self._step(self._beneath.write, operation, command)
 

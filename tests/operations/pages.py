@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, Steps
 from etagere.model.blobs import BlobEntry, ListBlobs
 from etagere.model.containers import ListContainers, NamedContainer
 from etagere.model.queues import ListQueues, NamedQueue
@@ -13,6 +13,7 @@ from etagere.operations.blob import containers, listing, tags
 from etagere.operations.blob.tags import FindBlobs, FoundBlob, Place
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.operations.queue import queues
+from etagere.protocol.turns import at_once
 
 
 class RowsPage(Generic[Row]):
@@ -26,6 +27,10 @@ class RowsPage(Generic[Row]):
         some = rows[: self._room - len(self.rows)]
         self.rows += some
         return len(some)
+
+    @property
+    def rows_at_once(self) -> int:
+        return 100
 
 
 class BlobPage(NamedTuple):
@@ -43,15 +48,14 @@ class NamedPage(NamedTuple, Generic[Row]):
     next_marker: str
 
 
-_Operation = Callable[[ReadTxn, FillPage[Asked, Row]], FilledPage[Row] | None]
+_Operation = Callable[[ReadTxn, FillPage[Asked, Row]], Steps[FilledPage[Row]]]
 
 
 def filled(
     txn: ReadTxn, operation: _Operation[Asked, Row], asked: Asked, room: int = 100_000
 ) -> tuple[tuple[Row, ...], Row | None]:
     page = RowsPage[Row](room)
-    done = operation(txn, FillPage(asked, lambda _now: page))
-    assert done is not None
+    done = at_once(operation(txn, FillPage(asked, lambda _now: page)))
     return tuple(page.rows), done.following
 
 

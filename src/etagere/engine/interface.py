@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -184,6 +184,10 @@ class WriteTxn(Protocol):
         ...
 
 
+Steps = Generator[None, None, T]
+"""An operation that stops every now and then."""
+
+
 class Engine(Protocol):
     """A ledger. `write` returns when the change is durable and visible to every reader."""
 
@@ -194,6 +198,13 @@ class Engine(Protocol):
     ) -> T:
         """The same for an operation that takes long: others do not wait for it, but for those of
         the same lane. Without one, it is the operation's own."""
+        ...
+
+    async def read_in_steps(
+        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+    ) -> T:
+        """The same for an operation that stops every now and then: others have their turn at each
+        stop, and all of it is one snapshot. Of those that wait, each lane has its turn."""
         ...
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T: ...

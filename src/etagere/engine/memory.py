@@ -35,6 +35,7 @@ from etagere.engine.interface import (
     ReadTxn,
     Refused,
     Sifted,
+    Steps,
     T,
     WriteTxn,
     registered,
@@ -502,6 +503,22 @@ class MemoryEngine:
         self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
     ) -> T:
         return await self.read(operation, command)
+
+    async def read_in_steps(
+        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+    ) -> T:
+        transaction = self.begin_read()
+        try:
+            steps = _run(operation, transaction, command)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as ended:
+                    result: T = ended.value
+                    return result
+                await asyncio.sleep(0)
+        finally:
+            transaction.close()
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)

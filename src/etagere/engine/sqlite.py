@@ -7,10 +7,12 @@ sent to the writer process and come back when they are durable.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -32,6 +34,7 @@ from etagere.engine.interface import (
     ReadTxn,
     Refused,
     Sifted,
+    Steps,
     T,
     Unknown,
     WriteTxn,
@@ -52,6 +55,9 @@ _READS_PER_TURN = 4
 _RECONNECT_SECONDS = 0.02
 _WATCH_SECONDS = 5.0
 _THREADS_MAX = 3
+_STEPPING_MAX = 4
+# How long a read in steps keeps the loop, but for its longest step.
+_STEPPING_TURN_SECONDS = 0.001
 
 _decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
 _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
@@ -137,19 +143,38 @@ class Reader:
             result = operation(self._transaction(), command)
             execute("COMMIT")
             return result
-        except apsw.BusyError as error:
-            self._end()
-            raise Conflict(str(error)) from error
-        except apsw.Error as error:
-            self._reopen()
-            raise ledger.fault_of(error) from error
         except (Refused, Conflict, Fault):
             self._end()
             raise
         except Exception as error:
+            raise self._failed(error, operation) from error
+
+    def read_in_steps(self, operation: Callable[[ReadTxn, C], Steps[T]], command: C) -> Steps[T]:
+        execute = self._cursor.execute
+        try:
+            execute("BEGIN")
+            result = yield from operation(self._transaction(), command)
+            execute("COMMIT")
+            return result
+        except (Refused, Conflict, Fault):
             self._end()
-            logger.exception("the operation %s failed", operation.__qualname__)
-            raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error
+            raise
+        except Exception as error:
+            raise self._failed(error, operation) from error
+        finally:
+            self._end()  # if it was given up
+
+    def _failed(self, error: Exception, operation: Callable[..., object]) -> Conflict | Fault:
+        """Ends the transaction; returns what its error is to a caller."""
+        if isinstance(error, apsw.BusyError):
+            self._end()
+            return Conflict(str(error))
+        if isinstance(error, apsw.Error):
+            self._reopen()
+            return ledger.fault_of(error)
+        self._end()
+        logger.error("the operation %s failed", operation.__qualname__, exc_info=error)
+        return Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
 
     def _transaction(self) -> ReadTransaction:
         return ReadTransaction(self._cursor, self._clock, self._config.snapshot_seconds_max)
@@ -190,6 +215,8 @@ class SqliteEngine:
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "reader")
         self._lanes = Lanes(_THREADS_MAX)
         self._idle_readers: list[Reader] = []
+        self._stepping_lanes = Lanes(_STEPPING_MAX)
+        self._stepping_readers: list[Reader] = []
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         self._reads += 1
@@ -225,6 +252,26 @@ class SqliteEngine:
             return reader.read(operation, command)
         finally:
             self._idle_readers.append(reader)
+
+    async def read_in_steps(
+        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+    ) -> T:
+        lane = lane or Lane(operation.__qualname__)
+
+        async def attempt() -> T:
+            async with self._stepping_lanes.slot(lane):
+                idle = self._stepping_readers
+                reader = idle.pop() if idle else self._new_stepping_reader()
+                try:
+                    return await _in_turns(reader.read_in_steps(operation, command))
+                finally:
+                    idle.append(reader)
+
+        return await until_settled(attempt, self._policy, self.retries)
+
+    def _new_stepping_reader(self) -> Reader:
+        config = replace(self._config, page_cache_bytes=self._config.stepping_cache_bytes)
+        return Reader(self._directory, config, self._clock)
 
     def _new_reader(self) -> Reader:
         return Reader(self._directory, self._config, self._clock)
@@ -280,8 +327,22 @@ class SqliteEngine:
         if self._link is not None:
             self._link.close()
         self._threads.shutdown()
-        for reader in (self._reader, *self._idle_readers):
+        for reader in (self._reader, *self._idle_readers, *self._stepping_readers):
             reader.close()
+
+
+async def _in_turns(steps: Steps[T]) -> T:
+    began = time.perf_counter()
+    with contextlib.closing(steps):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                result: T = ended.value
+                return result
+            if time.perf_counter() - began > _STEPPING_TURN_SECONDS:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
 
 
 def _raise_for(outcome: Outcome, answer: memoryview) -> NoReturn:

@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, Steps
 from etagere.engine.records import Collection, K, R, Span
 
 Asked = TypeVar("Asked")
 Row = TypeVar("Row")
 Row_contra = TypeVar("Row_contra", contravariant=True)
 
-_STEP_MIN = 16
-STEP_MAX = 256
-_STEP_GROWTH = 4
-_BRIEF_ROWS_MAX = 128
+_ROWS_FIRST = 16
+_GROWTH_MAX = 4
 
 
 class Page(Protocol[Row_contra]):
@@ -31,6 +29,22 @@ class Page(Protocol[Row_contra]):
         all in any case."""
         ...
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows of the kind that it has it takes without keeping others waiting."""
+        ...
+
+
+class Pace:
+    """How many rows are read at once: few at first, since who asks for many may find few, and as
+    long as nobody knows how long they are."""
+
+    def __init__(self) -> None:
+        self.rows = _ROWS_FIRST
+
+    def adapt(self, rows_at_once: int) -> None:
+        self.rows = max(1, min(rows_at_once, self.rows * _GROWTH_MAX))
+
 
 class FillPage(NamedTuple, Generic[Asked, Row]):
     """Fill a page. Not sent anywhere, so it may hold what is no data."""
@@ -38,12 +52,6 @@ class FillPage(NamedTuple, Generic[Asked, Row]):
     asked: Asked
     new_page: Callable[[int], Page[Row]]
     """An empty page as of a moment. An operation that is run again begins with another one."""
-    brief: bool = False
-    """Give up if the page turns out to be long."""
-
-    def rows_max(self, limit: int) -> int:
-        """How many rows to look for where so many are asked for."""
-        return min(limit, _BRIEF_ROWS_MAX) if self.brief else limit
 
 
 class FilledPage(NamedTuple, Generic[Row]):
@@ -53,34 +61,35 @@ class FilledPage(NamedTuple, Generic[Row]):
 
 
 def fill(
-    txn: ReadTxn, command: FillPage[Asked, Row], slices: Iterable[Sequence[Row]], limit: int
-) -> FilledPage[Row] | None:
-    """Puts rows on a page until it has so many of them or is full. None: it was to be brief, and
-    is not."""
+    txn: ReadTxn,
+    command: FillPage[Asked, Row],
+    slices: Iterable[Sequence[Row]],
+    limit: int,
+    pace: Pace,
+) -> Steps[FilledPage[Row]]:
+    """Puts rows on a page until it has so many of them, is full, or has been read for long
+    enough; stops after each slice of them."""
     page = command.new_page(txn.steady_now)
-    rows_max = command.rows_max(limit)
-    count = 0
+    left = limit
     for rows in slices:
-        if count and txn.is_overdue:
-            return FilledPage(page, rows[0])
-        some = rows[: rows_max - count]
-        added = page.add(some)
-        count += added
+        added = page.add(rows[:left])
+        left -= added
         if added < len(rows):
-            if command.brief and count < limit:
-                return None
             return FilledPage(page, rows[added])
+        pace.adapt(page.rows_at_once)
+        yield
+        if txn.is_overdue:
+            left = 0
     return FilledPage(page, None)
 
 
 def scan_in_steps(
-    txn: ReadTxn, collection: Collection[K, R], span: Span, rows_max: int
+    txn: ReadTxn, collection: Collection[K, R], span: Span, limit: int, pace: Pace
 ) -> Iterator[list[tuple[K, R]]]:
-    """The rows of a span that a page may need: one more than it may have. A few at first: who
-    asks for many may find few."""
-    step, left = _STEP_MIN, rows_max + 1
+    """The rows of a span that a page may need: one more than it may have."""
+    left = limit + 1
     while left > 0:
-        wanted = min(step, left)
+        wanted = min(pace.rows, left)
         rows = txn.scan(collection, span, wanted)
         if rows:
             yield rows
@@ -88,11 +97,8 @@ def scan_in_steps(
             return
         span = collection.after(span, rows[-1][0])
         left -= wanted
-        step = min(STEP_MAX, step * _STEP_GROWTH)
 
 
-def in_slices(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    size = _STEP_MIN
-    while some := list(islice(rows, size)):
+def in_slices(rows: Iterator[Row], pace: Pace) -> Iterator[list[Row]]:
+    while some := list(islice(rows, pace.rows)):
         yield some
-        size = min(STEP_MAX, size * _STEP_GROWTH)

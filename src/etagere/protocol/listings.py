@@ -9,16 +9,17 @@ a marker with which the next one begins.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, Generic, Protocol
+from typing import Final, Generic
 
 from etagere.config import KIB, MIB
-from etagere.engine.interface import C, Engine, Lane, ReadTxn, T
+from etagere.engine.interface import Engine, Lane, ReadTxn, Steps
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.protocol.answers import XML
 from etagere.protocol.http.messages import Response
+from etagere.protocol.turns import at_once
 
 _JOINED_BYTES_MAX: Final = 64 * KIB
 """A page up to this length is sent in one piece."""
@@ -29,8 +30,8 @@ class Limits:
     """How long pages may be."""
 
     page_bytes_max: int = 8 * MIB
-    brief_bytes_max: int = 128 * KIB
-    """Of a page that is put together on the event loop."""
+    step_bytes: int = 256 * KIB
+    """About as many are put together without a pause."""
     unsent_bytes_max: int = 128 * MIB
     """Of all pages of a process that wait for their clients. Near it, pages are shorter, but not
     shorter than the next."""
@@ -62,6 +63,7 @@ class EncodedRows(Generic[Row]):
     def __init__(self, encode: Callable[[Sequence[Row]], list[str]], bytes_max: int) -> None:
         self._encode = encode
         self._left = bytes_max
+        self._rows = self._bytes = 0
         self.parts: deque[bytes] = deque()
 
     def add(self, rows: Sequence[Row]) -> int:
@@ -76,26 +78,16 @@ class EncodedRows(Generic[Row]):
         if part:
             self.parts.append(part)
             self._left -= len(part)
+            self._rows += len(texts)
+            self._bytes += len(part)
         return len(texts)
 
-
-Operation = Callable[[ReadTxn, FillPage[Asked, Row]], FilledPage[Row] | None]
-
-
-class Read(Protocol):
-    """Runs a read, on the event loop or aside."""
-
-    def __call__(
-        self, operation: Callable[[ReadTxn, C], T], command: C, *, aside: bool
-    ) -> Awaitable[T]: ...
+    @property
+    def rows_at_once(self) -> int:
+        return LIMITS.step_bytes * self._rows // max(1, self._bytes)
 
 
-def read_from(
-    engine: Engine, lane: Lane, operation: Callable[[ReadTxn, C], T], command: C, *, aside: bool
-) -> Awaitable[T]:
-    if aside:
-        return engine.read_aside(operation, command, lane)
-    return engine.read(operation, command)
+Operation = Callable[[ReadTxn, FillPage[Asked, Row]], Steps[FilledPage[Row]]]
 
 
 EncodeRows = Callable[[Sequence[Row], int], list[str]]
@@ -103,28 +95,29 @@ EncodeRows = Callable[[Sequence[Row], int], list[str]]
 
 
 async def listed(
-    read: Read,
+    engine: Engine,
+    lane: Lane,
     operation: Operation[Asked, Row],
     asked: Asked,
     encode: EncodeRows[Row],
     start: str,
     end: Callable[[Row | None], str],
     *,
-    may_be_brief: bool = True,
+    aside: bool = False,
 ) -> Response:
-    """A page between its start and its end, which says what the next one begins with."""
-    filled: FilledPage[Row] | None = None
-    for brief in (True, False) if may_be_brief else (False,):
+    """A page between its start and its end, which says what the next one begins with. `aside`: the
+    steps of the operation may be long."""
 
-        def new_page(now: int, brief: bool = brief) -> EncodedRows[Row]:
-            bytes_max = LIMITS.brief_bytes_max if brief else UNSENT.page_bytes_max()
-            return EncodedRows(lambda rows: encode(rows, now), bytes_max)
+    def new_page(now: int) -> EncodedRows[Row]:
+        return EncodedRows(lambda rows: encode(rows, now), UNSENT.page_bytes_max())
 
-        command = FillPage(asked, new_page, brief)
-        filled = await read(operation, command, aside=not brief)
-        if filled is not None:
-            break
-    assert filled is not None
+    command = FillPage(asked, new_page)
+    if aside:
+        filled = await engine.read_aside(
+            lambda txn, command: at_once(operation(txn, command)), command, lane
+        )
+    else:
+        filled = await engine.read_in_steps(operation, command, lane)
     page = filled.page
     assert isinstance(page, EncodedRows)
     parts = page.parts

@@ -8,10 +8,9 @@ from etagere.engine.interface import ReadTxn
 from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, ListBlobs
 from etagere.model.containers import ContainerName
 from etagere.operations.blob import listing
-from etagere.operations.pages import FillPage
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
 from tests.operations.counting import Counting
-from tests.operations.pages import BlobPage, RowsPage, filled, list_blobs
+from tests.operations.pages import BlobPage, filled, list_blobs
 
 NAMES = sorted(
     [
@@ -123,20 +122,3 @@ def _full_after_seven(
     txn: ReadTxn, asked: ListBlobs
 ) -> tuple[tuple[BlobEntry, ...], BlobEntry | None]:
     return filled(txn, listing.list_blobs, asked, room=7)
-
-
-@on_a_shelf
-async def test_a_page_that_is_to_be_brief_is_given_up_if_it_is_long(shelf: Shelf) -> None:
-    await shelf.create()
-    for number in range(140):
-        await shelf.put(f"{number:03}")
-
-    def brief(txn: ReadTxn, asked: ListBlobs) -> tuple[int, str] | None:
-        page = RowsPage[BlobEntry](135)
-        done = listing.list_blobs(txn, FillPage(asked, lambda _now: page, brief=True))
-        following = "" if done is None or done.following is None else done.following[0]
-        return None if done is None else (len(page.rows), following)
-
-    assert await shelf.read(brief, ListBlobs(BOX, 5000)) is None
-    assert await shelf.read(brief, ListBlobs(BOX, 128)) == (128, "128")
-    assert await shelf.read(brief, ListBlobs(BOX, 5000, start="030")) == (110, "")

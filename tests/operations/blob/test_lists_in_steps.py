@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from etagere.engine.interface import C, Engine, Lane, ReadTxn, Refused, T, WriteTxn
+from etagere.engine.interface import C, Engine, Lane, ReadTxn, Refused, Steps, T, WriteTxn
 from etagere.model.blobs import (
     BlobName,
     BlockSource,
@@ -87,6 +87,11 @@ class Watched:
         self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
     ) -> T:
         raise AssertionError("a thread keeps others waiting")
+
+    async def read_in_steps(
+        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+    ) -> T:
+        return await self._engine.read_in_steps(operation, command, lane)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         return await self._engine.write(operation, command)

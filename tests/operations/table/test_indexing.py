@@ -8,7 +8,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from etagere.engine.interface import C, Engine, Fault, FaultReason, Lane, ReadTxn, T, WriteTxn
+from etagere.engine.interface import (
+    C,
+    Engine,
+    Fault,
+    FaultReason,
+    Lane,
+    ReadTxn,
+    Steps,
+    T,
+    WriteTxn,
+)
 from etagere.jobs.indexing import Indexing
 from etagere.jobs.supervision import Backoff, Job
 from etagere.model.tables import Keys, TableName
@@ -35,6 +45,11 @@ class Faulty:
         self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
     ) -> T:
         return await self._engine.read_aside(operation, command, lane)
+
+    async def read_in_steps(
+        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+    ) -> T:
+        return await self._engine.read_in_steps(operation, command, lane)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         self.asked[operation] += 1

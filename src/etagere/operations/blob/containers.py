@@ -9,6 +9,7 @@ from etagere.engine.interface import (
     SHARED,
     ReadTxn,
     Refused,
+    Steps,
     WriteTxn,
     abort_if,
     operation,
@@ -33,7 +34,7 @@ from etagere.model.service import SignedIdentifier
 from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
-from etagere.operations.pages import FilledPage, FillPage
+from etagere.operations.pages import FilledPage, FillPage, Pace
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules.names import check_container_name
@@ -101,16 +102,17 @@ def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
 
 def list_containers(
     txn: ReadTxn, command: FillPage[ListContainers, NamedContainer]
-) -> FilledPage[NamedContainer] | None:
+) -> Steps[FilledPage[NamedContainer]]:
     asked = command.asked
     span = CONTAINERS.under((asked.account,), asked.prefix)
     if asked.marker:
         span = CONTAINERS.starting(span, (asked.account, asked.marker))
+    pace = Pace()
     slices = (
         [(name, container) for (_, name), container in rows]
-        for rows in pages.scan_in_steps(txn, CONTAINERS, span, command.rows_max(asked.limit))
+        for rows in pages.scan_in_steps(txn, CONTAINERS, span, asked.limit, pace)
     )
-    return pages.fill(txn, command, slices, asked.limit)
+    return pages.fill(txn, command, slices, asked.limit, pace)
 
 
 def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:

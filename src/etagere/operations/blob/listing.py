@@ -11,15 +11,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from typing import Any
 
-from msgspec.structs import replace
-
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, Steps
 from etagere.engine.records import Collection, Span
 from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, ListBlobs
 from etagere.operations import pages
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS, STAGINGS
 from etagere.operations.blob.containers import find
-from etagere.operations.pages import FilledPage, FillPage
+from etagere.operations.pages import FilledPage, FillPage, Pace
 
 _STEP_FIRST = 16
 _STEP_MIN = 2
@@ -29,25 +27,29 @@ _Named = Collection[tuple[bytes, str], Any]
 
 def list_blobs(
     txn: ReadTxn, command: FillPage[ListBlobs, BlobEntry]
-) -> FilledPage[BlobEntry] | None:
+) -> Steps[FilledPage[BlobEntry]]:
     """Rows in the order of their names, the snapshots of each name before its blob."""
     asked = command.asked
     container_id = find(txn, asked.container).id
-    looked_for = replace(asked, limit=command.rows_max(asked.limit))
-    return pages.fill(txn, command, _slices(txn, container_id, looked_for), asked.limit)
+    pace = Pace()
+    slices = _slices(txn, container_id, asked, pace)
+    return pages.fill(txn, command, slices, asked.limit, pace)
 
 
-def _slices(txn: ReadTxn, container_id: bytes, asked: ListBlobs) -> Iterator[list[BlobEntry]]:
+def _slices(
+    txn: ReadTxn, container_id: bytes, asked: ListBlobs, pace: Pace
+) -> Iterator[list[BlobEntry]]:
     """All rows in order."""
     if not (asked.delimiter or asked.uncommitted or asked.snapshots):
-        return _flat(txn, BLOBS, container_id, asked)
+        return _flat(txn, BLOBS, container_id, asked, pace)
     named: list[_Named] = [BLOBS, STAGINGS] if asked.uncommitted else [BLOBS]
-    rows = [_named(txn, collection, container_id, asked) for collection in named]
+    rows = [_named(txn, collection, container_id, asked, pace) for collection in named]
     if len(named) > 1:
         rows = [_first_of_each(heapq.merge(*rows, key=_name))]
     if asked.snapshots:
-        rows.append(_snapshots(txn, container_id, asked))
-    return pages.in_slices(rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place))
+        rows.append(_snapshots(txn, container_id, asked, pace))
+    merged = rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place)
+    return pages.in_slices(merged, pace)
 
 
 def _name(entry: BlobEntry) -> str:
@@ -65,11 +67,11 @@ def _first_of_each(entries: Iterable[BlobEntry]) -> Iterator[BlobEntry]:
 
 
 def _named(
-    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, pace: Pace
 ) -> Iterator[BlobEntry]:
     if asked.delimiter:
-        return _by_delimiter(txn, collection, container_id, asked)
-    return chain.from_iterable(_flat(txn, collection, container_id, asked))
+        return _by_delimiter(txn, collection, container_id, asked, pace)
+    return chain.from_iterable(_flat(txn, collection, container_id, asked, pace))
 
 
 def _span(collection: _Named, container_id: bytes, asked: ListBlobs) -> Span:
@@ -82,15 +84,15 @@ def _span(collection: _Named, container_id: bytes, asked: ListBlobs) -> Span:
 
 
 def _flat(
-    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, pace: Pace
 ) -> Iterator[list[BlobEntry]]:
     span = _span(collection, container_id, asked)
-    for rows in pages.scan_in_steps(txn, collection, span, asked.limit):
+    for rows in pages.scan_in_steps(txn, collection, span, asked.limit, pace):
         yield [(name, found, NO_SNAPSHOT) for (_, name), found in rows]
 
 
 def _by_delimiter(
-    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, pace: Pace
 ) -> Iterator[BlobEntry]:
     """Looks a few rows ahead: twice as many as there were last time to show, since what lies
     behind a prefix is skipped."""
@@ -112,15 +114,17 @@ def _by_delimiter(
             span = Span(collection.under((container_id,), group).stop, span.stop)
         else:
             span = collection.after(span, rows[-1][0])
-        step = max(_STEP_MIN, min(pages.STEP_MAX, 2 * shown))
+        step = max(_STEP_MIN, min(pace.rows, 2 * shown))
 
 
-def _snapshots(txn: ReadTxn, container_id: bytes, asked: ListBlobs) -> Iterator[BlobEntry]:
+def _snapshots(
+    txn: ReadTxn, container_id: bytes, asked: ListBlobs, pace: Pace
+) -> Iterator[BlobEntry]:
     span = SNAPSHOTS.under((container_id,), asked.prefix)
     if asked.start:
         span = SNAPSHOTS.starting(span, (container_id, asked.start, asked.start_snapshot))
     if asked.end:
         span = Span(span.start, min(span.stop, SNAPSHOTS.pack((container_id, asked.end, 0))))
-    for rows in pages.scan_in_steps(txn, SNAPSHOTS, span, asked.limit):
+    for rows in pages.scan_in_steps(txn, SNAPSHOTS, span, asked.limit, pace):
         for (_, name, taken), blob in rows:
             yield name, blob, taken

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, Steps, WriteTxn, operation
 from etagere.engine.records import Collection, Span
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, GetBlob, ShownBlob, Tags
@@ -146,7 +146,7 @@ _ROWS_AT_ONCE: Final = 64
 
 def find_blobs(
     txn: ReadTxn, command: FillPage[FindBlobs, FoundBlob]
-) -> FilledPage[FoundBlob] | None:
+) -> Steps[FilledPage[FoundBlob]]:
     """One snapshot. A page ends when it is full, or when enough has been looked at, or for long
     enough."""
     asked = command.asked
@@ -160,8 +160,12 @@ def find_blobs(
     rows: list[FoundBlob] = []
     following: FoundBlob | None = None
     for looked_at, place in enumerate(seeker.places()):
-        is_late = looked_at and not looked_at % _ROWS_AT_ONCE and txn.is_overdue
-        if count == asked.limit or looked_at == _LOOKED_AT_MAX or is_late:
+        if looked_at and not looked_at % _ROWS_AT_ONCE:
+            yield
+            if txn.is_overdue:
+                following = place, ()
+                break
+        if count == asked.limit or looked_at == _LOOKED_AT_MAX:
             following = place, ()
             break
         if not seeker.is_alive(place):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, Steps, WriteTxn, operation
 from etagere.engine.records import Span
 from etagere.errors import Refusal
 from etagere.model.queues import (
@@ -24,7 +24,7 @@ from etagere.model.queues import (
 from etagere.model.service import SignedIdentifier
 from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.pages import FilledPage, FillPage
+from etagere.operations.pages import FilledPage, FillPage, Pace
 from etagere.operations.queue.collections import DISCARDED, QUEUES, VISIBLE
 from etagere.rules.queues import check_queue_name
 
@@ -111,16 +111,17 @@ def count_messages(txn: ReadTxn, command: CountMessages) -> CountedMessages:
 
 def list_queues(
     txn: ReadTxn, command: FillPage[ListQueues, NamedQueue]
-) -> FilledPage[NamedQueue] | None:
+) -> Steps[FilledPage[NamedQueue]]:
     asked = command.asked
     span = QUEUES.under((asked.account,), asked.prefix)
     if asked.marker:
         span = QUEUES.starting(span, (asked.account, asked.marker))
+    pace = Pace()
     slices = (
         [(name, queue) for (_, name), queue in rows]
-        for rows in pages.scan_in_steps(txn, QUEUES, span, command.rows_max(asked.limit))
+        for rows in pages.scan_in_steps(txn, QUEUES, span, asked.limit, pace)
     )
-    return pages.fill(txn, command, slices, asked.limit)
+    return pages.fill(txn, command, slices, asked.limit, pace)
 
 
 def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:

@@ -18,6 +18,26 @@ _PUBLIC: Final = {
 }
 
 
+def permitted(
+    permit: Permit,
+    version: str,
+    operation: Callable[[ReadTxn, C], T],
+    container: ContainerName,
+) -> Callable[[ReadTxn, C], T]:
+    """The operation for this caller: one without a name sees what the container lets everyone
+    see."""
+    if permit.public is Public.NOTHING:
+        return operation
+
+    def as_anybody(txn: ReadTxn, command: C) -> T:
+        found = txn.get(CONTAINERS, container.key)
+        allowed = Public.NOTHING if found is None else _PUBLIC[found.public_access]
+        abort_if(check_public(permit, allowed, version=version))
+        return operation(txn, command)
+
+    return as_anybody
+
+
 async def read_permitted(
     engine: Engine,
     permit: Permit,
@@ -28,16 +48,6 @@ async def read_permitted(
     *,
     lane: Lane | None = None,
 ) -> T:
-    """A caller without a name sees what the container lets everyone see. With a lane, it is read
-    aside."""
+    """With a lane, it is read aside."""
     read = engine.read if lane is None else partial(engine.read_aside, lane=lane)
-    if permit.public is Public.NOTHING:
-        return await read(operation, command)
-
-    def as_anybody(txn: ReadTxn, command: C) -> T:
-        found = txn.get(CONTAINERS, container.key)
-        allowed = Public.NOTHING if found is None else _PUBLIC[found.public_access]
-        abort_if(check_public(permit, allowed, version=version))
-        return operation(txn, command)
-
-    return await read(as_anybody, command)
+    return await read(permitted(permit, version, operation, container), command)

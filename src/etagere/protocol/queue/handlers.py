@@ -27,7 +27,7 @@ from etagere.protocol.answers import XML, http_date, metadata_headers
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed, read_from
+from etagere.protocol.listings import listed
 from etagere.protocol.queue import decode, encode
 from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
@@ -52,7 +52,8 @@ class Handlers:
         )
         include = requests.included(exchange, _DETAILS)
         return await listed(
-            partial(read_from, self._engine, exchange.lane("listing")),
+            self._engine,
+            exchange.lane("listing"),
             queues.list_queues,
             asked,
             partial(encode.queue_rows, include=include),

@@ -22,6 +22,7 @@ from etagere.protocol import requests
 from etagere.protocol.answers import XML, metadata_headers
 from etagere.protocol.blob import decode, decode_listing, encode, pages
 from etagere.protocol.blob.handlers.base import Handling
+from etagere.protocol.blob.permitted import permitted
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
@@ -105,8 +106,9 @@ class ContainerHandlers(Handling):
     async def list_blobs(self, exchange: Exchange) -> Response:
         asked, include = decode_listing.list_blobs(exchange)
         return await listed(
-            partial(self._read, exchange, container=asked.container),
-            list_blobs,
+            self._engine,
+            exchange.lane("listing"),
+            permitted(exchange.permit, exchange.version, list_blobs, asked.container),
             asked,
             partial(pages.blob_rows, include=include),
             pages.blobs_start(asked, requests.endpoint(exchange)),

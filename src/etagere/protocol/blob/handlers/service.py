@@ -11,7 +11,7 @@ from etagere.protocol.blob import decode_listing, pages
 from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed, read_from
+from etagere.protocol.listings import listed
 
 
 class ServiceHandlers(Handling):
@@ -26,7 +26,8 @@ class ServiceHandlers(Handling):
         )
         include = requests.included(exchange, decode_listing.CONTAINER_DETAILS)
         return await listed(
-            partial(read_from, self._engine, exchange.lane("listing")),
+            self._engine,
+            exchange.lane("listing"),
             containers.list_containers,
             asked,
             partial(pages.container_rows, include=include),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.containers import ContainerName
@@ -17,7 +15,7 @@ from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.codecs import tags as codec
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed, read_from
+from etagere.protocol.listings import listed
 
 
 class TagHandlers(Handling):
@@ -61,11 +59,12 @@ class TagHandlers(Handling):
             decode_tags.found_marker(exchange),
         )
         return await listed(
-            partial(read_from, self._engine, exchange.lane("search by tags")),
+            self._engine,
+            exchange.lane("search by tags"),
             tags.find_blobs,
             asked,
             codec.found_rows,
             codec.found_start(search.written, requests.endpoint(exchange)),
             codec.found_end,
-            may_be_brief=False,
+            aside=True,
         )
