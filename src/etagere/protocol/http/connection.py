@@ -48,6 +48,9 @@ _READ_BYTES_MAX = 64 * 1024
 _UNPARSED_BYTES_MIN = 256 * 1024
 # With fewer bytes waiting in a socket, it is not worth while to have them read elsewhere.
 _TAPPED_BYTES_MIN = 32 * 1024
+# A buffer of the transport may hold thousands of heads, or 40,000 chunks of a byte each, and
+# others would wait for all of them. So much is parsed in one turn of the loop.
+_PARSED_BYTES_MAX = 16 * 1024
 # A body up to this length is copied behind its head: cheaper than a second system call.
 _JOINED_BYTES_MAX = 64 * 1024
 
@@ -132,6 +135,8 @@ class Connection(asyncio.Protocol):
         # finished head.
         self._in_message = False
         self._incoming: RequestBody | None = None
+        # What has arrived, to be parsed in the next turns of the loop.
+        self._postponed: memoryview | None = None
         # So much of the body comes to us without being parsed.
         self._unparsed_bytes = 0
         self._widened = False
@@ -194,7 +199,47 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             self._ignore(len(data))
+        elif len(data) <= _PARSED_BYTES_MAX or len(data) <= self._announced_rest():
+            self._receive(data)
+        else:
+            self._receive_in_turns(memoryview(data))
+
+    def _announced_rest(self) -> int:
+        """How much is still to come of a body whose length is known: however much it is, it is
+        one thing to parse."""
+        body = self._incoming
+        return 0 if body is None or body.length is None else body.length - body.received
+
+    def _receive_in_turns(self, data: memoryview) -> None:
+        parsed = False
+        while data and not self._deaf:
+            count = self._announced_rest()
+            if not count:
+                if parsed:
+                    self._postponed = data
+                    self.pause()
+                    self._loop.call_soon(self._receive_postponed)
+                    return
+                parsed = True
+                count = _PARSED_BYTES_MAX
+            self._receive(data[:count])
+            data = data[count:]
+        self._ignored_bytes += len(data)
+
+    def _receive_postponed(self) -> None:
+        data, self._postponed = self._postponed, None
+        if data is None or self._output.lost:
             return
+        self.resume()
+        if self._deaf:
+            self._ignore(len(data))
+            return
+        self._receive_in_turns(data)
+        if self._task is None and self._incoming is None and not self._deaf:
+            # While it was postponed, no deadline was set.
+            self._expect_next()
+
+    def _receive(self, data: bytes | memoryview) -> None:
         self._unframed_bytes += len(data)
         try:
             self._parse(self._take(data) if self._unparsed_bytes else data)
@@ -212,7 +257,7 @@ class Connection(asyncio.Protocol):
             if self._unframed_bytes > self._unframed_bytes_max:
                 self._refuse(_Refused(431, "The headers are too large."))
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes | memoryview) -> None:
         """Upgrades are not offered, so a request that asks for one is a request like any other.
         The parser takes what follows its head for another protocol: another one goes on."""
         while data:
@@ -239,11 +284,11 @@ class Connection(asyncio.Protocol):
                 body.hold()
             self._parser = httptools.HttpRequestParser(self)
 
-    def _take(self, data: bytes) -> bytes:
+    def _take(self, data: bytes | memoryview) -> bytes | memoryview:
         """Takes what belongs to the body at hand; returns what follows it."""
         count = min(len(data), self._unparsed_bytes)
         self._unparsed_bytes -= count
-        self.on_body(data if count == len(data) else data[:count])
+        self.on_body(bytes(data if count == len(data) else data[:count]))
         if not self._unparsed_bytes:
             self.on_message_complete()
         return data[count:]
@@ -374,6 +419,10 @@ class Connection(asyncio.Protocol):
         if self._task is None:
             self._serve_next()
 
+    def _expect_next(self) -> None:
+        limits = self._limits
+        self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
+
     def _expect_within(self, seconds: float) -> None:
         # While we do not read, it is we who are slow.
         self._deadline = _NEVER if self._holds else self._loop.time() + seconds
@@ -441,9 +490,8 @@ class Connection(asyncio.Protocol):
         elif self._deaf:
             self._close()
         else:
-            limits = self._limits
             self._place.set_idle()
-            self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
+            self._expect_next()
 
     async def _serve(self, request: Request) -> None:
         try:

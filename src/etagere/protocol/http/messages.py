@@ -79,6 +79,8 @@ class Tap:
 _BUFFER_BYTES_MAX = 512 * 1024
 # What a chunk costs beside its bytes; without it, chunks of one byte would weigh nothing.
 _CHUNK_BYTES = 64
+# Chunks shorter than this are joined as they arrive: each costs its reader as much as a long one.
+_JOINED_BYTES_MAX = 2 * 1024
 # What an upload keeps in memory, at most, before it is written.
 _UPLOAD_BYTES_MAX = 1 << 20
 # What is reserved first for a document whose length is not known.
@@ -126,8 +128,12 @@ class RequestBody:
         if self._discarding:
             self.discarded += len(data)
             return
-        self._chunks.append(data)
-        size = len(data) + _CHUNK_BYTES
+        size = len(data)
+        if size < _JOINED_BYTES_MAX and self._chunks and len(self._chunks[-1]) < _JOINED_BYTES_MAX:
+            self._chunks[-1] += data
+        else:
+            self._chunks.append(data)
+            size += _CHUNK_BYTES
         self.buffered += size
         self._memory.add(size)
         if self.buffered > _BUFFER_BYTES_MAX or (
