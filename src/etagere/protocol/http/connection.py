@@ -68,6 +68,11 @@ class Limits:
     """That a client sends of a body, or takes of one, while it is waited for."""
     behind_seconds_max: float = 60.0
     """How far a client may be behind that rate; also how long it may send or take nothing."""
+    held_memory_seconds_max: float = 60.0
+    """While others need memory, a client must be fast enough to send or take in this time what it
+    holds in memory"""
+    wanted_memory_seconds_max: float = 3.0
+    """and may be so far behind that."""
     discard_seconds_max: float = 60.0
     """For the rest of a body whose request has been answered."""
     linger_seconds: float = 5.0
@@ -158,6 +163,9 @@ class Connection(asyncio.Protocol):
         # How fast the body comes that this was measured of.
         self._input_pace = Pace()
         self._paced: RequestBody | None = None
+        # How fast the client lets go of the memory that its request at hand holds.
+        self._memory_pace = Pace()
+        self._served: RequestBody | None = None
         # When the client must have sent the next thing that it owes us, other than a body.
         self._deadline = self._loop.time() + limits.head_seconds
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -350,7 +358,11 @@ class Connection(asyncio.Protocol):
         self._place.set_busy()
         if self._task is None:
             self._serve_next()
-        elif len(self._waiting) >= _AHEAD and not self._crowded:
+            return
+        if request.body.length != 0:
+            # Whoever sends it ahead may be refused, and until then it would take memory.
+            request.body.hold()
+        if len(self._waiting) >= _AHEAD and not self._crowded:
             self._crowded = True
             self.pause()
 
@@ -481,7 +493,10 @@ class Connection(asyncio.Protocol):
 
     def _serve_next(self) -> None:
         if self._waiting:
-            self._task = self._loop.create_task(self._serve(self._waiting.popleft()))
+            request = self._waiting.popleft()
+            self._served = request.body
+            self._memory_pace = Pace()
+            self._task = self._loop.create_task(self._serve(request))
             if self._crowded and len(self._waiting) < _AHEAD // 2:
                 self._crowded = False
                 self.resume()
@@ -504,7 +519,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         finally:
             request.body.release()
-            self._task = None
+            self._task = self._served = None
             self._let_go()
         if not self._transport.is_closing():
             self._settle(request)
@@ -667,6 +682,7 @@ class Connection(asyncio.Protocol):
         too_slow = behind >= self._limits.behind_seconds_max
         if too_slow:
             sockets.reset_on_close(self._transport.get_extra_info("socket"))
+        self._measure_held_memory(elapsed_seconds)
         if late or too_slow:
             if self._incoming is not None:
                 self._incoming.fail()
@@ -684,6 +700,30 @@ class Connection(asyncio.Protocol):
         rate = self._limits.body_bytes_per_second_min
         self._input_pace.measure(waited_seconds, body.received, rate)
         return self._input_pace.behind_seconds
+
+    def _measure_held_memory(self, elapsed_seconds: float) -> None:
+        """Gives up a request that holds much memory for a slow client, if others need it."""
+        body = self._served
+        if body is None:
+            return
+        held_bytes = body.held_bytes + sum([ahead.body.held_bytes for ahead in self._waiting])
+        if held_bytes <= SMALL_BYTES_MAX:
+            return
+        answering = self._output.pending()
+        waited = answering or (body.awaited and not self._holds)
+        self._memory_pace.measure(
+            elapsed_seconds if waited else 0.0,
+            body.received + self._output.taken(),
+            held_bytes / self._limits.held_memory_seconds_max,
+        )
+        behind = self._memory_pace.behind_seconds
+        if behind < self._limits.wanted_memory_seconds_max or not self._memory.is_wanted:
+            return
+        if answering:
+            sockets.reset_on_close(self._transport.get_extra_info("socket"))
+            self._transport.abort()
+        else:
+            body.give_up()
 
     def drain(self) -> None:
         """Finishes the request at hand and closes."""
