@@ -99,6 +99,22 @@ def test_a_checksum_of_very_many_pieces(server: Server, block_blob_of_one_block:
     assert_others_do_not_wait(server, attack, _WAIT_SECONDS_MAX)
 
 
+@pytest.mark.parametrize(("signed", "status"), [(False, 401), (True, 201)])
+def test_a_body_in_chunks_of_a_byte(server: Server, signed: bool, status: int) -> None:
+    query = (("comp", "blocklist"),)
+    request = Request("PUT", f"{_BOX}/chunks", query, (("Transfer-Encoding", "chunked"),))
+    document = b"<BlockList>".ljust(400_000) + b"</BlockList>"
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in document) + b"0\r\n\r\n"
+
+    def attack() -> None:
+        with Client(server.endpoint) as client:
+            (answer,) = client.send_bytes((_sign(request) if signed else request).raw() + chunks)
+        assert answer.status == status
+        time.sleep(0.05)
+
+    assert_others_do_not_wait(server, attack, _WAIT_SECONDS_MAX / 2)
+
+
 def test_a_preflight_that_names_many_headers(server: Server) -> None:
     allowed = ",".join([*(f"a{number:02}" for number in range(62)), "x*"])
     document = (

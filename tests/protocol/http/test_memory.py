@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from etagere.protocol.http.connection import Limits
 from etagere.protocol.http.memory import DOCUMENT_FACTOR, MemoryBudget, MemoryExhausted
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
@@ -75,6 +76,24 @@ async def test_those_who_wait_get_it_in_their_turn() -> None:
 
 
 @on_loops
+async def test_small_ones_do_not_wait_behind_large_ones() -> None:
+    table = FrontEndTable(2, 1)
+    budget, other = (MemoryBudget(16 * MIB, FrontEndShare(table, number)) for number in range(2))
+    assert budget.reserve(10 * MIB)
+    waiting = asyncio.create_task(budget.reserve_in_turn(8 * MIB))
+    await asyncio.sleep(0)
+    assert other.is_wanted
+    async with asyncio.timeout(1.0):
+        await budget.reserve_in_turn(10_000)
+        await budget.reserve_in_turn(MIB)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    budget.release(11 * MIB + 10_000)
+    assert budget.used_bytes == 0
+    assert not other.is_wanted
+
+
+@on_loops
 async def test_one_who_gave_up_waiting_keeps_nothing() -> None:
     budget = MemoryBudget(8 * MIB)
     assert budget.reserve(7 * MIB)
@@ -102,6 +121,22 @@ async def test_a_document_is_refused_before_it_is_read() -> None:
         assert (await client.ask(b"\0")).body == body
         await until(lambda: memory.used_bytes == 0)
         assert (await other.ask(put(body))).body == body
+
+
+@on_loops
+async def test_slow_clients_give_way_to_those_who_wait_for_memory() -> None:
+    memory = MemoryBudget(8 * MIB * DOCUMENT_FACTOR)
+    limits = Limits(held_memory_seconds_max=5.0, wanted_memory_seconds_max=0.5)
+    async with serving(busy_or_echo, limits=limits, memory=memory) as stage:
+        slow, other = await stage.connect(), await stage.connect()
+        body = bytes(6 * MIB)
+        await slow.send(put(body)[:MIB])
+        await until(lambda: memory.used_bytes >= 6 * MIB * DOCUMENT_FACTOR)
+        await asyncio.sleep(0.2)
+        assert memory.used_bytes  # while nobody else needs it
+        assert (await other.ask(put(body))).body == body
+        assert (await slow.answer()).status == 503
+        await until(lambda: memory.used_bytes == 0)
 
 
 @on_loops
@@ -136,6 +171,29 @@ async def test_what_a_client_that_is_gone_has_sent_counts_no_more() -> None:
         gate.set()
         await until(lambda: stage.connections == 0)
         assert memory.used_bytes == 0
+
+
+@on_loops
+async def test_bodies_sent_ahead_wait_in_the_socket() -> None:
+    memory = MemoryBudget()
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return await echo(request)
+
+    async with serving(wait, memory=memory) as stage:
+        client = await stage.connect()
+        await client.send(get())
+        await until(lambda: bool(stage.stub.requests))
+        sending = asyncio.create_task(client.send(put(bytes(60_000)) * 14))
+        await asyncio.sleep(0.2)
+        assert memory.used_bytes < 320 * 1024  # what the transport had read already
+        gate.set()
+        assert (await client.answer()).status == 200
+        for _ in range(14):
+            assert (await client.answer()).body == bytes(60_000)
+        await sending
 
 
 @on_loops

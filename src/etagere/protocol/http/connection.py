@@ -48,6 +48,9 @@ _READ_BYTES_MAX = 64 * 1024
 _UNPARSED_BYTES_MIN = 256 * 1024
 # With fewer bytes waiting in a socket, it is not worth while to have them read elsewhere.
 _TAPPED_BYTES_MIN = 32 * 1024
+# A buffer of the transport may hold thousands of heads, or 40,000 chunks of a byte each, and
+# others would wait for all of them. So much is parsed in one turn of the loop.
+_PARSED_BYTES_MAX = 16 * 1024
 # A body up to this length is copied behind its head: cheaper than a second system call.
 _JOINED_BYTES_MAX = 64 * 1024
 
@@ -65,6 +68,11 @@ class Limits:
     """That a client sends of a body, or takes of one, while it is waited for."""
     behind_seconds_max: float = 60.0
     """How far a client may be behind that rate; also how long it may send or take nothing."""
+    held_memory_seconds_max: float = 60.0
+    """While others need memory, a client must be fast enough to send or take in this time what it
+    holds in memory"""
+    wanted_memory_seconds_max: float = 3.0
+    """and may be so far behind that."""
     discard_seconds_max: float = 60.0
     """For the rest of a body whose request has been answered."""
     linger_seconds: float = 5.0
@@ -132,6 +140,8 @@ class Connection(asyncio.Protocol):
         # finished head.
         self._in_message = False
         self._incoming: RequestBody | None = None
+        # What has arrived, to be parsed in the next turns of the loop.
+        self._postponed: memoryview | None = None
         # So much of the body comes to us without being parsed.
         self._unparsed_bytes = 0
         self._widened = False
@@ -153,6 +163,9 @@ class Connection(asyncio.Protocol):
         # How fast the body comes that this was measured of.
         self._input_pace = Pace()
         self._paced: RequestBody | None = None
+        # How fast the client lets go of the memory that its request at hand holds.
+        self._memory_pace = Pace()
+        self._served: RequestBody | None = None
         # When the client must have sent the next thing that it owes us, other than a body.
         self._deadline = self._loop.time() + limits.head_seconds
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -194,7 +207,47 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             self._ignore(len(data))
+        elif len(data) <= _PARSED_BYTES_MAX or len(data) <= self._announced_rest():
+            self._receive(data)
+        else:
+            self._receive_in_turns(memoryview(data))
+
+    def _announced_rest(self) -> int:
+        """How much is still to come of a body whose length is known: however much it is, it is
+        one thing to parse."""
+        body = self._incoming
+        return 0 if body is None or body.length is None else body.length - body.received
+
+    def _receive_in_turns(self, data: memoryview) -> None:
+        parsed = False
+        while data and not self._deaf:
+            count = self._announced_rest()
+            if not count:
+                if parsed:
+                    self._postponed = data
+                    self.pause()
+                    self._loop.call_soon(self._receive_postponed)
+                    return
+                parsed = True
+                count = _PARSED_BYTES_MAX
+            self._receive(data[:count])
+            data = data[count:]
+        self._ignored_bytes += len(data)
+
+    def _receive_postponed(self) -> None:
+        data, self._postponed = self._postponed, None
+        if data is None or self._output.lost:
             return
+        self.resume()
+        if self._deaf:
+            self._ignore(len(data))
+            return
+        self._receive_in_turns(data)
+        if self._task is None and self._incoming is None and not self._deaf:
+            # While it was postponed, no deadline was set.
+            self._expect_next()
+
+    def _receive(self, data: bytes | memoryview) -> None:
         self._unframed_bytes += len(data)
         try:
             self._parse(self._take(data) if self._unparsed_bytes else data)
@@ -212,7 +265,7 @@ class Connection(asyncio.Protocol):
             if self._unframed_bytes > self._unframed_bytes_max:
                 self._refuse(_Refused(431, "The headers are too large."))
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes | memoryview) -> None:
         """Upgrades are not offered, so a request that asks for one is a request like any other.
         The parser takes what follows its head for another protocol: another one goes on."""
         while data:
@@ -239,11 +292,11 @@ class Connection(asyncio.Protocol):
                 body.hold()
             self._parser = httptools.HttpRequestParser(self)
 
-    def _take(self, data: bytes) -> bytes:
+    def _take(self, data: bytes | memoryview) -> bytes | memoryview:
         """Takes what belongs to the body at hand; returns what follows it."""
         count = min(len(data), self._unparsed_bytes)
         self._unparsed_bytes -= count
-        self.on_body(data if count == len(data) else data[:count])
+        self.on_body(bytes(data if count == len(data) else data[:count]))
         if not self._unparsed_bytes:
             self.on_message_complete()
         return data[count:]
@@ -305,7 +358,11 @@ class Connection(asyncio.Protocol):
         self._place.set_busy()
         if self._task is None:
             self._serve_next()
-        elif len(self._waiting) >= _AHEAD and not self._crowded:
+            return
+        if request.body.length != 0:
+            # Whoever sends it ahead may be refused, and until then it would take memory.
+            request.body.hold()
+        if len(self._waiting) >= _AHEAD and not self._crowded:
             self._crowded = True
             self.pause()
 
@@ -374,6 +431,10 @@ class Connection(asyncio.Protocol):
         if self._task is None:
             self._serve_next()
 
+    def _expect_next(self) -> None:
+        limits = self._limits
+        self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
+
     def _expect_within(self, seconds: float) -> None:
         # While we do not read, it is we who are slow.
         self._deadline = _NEVER if self._holds else self._loop.time() + seconds
@@ -432,7 +493,10 @@ class Connection(asyncio.Protocol):
 
     def _serve_next(self) -> None:
         if self._waiting:
-            self._task = self._loop.create_task(self._serve(self._waiting.popleft()))
+            request = self._waiting.popleft()
+            self._served = request.body
+            self._memory_pace = Pace()
+            self._task = self._loop.create_task(self._serve(request))
             if self._crowded and len(self._waiting) < _AHEAD // 2:
                 self._crowded = False
                 self.resume()
@@ -441,9 +505,8 @@ class Connection(asyncio.Protocol):
         elif self._deaf:
             self._close()
         else:
-            limits = self._limits
             self._place.set_idle()
-            self._expect_within(limits.head_seconds if self._in_message else limits.idle_seconds)
+            self._expect_next()
 
     async def _serve(self, request: Request) -> None:
         try:
@@ -456,7 +519,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         finally:
             request.body.release()
-            self._task = None
+            self._task = self._served = None
             self._let_go()
         if not self._transport.is_closing():
             self._settle(request)
@@ -619,6 +682,7 @@ class Connection(asyncio.Protocol):
         too_slow = behind >= self._limits.behind_seconds_max
         if too_slow:
             sockets.reset_on_close(self._transport.get_extra_info("socket"))
+        self._measure_held_memory(elapsed_seconds)
         if late or too_slow:
             if self._incoming is not None:
                 self._incoming.fail()
@@ -636,6 +700,30 @@ class Connection(asyncio.Protocol):
         rate = self._limits.body_bytes_per_second_min
         self._input_pace.measure(waited_seconds, body.received, rate)
         return self._input_pace.behind_seconds
+
+    def _measure_held_memory(self, elapsed_seconds: float) -> None:
+        """Gives up a request that holds much memory for a slow client, if others need it."""
+        body = self._served
+        if body is None:
+            return
+        held_bytes = body.held_bytes + sum([ahead.body.held_bytes for ahead in self._waiting])
+        if held_bytes <= SMALL_BYTES_MAX:
+            return
+        answering = self._output.pending()
+        waited = answering or (body.awaited and not self._holds)
+        self._memory_pace.measure(
+            elapsed_seconds if waited else 0.0,
+            body.received + self._output.taken(),
+            held_bytes / self._limits.held_memory_seconds_max,
+        )
+        behind = self._memory_pace.behind_seconds
+        if behind < self._limits.wanted_memory_seconds_max or not self._memory.is_wanted:
+            return
+        if answering:
+            sockets.reset_on_close(self._transport.get_extra_info("socket"))
+            self._transport.abort()
+        else:
+            body.give_up()
 
     def drain(self) -> None:
         """Finishes the request at hand and closes."""

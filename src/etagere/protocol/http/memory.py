@@ -15,6 +15,8 @@ from etagere.protocol.http.sharing import FrontEndShare, alone
 
 SMALL_BYTES_MAX = 64 * 1024
 """What is not longer may use the last of the budget: large bodies keep no small ones out."""
+UPLOAD_BYTES_MAX = 1 << 20
+"""What an upload keeps in memory, at most, before it is written. Documents take more."""
 _LARGE_SHARE = 7 / 8
 DOCUMENT_FACTOR = 4
 """What a document counts for, beside its length: it is taken apart into many objects."""
@@ -22,6 +24,24 @@ DOCUMENT_FACTOR = 4
 
 class MemoryExhausted(Exception):
     """There is no memory left for a body; nothing has been done with it."""
+
+
+class _Waiting:
+    """Reservations that wait for room, first come first served."""
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.bytes = 0
+
+    def append(self, count: int) -> asyncio.Future[None]:
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.queue.append((count, granted))
+        self.bytes += count
+        return granted
+
+    def pop(self) -> None:
+        count, _ = self.queue.popleft()
+        self.bytes -= count
 
 
 class MemoryBudget:
@@ -44,8 +64,8 @@ class MemoryBudget:
         self._wait_seconds_max = wait_seconds_max
         self._mine = share.mine
         self._others = share.others
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._waiting_bytes = 0
+        # Smaller reservations do not wait behind larger ones.
+        self._waiting = (_Waiting(), _Waiting(), _Waiting())
         self.used_bytes = 0
         """By this front end."""
         self.peak_bytes = 0
@@ -65,13 +85,13 @@ class MemoryBudget:
 
     async def reserve_in_turn(self, count: int) -> None:
         """Waits for room, but not for long, and not behind more than the whole budget."""
-        if not self._waiting and self.reserve(count):
+        waiting = self._waiting[(count > SMALL_BYTES_MAX) + (count > UPLOAD_BYTES_MAX)]
+        if not waiting.queue and self.reserve(count):
             return
-        if self._waiting_bytes + count > self._bytes_max:
+        if waiting.bytes + count > self._bytes_max:
             raise MemoryExhausted
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((count, granted))
-        self._waiting_bytes += count
+        granted = waiting.append(count)
+        self._mine.memory_is_awaited = True
         try:
             async with asyncio.timeout(self._wait_seconds_max):
                 await granted
@@ -90,20 +110,27 @@ class MemoryBudget:
     def release(self, count: int) -> None:
         self.used_bytes -= count
         self._mine.memory_bytes = self.used_bytes
-        if self._waiting:
+        if self._mine.memory_is_awaited:
             self.grant()
 
     def grant(self) -> None:
         """Gives those who wait what there is room for; called too when others may have released."""
-        while self._waiting:
-            count, granted = self._waiting[0]
-            # One that has given up is done.
-            if not granted.done() and not self.reserve(count):
-                return
-            self._waiting.popleft()
-            self._waiting_bytes -= count
-            if not granted.done():
-                granted.set_result(None)
+        for waiting in self._waiting:
+            while waiting.queue:
+                count, granted = waiting.queue[0]
+                # One that has given up is done.
+                if not granted.done() and not self.reserve(count):
+                    break
+                waiting.pop()
+                if not granted.done():
+                    granted.set_result(None)
+        self._mine.memory_is_awaited = any(waiting.queue for waiting in self._waiting)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether others need what a slow client holds."""
+        rows = (self._mine, *self._others)
+        return self.is_scarce or any(row.memory_is_awaited for row in rows)
 
     @property
     def is_scarce(self) -> bool:

@@ -14,7 +14,13 @@ from typing import Protocol
 
 from etagere.descriptors import FilePart, OpenFile
 from etagere.protocol.http import sockets
-from etagere.protocol.http.memory import DOCUMENT_FACTOR, SMALL_BYTES_MAX, MemoryBudget
+from etagere.protocol.http.memory import (
+    DOCUMENT_FACTOR,
+    SMALL_BYTES_MAX,
+    UPLOAD_BYTES_MAX,
+    MemoryBudget,
+    MemoryExhausted,
+)
 
 __all__ = [
     "BodyTooLarge",
@@ -79,10 +85,10 @@ class Tap:
 _BUFFER_BYTES_MAX = 512 * 1024
 # What a chunk costs beside its bytes; without it, chunks of one byte would weigh nothing.
 _CHUNK_BYTES = 64
-# What an upload keeps in memory, at most, before it is written.
-_UPLOAD_BYTES_MAX = 1 << 20
-# What is reserved first for a document whose length is not known.
-_GROWTH_BYTES = 64 * 1024
+# Chunks shorter than this are joined as they arrive: each costs its reader as much as a long one.
+_JOINED_BYTES_MAX = 2 * 1024
+# What is reserved first for a document whose length is not known: it may well be a small one.
+_GROWTH_BYTES = SMALL_BYTES_MAX // DOCUMENT_FACTOR
 
 
 class RequestBody:
@@ -111,6 +117,7 @@ class RequestBody:
         self._paused = False
         self._discarding = False
         self._failed = False
+        self._given_up = False
         self._waiter: asyncio.Future[None] | None = None
 
     # The connection's side
@@ -126,8 +133,12 @@ class RequestBody:
         if self._discarding:
             self.discarded += len(data)
             return
-        self._chunks.append(data)
-        size = len(data) + _CHUNK_BYTES
+        size = len(data)
+        if size < _JOINED_BYTES_MAX and self._chunks and len(self._chunks[-1]) < _JOINED_BYTES_MAX:
+            self._chunks[-1] += data
+        else:
+            self._chunks.append(data)
+            size += _CHUNK_BYTES
         self.buffered += size
         self._memory.add(size)
         if self.buffered > _BUFFER_BYTES_MAX or (
@@ -152,6 +163,11 @@ class RequestBody:
             self._failed = True
             self._wake()
 
+    def give_up(self) -> None:
+        """It comes so slowly that the memory it holds is better given to others."""
+        self._given_up = True
+        self._wake()
+
     def discard(self) -> None:
         """Nobody will read the rest."""
         self._discarding = True
@@ -162,7 +178,7 @@ class RequestBody:
         """The request has ended, and with it whatever its bytes were kept for."""
         self._discarding = True
         self._chunks.clear()
-        held = self.buffered + self._reserved
+        held = self.held_bytes
         if held:
             self.buffered = self._reserved = 0
             self._memory.release(held)
@@ -171,6 +187,11 @@ class RequestBody:
         """So many bytes more are kept until the request has ended."""
         self._memory.add(count)
         self._reserved += count
+
+    @property
+    def held_bytes(self) -> int:
+        """What it counts for in the budget of memory."""
+        return self.buffered + self._reserved
 
     @property
     def awaited(self) -> bool:
@@ -192,6 +213,8 @@ class RequestBody:
         while not self._chunks:
             if self._failed or self._discarding:
                 raise ClientGone
+            if self._given_up:
+                raise MemoryExhausted
             if self.complete:
                 raise StopAsyncIteration
             self._taken(0)  # on with it, if it was held
@@ -212,7 +235,7 @@ class RequestBody:
         return tap
 
     async def _reserve_for_upload(self) -> None:
-        count = _UPLOAD_BYTES_MAX
+        count = UPLOAD_BYTES_MAX
         if self.length is not None:
             count = min(self.length, count)
         await self._reserve(count)

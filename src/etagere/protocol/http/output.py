@@ -67,10 +67,13 @@ class Output:
         """Measures how fast the client takes what waits for it; what does not wait is no matter
         of the client's."""
         if self.pending():
-            taken = self._written - self._untaken()
-            self.pace.measure(elapsed_seconds, taken, bytes_per_second_min)
+            self.pace.measure(elapsed_seconds, self.taken(), bytes_per_second_min)
         else:
             self.pace.behind_seconds = 0.0
+
+    def taken(self) -> int:
+        """Bytes that the client has acknowledged."""
+        return self._written - self._untaken()
 
     def _untaken(self) -> int:
         """Bytes that were written and not acknowledged, here and in the kernel."""

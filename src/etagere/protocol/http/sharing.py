@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _WORD_BYTES = 8
 # The columns that every row has before those of the listeners.
-_TURNS, _ACCEPTS, _MEMORY, _FIRST_LISTENER = range(4)
+_TURNS, _ACCEPTS, _MEMORY, _MEMORY_AWAITED, _FIRST_LISTENER = range(5)
 
 
 class FrontEndTable:
@@ -66,6 +66,15 @@ class FrontEndRow:
     @memory_bytes.setter
     def memory_bytes(self, count: int) -> None:
         self._words[_MEMORY] = count
+
+    @property
+    def memory_is_awaited(self) -> bool:
+        """Whether requests wait for memory there."""
+        return bool(self._words[_MEMORY_AWAITED])
+
+    @memory_is_awaited.setter
+    def memory_is_awaited(self, is_awaited: bool) -> None:
+        self._words[_MEMORY_AWAITED] = is_awaited
 
     def connections(self, listener: int) -> int:
         return self._words[_FIRST_LISTENER + listener]
