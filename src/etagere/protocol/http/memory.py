@@ -24,6 +24,14 @@ class MemoryExhausted(Exception):
     """There is no memory left for a body; nothing has been done with it."""
 
 
+class _WaitingLine:
+    """Those who wait for memory, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.bytes = 0
+
+
 class MemoryBudget:
     """A front end's part in the budget of its server.
 
@@ -44,8 +52,9 @@ class MemoryBudget:
         self._wait_seconds_max = wait_seconds_max
         self._mine = share.mine
         self._others = share.others
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._waiting_bytes = 0
+        # Small ones do not wait behind large ones.
+        self._small = _WaitingLine()
+        self._large = _WaitingLine()
         self.used_bytes = 0
         """By this front end."""
         self.peak_bytes = 0
@@ -65,13 +74,14 @@ class MemoryBudget:
 
     async def reserve_in_turn(self, count: int) -> None:
         """Waits for room, but not for long, and not behind more than the whole budget."""
-        if not self._waiting and self.reserve(count):
+        line = self._small if count <= SMALL_BYTES_MAX else self._large
+        if not line.waiting and self.reserve(count):
             return
-        if self._waiting_bytes + count > self._bytes_max:
+        if line.bytes + count > self._bytes_max:
             raise MemoryExhausted
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((count, granted))
-        self._waiting_bytes += count
+        line.waiting.append((count, granted))
+        line.bytes += count
         try:
             async with asyncio.timeout(self._wait_seconds_max):
                 await granted
@@ -90,18 +100,22 @@ class MemoryBudget:
     def release(self, count: int) -> None:
         self.used_bytes -= count
         self._mine.memory_bytes = self.used_bytes
-        if self._waiting:
+        if self._small.waiting or self._large.waiting:
             self.grant()
 
     def grant(self) -> None:
         """Gives those who wait what there is room for; called too when others may have released."""
-        while self._waiting:
-            count, granted = self._waiting[0]
+        for line in (self._small, self._large):
+            self._grant(line)
+
+    def _grant(self, line: _WaitingLine) -> None:
+        while line.waiting:
+            count, granted = line.waiting[0]
             # One that has given up is done.
             if not granted.done() and not self.reserve(count):
                 return
-            self._waiting.popleft()
-            self._waiting_bytes -= count
+            line.waiting.popleft()
+            line.bytes -= count
             if not granted.done():
                 granted.set_result(None)
 
