@@ -20,7 +20,10 @@ _TURN_SECONDS = 0.0005
 class Turn:
     """Says when it is others' turn."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_began", "_seconds_max")
+
+    def __init__(self, seconds_max: float = _TURN_SECONDS) -> None:
+        self._seconds_max = seconds_max
         self.begin()
 
     def begin(self) -> None:
@@ -29,7 +32,7 @@ class Turn:
 
     async def give_way(self) -> None:
         """To be called every now and then; costs almost nothing while the turn lasts."""
-        if time.perf_counter() - self._began > _TURN_SECONDS:
+        if time.perf_counter() - self._began > self._seconds_max:
             await asyncio.sleep(0)
             self.begin()
 
