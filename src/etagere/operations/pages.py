@@ -24,20 +24,20 @@ _BRIEF_ROWS_MAX = 128
 
 
 class Page(Protocol[Row_contra]):
-    """What becomes of the rows of a listing."""
+    """Takes the rows of a listing."""
 
     def add(self, rows: Sequence[Row_contra]) -> int:
-        """Takes as many of them as there is room for, and returns how many: the first row of
-        all in any case."""
+        """Adds as many of the rows as fit, and returns how many. The first row of a page always
+        fits."""
         ...
 
 
 class FillPage(NamedTuple, Generic[Asked, Row]):
-    """Fill a page. Not sent anywhere, so it may hold what is no data."""
+    """A command to fill a page. It stays in its process, so it may hold a function."""
 
     asked: Asked
     new_page: Callable[[int], Page[Row]]
-    """An empty page as of a moment. An operation that is run again begins with another one."""
+    """Makes an empty page as of a moment. An operation that is run again makes another one."""
     brief: bool = False
     """Give up if the page turns out to be long."""
 
@@ -55,8 +55,8 @@ class FilledPage(NamedTuple, Generic[Row]):
 def fill(
     txn: ReadTxn, command: FillPage[Asked, Row], slices: Iterable[Sequence[Row]], limit: int
 ) -> FilledPage[Row] | None:
-    """Puts rows on a page until it has so many of them or is full. None: it was to be brief, and
-    is not."""
+    """Puts rows on a page until it has as many as the limit or is full. Returns None if the page
+    was to be brief and is not."""
     page = command.new_page(txn.steady_now)
     rows_max = command.rows_max(limit)
     count = 0
@@ -76,8 +76,8 @@ def fill(
 def scan_in_steps(
     txn: ReadTxn, collection: Collection[K, R], span: Span, rows_max: int
 ) -> Iterator[list[tuple[K, R]]]:
-    """The rows of a span that a page may need: one more than it may have. A few at first: who
-    asks for many may find few."""
+    """The rows of a span that a page may need: one more than it may have. The first steps are
+    small, since a page that may have many rows often has few."""
     step, left = _STEP_MIN, rows_max + 1
     while left > 0:
         wanted = min(step, left)
