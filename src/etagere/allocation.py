@@ -25,8 +25,8 @@ _KEPT: Final = {
     # For all threads: the end of an arena that is not the first one is never given back.
     _ARENA_MAX: 1,
 }
-_UNUSED_BYTES_MAX: Final = 48 * _MIB
-"""With more than this unused, memory is given back."""
+_UNUSED_BYTES_MAX: Final = 24 * _MIB
+"""With more than this unused, memory is given back. Each front end may keep this much."""
 _GROWN_BYTES_MIN: Final = 16 * _MIB
 _PAGE_BYTES: Final = resource.getpagesize()
 

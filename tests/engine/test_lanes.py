@@ -122,3 +122,34 @@ def test_a_client_cannot_wait_with_any_number_of_reads() -> None:
         assert SHORT in work.order
 
     asyncio.run(main())
+
+
+def test_clients_that_are_refused_do_not_disturb_those_who_wait() -> None:
+    async def main() -> None:
+        work = Work(1)
+        waiting = [work.begin(Lane("scan", str(number % 20))) for number in range(1_025)]
+        await settle()
+        late = work.begin(Lane("scan", "late"))
+        await settle()
+        assert isinstance(late.exception(), Fault)
+        await work.end_all()
+        await asyncio.gather(*waiting)
+        assert len(work.order) == len(waiting)
+
+    asyncio.run(main())
+
+
+def test_one_whose_turn_comes_while_it_is_cancelled() -> None:
+    async def main() -> None:
+        work = Work(1)
+        first, second = work.begin(SCAN), work.begin(SCAN)
+        await settle()
+        # In this order, the slot is given back after the second was cancelled, but before it runs.
+        work._ends.pop(0).set()
+        second.cancel()
+        await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await work.end_all()
+
+    asyncio.run(main())

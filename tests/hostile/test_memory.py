@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.hostile.bystanders import bystanders
+from tests.hostile.tables import table_probe
 from tests.probes.client import Client, Request, read_answer, shared_key
 from tests.sdk.server import ACCOUNT, KEY, Server, eventually, served, unique
 
 _sign = shared_key(ACCOUNT, KEY)
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 TREE_BYTES_MAX = 768 * MIB
 DOCUMENT_BYTES = 16 * MIB
 
@@ -90,6 +95,60 @@ def assert_bounded(tmp_path: Path, count: int) -> None:
 
 def test_documents_sent_at_once_take_a_bounded_amount_of_memory(tmp_path: Path) -> None:
     assert_bounded(tmp_path, 24)
+
+
+@contextlib.contextmanager
+def memory_used_up(server: Server) -> Iterator[None]:
+    """Beside clients that have begun to send documents, each of which counts for four times its
+    length, until no large one is taken any more."""
+    path = f"/{ACCOUNT}/{unique()}"
+    address = "127.0.0.1", int(server.endpoint.rpartition(":")[2])
+    with Client(server.endpoint) as client, contextlib.ExitStack() as stack:
+        client.ask(_sign(Request("PUT", path, (("restype", "container"),))))
+        for length in (16 * MIB, 16 * MIB, 9 * MIB, MIB - 16 * KIB, 16 * KIB, 16 * KIB):
+            framed = (("Content-Length", str(length)),)
+            begun = Request("PUT", f"{path}/blob", (("comp", "blocklist"),), framed, b"<")
+            sender = stack.enter_context(socket.create_connection(address))
+            sender.sendall(_sign(begun).raw())
+            time.sleep(0.1)  # in this order, the smallest fill what is left
+        yield
+
+
+def test_messages_are_taken_even_if_their_answer_is_too_large_for_the_memory(
+    tmp_path: Path,
+) -> None:
+    """To get messages hides them, so that they must not be kept back. To peek at them does not."""
+    text = b"<QueueMessage><MessageText>%s</MessageText></QueueMessage>" % (b"x" * 60_000)
+    messages, few = f"/{ACCOUNT}/queue/messages", (("numofmessages", "4"),)
+    with (
+        served(tmp_path / "data", "--workers", "1") as server,
+        Client(server.endpoints["queue"]) as client,
+    ):
+        assert client.ask(_sign(Request("PUT", f"/{ACCOUNT}/queue"))).status == 201
+        for _ in range(8):
+            assert client.ask(_sign(Request("POST", messages, (), (), text))).status == 201
+        with memory_used_up(server):
+            peeked = client.ask(_sign(Request("GET", messages, (*few, ("peekonly", "true")))))
+            assert (peeked.status, peeked.code) == (503, "ServerBusy")
+            assert ElementTree.fromstring(peeked.body).findtext("Code") == "ServerBusy"
+            taken = client.ask(_sign(Request("GET", messages, few)))
+        assert taken.status == 200
+        assert len(ElementTree.fromstring(taken.body)) == 4
+
+
+def test_a_page_of_entities_that_is_too_large_for_the_memory(tmp_path: Path) -> None:
+    with (
+        served(tmp_path / "data", "--workers", "1") as server,
+        table_probe(server) as probe,
+    ):
+        for key in "abc":
+            row = {"PartitionKey": "p", "RowKey": key, "s": "x" * 30_000}
+            assert probe.insert(row).status == 201
+        with memory_used_up(server):
+            refused = probe.query()
+        assert (refused.status, refused.code) == (503, "ServerBusy")
+        assert json.loads(refused.body)["odata.error"]["code"] == "ServerBusy"
+        assert refused.headers["x-ms-request-id"]
 
 
 @pytest.mark.long

@@ -11,11 +11,11 @@ from etagere.engine.memory import MemoryEngine
 from etagere.engine.records import Collection, K, R
 from etagere.model.accounts import Account
 from etagere.model.queues import Message, Place
-from etagere.model.tables import Entity, Properties
+from etagere.model.tables import Entity, Properties, PropertyIndex, Table
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.clock_reset import ResetClock, TimesReset, reset_clock
 from etagere.operations.queue.collections import EXPIRING, MESSAGES, VISIBLE
-from etagere.operations.table.collections import ENTITIES
+from etagere.operations.table.collections import ENTITIES, TABLES
 
 WALL = 1_000_000
 AHEAD = 500_000
@@ -108,6 +108,19 @@ def test_messages_are_shifted_as_far_as_their_times_were_wrong() -> None:
     assert set(rows(engine, EXPIRING)) == {
         (each.expires, TABLE, key[1]) for key, each in expected.items() if each.expires is not None
     }
+
+
+def test_indexes_can_be_dropped_again() -> None:
+    engine = MemoryEngine()
+    before = PropertyIndex(1, "before", created_at=WALL - 5, used_at=WALL - 1)
+    later = PropertyIndex(2, "later", created_at=WALL + 7, used_at=WALL + AHEAD)
+    put(engine, TABLES, {("account", "table"): Table(TABLE, "Table", indexes=(before, later))})
+    assert run(engine).records == 1
+    (table,) = rows(engine, TABLES).values()
+    assert table.indexes == (
+        before,
+        PropertyIndex(2, "later", created_at=WALL, used_at=WALL),
+    )
 
 
 def test_a_second_reset_changes_nothing() -> None:

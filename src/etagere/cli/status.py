@@ -1,4 +1,4 @@
-"""`etagere status`: whether a server is well."""
+"""`etagere status`: the health of a running server."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from etagere.processes import ChildStatus, SupervisorStatus
 from etagere.settings import add_arguments as add_settings
 
 NAME = "status"
-SUMMARY = "tell whether a running server is well"
+SUMMARY = "show the health of a running server"
 DESCRIPTION = """\
-Asks the processes of the server that uses a data directory how they are, and shows: the
+Asks the processes of the server that uses a data directory for their health, and shows: the
 processes and how often they were started again; of each background job the last success, the
 failures in a row and the last error; the free space, the reserve and the write-ahead log; how
 far the store's date is from the clock of this machine.
@@ -36,7 +36,7 @@ Problems are listed at the end. A problem is: no server, a process that does not
 dying or does not answer, a job that has failed three times in a row, a full disk, a date that is
 more than five minutes from the clock.
 
-Ends with 0 if all is well, 1 if there are problems, 2 if it could not look."""
+Ends with 0 if it is healthy, 1 if there are problems, 2 if it could not look."""
 EXAMPLES = """\
 etagere status                            # ./etagere-data, or what ETAGERE_DATA names
 etagere status --data /srv/etagere --json # for programs"""
@@ -222,7 +222,7 @@ def _print(
     for problem in problems:
         print(f"PROBLEM    {problem}")
     if not problems:
-        print("well")
+        print("healthy")
 
 
 def _child_line(child: ChildStatus, now: float) -> str:

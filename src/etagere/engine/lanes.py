@@ -50,12 +50,12 @@ class Lanes:
         self._running[kind] += 1
 
     async def _wait(self, lane: Lane) -> None:
-        clients = self._waiting.setdefault(lane.kind, OrderedDict())
-        queue = clients.setdefault(lane.client, deque())
+        queue = self._queue_of(lane) or ()
         if len(queue) >= _WAITING_PER_CLIENT_MAX or self._waiting_count >= _WAITING_MAX:
-            raise Fault(FaultReason.CONTENTION, f"too many wait for a {lane.kind}")
+            raise Fault(FaultReason.CONTENTION, f"too many reads wait: {lane.kind}")
         waiter: _Waiter = asyncio.get_running_loop().create_future()
-        queue.append(waiter)
+        clients = self._waiting.setdefault(lane.kind, OrderedDict())
+        clients.setdefault(lane.client, deque()).append(waiter)
         self._waiting_count += 1
         try:
             await waiter
@@ -68,9 +68,15 @@ class Lanes:
                 self._grant()
             raise
 
+    def _queue_of(self, lane: Lane) -> deque[_Waiter] | None:
+        clients = self._waiting.get(lane.kind)
+        return None if clients is None else clients.get(lane.client)
+
     def _remove(self, lane: Lane, waiter: _Waiter) -> None:
-        clients = self._waiting[lane.kind]
-        clients[lane.client].remove(waiter)
+        queue = self._queue_of(lane)
+        if queue is None or waiter not in queue:
+            return  # its turn came after it was cancelled
+        queue.remove(waiter)
         self._waiting_count -= 1
         self._tidy(lane.kind, lane.client)
 

@@ -19,8 +19,8 @@ _USED_PAGES_PER_FREE_PAGE = 8
 class Vacuum:
     """Moves pages from the end of the file to free ones and cuts the end off, when much is free.
 
-    What is free is looked for once a second. A database made before this was built in keeps its
-    free pages for later use, until `etagere compact` has rewritten it.
+    Free pages are counted once a second. A database that was made without incremental vacuum keeps
+    its free pages for later use, until `etagere compact` has rewritten it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -43,7 +43,7 @@ class Vacuum:
         if surplus <= 0:
             return
         step = min(surplus, self._step_pages)
-        # Each row is a page: all are to be asked for.
+        # SQLite frees one page for each row that is fetched.
         cursor.execute(f"PRAGMA incremental_vacuum({step})").fetchall()
         ended = time.monotonic()
         self.pause_seconds = max(_PAUSE_SECONDS_MIN, (ended - began) * _PAUSE_FACTOR)

@@ -1,9 +1,9 @@
-"""How the processes of a server tell whether they are well.
+"""Health reports of the processes of a server.
 
 The supervisor and each front end answer on a datagram socket in the data directory: whoever sends
 anything gets one JSON document back. That needs no disk space, and no descriptor beside the one
-that has been open since the start, so it works when these have run out. An event loop that is
-stuck does not answer, which is an answer too.
+that has been open since the start, so it works when these have run out. A process whose event loop
+is stuck does not answer: whoever asks takes that for a problem.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FrontEndHealth(msgspec.Struct, frozen=True):
 
 
 class HealthSocket:
-    """Where one process answers questions about its health."""
+    """The socket on which one process reports its health."""
 
     def __init__(self, directory: Path, name: str) -> None:
         """May raise OSError."""
@@ -69,7 +69,7 @@ class HealthSocket:
         return self._socket.fileno()
 
     def answer(self, report: Callable[[], object]) -> None:
-        """Answers everybody who has asked. Who does not wait for the answer goes without."""
+        """Answers all requests that have arrived. A client that does not wait gets no answer."""
         while True:
             try:
                 _, asker = self._socket.recvfrom(1)
@@ -86,7 +86,7 @@ class HealthSocket:
 
 
 def open_health_socket(directory: Path, name: str) -> HealthSocket | None:
-    """The socket, or None where there cannot be one: that is no reason not to serve."""
+    """The socket, or None if it cannot be made: a server runs without it too."""
     try:
         return HealthSocket(directory, name)
     except OSError as error:

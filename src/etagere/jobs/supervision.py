@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 ERROR_CHARACTERS_MAX = 300
 
 _EXPECTED_ERRORS = (Fault, Unknown, Conflict)
-"""What an engine says when it could not: known causes, for which a traceback explains nothing."""
+"""Errors that the engine reports: their causes are known, and a traceback explains nothing."""
 
 # A query may carry a signature that grants access.
 _QUERY = re.compile(r"\?\S+")

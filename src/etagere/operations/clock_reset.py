@@ -21,10 +21,11 @@ from etagere.model.accounts import Account
 from etagere.model.base import Command, Result
 from etagere.model.blobs import Blob, Copied
 from etagere.model.queues import Message, Place
+from etagere.model.tables import PropertyIndex
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import BLOBS, CONTAINERS, SNAPSHOTS, STAGINGS
 from etagere.operations.queue.collections import EXPIRING, MESSAGES, VISIBLE
-from etagere.operations.table.collections import ENTITIES
+from etagere.operations.table.collections import ENTITIES, TABLES
 
 _ROWS_PER_SCAN: Final = 1_000
 
@@ -73,6 +74,11 @@ def reset_clock(txn: WriteTxn, command: ResetClock) -> TimesReset:
         changed += _put(txn, STAGINGS, key, staging, stamp=lower(staging.stamp))
     for row, entity in _rows(txn, ENTITIES):
         changed += _put(txn, ENTITIES, row, entity, stamp=lower(entity.stamp))
+    for table_name, table in _rows(txn, TABLES):
+        indexes = tuple([_reset_index(index, command.wall) for index in table.indexes])
+        if indexes != table.indexes:
+            txn.put(TABLES, table_name, msgspec.structs.replace(table, indexes=indexes))
+            changed += 1
     for account_name, account in _rows(txn, ACCOUNTS):
         changed += _put(
             txn,
@@ -142,6 +148,13 @@ def _lower_blob(blob: Blob, command: ResetClock, lower: Callable[[int], int]) ->
         stamp=lower(blob.stamp),
         tier_changed=lower(blob.tier_changed),
         copied=copied,
+    )
+
+
+def _reset_index(index: PropertyIndex, wall: int) -> PropertyIndex:
+    """An index of the future would neither be dropped nor give way to another."""
+    return msgspec.structs.replace(
+        index, created_at=min(index.created_at, wall), used_at=min(index.used_at, wall)
     )
 
 

@@ -22,11 +22,11 @@ _GROWTH_MAX = 4
 
 
 class Page(Protocol[Row_contra]):
-    """What becomes of the rows of a listing."""
+    """Takes the rows of a listing."""
 
     def add(self, rows: Sequence[Row_contra]) -> int:
-        """Takes as many of them as there is room for, and returns how many: the first row of
-        all in any case."""
+        """Adds as many of the rows as fit, and returns how many. The first row of a page always
+        fits."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Pace:
 
 
 class FillPage(NamedTuple, Generic[Asked, Row]):
-    """Fill a page. Not sent anywhere, so it may hold what is no data."""
+    """A command to fill a page. It stays in its process, so it may hold a function."""
 
     asked: Asked
     new_page: Callable[[int], Page[Row]]

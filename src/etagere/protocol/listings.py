@@ -40,21 +40,21 @@ class Limits:
     """A page takes at most this part of what is left of `unsent_bytes_max`."""
 
 
-class PagesUnsent:
-    """Counts the bytes of the pages of this process that their clients have not taken yet."""
+class UnsentPages:
+    """The pages of this process that their clients have not taken yet, counted in bytes."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.count = 0
+        self.bytes = 0
 
     def page_bytes_max(self) -> int:
         limits = self._limits
-        left = limits.unsent_bytes_max - self.count
+        left = limits.unsent_bytes_max - self.bytes
         return min(limits.page_bytes_max, max(limits.short_bytes, left // limits.unsent_share))
 
 
 LIMITS: Final = Limits()
-UNSENT: Final = PagesUnsent(LIMITS)
+UNSENT: Final = UnsentPages(LIMITS)
 
 
 class EncodedRows(Generic[Row]):
@@ -67,7 +67,7 @@ class EncodedRows(Generic[Row]):
         self.parts: deque[bytes] = deque()
 
     def add(self, rows: Sequence[Row]) -> int:
-        """What cannot be sent with this page is not kept."""
+        """Keeps only those that fit."""
         texts = self._encode(rows)
         part = "".join(texts).encode()
         if len(part) > self._left:
@@ -136,7 +136,7 @@ class _Sending:
     def __init__(self, parts: deque[bytes], length: int) -> None:
         self._parts = parts
         self._unsent = length
-        UNSENT.count += length
+        UNSENT.bytes += length
 
     async def body(self) -> AsyncIterator[bytes]:
         while self._parts:
@@ -144,10 +144,10 @@ class _Sending:
             yield self._parts.popleft()
             # Asked for the next one: this one is on its way.
             self._unsent -= length
-            UNSENT.count -= length
+            UNSENT.bytes -= length
 
     def finish(self) -> None:
         """Sent or given up."""
         self._parts.clear()
-        UNSENT.count -= self._unsent
+        UNSENT.bytes -= self._unsent
         self._unsent = 0

@@ -1,8 +1,8 @@
-"""Long work between others: none of it may keep the event loop from them for more than a moment.
+"""Long work on the event loop, which gives way to other requests every so often.
 
-A thread would not do. The interpreter runs one at a time, and whoever lets go of it for a moment,
-as every look into the ledger does, has to wait until the other thread has had its turn. A request
-does so dozens of times.
+A thread would not do. The interpreter runs one thread at a time, and a thread that releases it, as
+every read of the ledger does, waits until the other has had its turn. A request does so dozens of
+times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _TURN_SECONDS = 0.0005
 class Turn:
     """Says when it is others' turn."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_began", "_seconds_max")
+
+    def __init__(self, seconds_max: float = _TURN_SECONDS) -> None:
+        self._seconds_max = seconds_max
         self.begin()
 
     def begin(self) -> None:
@@ -29,13 +32,13 @@ class Turn:
 
     async def give_way(self) -> None:
         """To be called every now and then; costs almost nothing while the turn lasts."""
-        if time.perf_counter() - self._began > _TURN_SECONDS:
+        if time.perf_counter() - self._began > self._seconds_max:
             await asyncio.sleep(0)
             self.begin()
 
 
 async def in_turns(work: Generator[None, None, T]) -> T:
-    """The result of work that stops every now and then."""
+    """The result of work that yields every now and then, so that others have their turn."""
     turn = Turn()
     while True:
         try:
@@ -47,7 +50,7 @@ async def in_turns(work: Generator[None, None, T]) -> T:
 
 
 def at_once(work: Generator[None, None, T]) -> T:
-    """The same where it is short."""
+    """The result of the same work without giving way, where it is short."""
     while True:
         try:
             next(work)

@@ -176,7 +176,11 @@ def _check_retention(policy: RetentionPolicy | None) -> Refusal | None:
     if policy.days is None:
         return _missing("Days")
     if not RETENTION_DAYS_MIN <= policy.days <= RETENTION_DAYS_MAX:
-        return _outside("Days", policy.days, RETENTION_DAYS_MIN, RETENTION_DAYS_MAX)
+        # As the service does, which refuses too many CORS rules in the same way.
+        return _no_document(
+            "Retention days must be greater than 0 and less than or equal to "
+            f"{RETENTION_DAYS_MAX} days."
+        )
     return None
 
 
@@ -209,7 +213,7 @@ def _check_cors(rules: tuple[CorsRule, ...] | None) -> Refusal | None:
     if rules is None:
         return None
     if len(rules) > CORS_RULES_MAX:
-        return _outside("Cors", len(rules), 0, CORS_RULES_MAX)
+        return _no_document(f"There are more than {CORS_RULES_MAX} CORS rules.")
     characters = sum(map(_characters, rules))
     if characters > CORS_CHARACTERS_MAX:
         return _outside("Cors", characters, 0, CORS_CHARACTERS_MAX)
@@ -271,6 +275,10 @@ def _check_headers(node: str, headers: tuple[str, ...]) -> Refusal | None:
     if prefixed > CORS_PREFIXED_HEADERS_MAX:
         return _outside(node, prefixed, 0, CORS_PREFIXED_HEADERS_MAX)
     return None
+
+
+def _no_document(reason: str) -> Refusal:
+    return Refusal("InvalidXmlDocument", {"Reason": reason})
 
 
 def _missing(node: str) -> Refusal:

@@ -16,7 +16,6 @@ from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
 from etagere.protocol.codecs.entity_answers import (
     Level,
     Origin,
-    encode_entities,
     encode_entity,
     encode_table,
     encode_tables,
@@ -24,6 +23,7 @@ from etagere.protocol.codecs.entity_answers import (
 )
 from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.rules.entities import DATETIME_MAX, DATETIME_MIN
+from tests.protocol.codecs.entity_pages import encode_entities
 
 ORIGIN = Origin("http://127.0.0.1:10002/devstoreaccount1", "devstoreaccount1")
 STAMP = 17_044_488_001_234_567

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etagere.model.tables import Entity, Keys, Properties
-from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entities, encode_entity
+from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity
 from etagere.rules.entities import DATETIME_MAX, DATETIME_MIN
+from tests.protocol.codecs.entity_pages import encode_entities
 
 TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES: Final[dict[str, st.SearchStrategy[Any]]] = {

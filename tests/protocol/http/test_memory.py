@@ -93,6 +93,19 @@ async def test_small_ones_do_not_wait_behind_large_ones() -> None:
     assert not other.is_wanted
 
 
+async def test_small_bodies_do_not_wait_behind_large_ones() -> None:
+    budget = MemoryBudget(8 * MIB)
+    assert budget.reserve(7 * MIB)
+    large = asyncio.create_task(budget.reserve_in_turn(2 * MIB))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(0.1):
+        await budget.reserve_in_turn(1_000)
+    assert not large.done()
+    budget.release(7 * MIB)
+    await large
+    assert budget.used_bytes == 2 * MIB + 1_000
+
+
 @on_loops
 async def test_one_who_gave_up_waiting_keeps_nothing() -> None:
     budget = MemoryBudget(8 * MIB)
@@ -213,6 +226,21 @@ async def test_large_answers_count_until_they_are_taken() -> None:
         assert len((await slow.answer(seconds=10)).body) == 7 * MIB
         await until(lambda: memory.used_bytes == 0)
         assert (await other.ask(get())).status == 200
+
+
+@on_loops
+async def test_an_answer_to_a_get_that_changed_something_is_always_sent() -> None:
+    memory = MemoryBudget(8 * MIB)
+
+    async def take(request: Request) -> Response:
+        return Response(200, (), bytes(2 * MIB), has_effect=True)
+
+    async with serving(take, memory=memory) as stage:
+        client = await stage.connect()
+        memory.add(7 * MIB)
+        assert (await client.ask(get())).status == 200
+        memory.release(7 * MIB)
+        await until(lambda: memory.used_bytes == 0)
 
 
 @on_loops

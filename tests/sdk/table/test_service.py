@@ -72,7 +72,7 @@ def test_properties_are_those_of_one_service(server: Server, second: TableServic
 
 
 def test_more_rules_than_there_may_be(second: TableServiceClient) -> None:
-    with refused(400, "InvalidXmlNodeValue"):
+    with refused(400, "InvalidXmlDocument"):
         second.set_service_properties(cors=[RULE] * 6)
 
 

@@ -126,21 +126,9 @@ def encode_entity(
     return b'{"odata.metadata":%b,%b' % (metadata, written[1:])
 
 
-def encode_entities(
-    entities: Sequence[tuple[Keys, Entity]],
-    table: str,
-    origin: Origin,
-    level: Level,
-    select: Sequence[str] | None = None,
-) -> bytes:
-    """A page of entities. Of those that lack a selected property, it is null."""
-    encoder = EntityEncoder(table, origin, level, select)
-    encoder.add(entities)
-    return encoder.page()
-
-
 class EntityEncoder:
-    """A page of entities that is encoded in several steps."""
+    """A page of entities, encoded in several steps. A selected property that an entity lacks is
+    null."""
 
     def __init__(
         self, table: str, origin: Origin, level: Level, select: Sequence[str] | None

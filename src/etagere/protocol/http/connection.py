@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
-# Of these, nothing has been done that an error would deny.
+# Of these, nothing has been done that an error would deny, unless their answer says so.
 _SAFE = frozenset({"GET", "HEAD"})
 # A client with so many requests ahead is read no further. One buffer of the transport may still
 # hold thousands of them: those are too many.
@@ -548,7 +548,8 @@ class Connection(asyncio.Protocol):
         body = response.body
         if not isinstance(body, bytes) or len(body) <= SMALL_BYTES_MAX:
             return response
-        if request.method in _SAFE and self._memory.is_scarce:
+        may_refuse = request.method in _SAFE and not response.has_effect
+        if may_refuse and self._memory.is_scarce:
             if response.finished is not None:
                 response.finished()
             return self._application.malformed(503, "The server is busy.")

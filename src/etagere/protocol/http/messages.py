@@ -326,5 +326,8 @@ class Response:
     has to be known, unless they are a list."""
     finished: Callable[[], None] | None = None
     """Called once the body is out or given up."""
+    has_effect: bool = False
+    """Whether a request that only reads by its method has changed something all the same: then no
+    error may be sent in place of this answer."""
     notes: dict[str, str] = field(default_factory=dict)
     """For the access log."""

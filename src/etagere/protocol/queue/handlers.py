@@ -117,7 +117,8 @@ class Handlers:
             decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
         )
         taken = await self._engine.write(messages.get_messages, command)
-        return Response(200, [XML], await in_turns(encode.taken(taken)))
+        # They are hidden now: who were told otherwise would wait for them in vain.
+        return Response(200, [XML], await in_turns(encode.taken(taken)), has_effect=True)
 
     async def peek_messages(self, exchange: Exchange) -> Response:
         command = PeekMessages(decode.queue_name(exchange), decode.count(exchange))

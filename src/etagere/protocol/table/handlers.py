@@ -47,7 +47,7 @@ from etagere.protocol.http.messages import Response
 from etagere.protocol.service import is_trusted
 from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, Kind
-from etagere.protocol.table.turns import Turns
+from etagere.protocol.turns import Turn
 from etagere.rules.entities import check_keys, check_table_name, format_etag
 
 _ENTITY_BYTES_MAX: Final = 4 << 20
@@ -58,7 +58,9 @@ _KEYS_NOT_ALL: Final = (
     "The number of keys specified in the URI does not match number of key properties for the "
     "resource."
 )
-# What is encoded before others get their turn: about five milliseconds of work.
+# Groups and pages are short work mostly, and each turn that is given away has its price.
+_TURN_SECONDS_MAX: Final = 0.005
+# What is encoded before others get their turn: about as much work.
 _ENCODED_VALUES_MAX: Final = 4_000
 _ENCODED_BYTES_MAX: Final = 256 << 10
 _SEARCH_SECONDS_MAX: Final = 5.0
@@ -230,11 +232,11 @@ class Handlers:
         group = groups.Group(exchange)
         reach = queries.reach_of(exchange)
         allowed: set[tuple[Change, str]] = set()
-        turns = Turns()
+        turn = Turn(_TURN_SECONDS_MAX)
         try:
             abort_if(groups.check_length(batch.requests))
             for request in batch.requests:
-                await turns.give()
+                await turn.give_way()
                 part = group.decode(request)
                 kind = part.asked.change.change
                 # Each part needs what it would need alone.
@@ -259,7 +261,7 @@ class Handlers:
         answers = groups.Answers(_origin(exchange))
         for part, stamp in zip(parts, stamps, strict=True):
             answers.add(part, stamp)
-            await turns.give()
+            await turn.give_way()
         return answers.response()
 
     def _authorize(self, exchange: Exchange, row: str, table: str) -> None:
@@ -292,7 +294,7 @@ def _is_long(query: Query) -> bool:
 async def _encode(page: EntityPage, encoder: EntityEncoder) -> Keys | None:
     """Encodes a page in steps, between which others have their turn. Returns what the next page
     starts with."""
-    turns = Turns()
+    turn = Turn(_TURN_SECONDS_MAX)
     start, values, stored_bytes = 0, 0, 0
     for at, ((_, entity), size) in enumerate(zip(page.entities, page.sizes, strict=True), 1):
         values += len(entity.properties.names) + _VALUES_BESIDE
@@ -303,7 +305,7 @@ async def _encode(page: EntityPage, encoder: EntityEncoder) -> Keys | None:
         if start + added < at:
             return page.entities[start + added][0]
         start, values, stored_bytes = at, 0, 0
-        await turns.give()
+        await turn.give_way()
     added = encoder.add(page.entities[start:])
     if start + added < len(page.entities):
         return page.entities[start + added][0]
