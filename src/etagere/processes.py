@@ -48,6 +48,14 @@ def exit_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
+def _flush_output() -> None:
+    """As far as that is possible: whoever reads it may be gone, or its disk full, and no process
+    is to be kept from starting or ending by that."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
 @dataclass(frozen=True)
 class ChildStatus:
     """What the supervisor knows of a child. Times are in seconds since 1970."""
@@ -186,8 +194,7 @@ class Supervisor:
         return max(0.0, min(due) - time.monotonic()) if due else 3600.0
 
     def _fork(self, child: _Child) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush_output()
         pid = os.fork()
         if pid == 0:
             self._become(child)
@@ -212,9 +219,7 @@ class Supervisor:
         except BaseException:
             logger.exception("%s failed", child.name)
         finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
+            _flush_output()
             os._exit(status)
 
     def _reap(self) -> None:
