@@ -393,7 +393,11 @@ class Writer:
             if ledger.is_disk_full(error) and not self._reserve.spent:
                 self._reserve.spend()
             return False
-        self._checkpoints.start_over()
+        try:
+            self._checkpoints.start_over()
+        except OSError as error:
+            logger.error("the write-ahead log cannot be written again: %s", error)
+            return False
         self._log_in_doubt = False
         return True
 

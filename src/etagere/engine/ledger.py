@@ -17,7 +17,7 @@ import msgspec
 
 from etagere import directories
 from etagere.clock import Clock
-from etagere.config import Config
+from etagere.config import MIB, Config
 from etagere.engine import timeline
 from etagere.engine.interface import Counted, Fault, FaultReason, Sifted
 from etagere.engine.records import (
@@ -171,6 +171,20 @@ def log_bytes(directory: Path) -> int:
         return log_path(directory).stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def rewrite_log(directory: Path) -> None:
+    """Writes the log over itself and syncs it: what a failed sync has dropped goes to the disk
+    after all. For the writer. Readers find the same bytes at any time, and SQLite has no locks on
+    this file."""
+    descriptor = os.open(log_path(directory), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        offset = 0
+        while data := os.pread(descriptor, MIB, offset):
+            offset += os.pwrite(descriptor, data, offset)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def forget_checkpoints(directory: Path) -> None:
