@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import math
 import os
 import signal
 import sys
@@ -46,6 +47,12 @@ ChildMain = Callable[[int], None]
 def exit_at_once(status: int) -> NoReturn:
     """Ends this process as a crash would: nothing is closed, flushed or waited for."""
     os._exit(status)
+
+
+def end_without_supervisor() -> None:
+    """Gives this child, whose lifeline has ended, the time that a supervisor would: then the kernel
+    ends it, however stuck it is. Whoever starts the server again waits for its children."""
+    signal.alarm(math.ceil(GRACE_SECONDS))
 
 
 def _flush_output() -> None:

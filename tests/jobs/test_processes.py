@@ -75,6 +75,18 @@ def test_output_that_cannot_be_written_keeps_no_child_from_starting(
     assert (tmp_path / "started").exists()
 
 
+def test_a_child_that_outlives_its_supervisor_for_long_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    pid = os.fork()
+    if not pid:
+        processes.end_without_supervisor()
+        time.sleep(10)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGALRM
+
+
 def test_all_but_the_first_stop_together(tmp_path: Path) -> None:
     def slow(lifeline: int) -> None:
         _wait(lifeline)
