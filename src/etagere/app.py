@@ -148,15 +148,14 @@ def engine_children(
     clock = clock or SystemClock()
     with _using(directory):
         reserve.give_way(directory)
-        ledger.create(directory, config, clock)
-        _check_clock(directory, config, clock, accept_clock)
+        stored = ledger.create(directory, config, clock)
+        _check_clock(directory, stored, clock, accept_clock)
         return {"writer": writer_main(directory, listen(directory), config, clock)}
 
 
-def _check_clock(directory: Path, config: Config, clock: Clock, accept_clock: bool) -> None:
+def _check_clock(directory: Path, stored: Timeline, clock: Clock, accept_clock: bool) -> None:
     """Either the wall clock is wrong now, or it was when the store was last used. People have to
     say which: whoever goes on makes changes whose dates lie in the future."""
-    stored = read_timeline(directory, config)
     ahead = timeline.ticks_ahead(stored, clock)
     if ahead <= timeline.AHEAD_TICKS_MAX:
         return

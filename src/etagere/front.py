@@ -34,7 +34,7 @@ from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
 from etagere.operations.queue import queues
 from etagere.operations.table import tables
-from etagere.processes import GRACE_SECONDS, ChildMain
+from etagere.processes import GRACE_SECONDS, ChildMain, end_without_supervisor
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
@@ -175,8 +175,14 @@ def _stop_signal(lifeline: int) -> asyncio.Event:
     """Set when the supervisor says so, or is gone."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def supervisor_is_gone() -> None:
+        loop.remove_reader(lifeline)
+        end_without_supervisor()
+        stopped.set()
+
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    loop.add_reader(lifeline, stopped.set)
+    loop.add_reader(lifeline, supervisor_is_gone)
     return stopped
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import math
 import os
 import signal
 import sys
@@ -46,6 +47,20 @@ ChildMain = Callable[[int], None]
 def exit_at_once(status: int) -> NoReturn:
     """Ends this process as a crash would: nothing is closed, flushed or waited for."""
     os._exit(status)
+
+
+def end_without_supervisor() -> None:
+    """Gives this child, whose lifeline has ended, the time that a supervisor would: then the kernel
+    ends it, however stuck it is. Whoever starts the server again waits for its children."""
+    signal.alarm(math.ceil(GRACE_SECONDS))
+
+
+def _flush_output() -> None:
+    """As far as that is possible: whoever reads it may be gone, or its disk full, and no process
+    is to be kept from starting or ending by that."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 @dataclass(frozen=True)
@@ -186,8 +201,7 @@ class Supervisor:
         return max(0.0, min(due) - time.monotonic()) if due else 3600.0
 
     def _fork(self, child: _Child) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush_output()
         pid = os.fork()
         if pid == 0:
             self._become(child)
@@ -212,9 +226,7 @@ class Supervisor:
         except BaseException:
             logger.exception("%s failed", child.name)
         finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
+            _flush_output()
             os._exit(status)
 
     def _reap(self) -> None:

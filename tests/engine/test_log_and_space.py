@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -11,9 +12,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from etagere.bodies.audit.walk import check
+from etagere.clock import SystemClock
 from etagere.config import KIB, MIB, Config
-from etagere.engine import ledger
+from etagere.engine import checkpoints, ledger
+from etagere.engine.groups import Writer
 from etagere.engine.interface import Lane, ReadTxn
 from etagere.engine.sqlite import SqliteEngine, _Link
 from tests.engine import samples
@@ -99,6 +104,38 @@ def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None
         await _eventually_at_most(harness, LOG_BYTES_AFTER_MAX)
 
     _with_engine(tmp_path, main)
+
+
+def test_a_log_that_a_reader_keeps_from_starting_over_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync before may have dropped any of it, and the next one would not tell."""
+    ledger.create(tmp_path, CONFIG, SystemClock())
+    log = ledger.log_path(tmp_path)
+    calls: list[tuple[str, int]] = []
+    write, sync = os.pwrite, os.fsync
+
+    def note(descriptor: int, call: str, length: int = 0) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink() == log:
+            calls.append((call, length))
+
+    def watched_write(descriptor: int, data: bytes, offset: int) -> int:
+        note(descriptor, "write", len(data))
+        return write(descriptor, data, offset)
+
+    def watched_sync(descriptor: int) -> None:
+        note(descriptor, "sync")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "pwrite", watched_write)
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(checkpoints, "_START_SECONDS_MAX", 0.05)
+    with _foreign_reader(tmp_path):
+        writer = Writer(tmp_path, CONFIG, SystemClock())
+        log_bytes = ledger.log_bytes(tmp_path)
+        writer.close()
+    assert log_bytes
+    assert calls == [("write", log_bytes), ("sync", 0)]
 
 
 _READ = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -226,6 +227,29 @@ def test_a_killed_front_end_does_not_disturb_the_others(tmp_path: Path) -> None:
         totals = one.call("number", "one")
         assert one.call("sums") == totals
         assert other.call("number", "one") == totals
+
+
+def test_without_a_supervisor_the_writer_serves_until_the_front_ends_are_gone(
+    tmp_path: Path,
+) -> None:
+    """They need it for what is in flight, and would wait for it; a new server waits for them."""
+
+    async def run() -> None:
+        harness = SqliteHarness(tmp_path / "data", CONFIG)
+        harness.start()
+        writer_pid = harness.wait_for_writer()
+        engine = await harness.open()
+        await engine.write(samples.put_item, PutItem("before"))
+        harness.stop(signal.SIGKILL)
+        await asyncio.sleep(0.2)
+        await engine.write(samples.put_item, PutItem("after"))
+        await harness.close()
+        deadline = time.monotonic() + 5.0
+        while Path(f"/proc/{writer_pid}/status").exists():
+            assert time.monotonic() < deadline, "the writer is still there"
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
 
 
 def test_half_a_request_of_a_killed_front_end(tmp_path: Path) -> None:

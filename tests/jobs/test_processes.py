@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -56,6 +57,34 @@ def test_a_fork_that_fails_is_tried_again(
     assert supervisor.run() == 0
     assert (tmp_path / "started").exists()
     assert sum("cannot be started now" in record.getMessage() for record in caplog.records) == 2
+
+
+def test_output_that_cannot_be_written_keeps_no_child_from_starting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def main(lifeline: int) -> None:
+        (tmp_path / "started").touch()
+        _wait(lifeline)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _after(0.5)
+    with pytest.raises(OSError, match="No space"), Path("/dev/full").open("w") as full:
+        full.write("a line that stays in the buffer")
+        monkeypatch.setattr(sys, "stderr", full)
+        assert Supervisor({"first": main}).run() == 0
+    assert (tmp_path / "started").exists()
+
+
+def test_a_child_that_outlives_its_supervisor_for_long_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    pid = os.fork()
+    if not pid:
+        processes.end_without_supervisor()
+        time.sleep(10)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGALRM
 
 
 def test_all_but_the_first_stop_together(tmp_path: Path) -> None:

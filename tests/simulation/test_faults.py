@@ -28,6 +28,7 @@ from tests.engine.samples import (
 from tests.simulation.faults import (
     FULL,
     IOERR_FSYNC,
+    IOERR_SHMSIZE,
     IOERR_TRUNCATE,
     IOERR_WRITE,
     VFS_NAME,
@@ -488,3 +489,24 @@ def test_while_the_disk_is_full_only_deletes_are_done(tmp_path: Path, faults: Le
         run(look())
         server.crash_and_restart()
         run(look())
+
+
+def test_deletes_are_done_when_the_shared_memory_of_the_log_cannot_grow(
+    tmp_path: Path, faults: LedgerFaults
+) -> None:
+    """On a full disk SQLite calls that an I/O error, after the commit was written to the log."""
+    with faulty_server(tmp_path, CONFIG, faults) as server:
+
+        async def fill_and_delete() -> None:
+            async with front_end(server) as front:
+                await upload(front.engine, front.store, "old", b"old")
+                faults.strike(Call.WRITE, Where.LOG, IOERR_SHMSIZE, lasting=True, while_filled=True)
+                put = upload(front.engine, front.store, "new", b"new")
+                assert (await ending_of(put)).kind == "unknown"
+                await eventually(lambda: front.engine.write(delete_object, "old"))
+                faults.stop()
+                await eventually(lambda: upload(front.engine, front.store, "late", b"late"))
+                assert await download(front.engine, front.store, "old") is None
+
+        run(fill_and_delete())
+        assert "there is room on the disk again" in server.log()

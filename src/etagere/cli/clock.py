@@ -79,8 +79,7 @@ def reset_times(directory: Path, clock: Clock) -> int:
         raise Unusable(f"{error}: stop the server before a reset") from error
     try:
         reserve.give_way(directory)
-        ledger.create(directory, Config(), clock)
-        stored = app.read_timeline(directory, Config())
+        stored = ledger.create(directory, Config(), clock)
         wall = clock.wall()
         ahead = timeline.instant_from(stored, clock).now - wall
         done = _write(directory, clock, ResetClock(wall, ahead))

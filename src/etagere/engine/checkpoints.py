@@ -58,9 +58,11 @@ class Checkpointer:
     def start_over(self) -> None:
         """Moves all of the log, and has it start over. Whoever opens the log after a sync of it has
         failed must do that before anything is answered: frames that the sync dropped look clean
-        to a later one, and without them a recovery would not find those behind them."""
+        to a later one, and without them a recovery would not find those behind them. A log that
+        readers need is written over itself instead. Raises `OSError` if that fails."""
         if not self._restart(_START_SECONDS_MAX):
-            logger.warning("a reader keeps the write-ahead log from starting over")
+            logger.warning("the write-ahead log cannot start over now, and is written again")
+            ledger.rewrite_log(self._directory)
 
     def _note_log_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         if pages < self._log_pages:

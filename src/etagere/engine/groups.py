@@ -253,7 +253,7 @@ class Writer:
                 (answer,) = self._settle_together([request])
                 return answer
             except TransactionLost as lost:
-                if isinstance(lost.error, apsw.FullError) and not self._reserve.spent:
+                if ledger.is_disk_full(lost.error) and not self._reserve.spent:
                     logger.error("the disk is full: only what frees space is done until it is not")
                     self._reserve.spend()
                     continue
@@ -394,10 +394,14 @@ class Writer:
             self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
             logger.error("the ledger still cannot be written: %s", error)
-            if isinstance(error, apsw.FullError) and not self._reserve.spent:
+            if ledger.is_disk_full(error) and not self._reserve.spent:
                 self._reserve.spend()
             return False
-        self._checkpoints.start_over()
+        try:
+            self._checkpoints.start_over()
+        except OSError as error:
+            logger.error("the write-ahead log cannot be written again: %s", error)
+            return False
         self._log_in_doubt = False
         return True
 

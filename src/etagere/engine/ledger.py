@@ -17,7 +17,7 @@ import msgspec
 
 from etagere import directories
 from etagere.clock import Clock
-from etagere.config import Config
+from etagere.config import MIB, Config
 from etagere.engine import timeline
 from etagere.engine.interface import Counted, Fault, FaultReason, Sifted
 from etagere.engine.records import (
@@ -109,8 +109,9 @@ def database_path(directory: Path) -> Path:
     return directory / DATABASE_NAME
 
 
-def create(directory: Path, config: Config, clock: Clock) -> None:
-    """Makes the database, or brings an older one up to date; both are durable on return."""
+def create(directory: Path, config: Config, clock: Clock) -> Timeline:
+    """Makes the database, or brings an older one up to date; both are durable on return. Returns
+    the timeline that is stored there."""
     directories.make(directory)
     # It holds the keys of accounts. SQLite gives its log the same mode.
     os.close(directories.open_private(database_path(directory)))
@@ -128,14 +129,16 @@ def create(directory: Path, config: Config, clock: Clock) -> None:
             connection.execute("CREATE TABLE IF NOT EXISTS timeline (value BLOB NOT NULL)")
             for collection in COLLECTIONS.values():
                 connection.execute(_create_table(collection))
-            if stored_timeline(connection) is None:
-                first = timeline.begin(None, clock)
-                connection.execute("INSERT INTO timeline VALUES (?)", (ENCODE(first),))
+            stored = stored_timeline(connection)
+            current = stored or timeline.begin(None, clock)
+            if stored is None:
+                connection.execute("INSERT INTO timeline VALUES (?)", (ENCODE(current),))
     except apsw.NotADBError:
         raise NotALedger(f"{database_path(directory)} is not an Étagère ledger") from None
     finally:
         connection.close()
     directories.sync(directory)
+    return current
 
 
 def open_for_reading(directory: Path, config: Config) -> apsw.Connection:
@@ -175,6 +178,20 @@ def log_bytes(directory: Path) -> int:
         return 0
 
 
+def rewrite_log(directory: Path) -> None:
+    """Writes the log over itself and syncs it: what a failed sync has dropped goes to the disk
+    after all. For the writer. Readers find the same bytes at any time, and SQLite has no locks on
+    this file."""
+    descriptor = os.open(log_path(directory), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        offset = 0
+        while data := os.pread(descriptor, MIB, offset):
+            offset += os.pwrite(descriptor, data, offset)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def forget_checkpoints(directory: Path) -> None:
     """Has the next checkpoint move the log from its first frame, whatever was moved before.
 
@@ -210,10 +227,18 @@ def store_timeline(directory: Path, config: Config, record: Timeline) -> None:
         connection.close()
 
 
+def is_disk_full(error: apsw.Error) -> bool:
+    """Whether SQLite could not do something for lack of space. That its shared memory, which is a
+    file as well, cannot grow with the log is an I/O error to it."""
+    return (
+        isinstance(error, apsw.FullError)
+        or getattr(error, "extendedresult", apsw.SQLITE_OK) == apsw.SQLITE_IOERR_SHMSIZE
+    )
+
+
 def fault_of(error: apsw.Error) -> Fault:
     """What an SQLite error that changed nothing means to a caller."""
-    full = isinstance(error, apsw.FullError)
-    reason = FaultReason.DISK_FULL if full else FaultReason.FAILED
+    reason = FaultReason.DISK_FULL if is_disk_full(error) else FaultReason.FAILED
     return Fault(reason, f"{type(error).__name__}: {error}")
 
 

@@ -21,7 +21,7 @@ from etagere.config import Config
 from etagere.engine import ledger, reserve, wire
 from etagere.engine.groups import Writer
 from etagere.gc_tuning import tune_gc
-from etagere.processes import EXIT_FINAL
+from etagere.processes import EXIT_FINAL, end_without_supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -120,16 +120,18 @@ class Service:
         self._poll.register(lifeline, select.EPOLLIN)
         self._served_last: _Peer | None = None
         self._stopping = False
+        self._orphaned = False
+        """The supervisor is gone: the front ends end by themselves, and need the writer for it."""
         self._listen_at: float | None = None
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.EPOLLIN)
 
     def run(self) -> None:
-        """Serves until told to stop or until the supervisor is gone."""
+        """Serves until told to stop, or until the supervisor and all front ends are gone."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.set_wakeup_fd(self._waker)
         reserve_due = 0.0
-        while not self._stopping:
+        while not self._stopping and (self._peers or not self._orphaned):
             waiting = any(peer.requests for peer in self._peers.values())
             if not self._receive(0 if waiting else self._writer.idle_seconds):
                 if not waiting:
@@ -158,8 +160,12 @@ class Service:
             self._poll.register(self._listener, select.EPOLLIN)
         events = self._poll.poll(timeout_seconds)
         for descriptor, event in events:
-            if descriptor in (self._lifeline, self._wakeup):
+            if descriptor == self._wakeup:
                 self._stopping = True
+            elif descriptor == self._lifeline:
+                self._poll.unregister(self._lifeline)
+                self._orphaned = True
+                end_without_supervisor()
             elif descriptor == self._listener.fileno():
                 self._accept()
             elif descriptor in self._peers:
