@@ -171,6 +171,13 @@ class Service(ABC):
         logger.error("a request failed: %s", request.method, exc_info=error)
         return self.malformed(500, "The request could not be taken apart.")
 
+    def busy(self, request: Request) -> Response:
+        exchange = Exchange(self.name, request)
+        response = self._refused(exchange, Refusal("ServerBusy"))
+        response.headers = [*exchange.common_headers(), *response.headers]
+        response.notes["request"] = exchange.request_id
+        return response
+
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         self._access_log.add(request, response, seconds)
 

@@ -88,6 +88,9 @@ class Stub:
     def malformed(self, status: int, detail: str) -> Response:
         return Response(status, ((b"X-Malformed", b"yes"),), detail.encode())
 
+    def busy(self, request: Request) -> Response:
+        return Response(503, ((b"X-Busy", b"yes"),), b"busy")
+
     def failed(self, request: Request, error: Exception) -> Response:
         self.failures.append(error)
         return Response(500, ((b"X-Failed", b"yes"),), b"failed")

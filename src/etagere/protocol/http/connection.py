@@ -94,6 +94,11 @@ class Application(Protocol):
         """The answer to a request whose handling failed unexpectedly."""
         ...
 
+    def busy(self, request: Request) -> Response:
+        """The answer to a request that was carried out, but whose own answer there is no memory
+        for. Its body is short."""
+        ...
+
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         """An answer is out; for the access log."""
         ...
@@ -552,7 +557,7 @@ class Connection(asyncio.Protocol):
         if may_refuse and self._memory.is_scarce:
             if response.finished is not None:
                 response.finished()
-            return self._application.malformed(503, "The server is busy.")
+            return self._application.busy(request)
         request.body.keep(len(body))
         return response
 
