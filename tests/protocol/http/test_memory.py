@@ -93,6 +93,7 @@ async def test_small_ones_do_not_wait_behind_large_ones() -> None:
     assert not other.is_wanted
 
 
+@on_loops
 async def test_small_bodies_do_not_wait_behind_large_ones() -> None:
     budget = MemoryBudget(8 * MIB)
     assert budget.reserve(7 * MIB)
