@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -511,11 +511,9 @@ class MemoryEngine:
         try:
             steps = _run(operation, transaction, command)
             while True:
-                try:
-                    next(steps)
-                except StopIteration as ended:
-                    result: T = ended.value
-                    return result
+                ended, result = _run(_step, steps, None)
+                if ended:
+                    return cast("T", result)
                 await asyncio.sleep(0)
         finally:
             transaction.close()
@@ -560,6 +558,15 @@ def _travelling(known: Operation[C, T]) -> Callable[[WriteTxn, bytes], T]:
         return known.decode_result(ENCODE(result))
 
     return run
+
+
+def _step(steps: Steps[T], _: None) -> tuple[bool, T | None]:
+    """Whether that was the last one, and the result."""
+    try:
+        next(steps)
+    except StopIteration as ended:
+        return True, ended.value
+    return False, None
 
 
 def _run(operation: Callable[[Any, C], T], transaction: object, command: C) -> T:

@@ -1,0 +1,84 @@
+"""Reads in steps, over every engine: one snapshot, in which others have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from etagere.engine.interface import Fault, ReadTxn, Refused, Steps
+from etagere.errors import Refusal
+from tests.engine import samples
+from tests.engine.conftest import start  # noqa: F401
+from tests.engine.harness import Harness, conformance
+from tests.engine.samples import ITEMS, Item, PutItem, PutItems
+
+_STOPS = 40
+
+
+def _texts(txn: ReadTxn) -> list[str]:
+    return [item.text for _, item in txn.scan(ITEMS, ITEMS.all(), 10)]
+
+
+def _look_twice(txn: ReadTxn, _: None) -> Steps[tuple[list[str], list[str]]]:
+    before = _texts(txn)
+    for _number in range(_STOPS):
+        _sleep_briefly()
+        yield
+    return before, _texts(txn)
+
+
+def _sleep_briefly() -> None:
+    """Longer than a turn lasts."""
+    end = asyncio.get_running_loop().time() + 0.002
+    while asyncio.get_running_loop().time() < end:
+        pass
+
+
+def _refuse(txn: ReadTxn, code: str) -> Steps[None]:
+    yield
+    raise Refused(Refusal(code))
+
+
+def _fail(txn: ReadTxn, _: None) -> Steps[None]:
+    yield
+    raise ValueError("for a test")
+
+
+@conformance
+async def test_others_write_meanwhile_and_the_snapshot_stays(harness: Harness) -> None:
+    engine = await harness.open()
+    await engine.write(samples.put_items, PutItems([PutItem("a", Item("old"))]))
+    reading = asyncio.create_task(engine.read_in_steps(_look_twice, None))
+    await asyncio.sleep(0)
+    await engine.write(samples.put_items, PutItems([PutItem("a", Item("new"))]))
+    assert not reading.done()
+    before, after = await reading
+    assert before == after
+    assert await engine.read(lambda txn, _: _texts(txn), None) == ["new"]
+
+
+@conformance
+async def test_refusals_and_failures_end_it(harness: Harness) -> None:
+    engine = await harness.open()
+    for _ in range(10):
+        with pytest.raises(Refused, match="BlobNotFound"):
+            await engine.read_in_steps(_refuse, "BlobNotFound")
+        with pytest.raises(Fault):
+            await engine.read_in_steps(_fail, None)
+    assert await engine.read_in_steps(_look_twice, None) == ([], [])
+
+
+@conformance
+async def test_one_that_is_given_up_leaves_nothing_open(harness: Harness) -> None:
+    engine = await harness.open()
+    for number in range(10):
+        reading = asyncio.create_task(engine.read_in_steps(_look_twice, None))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await engine.write(samples.put_items, PutItems([PutItem("a", Item(str(number)))]))
+        # The next one, perhaps on the same connection, sees what was written since.
+        assert await engine.read_in_steps(_look_twice, None) == ([str(number)], [str(number)])
