@@ -341,7 +341,10 @@ def test_statements_that_keep_failing(tmp_path: Path, faults: LedgerFaults, erro
 # Checkpoints
 
 
-CHECKPOINTED = Config(sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8)
+# Who asks while there is no writer waits no longer than that for the next.
+CHECKPOINTED = Config(
+    sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8, writer_answer_seconds_max=1.0
+)
 
 
 def test_a_checkpoint_that_finds_the_disk_full_is_made_later(
