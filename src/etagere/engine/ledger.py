@@ -157,6 +157,7 @@ def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
 def compact(directory: Path, config: Config) -> None:
     """Rewrites the database without free pages, as one that gives them back by itself. For a
     directory that nobody else uses."""
+    forget_checkpoints(directory)
     connection = open_for_writing(directory, config)
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -278,8 +278,7 @@ def _open(directory: Path, config: Config, progress: Progress) -> apsw.Connectio
     try:
         connection = ledger.open_for_reading(directory, config)
         _take_snapshot(connection, path)
-        if is_served(directory):
-            connection = _copied(connection, progress)
+        connection = _copied(connection, directory, progress)
     except BaseException as error:
         if connection is not None:
             connection.close(True)
@@ -316,10 +315,11 @@ def _tune(connection: apsw.Connection) -> None:
     connection.execute(f"PRAGMA temp.cache_size = {-_SCRATCH_CACHE_KIB}")
 
 
-def _copied(connection: apsw.Connection, progress: Progress) -> apsw.Connection:
+def _copied(connection: apsw.Connection, directory: Path, progress: Progress) -> apsw.Connection:
     """A copy of the snapshot in a temporary file of its own, in place of the snapshot: one that
-    was held for the whole of a check would keep the log of the server that runs meanwhile from
-    starting over, and so would make it longer and longer."""
+    was held for the whole of a check would keep the log of a server that runs, or is started,
+    meanwhile from starting over, and so would make it longer and longer. Without room for it and
+    without a server, the snapshot itself has to do."""
     copy = apsw.Connection("")
     try:
         with copy.backup("main", connection, "main") as backup:
@@ -328,8 +328,10 @@ def _copied(connection: apsw.Connection, progress: Progress) -> apsw.Connection:
                 progress("copy", backup.page_count - backup.remaining, backup.page_count)
         _tune(copy)
         copy.execute("BEGIN")
-    except BaseException:
+    except BaseException as error:
         copy.close(True)
+        if isinstance(error, apsw.FullError) and not is_served(directory):
+            return connection
         raise
     connection.close(True)
     return copy
