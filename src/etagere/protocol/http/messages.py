@@ -208,7 +208,7 @@ class RequestBody:
         return self
 
     async def __anext__(self) -> bytes:
-        if not self._reserved and not self.complete:
+        if self._reserved < UPLOAD_BYTES_MAX and not self.complete:
             await self._reserve_for_upload()
         while not self._chunks:
             if self._failed or self._discarding:
@@ -235,10 +235,12 @@ class RequestBody:
         return tap
 
     async def _reserve_for_upload(self) -> None:
-        count = UPLOAD_BYTES_MAX
-        if self.length is not None:
-            count = min(self.length, count)
-        await self._reserve(count)
+        """Reserves what an upload keeps in memory, in steps that grow with what has arrived: who
+        sends little holds little."""
+        room = UPLOAD_BYTES_MAX if self.length is None else min(self.length, UPLOAD_BYTES_MAX)
+        wanted = min(room, max(SMALL_BYTES_MAX, 2 * self.received))
+        if wanted > self._reserved:
+            await self._reserve(wanted - self._reserved)
 
     async def _reserve(self, count: int) -> None:
         await self._memory.reserve_in_turn(count)
