@@ -204,8 +204,9 @@ class Writer:
         self._open()
         self._begin_timeline()
         self._checkpoints.start_over()
-        # By now there is a log. SQLite syncs its directory too, but passes over errors.
-        directories.sync(directory)
+        if config.durable:
+            # By now there is a log. SQLite syncs its directory too, but passes over errors.
+            directories.sync(directory)
         self._reserve = Reserve(directory, config.reserve_bytes)
 
     def _open(self) -> None:
