@@ -25,7 +25,7 @@ class Config:
     # A log that overlapping readers keep from starting over may become this long; then the writer
     # waits so long for them. A snapshot held longer than its limit is given up, and a scan goes on
     # in a new one: twice that limit must fit into the wait.
-    log_restart_pages: int = 8_000
+    log_restart_pages: int = 6_000
     log_restart_seconds_max: float = 1.0
     snapshot_seconds_max: float = 0.25
     # What a log that has started over keeps of its file.

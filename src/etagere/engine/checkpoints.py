@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,7 +33,7 @@ _IDLE_SECONDS_MAX = 0.05
 # For readers of processes that outlived the writer before this one.
 _START_SECONDS_MAX = 5.0
 # After a reader has kept the log from starting over, in seconds: doubled each time.
-_RETRY_SECONDS_MIN = 1.0
+_RETRY_SECONDS_MIN = 0.25
 _RETRY_SECONDS_MAX = 30.0
 
 
@@ -74,10 +74,15 @@ class Checkpointer:
         """After a group: begins a checkpoint of a long log in a thread, beside the next groups,
         or ends it with what those have added, so that the log can start over."""
         if self._aside is not None:
+            deadline = time.monotonic() + self._config.log_restart_seconds_max
+            if self._is_long():
+                # Groups would write to it faster than it is moved.
+                wait([self._aside], self._config.log_restart_seconds_max)
             if self._aside.done():
                 self._aside = None
                 self._move(self._connection)
-                self._restart_if_long()
+                if self._is_long():
+                    self._restart_before(deadline)
         elif self._log_pages - self._moved_pages >= self._config.checkpoint_pages:
             self._aside = self._threads.submit(self._move_aside)
 
@@ -90,13 +95,16 @@ class Checkpointer:
         elif ledger.log_bytes(self._directory) > self._config.log_bytes_kept:
             self._restart(_IDLE_SECONDS_MAX, apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
-    def _restart_if_long(self) -> None:
+    def _is_long(self) -> bool:
+        """Whether the log is to start over even if the next groups have to wait for it."""
+        return (
+            self._log_pages >= self._config.log_restart_pages and time.monotonic() >= self._retry_at
+        )
+
+    def _restart_before(self, deadline: float) -> None:
         """Readers that overlap keep a log from starting over by itself: waits until those of now
         have ended. Who begins to read meanwhile needs only the database."""
-        now = time.monotonic()
-        if self._log_pages < self._config.log_restart_pages or now < self._retry_at:
-            return
-        if self._restart(self._config.log_restart_seconds_max):
+        if self._restart(max(_IDLE_SECONDS_MAX, deadline - time.monotonic())):
             self._retry_seconds = _RETRY_SECONDS_MIN
             return
         logger.warning(
@@ -109,11 +117,11 @@ class Checkpointer:
         """Moves all of the log and has it start over; says whether readers allowed it."""
         deadline = time.monotonic() + seconds_max
 
-        def wait(_attempts: int) -> bool:
+        def keep_waiting(_attempts: int) -> bool:
             time.sleep(_POLL_SECONDS)
             return time.monotonic() < deadline
 
-        self._connection.set_busy_handler(wait)
+        self._connection.set_busy_handler(keep_waiting)
         try:
             self._connection.wal_checkpoint(mode=mode)
         except (apsw.BusyError, apsw.FullError) as error:
