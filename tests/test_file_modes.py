@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -27,10 +28,12 @@ def open_directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[P
 
 
 def modes(directory: Path) -> dict[str, int]:
-    return {
-        str(path.relative_to(directory)): stat.S_IMODE(path.stat().st_mode)
-        for path in sorted(directory.rglob("*"))
-    }
+    found: dict[str, int] = {}
+    for path in sorted(directory.rglob("*")):
+        # What is left of processes that have ended may be removed meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            found[str(path.relative_to(directory))] = stat.S_IMODE(path.stat().st_mode)
+    return found
 
 
 def require_private(directory: Path, *expected: str) -> None:

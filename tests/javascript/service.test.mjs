@@ -141,7 +141,7 @@ test("properties that will not do", async () => {
         maxAgeInSeconds: 1,
     };
     const tooMany = service.setProperties({ cors: Array(6).fill(rule) });
-    await refused(tooMany, 400, "InvalidXmlNodeValue");
+    await refused(tooMany, 400, "InvalidXmlDocument");
     assert.deepEqual((await service.getProperties()).cors, before.cors);
 });
 

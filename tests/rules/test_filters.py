@@ -578,6 +578,10 @@ def test_nested_filters_take_no_longer_than_flat_ones() -> None:
     levels = 90
     nested = "".join(f"(p{n})and((q{n})or(" for n in range(levels))
     wide = "and".join(f"(r{n})" for n in range(4_500))
-    began = time.process_time()
-    read(f"{nested}{wide}and(RowKey eq 'a'){'))' * levels}")
-    assert time.process_time() - began < 0.3
+    took: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        read(f"{nested}{wide}and(RowKey eq 'a'){'))' * levels}")
+        took.append(time.process_time() - began)
+    # A garbage collection of all tests before this one may come between.
+    assert min(took) < 0.3

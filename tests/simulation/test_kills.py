@@ -80,7 +80,10 @@ def test_a_writer_is_killed_with_requests_in_hand(tmp_path: Path) -> None:
 
         async def work() -> None:
             async with front_end(server) as front:
-                await front.engine.write(put_item, PutItem("kept", Item("kept")))
+                # It may take longer to start than its answers may take.
+                await eventually(
+                    lambda: front.engine.write(put_item, PutItem("kept", Item("kept")))
+                )
                 pid = server.writer_pid
                 send(pid, signal.SIGSTOP)
                 begun = await begin_all(front.engine, "in-flight")

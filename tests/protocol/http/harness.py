@@ -187,7 +187,9 @@ class Client:
         if not self.writer.transport.is_closing():
             connection = self.writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+        # After its connection was lost, asyncio's TLS transport has nothing left to abort.
+        with contextlib.suppress(AttributeError):
+            self.writer.transport.abort()
 
 
 class Stage:

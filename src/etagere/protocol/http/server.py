@@ -61,7 +61,15 @@ class HttpServer:
     def _accept(self, connected: socket.socket, place: Place) -> None:
         task = asyncio.create_task(self._connect(connected, place))
         self._accepted.add(task)
-        task.add_done_callback(self._accepted.discard)
+        task.add_done_callback(partial(self._end_accepting, connected, place))
+
+    def _end_accepting(
+        self, connected: socket.socket, place: Place, task: asyncio.Task[None]
+    ) -> None:
+        self._accepted.discard(task)
+        if task.cancelled():  # before it began
+            connected.close()
+            place.leave()
 
     async def _connect(self, connected: socket.socket, place: Place) -> None:
         """Makes a connection of an accepted socket; with TLS, after the handshake."""
