@@ -1,7 +1,8 @@
-"""How the C library's allocator keeps memory: for the next large body, but not for ever.
+"""Settings of the C library's allocator: freed memory is kept for reuse, then returned.
 
-What large bodies and listings take and give back is kept at first. To get it from the kernel again,
-page by page, costs a third of an upload. What is still unused some seconds later goes back.
+Memory that large bodies and listings have freed stays with the process at first: getting it from
+the kernel again, page by page, costs a third of the time of an upload. What is still unused some
+seconds later is returned to the kernel.
 
 Other C libraries than GNU's have no such settings, and nothing here does anything with them.
 """
@@ -22,11 +23,11 @@ _KEPT: Final = {
     _MMAP_THRESHOLD: 32 * _MIB,
     _TRIM_THRESHOLD: 64 * _MIB,
     _TOP_PAD: 8 * _MIB,
-    # For all threads: the end of an arena that is not the first one is never given back.
+    # One arena for all threads: the allocator never trims the others.
     _ARENA_MAX: 1,
 }
 _UNUSED_BYTES_MAX: Final = 24 * _MIB
-"""With more than this unused, memory is given back. Each front end may keep this much."""
+"""Unused memory beyond this is returned to the kernel. The limit applies to each front end."""
 _GROWN_BYTES_MIN: Final = 16 * _MIB
 _PAGE_BYTES: Final = resource.getpagesize()
 
@@ -52,7 +53,7 @@ class _Usage(ctypes.Structure):
 
 
 def keep_memory() -> None:
-    """What is freed stays with the process for a while."""
+    """Configures the allocator to keep freed memory for reuse."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in _KEPT.items():
@@ -60,7 +61,7 @@ def keep_memory() -> None:
 
 
 class MemoryTrimmer:
-    """Gives memory that a rush of bodies or listings has left unused back to the kernel."""
+    """Returns memory that a burst of bodies or listings has left unused to the kernel."""
 
     def __init__(self) -> None:
         self._library = _library()
@@ -68,8 +69,8 @@ class MemoryTrimmer:
         self._trimmed = (0, 0)
 
     async def run(self) -> None:
-        """Looks once. What was unused the last time too is given back: while a rush goes on, the
-        next large body would have to get it again."""
+        """Checks once, and returns memory that was already unused at the previous check: during a
+        burst, the next large body would have to get it again."""
         if self._library is None:
             return
         before, self._unused_bytes = self._unused_bytes, self._library.mallinfo2().fordblks
@@ -80,7 +81,7 @@ class MemoryTrimmer:
         self._trimmed = self._library.mallinfo2().fordblks, _resident_bytes()
 
     def _has_grown(self) -> bool:
-        """What was given back still counts as unused until it is used again."""
+        """Whether there is more to return: returned memory is still reported as unused."""
         unused, resident = self._trimmed
         return (
             self._unused_bytes > unused + _GROWN_BYTES_MIN
@@ -89,7 +90,7 @@ class MemoryTrimmer:
 
 
 def _library() -> ctypes.CDLL | None:
-    """None where the C library does not offer it."""
+    """The C library, or None if it has no such functions."""
     try:
         library = ctypes.CDLL(None)
         library.mallinfo2.restype = _Usage

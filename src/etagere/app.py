@@ -36,10 +36,10 @@ from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = "lock"
-# Another server that runs and is not about to stop after this long will not.
+# A running server that has not begun to stop by then is not going to.
 _IN_USE_SECONDS = 5.0
-# One that stops may take all the time that its processes have to finish; and the children of one
-# that was killed let go of the directory a moment after it.
+# A server that is stopping may use the whole grace period of its processes, and the children of a
+# killed server release the directory shortly after it.
 _CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
 _ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
@@ -69,7 +69,7 @@ class CannotUse(Exception):
 
 
 class ClockBehind(CannotUse):
-    """The wall clock is implausibly far behind what a store has seen."""
+    """The wall clock is implausibly far behind the times in the store."""
 
 
 class DirectoryInUse(CannotUse):
@@ -108,13 +108,13 @@ def claim(directory: Path) -> int:
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
-    # Older versions, or copies, may have left files that everybody can read.
+    # Older versions, or copying, may have left files that other users can read.
     for name in _OWN_NAMES:
         directories.make_private(directory / name)
     return descriptor
 
 
-def _warn_of_others(directory: Path) -> None:
+def _warn_if_accessible_to_others(directory: Path) -> None:
     """The directory itself may be shared on purpose: whoever runs the server decides."""
     if not directories.is_private(directory):
         logger.warning(
@@ -123,7 +123,7 @@ def _warn_of_others(directory: Path) -> None:
 
 
 def _is_in_use(directory: Path) -> bool:
-    """Whether a server runs there that is not about to stop."""
+    """Whether a server runs in the directory and is not stopping."""
     status = server_status(directory, _ANSWER_SECONDS_MAX)
     return status is not None and not status.stopping
 
@@ -222,7 +222,7 @@ def _serve_in(
         if not claims_first:
             held.enter_context(_claimed(directory))
         children = engine_children(directory, config, accept_clock=accept_clock)
-        _warn_of_others(directory)
+        _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         announce_all = Last(workers, lambda: announce(ports))
@@ -275,7 +275,7 @@ def _for_memory(memory_bytes: int, config: Config) -> Config:
 
 
 def _memory_bytes() -> int:
-    """The memory of this machine, or of the container that it is."""
+    """The memory of this machine, or the limit of the container that we run in."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
         memory_bytes = min(memory_bytes, int(_CGROUP_MEMORY_MAX.read_text("ascii")))

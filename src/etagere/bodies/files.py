@@ -82,7 +82,7 @@ class FileBodyStore:
         self._segment: WritableSegment | None = None
         self._open: dict[int, WritableSegment] = {}
         self._uncreated: set[int] = set()
-        """Segments whose files could not be made, to be sealed in the ledger."""
+        """Segments whose files could not be created; they are still to be sealed in the ledger."""
         self._rolling: asyncio.Task[None] | None = None
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
         self._zeros_file: OpenFile | None = None
@@ -130,9 +130,9 @@ class FileBodyStore:
                     raise
 
     def _room_for_others(self, left: int) -> int:
-        """What uploads leave free. While the ledger's reserve is spent, that is what the writer
-        needs to make it again: their commits would be refused until then, and clients that try
-        again and again would keep it from ever having the room."""
+        """How many bytes uploads must leave free. While the ledger's reserve is spent, that is what
+        the writer needs to restore it. Otherwise uploads that are retried all the time, and
+        refused at commit, would take that space for ever."""
         reserve_bytes = self._config.reserve_bytes
         to_restore = (reserve.ROOM_FACTOR + 1) * reserve_bytes
         if left < to_restore and reserve.is_spent(self._directory):
