@@ -148,8 +148,9 @@ def test_whoever_looks_finds_the_wide_pin_or_the_segment(directory: Path) -> Non
         os.read(told, 1)
         wanted = directory / "wanted"
         looks = 0
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        # A busy machine takes longer for enough of them.
+        while (took := time.monotonic() - began) < 2 or (looks <= 100 and took < 20):
             before = wanted.read_bytes()
             now = time.monotonic_ns()
             found = pinned(directory)
