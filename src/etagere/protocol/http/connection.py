@@ -168,8 +168,10 @@ class Connection(asyncio.Protocol):
         # How fast the body comes that this was measured of.
         self._input_pace = Pace()
         self._paced: RequestBody | None = None
-        # How fast the client lets go of the memory that its request at hand holds.
+        # How fast the client lets go of the memory that its request at hand holds, and the request
+        # that this was measured of.
         self._memory_pace = Pace()
+        self._memory_paced: RequestBody | None = None
         self._served: RequestBody | None = None
         # When the client must have sent the next thing that it owes us, other than a body.
         self._deadline = self._loop.time() + limits.head_seconds
@@ -500,7 +502,6 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             request = self._waiting.popleft()
             self._served = request.body
-            self._memory_pace = Pace()
             self._task = self._loop.create_task(self._serve(request))
             if self._crowded and len(self._waiting) < _AHEAD // 2:
                 self._crowded = False
@@ -524,7 +525,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         finally:
             request.body.release()
-            self._task = self._served = None
+            self._task = self._served = self._memory_paced = None
             self._let_go()
         if not self._transport.is_closing():
             self._settle(request)
@@ -564,7 +565,7 @@ class Connection(asyncio.Protocol):
     def _settle(self, request: Request) -> None:
         """After an answer: on to the next request, if the connection is still good for one."""
         body = request.body
-        if body.length != 0:
+        if not body.complete or body.is_held:
             body.discard()
         if self._closing or not request.keep_alive or (self._deaf and not body.complete):
             self._close()
@@ -715,6 +716,9 @@ class Connection(asyncio.Protocol):
         held_bytes = body.held_bytes + sum([ahead.body.held_bytes for ahead in self._waiting])
         if held_bytes <= SMALL_BYTES_MAX:
             return
+        if body is not self._memory_paced:
+            self._memory_paced = body
+            self._memory_pace = Pace()
         answering = self._output.pending()
         waited = answering or (body.awaited and not self._holds)
         self._memory_pace.measure(

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 
 from etagere.config import Config
-from etagere.protocol.http.sharing import FrontEndShare, alone
+from etagere.protocol.http.sharing import MEMORY, FrontEndShare, alone
 
 SMALL_BYTES_MAX = 64 * 1024
 """What is not longer may use the last of the budget: large bodies keep no small ones out."""
@@ -64,6 +64,9 @@ class MemoryBudget:
         self._wait_seconds_max = wait_seconds_max
         self._mine = share.mine
         self._others = share.others
+        # These change several times in each request.
+        self._words = share.mine.words
+        self._is_awaited = False
         # Smaller reservations do not wait behind larger ones.
         self._waiting = (_Waiting(), _Waiting(), _Waiting())
         self.used_bytes = 0
@@ -76,12 +79,16 @@ class MemoryBudget:
         used = self.used_bytes + count
         limit = self._bytes_max if count <= SMALL_BYTES_MAX else self._large_bytes_max
         for other in self._others:
-            limit -= other.memory_bytes
+            limit -= other.words[MEMORY]
         if used > limit:
             return False
-        self._mine.memory_bytes = self.used_bytes = used
+        self._words[MEMORY] = self.used_bytes = used
         self.peak_bytes = max(self.peak_bytes, used)
         return True
+
+    def reserve_at_once(self, count: int) -> bool:
+        """Whether there is room, and nobody waits for any; if so, it is taken."""
+        return not self._is_awaited and self.reserve(count)
 
     async def reserve_in_turn(self, count: int) -> None:
         """Waits for room, but not for long, and not behind more than the whole budget."""
@@ -91,7 +98,7 @@ class MemoryBudget:
         if waiting.bytes + count > self._bytes_max:
             raise MemoryExhausted
         granted = waiting.append(count)
-        self._mine.memory_is_awaited = True
+        self._is_awaited = self._mine.memory_is_awaited = True
         try:
             async with asyncio.timeout(self._wait_seconds_max):
                 await granted
@@ -104,13 +111,11 @@ class MemoryBudget:
 
     def add(self, count: int) -> None:
         """Counts what is there already, whether there is room or not."""
-        self.used_bytes += count
-        self._mine.memory_bytes = self.used_bytes
+        self._words[MEMORY] = self.used_bytes = self.used_bytes + count
 
     def release(self, count: int) -> None:
-        self.used_bytes -= count
-        self._mine.memory_bytes = self.used_bytes
-        if self._mine.memory_is_awaited:
+        self._words[MEMORY] = self.used_bytes = self.used_bytes - count
+        if self._is_awaited:
             self.grant()
 
     def grant(self) -> None:
@@ -124,7 +129,8 @@ class MemoryBudget:
                 waiting.pop()
                 if not granted.done():
                     granted.set_result(None)
-        self._mine.memory_is_awaited = any(waiting.queue for waiting in self._waiting)
+        self._is_awaited = any(waiting.queue for waiting in self._waiting)
+        self._mine.memory_is_awaited = self._is_awaited
 
     @property
     def is_wanted(self) -> bool:

@@ -178,7 +178,7 @@ class RequestBody:
         """The request has ended, and with it whatever its bytes were kept for."""
         self._discarding = True
         self._chunks.clear()
-        held = self.held_bytes
+        held = self.buffered + self._reserved
         if held:
             self.buffered = self._reserved = 0
             self._memory.release(held)
@@ -187,6 +187,11 @@ class RequestBody:
         """So many bytes more are kept until the request has ended."""
         self._memory.add(count)
         self._reserved += count
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it keeps its connection from reading on."""
+        return self._paused
 
     @property
     def held_bytes(self) -> int:
@@ -250,6 +255,19 @@ class RequestBody:
         """All of it, if it is not more than this."""
         if self.length is not None and self.length > bytes_max:
             raise BodyTooLarge
+        if self.complete and len(self._chunks) == 1 and not self._paused:
+            document = self._chunks[0]
+            if len(document) > bytes_max:
+                raise BodyTooLarge
+            size = len(document) * DOCUMENT_FACTOR
+            if self._memory.reserve_at_once(size - self.buffered):
+                self._chunks.clear()
+                self._reserved += size
+                self.buffered = 0
+                return document
+        return await self._read_as_it_comes(bytes_max)
+
+    async def _read_as_it_comes(self, bytes_max: int) -> bytes:
         room = self.length if self.length is not None else _GROWTH_BYTES
         await self._reserve(room * DOCUMENT_FACTOR)
         document: bytes | bytearray = b""

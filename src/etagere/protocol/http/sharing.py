@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _WORD_BYTES = 8
 # The columns that every row has before those of the listeners.
-_TURNS, _ACCEPTS, _MEMORY, _MEMORY_AWAITED, _FIRST_LISTENER = range(5)
+_TURNS, _ACCEPTS, MEMORY, _MEMORY_AWAITED, _FIRST_LISTENER = range(5)
 
 
 class FrontEndTable:
@@ -37,50 +37,51 @@ class FrontEndRow:
     """What one front end publishes."""
 
     def __init__(self, words: memoryview[int]) -> None:
-        self._words = words
+        self.words = words
+        """The columns, for what changes several times in each request."""
 
     def clear(self) -> None:
-        for column in range(len(self._words)):
-            self._words[column] = 0
+        for column in range(len(self.words)):
+            self.words[column] = 0
 
     @property
     def turns(self) -> int:
         """How often it has looked for new connections: shows that it is alive."""
-        return self._words[_TURNS]
+        return self.words[_TURNS]
 
     def count_turn(self) -> None:
-        self._words[_TURNS] += 1
+        self.words[_TURNS] += 1
 
     @property
     def accepts(self) -> bool:
-        return bool(self._words[_ACCEPTS])
+        return bool(self.words[_ACCEPTS])
 
     @accepts.setter
     def accepts(self, accepts: bool) -> None:
-        self._words[_ACCEPTS] = accepts
+        self.words[_ACCEPTS] = accepts
 
     @property
     def memory_bytes(self) -> int:
-        return self._words[_MEMORY]
+        return self.words[MEMORY]
 
     @memory_bytes.setter
     def memory_bytes(self, count: int) -> None:
-        self._words[_MEMORY] = count
+        self.words[MEMORY] = count
 
     @property
     def memory_is_awaited(self) -> bool:
         """Whether requests wait for memory there."""
-        return bool(self._words[_MEMORY_AWAITED])
+        return bool(self.words[_MEMORY_AWAITED])
 
     @memory_is_awaited.setter
     def memory_is_awaited(self, is_awaited: bool) -> None:
-        self._words[_MEMORY_AWAITED] = is_awaited
+        self.words[_MEMORY_AWAITED] = is_awaited
 
     def connections(self, listener: int) -> int:
-        return self._words[_FIRST_LISTENER + listener]
+        return self.words[_FIRST_LISTENER + listener]
 
     def add_connections(self, listener: int, count: int) -> None:
-        self._words[_FIRST_LISTENER + listener] += count
+        self.words[_FIRST_LISTENER + listener] += count
 
 
 class FrontEndShare:

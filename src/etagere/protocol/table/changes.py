@@ -97,14 +97,15 @@ def decode_head(
 
 def decode_body(head: ChangeHead, body: bytes) -> Asked:
     kind, address, if_match, level, prefer = head
-    properties = Properties()
     keys = address.keys
-    if kind is not Change.DELETE:
+    if kind is Change.DELETE:
+        assert keys is not None
+        properties = Properties()
+    else:
         decoded = decode_entity(body, is_addressed=keys is not None)
         if isinstance(decoded, Refusal):
             raise Refused(decoded)
         keys, properties = _keys(decoded, address), decoded.properties
-    assert keys is not None
     abort_if(check_keys(keys))
     abort_if(check_entity(keys, properties, sent_bytes=len(body)))
     if isinstance(level, Refusal):
