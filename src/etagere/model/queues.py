@@ -45,6 +45,10 @@ class Place(Record, frozen=True):
     """Says, under (contents, moment, id), that the message can be seen from then on; or, under
     (moment, contents, id), that it is gone from then on."""
 
+    expires: int | None = None
+    """Under the first key: when the message expires, so that expired ones are skipped without
+    reading them. None: the message itself says."""
+
 
 class DiscardedContents(Record, frozen=True):
     """Messages that no queue has any more and that are still to be removed."""
@@ -106,15 +110,20 @@ class PutMessage(Command, frozen=True):
     """None: for ever."""
 
 
+class MessagePlaces(Part, frozen=True):
+    """Visible messages of a queue, as they were found in a snapshot."""
+
+    contents: bytes
+    places: tuple[tuple[int, bytes], ...]
+    """The moment from which each can be seen, and its id."""
+
+
 class GetMessages(Command, frozen=True):
     queue: QueueName
     count: int
     invisible_seconds: int
-
-
-class PeekMessages(Command, frozen=True):
-    queue: QueueName
-    count: int
+    among: MessagePlaces | None = None
+    """Where to look; None: among the first in the queue."""
 
 
 class UpdateMessage(Command, frozen=True):

@@ -185,7 +185,7 @@ def _reset_message(
     contents, message_id = key
     txn.put(MESSAGES, key, changed)
     txn.delete(VISIBLE, (contents, message.visible, message_id))
-    txn.put(VISIBLE, (contents, visible, message_id), Place())
+    txn.put(VISIBLE, (contents, visible, message_id), Place(expires))
     if message.expires is not None:
         txn.delete(EXPIRING, (message.expires, contents, message_id))
     if expires is not None:

@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis.strategies import SearchStrategy
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.interface import ReadTxn, T
+from etagere.engine.interface import Lane, ReadTxn, T
 from etagere.model.containers import Metadata
 from etagere.model.ids import new_id
 from etagere.model.queues import (
@@ -17,7 +17,6 @@ from etagere.model.queues import (
     DeleteMessage,
     DeleteQueue,
     GetMessages,
-    PeekMessages,
     PutMessage,
     QueueName,
     ShownMessage,
@@ -27,8 +26,6 @@ from etagere.operations.queue.messages import (
     PurgeMessages,
     delete_message,
     expire_messages,
-    get_messages,
-    peek_messages,
     purge_contents,
     put_message,
     update_message,
@@ -40,6 +37,7 @@ from etagere.operations.queue.queues import (
     create_queue,
     delete_queue,
 )
+from etagere.protocol.queue.messages import show_messages, take_messages
 from tests.operations.blob.shelf import (
     ACCOUNT,
     Shelf,
@@ -52,6 +50,7 @@ from tests.operations.queue.ledger import left_behind, require_consistent
 
 WEEK_SECONDS: Final = 7 * 24 * 3600
 TRAY: Final = QueueName(ACCOUNT, "tray")
+_LANE: Final = Lane("test")
 LONG: Final = "0123456789abcdef" * 4_096
 """A text of 64 KiB, which is kept apart."""
 
@@ -108,14 +107,15 @@ class Desk:
         )
 
     async def get(self, count: int = 1, *, hidden: int = 30) -> tuple[ShownMessage, ...]:
-        return await self.shelf.write(get_messages, GetMessages(self.name, count, hidden))
+        command = GetMessages(self.name, count, hidden)
+        return await take_messages(self.shelf.engine, command, _LANE)
 
     async def get_one(self, *, hidden: int = 30) -> ShownMessage:
         (taken,) = await self.get(hidden=hidden)
         return taken
 
     async def peek(self, count: int = 32) -> tuple[ShownMessage, ...]:
-        return await self.shelf.read(peek_messages, PeekMessages(self.name, count))
+        return await show_messages(self.shelf.engine, self.name, count, _LANE)
 
     async def texts(self) -> list[str]:
         """Of what can be seen."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from etagere.engine.interface import ReadTxn
+from etagere.engine.interface import ReadTxn, WriteTxn, operation
 from etagere.engine.records import Collection
+from etagere.model.queues import Place
 from etagere.operations.queue.collections import (
     DISCARDED,
     EXPIRING,
@@ -28,8 +29,8 @@ OF_MESSAGES: Final[tuple[Collection[Any, Any], ...]] = (
 def require_consistent(txn: ReadTxn, _: None) -> None:
     """A message stands once in each order, and has its text in one place."""
     messages = rows(txn, MESSAGES)
-    assert rows(txn, VISIBLE).keys() == {
-        (contents, message.visible, message_id)
+    assert rows(txn, VISIBLE) == {
+        (contents, message.visible, message_id): Place(message.expires)
         for (contents, message_id), message in messages.items()
     }
     assert rows(txn, EXPIRING).keys() == {
@@ -50,3 +51,10 @@ def left_behind(txn: ReadTxn, _: None) -> dict[str, int]:
     """How many records there are of messages, by collection; those without any are left out."""
     counts = {collection.name: len(rows(txn, collection)) for collection in OF_MESSAGES}
     return {name: count for name, count in counts.items() if count}
+
+
+@operation
+def forget_expiry_of_places(txn: WriteTxn, _: None) -> None:
+    """Makes the places of messages what older versions have stored."""
+    for key, _place in txn.scan(VISIBLE, VISIBLE.all(), 10_000):
+        txn.put(VISIBLE, key, Place())

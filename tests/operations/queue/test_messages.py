@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from etagere.model.queues import ShownMessage
 from tests.operations.blob.shelf import code_of
 from tests.operations.queue.desk import LONG, WEEK_SECONDS, Desk, on_a_desk
+from tests.operations.queue.ledger import forget_expiry_of_places
 
 
 def ids(messages: Iterable[ShownMessage]) -> list[bytes]:
@@ -251,6 +252,39 @@ async def test_what_is_over_does_not_hide_what_is_not(desk: Desk) -> None:
         await desk.put(f"over {number}", lives=1)
     desk.wait(ticks=1)
     await desk.put("here")
+    desk.wait(1)
+    assert await desk.texts() == ["here"]
+    assert (await desk.get_one()).text == "here"
+
+
+@on_a_desk
+async def test_any_number_of_expired_messages_hides_none(desk: Desk) -> None:
+    """Before the visible messages, between them and behind them."""
+    for visible in ("first", "second", "third"):
+        # More than one transaction looks at.
+        await asyncio.gather(*(desk.put("expired", lives=1) for _ in range(400)))
+        await desk.put(visible)
+        desk.wait(ticks=1)
+    await asyncio.gather(*(desk.put("expired", lives=1) for _ in range(400)))
+    desk.wait(1)
+    assert await desk.texts() == ["first", "second", "third"]
+    assert [shown.text for shown in await desk.peek(2)] == ["first", "second"]
+    taken = await desk.get(2)
+    assert [shown.text for shown in taken] == ["first", "second"]
+    assert len({shown.message.receipt for shown in taken}) == 1
+    assert await desk.texts() == ["third"]
+    assert [shown.text for shown in await desk.get(32)] == ["third"]
+    assert (await desk.get(32), await desk.texts()) == ((), [])
+    await desk.require_consistent()
+
+
+@on_a_desk
+async def test_expiry_is_known_of_messages_of_older_versions(desk: Desk) -> None:
+    """Their places do not say when they expire."""
+    await asyncio.gather(*(desk.put("expired", lives=1) for _ in range(400)))
+    desk.wait(ticks=1)
+    await desk.put("here")
+    await desk.shelf.write(forget_expiry_of_places, None)
     desk.wait(1)
     assert await desk.texts() == ["here"]
     assert (await desk.get_one()).text == "here"

@@ -117,6 +117,10 @@ def _world() -> World:
     return World(engine, calls)
 
 
+def _visible(txn: ReadTxn, _: None) -> messages.FoundMessages:
+    return messages.find_messages(txn, messages.FindMessages(TRAY, 32))
+
+
 def _update(held: ShownMessage, text: str | None, hidden: int) -> UpdateMessage:
     return UpdateMessage(TRAY, held.id, held.message.receipt, hidden, text)
 
@@ -249,12 +253,18 @@ def test_any_two_come_to_what_they_come_to_in_turn(outer: str) -> None:
         assert step > 2
 
 
+def _taken(txn: MemoryWriteTxn, command: GetMessages) -> tuple[ShownMessage, ...]:
+    taken = messages.get_messages(txn, command)
+    assert taken is not None
+    return taken
+
+
 def test_nobody_takes_what_another_is_taking() -> None:
     """They pass over it, and neither waits for the other."""
     engine = _world().engine
     one, other = engine.begin(), engine.begin()
-    mine = messages.get_messages(one, GetMessages(TRAY, 2, 30))
-    theirs = messages.get_messages(other, GetMessages(TRAY, 2, 30))
+    mine = _taken(one, GetMessages(TRAY, 2, 30))
+    theirs = _taken(other, GetMessages(TRAY, 2, 30))
     assert [shown.text for shown in mine] == ["first", LONG]
     assert [shown.text for shown in theirs] == ["third"]
     one.commit()
@@ -262,10 +272,24 @@ def test_nobody_takes_what_another_is_taking() -> None:
     assert _do(engine, _get(32)) == ()
 
 
+def test_nobody_takes_what_was_found_and_another_is_taking() -> None:
+    engine = _world().engine
+    found = GetMessages(TRAY, 32, 30, _look(engine, _visible).places)
+    one, other = engine.begin(), engine.begin()
+    mine = _taken(one, GetMessages(TRAY, 1, 30))
+    theirs = _taken(other, found)
+    assert [shown.text for shown in mine] == ["first"]
+    assert [shown.text for shown in theirs] == [LONG, "third"]
+    one.commit()
+    other.commit()
+    # They are hidden now, wherever they were found.
+    assert _do(engine, Call(messages.get_messages, found)) == ()
+
+
 def test_what_was_not_taken_after_all_can_be_taken() -> None:
     engine = _world().engine
     one = engine.begin()
-    taken = messages.get_messages(one, GetMessages(TRAY, 32, 30))
+    taken = _taken(one, GetMessages(TRAY, 32, 30))
     assert _do(engine, _get(32)) == ()
     one.rollback()
     assert len(_do(engine, _get(32))) == len(taken) == 3

@@ -7,6 +7,9 @@ that order and passes over what others hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import msgspec
 
 from etagere.clock import TICKS_PER_SECOND
@@ -18,10 +21,11 @@ from etagere.model.queues import (
     DeleteMessage,
     GetMessages,
     Message,
+    MessagePlaces,
     MessageText,
-    PeekMessages,
     Place,
     PutMessage,
+    QueueName,
     ShownMessage,
     UpdateMessage,
 )
@@ -35,9 +39,11 @@ from etagere.operations.queue.collections import (
 from etagere.operations.queue.queues import find, find_guarded
 
 _SHORT_CHARACTERS_MAX = 1_024
-# Messages that are over are removed soon; until then few stand in anybody's way.
-_PASSED_OVER_MAX = 1_000
+# Others wait for a transaction that changes something: it looks at no more expired messages than
+# this. A search in a snapshot looks at all of them.
+_PASSED_OVER_MAX = 256
 _STEP_AMONG_PAST = 64
+_SIFTED_ROWS = 4_096
 
 _PLACE = Place()
 
@@ -57,7 +63,7 @@ def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
     if message.text is None:
         txn.put(TEXTS, (command.id,), MessageText(command.text))
     txn.put(MESSAGES, (contents, command.id), message)
-    txn.put(VISIBLE, (contents, message.visible, command.id), _PLACE)
+    txn.put(VISIBLE, (contents, message.visible, command.id), Place(message.expires))
     if message.expires is not None:
         txn.put(EXPIRING, (message.expires, contents, command.id), _PLACE)
     # Who has just sent a long text does not get it back.
@@ -65,56 +71,169 @@ def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
 
 
 @operation(reclaims=True)  # or a queue on a full disk could not be emptied
-def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...]:
-    """Takes some of those that can be seen, and hides them for a while."""
+def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...] | None:
+    """Takes some of those that can be seen, and hides them for a while. None: nothing was taken,
+    because many expired messages are in the way; `find_messages` says what is behind them."""
     contents = find_guarded(txn, command.queue).contents
+    if command.among is None:
+        found = _claim_first(txn, contents, command.count)
+        if found is None:
+            return None
+    else:
+        found = _claim_among(txn, contents, command.among, command.count)
     visible = txn.now + command.invisible_seconds * TICKS_PER_SECOND
     taken: list[ShownMessage] = []
-    span = _seen(contents, txn.now)
-    passed_over = 0
-    while len(taken) < command.count and passed_over < _PASSED_OVER_MAX:
-        step = _step(command.count - len(taken), passed_over)
-        rows = txn.scan(VISIBLE, span, step, claim=True)
-        for (_, moment, message_id), _ in rows:
-            if len(taken) == command.count:
-                break
-            message = txn.get(MESSAGES, (contents, message_id), EXCLUSIVE)
-            if message is None or _is_over(message, txn.now):
-                passed_over += 1
-                continue
-            txn.delete(VISIBLE, (contents, moment, message_id))
-            txn.put(VISIBLE, (contents, visible, message_id), _PLACE)
-            changed = msgspec.structs.replace(
-                message, visible=visible, receipt=txn.stamp, taken=message.taken + 1
-            )
-            txn.put(MESSAGES, (contents, message_id), changed)
-            taken.append(_shown(txn, message_id, changed))
-        if len(rows) < step:
-            break
-        span = VISIBLE.after(span, rows[-1][0])
+    for message_id, message in found:
+        txn.delete(VISIBLE, (contents, message.visible, message_id))
+        txn.put(VISIBLE, (contents, visible, message_id), Place(message.expires))
+        changed = msgspec.structs.replace(
+            message, visible=visible, receipt=txn.stamp, taken=message.taken + 1
+        )
+        txn.put(MESSAGES, (contents, message_id), changed)
+        taken.append(_shown(txn, message_id, changed))
     return tuple(taken)
 
 
-def peek_messages(txn: ReadTxn, command: PeekMessages) -> tuple[ShownMessage, ...]:
-    contents = find(txn, command.queue).contents
-    shown: list[ShownMessage] = []
+_Claimed = list[tuple[bytes, Message]]
+
+
+def _claim_first(txn: WriteTxn, contents: bytes, count: int) -> _Claimed | None:
+    """The first visible messages of a queue that nobody else claims; None if too many expired ones
+    stand before them."""
+    found: _Claimed = []
     span = _seen(contents, txn.now)
     passed_over = 0
-    while len(shown) < command.count and passed_over < _PASSED_OVER_MAX:
-        step = _step(command.count - len(shown), passed_over)
-        rows = txn.scan(VISIBLE, span, step)
-        for (_, _, message_id), _ in rows:
-            if len(shown) == command.count:
+    while len(found) < count:
+        if passed_over > _PASSED_OVER_MAX:
+            return None
+        step = _step(count - len(found), passed_over)
+        rows = txn.scan(VISIBLE, span, step, claim=True)
+        for (_, _, message_id), place in rows:
+            if len(found) == count:
                 break
-            message = txn.get(MESSAGES, (contents, message_id))
-            if message is None or _is_over(message, txn.now):
+            message = None
+            if not _has_expired(place, txn.now):
+                message = txn.get(MESSAGES, (contents, message_id), EXCLUSIVE)
+            if message is None or _has_expired(message, txn.now):
                 passed_over += 1
-                continue
-            shown.append(_shown(txn, message_id, message))
+            else:
+                found.append((message_id, message))
         if len(rows) < step:
             break
         span = VISIBLE.after(span, rows[-1][0])
-    return tuple(shown)
+    return found
+
+
+def _claim_among(txn: WriteTxn, contents: bytes, among: MessagePlaces, count: int) -> _Claimed:
+    """Those of the given messages that are still there, visible and claimed by nobody else."""
+    found: _Claimed = []
+    if contents != among.contents:
+        return found
+    for moment, message_id in among.places:
+        if len(found) == count:
+            break
+        if not txn.scan(VISIBLE, VISIBLE.under((contents, moment, message_id)), 1, claim=True):
+            continue
+        message = txn.get(MESSAGES, (contents, message_id), EXCLUSIVE)
+        if message is not None and not _has_expired(message, txn.now):
+            found.append((message_id, message))
+    return found
+
+
+# Looking
+
+
+class FoundMessage(NamedTuple):
+    """A visible message as a snapshot has it."""
+
+    moment: int
+    """From which it can be seen."""
+    id: bytes
+    message: Message
+
+
+class FoundMessages(NamedTuple):
+    """The first visible messages of a queue."""
+
+    contents: bytes
+    messages: tuple[FoundMessage, ...]
+    rest: Span | None = None
+    """Where to go on looking; None if there are no more, or no more are wanted."""
+
+    @property
+    def places(self) -> MessagePlaces:
+        return MessagePlaces(self.contents, tuple((row.moment, row.id) for row in self.messages))
+
+
+class FindMessages(NamedTuple):
+    """Asks for the first visible messages of a queue."""
+
+    queue: QueueName
+    messages_max: int
+    rows_max: int | None = None
+    """How many rows to look at; None: as many as a snapshot lasts for."""
+    before: FoundMessages | None = None
+    """What a search that did not come to its end has found."""
+
+
+def find_messages(txn: ReadTxn, command: FindMessages) -> FoundMessages:
+    """Finds the first visible messages, however many expired ones stand before and between them.
+    If those are very many, it returns where to go on in another snapshot."""
+    contents = find(txn, command.queue).contents
+    found: list[FoundMessage] = []
+    rest: Span | None = _seen(contents, txn.now)
+    before = command.before
+    if before is not None and before.contents == contents:
+        found, rest = list(before.messages), before.rest
+    now, count = txn.now, command.messages_max
+    while rest is not None:
+        sifted = txn.sift(
+            VISIBLE,
+            rest,
+            command.rows_max or _SIFTED_ROWS,
+            lambda place: not _has_expired(place, now),
+        )
+        rest = sifted.rest
+        keys = [key for key, _ in sifted.rows]
+        while keys and len(found) < count:
+            wanted = count - len(found)
+            found += _alive(txn, keys[:wanted])
+            keys = keys[wanted:]
+        if len(found) == count:
+            rest = None
+        elif command.rows_max is not None or txn.is_overdue:
+            break
+    return FoundMessages(contents, tuple(found), rest)
+
+
+def _alive(txn: ReadTxn, keys: list[tuple[bytes, int, bytes]]) -> Iterator[FoundMessage]:
+    messages = txn.get_all(MESSAGES, [(contents, message_id) for contents, _, message_id in keys])
+    for (_, moment, message_id), message in zip(keys, messages, strict=True):
+        if message is not None and not _has_expired(message, txn.now):
+            yield FoundMessage(moment, message_id, message)
+
+
+class PeekedMessages(NamedTuple):
+    """What is shown of the messages that were found, once all are found."""
+
+    shown: tuple[ShownMessage, ...]
+    found: FoundMessages
+
+
+def peek_messages(txn: ReadTxn, command: FindMessages) -> PeekedMessages:
+    found = find_messages(txn, command)
+    if found.rest is not None:
+        return PeekedMessages((), found)
+    messages = iter(found.messages)
+    if command.before is not None:
+        # Those of an earlier snapshot may be gone or hidden by now.
+        keys = [(found.contents, row.moment, row.id) for row in found.messages]
+        messages = (row for row in _alive(txn, keys) if row.message.visible <= txn.now)
+    shown = tuple([_shown(txn, row.id, row.message) for row in messages])
+    return PeekedMessages(shown, found)
+
+
+# Changing
 
 
 @operation
@@ -126,7 +245,7 @@ def update_message(txn: WriteTxn, command: UpdateMessage) -> ShownMessage:
     if message.expires is not None and visible > message.expires:
         raise Refused(Refusal("OutOfRangeQueryParameterValue", _too_long(txn, message, command)))
     txn.delete(VISIBLE, (contents, message.visible, command.id))
-    txn.put(VISIBLE, (contents, visible, command.id), _PLACE)
+    txn.put(VISIBLE, (contents, visible, command.id), Place(message.expires))
     changed = msgspec.structs.replace(message, visible=visible, receipt=txn.stamp)
     if command.text is not None:
         changed = _with_text(txn, command.id, changed, command.text)
@@ -157,7 +276,7 @@ def _held(
     """The message, if this is the last receipt that was given for it."""
     key = (contents, message_id)
     message = txn.get(MESSAGES, key, EXCLUSIVE)
-    if message is None or _is_over(message, txn.now) or message.receipt != receipt:
+    if message is None or _has_expired(message, txn.now) or message.receipt != receipt:
         raise Refused(Refusal("MessageNotFound"))
     return key, message
 
@@ -172,8 +291,9 @@ def _seen(contents: bytes, now: int) -> Span:
     return Span(VISIBLE.under((contents,)).start, VISIBLE.under((contents, now)).stop)
 
 
-def _is_over(message: Message, now: int) -> bool:
-    return message.expires is not None and message.expires <= now
+def _has_expired(known: Message | Place, now: int) -> bool:
+    """What is known of a message: the message itself, or its place."""
+    return known.expires is not None and known.expires <= now
 
 
 def _shown(txn: ReadTxn | WriteTxn, message_id: bytes, message: Message) -> ShownMessage:

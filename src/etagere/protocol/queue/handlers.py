@@ -15,7 +15,6 @@ from etagere.model.queues import (
     DeleteQueue,
     GetMessages,
     ListQueues,
-    PeekMessages,
     PutMessage,
     SetQueueAccess,
     SetQueueMetadata,
@@ -29,6 +28,7 @@ from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.listings import listed
 from etagere.protocol.queue import decode, encode
+from etagere.protocol.queue.messages import show_messages, take_messages
 from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
@@ -116,13 +116,15 @@ class Handlers:
         command = GetMessages(
             decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
         )
-        taken = await self._engine.write(messages.get_messages, command)
+        lane = exchange.lane("search for messages")
+        taken = await take_messages(self._engine, command, lane)
         # They are hidden now: who were told otherwise would wait for them in vain.
         return Response(200, [XML], await in_turns(encode.taken(taken)), has_effect=True)
 
     async def peek_messages(self, exchange: Exchange) -> Response:
-        command = PeekMessages(decode.queue_name(exchange), decode.count(exchange))
-        peeked = await self._engine.read(messages.peek_messages, command)
+        queue, count = decode.queue_name(exchange), decode.count(exchange)
+        lane = exchange.lane("search for messages")
+        peeked = await show_messages(self._engine, queue, count, lane)
         return Response(200, [XML], await in_turns(encode.peeked(peeked)))
 
     async def update_message(self, exchange: Exchange) -> Response:

@@ -1,0 +1,54 @@
+"""Messages taken or shown, however many expired ones stand before them.
+
+Most requests need one transaction. Where many messages have expired and are not removed yet, the
+visible ones are searched in a snapshot, in a thread: the transactions of others do not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.engine.interface import Engine, Lane
+from etagere.model.queues import GetMessages, QueueName, ShownMessage
+from etagere.operations.queue.messages import (
+    FindMessages,
+    find_messages,
+    get_messages,
+    peek_messages,
+)
+
+_ROWS_AT_ONCE_MAX: Final = 256
+"""How many rows are looked at on the event loop."""
+
+
+async def take_messages(
+    engine: Engine, command: GetMessages, lane: Lane
+) -> tuple[ShownMessage, ...]:
+    """Takes as many visible messages as are asked for, or all that there are."""
+    while True:
+        taken = await engine.write(get_messages, command)
+        if taken is not None:
+            return taken
+        find = FindMessages(command.queue, command.count)
+        found = await engine.read_aside(find_messages, find, lane)
+        while found.rest is not None:
+            found = await engine.read_aside(find_messages, find._replace(before=found), lane)
+        if not found.messages:
+            return ()
+        among = GetMessages(command.queue, command.count, command.invisible_seconds, found.places)
+        # If others were faster, there may be more behind those.
+        if taken := await engine.write(get_messages, among):
+            return taken
+
+
+async def show_messages(
+    engine: Engine, queue: QueueName, count: int, lane: Lane
+) -> tuple[ShownMessage, ...]:
+    """The first visible messages, which stay visible."""
+    find = FindMessages(queue, count)
+    at_once = find._replace(rows_max=_ROWS_AT_ONCE_MAX)
+    peeked = await engine.read(peek_messages, at_once)
+    while peeked.found.rest is not None:
+        goes_on = find._replace(before=peeked.found)
+        peeked = await engine.read_aside(peek_messages, goes_on, lane)
+    return peeked.shown
