@@ -99,13 +99,13 @@ class FrontEnd:
         folding = Folding(engine, store)
         indexing = Indexing(engine)
         means = Means(engine, store, sources, copying, folding, self.settings)
+        share = FrontEndShare(self.table, number)
         services = (
-            BlobService(means, gate, access_log),
-            QueueService(engine, gate, access_log),
-            TableService(engine, gate, access_log, indexing),
+            BlobService(means, gate, access_log, share),
+            QueueService(engine, gate, access_log, share),
+            TableService(engine, gate, access_log, indexing, share),
         )
         pool = ConnectionPool(self.config.connections_max)
-        share = FrontEndShare(self.table, number)
         memory = MemoryBudget(self.config.memory_budget_bytes, share)
         servers = [
             HttpServer(

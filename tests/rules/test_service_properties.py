@@ -36,10 +36,11 @@ EVERYTHING = {
     "HourMetrics": Change(hour_metrics=Metrics()),
     "MinuteMetrics": Change(minute_metrics=Metrics()),
     "Cors": Change(cors=()),
-    "DefaultServiceVersion": Change(default_service_version="2021-12-02"),
     "DeleteRetentionPolicy": Change(delete_retention=OFF),
     "StaticWebsite": Change(static_website=StaticWebsite()),
+    "DefaultServiceVersion": Change(default_service_version="2021-12-02"),
 }
+_SINCE_2013 = list(EVERYTHING)[:4]
 
 
 @pytest.mark.parametrize(
@@ -47,12 +48,16 @@ EVERYTHING = {
     [
         ("blob", NEWEST, list(EVERYTHING)),
         ("blob", "2018-03-28", list(EVERYTHING)),
-        ("blob", "2017-07-29", list(EVERYTHING)[:6]),
-        ("blob", "2017-04-17", list(EVERYTHING)[:5]),
+        (
+            "blob",
+            "2017-07-29",
+            [*_SINCE_2013, "DeleteRetentionPolicy", "DefaultServiceVersion"],
+        ),
+        ("blob", "2017-04-17", [*_SINCE_2013, "DefaultServiceVersion"]),
         ("blob", "2012-02-12", ["Logging", "DefaultServiceVersion"]),
-        ("queue", NEWEST, list(EVERYTHING)[:4]),
-        ("table", NEWEST, list(EVERYTHING)[:4]),
-        ("file", NEWEST, list(EVERYTHING)[1:4]),
+        ("queue", NEWEST, _SINCE_2013),
+        ("table", NEWEST, _SINCE_2013),
+        ("file", NEWEST, _SINCE_2013[1:]),
     ],
 )
 def test_what_each_service_has(service: str, version: str, expected: list[str]) -> None:

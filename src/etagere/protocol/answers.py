@@ -14,6 +14,7 @@ from etagere.rules.dates import format_http_date
 Headers = list[tuple[bytes, bytes]]
 
 XML: Final = (b"Content-Type", b"application/xml")
+NO_CACHE: Final = (b"Cache-Control", b"no-cache")
 
 
 def http_date(ticks: int) -> str:
@@ -26,7 +27,7 @@ def metadata_headers(metadata: Metadata) -> Headers:
 
 def metadata_element(metadata: Metadata) -> str:
     content = "".join(f"<{name}>{xml.escape(value)}</{name}>" for name, value in metadata)
-    return f"<Metadata>{content}</Metadata>"
+    return f"<Metadata>{content}</Metadata>" if content else "<Metadata />"
 
 
 def stats() -> bytes:

@@ -105,8 +105,9 @@ async def listed(
     *,
     aside: bool = False,
 ) -> Response:
-    """A page between its start and its end, which says what the next one begins with. `aside`: the
-    steps of the operation may be long."""
+    """A page between its start and its end, which says what the next one begins with. The start
+    ends with the tag that opens the element of the rows, and the end begins with the one that
+    closes it. `aside`: the steps of the operation may be long."""
 
     def new_page(now: int) -> EncodedRows[Row]:
         return EncodedRows(lambda rows: encode(rows, now), UNSENT.page_bytes_max())
@@ -121,8 +122,11 @@ async def listed(
     page = filled.page
     assert isinstance(page, EncodedRows)
     parts = page.parts
+    closing = end(filled.following)
+    if not parts:
+        start, closing = f"{start.removesuffix('>')} />", closing.partition(">")[2]
     parts.appendleft(start.encode())
-    parts.append(end(filled.following).encode())
+    parts.append(closing.encode())
     length = sum(map(len, parts))
     if length <= _JOINED_BYTES_MAX:
         return Response(200, [XML], b"".join(parts))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Final
 
 from etagere.auth.request import octets
 from etagere.engine.interface import Engine, Refused, abort_if
 from etagere.errors import Refusal
-from etagere.model.service import ServiceProperties
+from etagere.model.service import CorsRule, ServiceProperties
 from etagere.operations.service import (
     SetServiceProperties,
     get_service_properties,
@@ -17,18 +19,43 @@ from etagere.protocol import answers
 from etagere.protocol.codecs import service_properties as codec
 from etagere.protocol.exchange import VERSION_NEWEST, Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.http.sharing import FrontEndShare, alone
 from etagere.rules import cors, service_properties
 from etagere.rules.accounts import check_account_name
 
 _BYTES_MAX: Final = 64 << 10
+_ACCOUNTS_KNOWN_MAX: Final = 1_024
+_NOT_CACHED_STATUS_MIN: Final = 300
+_ADDED_BY_CONNECTION: Final = ("Server", "Content-Length", "Date", "Transfer-Encoding")
+"""Headers that a rule may expose although no service sets them."""
+
+
+class PropertyChanges:
+    """Tells whether properties of services were changed by any front end of the server."""
+
+    def __init__(self, share: FrontEndShare) -> None:
+        self._share = share
+        self.publish()
+
+    def publish(self) -> None:
+        """Says that there was a change. A front end says so when it starts too: the process that
+        it replaces may have died before it could."""
+        self._share.mine.properties_changed = time.monotonic_ns()
+
+    def current(self) -> list[int]:
+        """Equal to what it was before only if nothing was changed since."""
+        return [row.properties_changed for row in self._share.rows()]
 
 
 class PropertiesHandlers:
     """The same operations for each service."""
 
-    def __init__(self, engine: Engine, service: str) -> None:
+    def __init__(self, engine: Engine, service: str, share: FrontEndShare | None = None) -> None:
         self._engine = engine
         self._service = service
+        self._changes = PropertyChanges(share or alone())
+        self._rules_as_of = self._changes.current()
+        self._rules: dict[str, Sequence[CorsRule]] = {}
 
     async def get(self, exchange: Exchange) -> Response:
         properties = await self._properties(exchange)
@@ -41,7 +68,11 @@ class PropertiesHandlers:
             raise Refused(change)
         abort_if(service_properties.check(change, self._service, exchange.version))
         command = SetServiceProperties(exchange.signed.account, self._service, change)
-        await self._engine.write(set_service_properties, command)
+        try:
+            await self._engine.write(set_service_properties, command)
+        finally:
+            # It may have happened even if nobody knows.
+            self._changes.publish()
         return Response(202)
 
     async def stats(self, exchange: Exchange) -> Response:
@@ -67,14 +98,38 @@ class PropertiesHandlers:
         return Response(200, [(octets(name), octets(value)) for name, value in answer])
 
     async def cors_headers(self, exchange: Exchange, response: Response) -> answers.Headers:
-        """What a page of another origin is told with the answer to its request."""
-        origin = exchange.header("origin")
-        if origin is None or exchange.signed.method == "OPTIONS":
+        """What a page of another origin is told with the answer to its request, which has its
+        common headers already."""
+        origin, method = exchange.header("origin"), exchange.signed.method
+        if origin is None:
+            if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
+                return []
+            rules = await self._known_rules(exchange)
+        elif method == "OPTIONS":
             return []
-        rules = (await self._properties(exchange)).cors
-        names = [name.decode() for name, _ in response.headers]
-        found = cors.actual(rules, origin, exchange.signed.method, names)
+        else:
+            rules = (await self._properties(exchange)).cors
+        if not rules:
+            return []
+        names = [*(name.decode() for name, _ in response.headers), *_ADDED_BY_CONNECTION]
+        found = cors.actual(rules, origin, method, names)
         return [(octets(name), octets(value)) for name, value in found]
+
+    async def _known_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
+        """The rules of an account, read again only after properties were changed: requests without
+        an origin are nearly all, and must not pay for those that have one."""
+        changes = self._changes.current()
+        if changes != self._rules_as_of:
+            self._rules_as_of, self._rules = changes, {}
+        known, account = self._rules, exchange.signed.account
+        rules = known.get(account)
+        if rules is None:
+            rules = (await self._properties(exchange)).cors
+            if len(known) >= _ACCOUNTS_KNOWN_MAX:
+                known.clear()
+            # Not in what has taken its place by now, if there was a change.
+            known[account] = rules
+        return rules
 
     async def _properties(self, exchange: Exchange) -> ServiceProperties:
         account = exchange.signed.account

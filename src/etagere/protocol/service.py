@@ -21,6 +21,7 @@ from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryExhausted
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
+from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.properties import PropertiesHandlers
 from etagere.rules.conditions import NotModified
 
@@ -56,10 +57,13 @@ class Service(ABC):
 
     name: str
 
-    def __init__(self, engine: Engine, gate: Gate, access_log: AccessLog) -> None:
+    def __init__(
+        self, engine: Engine, gate: Gate, access_log: AccessLog, share: FrontEndShare | None = None
+    ) -> None:
+        """`share` is what the front ends of the server know of each other; None: there is one."""
         self._gate = gate
         self._access_log = access_log
-        self._properties = PropertiesHandlers(engine, self.name)
+        self._properties = PropertiesHandlers(engine, self.name, share)
         self._content_type, self._encode_error = BY_SERVICE[self.name]
 
     @abstractmethod
@@ -69,8 +73,9 @@ class Service(ABC):
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
         response = await self._outcome(exchange)
-        allowed = await self._cors_headers(exchange, response)
-        response.headers = [*exchange.common_headers(), *response.headers, *allowed]
+        response.headers = [*exchange.common_headers(), *response.headers]
+        if allowed := await self._cors_headers(exchange, response):
+            response.headers += allowed
         response.notes["request"] = exchange.request_id
         return response
 

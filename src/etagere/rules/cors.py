@@ -12,7 +12,8 @@ This authorises nothing. A preflight that fails is refused, since it asks for no
 actual request is answered as any other, only without the headers that let a page see it.
 
 Responses to GET and HEAD are cached, so they say `Vary: Origin` whenever another origin might
-get other headers: unless there are no rules, or one for all origins was met.
+get other headers: unless there are no rules, or one for all origins was met. So they do if the
+request has no origin, since a cache may give its response to a page later on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from etagere.errors import Refusal
 from etagere.model.service import CorsRule
 
 ANY = "*"
-_CACHED_METHODS = frozenset({"GET", "HEAD"})
+CACHED_METHODS = frozenset({"GET", "HEAD"})
 _BEFORE_HOST = "://"
 _SUBDOMAINS = "://*."
 _HOST = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -68,14 +69,10 @@ def preflight(
 def actual(
     rules: Sequence[CorsRule], origin: str | None, method: str, response_headers: Iterable[str]
 ) -> Headers:
-    """What is added to the response of any other request.
-
-    Without an Origin only GET and HEAD are of interest: a cache may give their responses to a
-    page later on.
-    """
+    """What is added to the response of any other request, which has these headers."""
     if not rules:
         return []
-    cached = method in _CACHED_METHODS
+    cached = method in CACHED_METHODS
     if not origin and not cached:
         return []
     rule = _first_match(rules, origin or None, method)

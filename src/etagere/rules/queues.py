@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from etagere.errors import Refusal
+from etagere.model.containers import Metadata
 
 NAME_LENGTH_MIN: Final = 3
 NAME_LENGTH_MAX: Final = 63
@@ -18,7 +19,9 @@ ANY_LIFE_SINCE: Final = "2017-07-29"
 """From this version on a message may live for longer than a week, or for ever."""
 TOLD_OF_NEW_SINCE: Final = "2016-05-31"
 """From this version on who puts a message is told its id and receipt."""
+LIVES_FOR_EVER: Final = -1
 LIVES_SECONDS_MAX: Final = 2**31 - 1
+"""A message that is to live for longer lives for as long as this."""
 
 # Letters and digits, with single hyphens only between them.
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -31,9 +34,21 @@ def check_queue_name(name: str) -> Refusal | None:
     return None if _NAME.fullmatch(name) is not None else Refusal("InvalidResourceName")
 
 
+def is_same_metadata(one: Metadata, other: Metadata) -> bool:
+    """Whether a queue that has the one could have been created with the other. Names are not told
+    apart by case."""
+    return _by_name(one) == _by_name(other)
+
+
+def _by_name(metadata: Metadata) -> dict[str, str]:
+    return {name.lower(): value for name, value in metadata}
+
+
 def check_text(text: str) -> Refusal | None:
-    if len(text.encode()) <= TEXT_BYTES_MAX:
-        return None
+    return None if len(text.encode()) <= TEXT_BYTES_MAX else too_large()
+
+
+def too_large() -> Refusal:
     return Refusal("RequestBodyTooLarge", {"MaxLimit": TEXT_BYTES_MAX})
 
 
@@ -50,10 +65,10 @@ def check_parameter(name: str, value: int, minimum: int, maximum: int) -> Refusa
 
 
 def check_life(seconds: int, version: str) -> Refusal | None:
-    """Of `messagettl`; -1 is for ever."""
+    """Of `messagettl`."""
     if version < ANY_LIFE_SINCE:
         return check_parameter("messagettl", seconds, 1, LIVES_SECONDS_DEFAULT)
-    if seconds == -1:
+    if seconds == LIVES_FOR_EVER or seconds > LIVES_SECONDS_MAX:
         return None
     return check_parameter("messagettl", seconds, 1, LIVES_SECONDS_MAX)
 

@@ -30,9 +30,9 @@ ELEMENTS: Final[dict[str, str]] = {
     "HourMetrics": "hour_metrics",
     "MinuteMetrics": "minute_metrics",
     "Cors": "cors",
-    "DefaultServiceVersion": "default_service_version",
     "DeleteRetentionPolicy": "delete_retention",
     "StaticWebsite": "static_website",
+    "DefaultServiceVersion": "default_service_version",
 }
 """The elements of the document in their order, and the fields that hold them."""
 
@@ -175,13 +175,18 @@ def _check_retention(policy: RetentionPolicy | None) -> Refusal | None:
         return None
     if policy.days is None:
         return _missing("Days")
-    if not RETENTION_DAYS_MIN <= policy.days <= RETENTION_DAYS_MAX:
-        # As the service does, which refuses too many CORS rules in the same way.
-        return _no_document(
-            "Retention days must be greater than 0 and less than or equal to "
-            f"{RETENTION_DAYS_MAX} days."
-        )
-    return None
+    return check_retention_days(policy.days)
+
+
+def check_retention_days(days: int, line: int = 0, position: int = 0) -> Refusal | None:
+    """Line and position are those of the end of the policy in the document."""
+    if RETENTION_DAYS_MIN <= days <= RETENTION_DAYS_MAX:
+        return None
+    reason = (
+        "Retention days must be greater than 0 and less than or equal to "
+        f"{RETENTION_DAYS_MAX} days."
+    )
+    return invalid_document(reason, line, position)
 
 
 def _check_default_version(version: str | None) -> Refusal | None:
@@ -213,7 +218,8 @@ def _check_cors(rules: tuple[CorsRule, ...] | None) -> Refusal | None:
     if rules is None:
         return None
     if len(rules) > CORS_RULES_MAX:
-        return _no_document(f"There are more than {CORS_RULES_MAX} CORS rules.")
+        # The service does not say where the first one too many is, nor why it is.
+        return invalid_document("")
     characters = sum(map(_characters, rules))
     if characters > CORS_CHARACTERS_MAX:
         return _outside("Cors", characters, 0, CORS_CHARACTERS_MAX)
@@ -277,8 +283,11 @@ def _check_headers(node: str, headers: tuple[str, ...]) -> Refusal | None:
     return None
 
 
-def _no_document(reason: str) -> Refusal:
-    return Refusal("InvalidXmlDocument", {"Reason": reason})
+def invalid_document(reason: str, line: int = 0, position: int = 0) -> Refusal:
+    """The refusal of a document that can be read, but asks for too much: the service calls it
+    invalid, at position 0 where it does not know better."""
+    facts: dict[str, str | int] = {"LineNumber": line, "LinePosition": position}
+    return Refusal("InvalidXmlDocument", {**facts, "Reason": reason})
 
 
 def _missing(node: str) -> Refusal:

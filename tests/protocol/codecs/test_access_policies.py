@@ -1,4 +1,4 @@
-"""Stored access policies: what comes back is what was set."""
+"""Stored access policies: what comes back means what was set."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etagere.auth.sas import iso_time
 from etagere.errors import ERRORS, Refusal
 from etagere.model.service import AccessPolicy, SignedIdentifier
 from etagere.protocol.codecs.access_policies import decode, encode
@@ -17,7 +18,7 @@ DOCUMENT = (
     b"<Id>policy-1</Id>"
     b"<AccessPolicy>"
     b"<Start>2024-01-05T10:00:00.0000000Z</Start>"
-    b"<Expiry>2024-02-05</Expiry>"
+    b"<Expiry>2024-02-05T00:00:00.0000000Z</Expiry>"
     b"<Permission>rwd</Permission>"
     b"</AccessPolicy>"
     b"</SignedIdentifier>"
@@ -35,7 +36,7 @@ EMPTY = b'<?xml version="1.0" encoding="utf-8"?><SignedIdentifiers />'
 
 def test_golden() -> None:
     assert encode(IDENTIFIERS) == DOCUMENT
-    assert decode(DOCUMENT, "blob") == IDENTIFIERS
+    assert decode(DOCUMENT.replace(b"T00:00:00.0000000Z", b""), "blob") == IDENTIFIERS
     assert encode(()) == EMPTY
 
 
@@ -160,7 +161,43 @@ POLICIES = st.builds(
     )
 )
 def test_round_trip(identifiers: list[SignedIdentifier]) -> None:
-    assert decode(encode(identifiers), "queue") == tuple(identifiers)
+    """But for the digits of times, of which all are told."""
+    encoded = encode(identifiers)
+    read = decode(encoded, "queue")
+    assert isinstance(read, tuple)
+    assert encode(read) == encoded
+    for told, given_ in zip(read, identifiers, strict=True):
+        assert (told.id, told.policy.permission) == (given_.id, given_.policy.permission)
+        assert _ticks(told.policy) == _ticks(given_.policy)
+
+
+def _ticks(policy: AccessPolicy) -> list[int | None]:
+    return [time and iso_time(time) for time in (policy.start, policy.expiry)]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("2024-02-05", "2024-02-05T00:00:00.0000000Z"),
+        ("2024-02-05T10:11Z", "2024-02-05T10:11:00.0000000Z"),
+        ("2024-02-05T10:11:12Z", "2024-02-05T10:11:12.0000000Z"),
+        ("2024-02-05T10:11:12.5Z", "2024-02-05T10:11:12.5000000Z"),
+        ("2024-02-05T10:11:12.1234567Z", "2024-02-05T10:11:12.1234567Z"),
+    ],
+)
+def test_times_are_told_with_all_digits(written: str, told: str) -> None:
+    shown = encode((SignedIdentifier("a", AccessPolicy(written, written, "r")),)).decode()
+    assert f"<Start>{told}</Start><Expiry>{told}</Expiry>" in shown
+
+
+def test_too_many_are_refused_with_a_place() -> None:
+    body = "<SignedIdentifiers>" + "".join(
+        f"<SignedIdentifier><Id>{number}</Id></SignedIdentifier>" for number in range(6)
+    )
+    refusal = decode(f"{body}</SignedIdentifiers>".encode(), "table")
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "InvalidXmlDocument"
+    assert list(refusal.facts) == ["LineNumber", "LinePosition", "Reason"]
 
 
 NAMES = ["SignedIdentifiers", "SignedIdentifier", "Id", "AccessPolicy", "Start", "Permission"]

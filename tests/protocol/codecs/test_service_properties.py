@@ -26,17 +26,17 @@ PROPERTIES = ServiceProperties(
     logging=Logging("1.0", delete=True, read=True, write=True, retention=WEEK),
     hour_metrics=Metrics("1.0", True, True, WEEK),
     cors=(
-        CorsRule(("*",), ("GET", "PUT"), ("x-ms-meta-*", "a"), ("*",), 60),
+        CorsRule(("*",), ("GET", "PUT"), ("a", "x-ms-meta-*"), ("*",), 60),
         CorsRule(("https://a.example", "https://*.b.example"), ("HEAD",)),
     ),
     default_service_version="2021-12-02",
     delete_retention=WEEK,
-    static_website=StaticWebsite(True, "index.html", None, "errors/<404>.html"),
+    static_website=StaticWebsite(True, "index.html", "home.html", "errors/<404>.html"),
 )
 HEAD = b'<?xml version="1.0" encoding="utf-8"?><StorageServiceProperties>'
 LOGGING = (
     b"<Logging>"
-    b"<Version>1.0</Version><Delete>true</Delete><Read>true</Read><Write>true</Write>"
+    b"<Version>1.0</Version><Read>true</Read><Write>true</Write><Delete>true</Delete>"
     b"<RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy>"
     b"</Logging>"
 )
@@ -53,41 +53,50 @@ METRICS = (
 CORS = (
     b"<Cors>"
     b"<CorsRule>"
-    b"<AllowedOrigins>*</AllowedOrigins>"
     b"<AllowedMethods>GET,PUT</AllowedMethods>"
-    b"<AllowedHeaders>x-ms-meta-*,a</AllowedHeaders>"
+    b"<AllowedOrigins>*</AllowedOrigins>"
+    b"<AllowedHeaders>a,x-ms-meta-*</AllowedHeaders>"
     b"<ExposedHeaders>*</ExposedHeaders>"
     b"<MaxAgeInSeconds>60</MaxAgeInSeconds>"
     b"</CorsRule>"
     b"<CorsRule>"
-    b"<AllowedOrigins>https://a.example,https://*.b.example</AllowedOrigins>"
     b"<AllowedMethods>HEAD</AllowedMethods>"
+    b"<AllowedOrigins>https://a.example,https://*.b.example</AllowedOrigins>"
     b"<AllowedHeaders />"
     b"<ExposedHeaders />"
     b"<MaxAgeInSeconds>0</MaxAgeInSeconds>"
     b"</CorsRule>"
     b"</Cors>"
 )
-BLOB_ONLY = (
-    b"<DefaultServiceVersion>2021-12-02</DefaultServiceVersion>"
-    b"<DeleteRetentionPolicy><Enabled>true</Enabled><Days>7</Days></DeleteRetentionPolicy>"
+KEPT = b"<DeleteRetentionPolicy><Enabled>true</Enabled><Days>7</Days>"
+PERMANENT = b"<AllowPermanentDelete>false</AllowPermanentDelete>"
+WEBSITE = (
+    b"</DeleteRetentionPolicy>"
     b"<StaticWebsite>"
     b"<Enabled>true</Enabled>"
     b"<IndexDocument>index.html</IndexDocument>"
     b"<ErrorDocument404Path>errors/&lt;404&gt;.html</ErrorDocument404Path>"
+    b"<DefaultIndexDocumentPath>home.html</DefaultIndexDocumentPath>"
     b"</StaticWebsite>"
 )
+DEFAULT_VERSION = b"<DefaultServiceVersion>2021-12-02</DefaultServiceVersion>"
 END = b"</StorageServiceProperties>"
 
 
 @pytest.mark.parametrize(
     ("service", "version", "expected"),
     [
-        ("blob", NEWEST, LOGGING + METRICS + CORS + BLOB_ONLY),
+        ("blob", NEWEST, LOGGING + METRICS + CORS + KEPT + PERMANENT + WEBSITE + DEFAULT_VERSION),
+        (
+            "blob",
+            "2020-02-10",
+            LOGGING + METRICS + CORS + KEPT + PERMANENT + WEBSITE + DEFAULT_VERSION,
+        ),
+        ("blob", "2019-12-12", LOGGING + METRICS + CORS + KEPT + WEBSITE + DEFAULT_VERSION),
         ("queue", NEWEST, LOGGING + METRICS + CORS),
         ("table", NEWEST, LOGGING + METRICS + CORS),
         ("file", NEWEST, METRICS + CORS),
-        ("blob", "2013-08-15", LOGGING + METRICS + CORS + BLOB_ONLY[: BLOB_ONLY.index(b"<Del")]),
+        ("blob", "2013-08-15", LOGGING + METRICS + CORS + DEFAULT_VERSION),
         ("queue", "2012-02-12", LOGGING),
     ],
 )
@@ -100,12 +109,13 @@ def test_defaults() -> None:
     metrics = b"<Version>1.0</Version><Enabled>false</Enabled>" + off
     assert encode(ServiceProperties(), "blob", NEWEST) == (
         HEAD
-        + b"<Logging><Version>1.0</Version><Delete>false</Delete><Read>false</Read>"
-        + (b"<Write>false</Write>" + off + b"</Logging>")
+        + b"<Logging><Version>1.0</Version><Read>false</Read><Write>false</Write>"
+        + (b"<Delete>false</Delete>" + off + b"</Logging>")
         + (b"<HourMetrics>" + metrics + b"</HourMetrics>")
         + (b"<MinuteMetrics>" + metrics + b"</MinuteMetrics>")
         + b"<Cors />"
-        + b"<DeleteRetentionPolicy><Enabled>false</Enabled></DeleteRetentionPolicy>"
+        + (b"<DeleteRetentionPolicy><Enabled>false</Enabled>" + PERMANENT)
+        + b"</DeleteRetentionPolicy>"
         + b"<StaticWebsite><Enabled>false</Enabled></StaticWebsite>"
         + END
     )
@@ -119,9 +129,42 @@ def test_reading_the_golden_document() -> None:
 
 
 def test_what_is_absent_stays() -> None:
-    assert decode(b"<StorageServiceProperties />") == ServicePropertiesChange()
     change = decode(b"<StorageServiceProperties><Cors/></StorageServiceProperties>")
     assert change == ServicePropertiesChange(cors=())
+
+
+def test_names_of_headers_stand_before_prefixes() -> None:
+    names = ("x-ms-meta-b*", "x-ms-meta-a", "x-ms-meta-*", "a")
+    rule = CorsRule(("*",), ("GET",), names, names)
+    encoded = encode(ServiceProperties(cors=(rule,)), "table", NEWEST)
+    for node in (b"AllowedHeaders", b"ExposedHeaders"):
+        assert b"<%b>x-ms-meta-a,a,x-ms-meta-b*,x-ms-meta-*</%b>" % (node, node) in encoded
+
+
+_MINUTES = (
+    "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>"
+    "<RetentionPolicy><Enabled>true</Enabled><Days>366</Days></RetentionPolicy></MinuteMetrics>"
+)
+_KEPT = "<DeleteRetentionPolicy><Enabled>true</Enabled><Days>{}</Days></DeleteRetentionPolicy>"
+_DAYS = "Retention days must be greater than 0 and less than or equal to 365 days."
+
+
+@pytest.mark.parametrize(
+    ("content", "position", "reason"),
+    [
+        (_MINUTES, 176, _DAYS),
+        (_KEPT.format(366), 91, _DAYS),
+        (_KEPT.format(0), 89, _DAYS),
+        ("", 29, "The document sets nothing."),
+    ],
+)
+def test_refusals_say_where_as_the_service_does(content: str, position: int, reason: str) -> None:
+    root = "StorageServiceProperties"
+    document = f"<{root}>{content}</{root}>" if content else f"<{root} />"
+    refusal = decode(f"<?xml version='1.0' encoding='utf-8'?>\n{document}".encode())
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == NO_DOCUMENT
+    assert refusal.facts == {"LineNumber": 2, "LinePosition": position, "Reason": reason}
 
 
 def test_a_document_as_a_client_may_write_it() -> None:
@@ -195,6 +238,7 @@ def test_too_many_rules_are_read_far_enough_to_be_refused() -> None:
     refusal = check(change, "blob", NEWEST)
     assert refusal is not None
     assert refusal.code == NO_DOCUMENT
+    assert refusal.facts == {"LineNumber": 0, "LinePosition": 0, "Reason": ""}
 
 
 # Round trips
@@ -203,7 +247,10 @@ RETENTIONS = st.builds(RetentionPolicy, st.booleans(), st.none() | st.integers(-
 METRICS_VALUES = st.builds(
     Metrics, st.just("1.0"), st.booleans(), st.none() | st.booleans(), RETENTIONS
 )
-ITEMS = st.lists(st.sampled_from(["a", "b-c", "x-ms-*"]), max_size=3).map(tuple)
+ITEMS = st.lists(st.sampled_from(["a", "b-c", "x-ms-*"]), max_size=3).map(
+    lambda items: tuple(sorted(items))
+)
+"""In the order in which they come back."""
 RULES = st.builds(
     CorsRule,
     st.lists(st.sampled_from(["*", "https://a.example", "https://*.b"]), max_size=2).map(tuple),
@@ -231,6 +278,8 @@ def test_what_may_be_set_comes_back(change: ServicePropertiesChange) -> None:
     refusal = check(change, "blob", NEWEST)
     if refusal is not None:
         assert refusal.code in {INVALID, MISSING, NO_DOCUMENT}
+        return
+    if change == ServicePropertiesChange():
         return
     properties = merge(ServiceProperties(), change)
     read = decode(encode(properties, "blob", NEWEST))

@@ -107,7 +107,7 @@ def test_a_refusal_says_where() -> None:
     assert refused(b"<r>\n <a></b></r>").facts == {
         "LineNumber": 2,
         "LinePosition": 7,
-        "Reason": "Not well-formed: mismatched tag.",
+        "Reason": "Error parsing Xml content",
     }
     assert refused(b"<!DOCTYPE r><r/>").facts["Reason"] == (
         "A document type declaration is not supported."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from typing import Final
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import msgspec
@@ -13,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.model.queues import ListQueues, Message, Queue, ShownMessage
+from etagere.model.queues import Message, Queue, ShownMessage
 from etagere.protocol.queue import encode
 from etagere.protocol.turns import at_once
+from tests.protocol.queue.exchanges import exchange
 
 ID: Final = uuid.UUID("5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10")
 NEW_YEAR: Final = 1_767_225_600 * TICKS_PER_SECOND
@@ -117,7 +119,8 @@ def test_any_text_that_was_put_comes_back(text: str) -> None:
 def page(*queues: tuple[str, Queue], **said: str) -> ElementTree.Element:
     name = said.pop("next_marker", "")
     following = (name, Queue(b"")) if name else None
-    start = encode.queues_start(ListQueues("shelf", 10, **said), "http://x/?a=1&b=\"'")
+    query = "&".join(f"{parameter}={quote(value)}" for parameter, value in said.items())
+    start = encode.queues_start(exchange(query, method="GET"))
     rows = encode.queue_rows(queues, 0, include={"metadata"})
     return ElementTree.fromstring(f"{start}{''.join(rows)}{encode.queues_end(following)}")
 
@@ -125,9 +128,8 @@ def page(*queues: tuple[str, Queue], **said: str) -> ElementTree.Element:
 def test_a_page_of_queues() -> None:
     root = page(("one", Queue(b"")), ("two", Queue(b"", (("Colour", "<red>"), ("Empty", "")))))
     assert root.tag == "EnumerationResults"
-    assert root.get("ServiceEndpoint") == "http://x/?a=1&b=\"'"
-    assert [child.tag for child in root] == ["Prefix", "MaxResults", "Queues", "NextMarker"]
-    assert root.findtext("MaxResults") == "10"
+    assert root.get("ServiceEndpoint") == "http://localhost/shelf/"
+    assert [child.tag for child in root] == ["Queues", "NextMarker"]
     assert [queue.findtext("Name") for queue in root.iter("Queue")] == ["one", "two"]
     described = [{e.tag: e.text or "" for e in found} for found in root.iter("Metadata")]
     assert described == [{}, {"Colour": "<red>", "Empty": ""}]
@@ -138,9 +140,18 @@ def test_a_page_without_metadata() -> None:
     assert encode.queue_rows(queues, 0, include=set()) == ["<Queue><Name>one</Name></Queue>"]
 
 
-def test_markers_repeat_what_was_asked_and_say_what_follows() -> None:
-    root = page(prefix="<a>", marker="box-2", next_marker="box-4")
-    assert root.findtext("Prefix") == "<a>"
-    for tag, name in (("Marker", "box-2"), ("NextMarker", "box-4")):
-        assert base64.urlsafe_b64decode(root.findtext(tag) or "") == name.encode()
-    assert page().findtext("NextMarker") == ""
+def test_a_page_repeats_what_was_asked_and_says_what_follows() -> None:
+    root = page(prefix="<a>", maxresults="9999", marker="Ym94LTI=", next_marker="box-4")
+    told = {child.tag: child.text for child in root if not len(child)}
+    assert list(told) == ["Prefix", "MaxResults", "Marker", "Queues", "NextMarker"]
+    assert (told["Prefix"], told["MaxResults"], told["Marker"]) == ("<a>", "9999", "Ym94LTI=")
+    assert base64.urlsafe_b64decode(told["NextMarker"] or "") == b"box-4"
+    assert [child.tag for child in page(prefix="")] == ["Prefix", "Queues", "NextMarker"]
+
+
+def test_what_is_empty_is_one_tag() -> None:
+    end = b"<Queues /><NextMarker /></EnumerationResults>"
+    assert at_once(encode.taken([])).endswith(b"?><QueueMessagesList />")
+    assert b"<MessageText />" in at_once(encode.peeked([shown("")]))
+    assert encode.queues_end(None).encode().endswith(end.removeprefix(b"<Queues />"))
+    assert "<Metadata />" in encode.queue_rows([("one", Queue(b""))], 0, include={"metadata"})[0]

@@ -26,7 +26,7 @@ from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.pages import FilledPage, FillPage, Pace
 from etagere.operations.queue.collections import DISCARDED, QUEUES, VISIBLE
-from etagere.rules.queues import check_queue_name
+from etagere.rules.queues import check_queue_name, is_same_metadata
 
 _COUNTED_PER_STEP = 50_000
 
@@ -40,7 +40,7 @@ def create_queue(txn: WriteTxn, command: CreateQueue) -> bool:
     if queue is None:
         txn.put(QUEUES, command.queue.key, Queue(command.contents, command.metadata))
         return True
-    if dict(queue.metadata) != dict(command.metadata):
+    if not is_same_metadata(queue.metadata, command.metadata):
         raise Refused(Refusal("QueueAlreadyExists"))
     return False
 

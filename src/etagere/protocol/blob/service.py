@@ -17,6 +17,7 @@ from etagere.protocol.blob.routes import Level, find_route, from_source
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
+from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.service import Routed, Service, no_route
 
 LEASED: Final = {"lease_container": "container", "lease_blob": "blob"}
@@ -59,8 +60,10 @@ class BlobService(Service):
 
     name = "blob"
 
-    def __init__(self, means: Means, gate: Gate, access_log: AccessLog) -> None:
-        super().__init__(means.engine, gate, access_log)
+    def __init__(
+        self, means: Means, gate: Gate, access_log: AccessLog, share: FrontEndShare | None = None
+    ) -> None:
+        super().__init__(means.engine, gate, access_log, share)
         self._handlers = Handlers(means, self.answer_part)
         self._of_service = {
             "get_blob_service_properties": self._properties.get,

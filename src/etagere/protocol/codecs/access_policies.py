@@ -1,8 +1,8 @@
 """The stored access policies of a container, queue, table or share, in both directions.
 
-They are kept in the words in which they were set, because clients compare what they get with what
-they sent. That the words mean something is checked here, once, so that it need not be doubted
-when a token names the policy.
+They are kept in the words in which they were set. That the words mean something is checked here,
+once, so that it need not be doubted when a token names the policy. Times are shown with all digits,
+as the service shows them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from etagere.errors import Refusal
 from etagere.model.service import NO_LIMITS, AccessPolicy, SignedIdentifier
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.xml import Element
+from etagere.rules.dates import format_instant
+from etagere.rules.service_properties import invalid_document
 
 ROOT: Final = "SignedIdentifiers"
 BYTES_MAX: Final = 1 << 20
@@ -40,7 +42,7 @@ def decode(body: bytes, service: str) -> tuple[SignedIdentifier, ...] | Refusal:
     if isinstance(root, Refusal):
         return root
     if len(root.children) > POLICIES_MAX:
-        return xml.invalid_document(f"There are more than {POLICIES_MAX} signed identifiers.")
+        return invalid_document(f"There are more than {POLICIES_MAX} signed identifiers.")
     try:
         identifiers = tuple(_identifier(child, service) for child in root.children)
     except xml.Unreadable as unreadable:
@@ -103,8 +105,8 @@ def _write_identifier(identifier: SignedIdentifier) -> str:
     parts = "".join(
         xml.element(name, text)
         for name, text in (
-            ("Start", policy.start),
-            ("Expiry", policy.expiry),
+            ("Start", _shown_time(policy.start)),
+            ("Expiry", _shown_time(policy.expiry)),
             ("Permission", policy.permission),
         )
         if text is not None
@@ -112,3 +114,8 @@ def _write_identifier(identifier: SignedIdentifier) -> str:
     # The service tells nothing of a policy without limits, and clients tell that apart.
     written = f"<AccessPolicy>{parts}</AccessPolicy>" if parts else ""
     return f"<SignedIdentifier>{xml.element('Id', identifier.id)}{written}</SignedIdentifier>"
+
+
+def _shown_time(written: str | None) -> str | None:
+    ticks = iso_time(written) if written else None
+    return written if ticks is None else format_instant(ticks)

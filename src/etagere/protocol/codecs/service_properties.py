@@ -7,7 +7,7 @@ each of them only what counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from etagere.errors import Refusal
@@ -22,7 +22,12 @@ from etagere.model.service import (
 )
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.xml import Element
-from etagere.rules.service_properties import CORS_RULES_MAX, ELEMENTS, elements
+from etagere.rules.service_properties import (
+    CORS_RULES_MAX,
+    ELEMENTS,
+    check_retention_days,
+    elements,
+)
 
 ROOT: Final = "StorageServiceProperties"
 
@@ -34,9 +39,11 @@ _T = TypeVar("_T")
 
 def decode(body: bytes) -> ServicePropertiesChange | Refusal:
     """What a document sets. Its elements may come in any order."""
-    root = xml.read(body, ROOT)
+    root = xml.read(body, ROOT, with_positions=True)
     if isinstance(root, Refusal):
         return root
+    if not root.children:
+        return xml.invalid_document("The document sets nothing.", root.end_line, root.end_position)
     try:
         found = xml.children(root, ELEMENTS)
         return ServicePropertiesChange(
@@ -78,21 +85,24 @@ def _metrics(element: Element) -> Metrics:
     )
 
 
-def _retention(element: Element) -> RetentionPolicy:
-    found = xml.children(element, ("Enabled", "Days"))
-    return RetentionPolicy(
-        enabled=xml.boolean(xml.required(found, "Enabled")),
-        days=_if_there(found, "Days", xml.integer),
-    )
-
-
-def _delete_retention(element: Element) -> RetentionPolicy:
-    found = xml.children(element, ("Enabled", "Days", "AllowPermanentDelete"))
-    return RetentionPolicy(
+def _retention(element: Element, *more: str) -> RetentionPolicy:
+    found = xml.children(element, ("Enabled", "Days", *more))
+    policy = RetentionPolicy(
         enabled=xml.boolean(xml.required(found, "Enabled")),
         days=_if_there(found, "Days", xml.integer),
         allow_permanent_delete=_if_there(found, "AllowPermanentDelete", xml.boolean) or False,
     )
+    if policy.enabled and policy.days is not None:
+        # The service counts up to the name in the end tag.
+        position = element.end_position + len("</")
+        refusal = check_retention_days(policy.days, element.end_line, position)
+        if refusal is not None:
+            raise xml.Unreadable(refusal)
+    return policy
+
+
+def _delete_retention(element: Element) -> RetentionPolicy:
+    return _retention(element, "AllowPermanentDelete")
 
 
 def _cors(element: Element) -> tuple[CorsRule, ...]:
@@ -127,17 +137,17 @@ def _static_website(element: Element) -> StaticWebsite:
 
 def encode(properties: ServiceProperties, service: str, version: str) -> bytes:
     """The document as a request of this version to this service gets it."""
-    content = "".join(_WRITERS[name](properties) for name in elements(service, version))
+    content = "".join(_WRITERS[name](properties, version) for name in elements(service, version))
     return xml.document(f"<{ROOT}>{content}</{ROOT}>")
 
 
-def _write_logging(properties: ServiceProperties) -> str:
+def _write_logging(properties: ServiceProperties, _version: str) -> str:
     logging = properties.logging
     return (
         f"<Logging>{xml.element('Version', logging.version)}"
-        f"<Delete>{_word(logging.delete)}</Delete><Read>{_word(logging.read)}</Read>"
-        f"<Write>{_word(logging.write)}</Write>"
-        f"{_write_retention('RetentionPolicy', logging.retention)}</Logging>"
+        f"<Read>{_word(logging.read)}</Read><Write>{_word(logging.write)}</Write>"
+        f"<Delete>{_word(logging.delete)}</Delete>"
+        f"<RetentionPolicy>{_write_retention(logging.retention)}</RetentionPolicy></Logging>"
     )
 
 
@@ -148,20 +158,28 @@ def _write_metrics(name: str, metrics: Metrics) -> str:
     return (
         f"<{name}>{xml.element('Version', metrics.version)}"
         f"<Enabled>{_word(metrics.enabled)}</Enabled>{include_apis}"
-        f"{_write_retention('RetentionPolicy', metrics.retention)}</{name}>"
+        f"<RetentionPolicy>{_write_retention(metrics.retention)}</RetentionPolicy></{name}>"
     )
 
 
-def _write_retention(name: str, policy: RetentionPolicy) -> str:
-    details = ""
-    if policy.enabled:
-        details = f"<Days>{policy.days}</Days>"
-        if policy.allow_permanent_delete:
-            details += "<AllowPermanentDelete>true</AllowPermanentDelete>"
-    return f"<{name}><Enabled>{_word(policy.enabled)}</Enabled>{details}</{name}>"
+def _write_retention(policy: RetentionPolicy) -> str:
+    days = f"<Days>{policy.days}</Days>" if policy.enabled else ""
+    return f"<Enabled>{_word(policy.enabled)}</Enabled>{days}"
 
 
-def _write_cors(properties: ServiceProperties) -> str:
+def _write_delete_retention(properties: ServiceProperties, version: str) -> str:
+    policy = properties.delete_retention
+    permanent = ""
+    if version >= _PERMANENT_DELETE_SINCE:
+        allowed = _word(policy.allow_permanent_delete)
+        permanent = f"<AllowPermanentDelete>{allowed}</AllowPermanentDelete>"
+    return f"<DeleteRetentionPolicy>{_write_retention(policy)}{permanent}</DeleteRetentionPolicy>"
+
+
+_PERMANENT_DELETE_SINCE: Final = "2020-02-10"
+
+
+def _write_cors(properties: ServiceProperties, _version: str) -> str:
     if not properties.cors:
         return "<Cors />"
     return f"<Cors>{''.join(map(_write_cors_rule, properties.cors))}</Cors>"
@@ -169,20 +187,25 @@ def _write_cors(properties: ServiceProperties) -> str:
 
 def _write_cors_rule(rule: CorsRule) -> str:
     return (
-        f"<CorsRule>{xml.element('AllowedOrigins', ','.join(rule.allowed_origins))}"
-        f"{xml.element('AllowedMethods', ','.join(rule.allowed_methods))}"
-        f"{xml.element('AllowedHeaders', ','.join(rule.allowed_headers))}"
-        f"{xml.element('ExposedHeaders', ','.join(rule.exposed_headers))}"
+        f"<CorsRule>{xml.element('AllowedMethods', ','.join(rule.allowed_methods))}"
+        f"{xml.element('AllowedOrigins', ','.join(rule.allowed_origins))}"
+        f"{xml.element('AllowedHeaders', _header_list(rule.allowed_headers))}"
+        f"{xml.element('ExposedHeaders', _header_list(rule.exposed_headers))}"
         f"<MaxAgeInSeconds>{rule.max_age_seconds}</MaxAgeInSeconds></CorsRule>"
     )
 
 
-def _write_default_version(properties: ServiceProperties) -> str:
+def _header_list(names: Sequence[str]) -> str:
+    """Whole names stand before prefixes, whatever the order in which they were set."""
+    return ",".join(sorted(names, key=lambda name: name.endswith("*")))
+
+
+def _write_default_version(properties: ServiceProperties, _version: str) -> str:
     version = properties.default_service_version
     return "" if version is None else xml.element("DefaultServiceVersion", version)
 
 
-def _write_website(properties: ServiceProperties) -> str:
+def _write_website(properties: ServiceProperties, _version: str) -> str:
     website = properties.static_website
     paths = ""
     if website.enabled:
@@ -190,25 +213,26 @@ def _write_website(properties: ServiceProperties) -> str:
             xml.element(name, path)
             for name, path in (
                 ("IndexDocument", website.index_document),
-                ("DefaultIndexDocumentPath", website.default_index_document_path),
                 ("ErrorDocument404Path", website.error_document_404_path),
+                ("DefaultIndexDocumentPath", website.default_index_document_path),
             )
             if path is not None
         )
     return f"<StaticWebsite><Enabled>{_word(website.enabled)}</Enabled>{paths}</StaticWebsite>"
 
 
-_WRITERS: Final[dict[str, Callable[[ServiceProperties], str]]] = {
+_WRITERS: Final[dict[str, Callable[[ServiceProperties, str], str]]] = {
     "Logging": _write_logging,
-    "HourMetrics": lambda properties: _write_metrics("HourMetrics", properties.hour_metrics),
-    "MinuteMetrics": lambda properties: _write_metrics("MinuteMetrics", properties.minute_metrics),
-    "Cors": _write_cors,
-    "DefaultServiceVersion": _write_default_version,
-    "DeleteRetentionPolicy": lambda properties: _write_retention(
-        "DeleteRetentionPolicy", properties.delete_retention
+    "HourMetrics": lambda properties, _: _write_metrics("HourMetrics", properties.hour_metrics),
+    "MinuteMetrics": lambda properties, _: _write_metrics(
+        "MinuteMetrics", properties.minute_metrics
     ),
+    "Cors": _write_cors,
+    "DeleteRetentionPolicy": _write_delete_retention,
     "StaticWebsite": _write_website,
+    "DefaultServiceVersion": _write_default_version,
 }
+"""Each writes an element of the properties for a request of a version."""
 
 
 def _word(truth: bool) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import quote
 from xml.parsers import expat
@@ -34,6 +35,11 @@ class Element:
     name: str
     text: str = ""
     children: list[Element] = field(default_factory=list)
+    end_line: int = 0
+    """Where its end tag is, or what follows the tag of an empty element; 0 if positions were not
+    asked for."""
+    end_position: int = 0
+    """The same in its line, counted from 1."""
 
 
 class Limits(NamedTuple):
@@ -105,22 +111,33 @@ class _Builder:
         element, pieces = self._open.pop()
         element.text = "".join(pieces)
 
+    def end_at(self, parser: expat.XMLParserType, name: str) -> None:
+        element, _ = self._open[-1]
+        element.end_line = parser.CurrentLineNumber
+        element.end_position = parser.CurrentColumnNumber + 1
+        self.end(name)
+
     def data(self, text: str) -> None:
         # Joined at the end: comments can cut a text into very many pieces.
         self._open[-1][1].append(text)
 
 
 _NAMESPACE_END: Final = " "
+_NOT_WELL_FORMED: Final = "Error parsing Xml content"
+"""The words of the service; the position says more."""
 _STEP_BYTES: Final = 16 << 10
 
 
-def read(body: bytes, root_name: str, limits: Limits = SMALL) -> Element | Refusal:
-    """The root of a document, if it has this name."""
-    return at_once(read_in_steps(body, root_name, limits))
+def read(
+    body: bytes, root_name: str, limits: Limits = SMALL, *, with_positions: bool = False
+) -> Element | Refusal:
+    """The root of a document, if it has this name. `with_positions`: each element says where it
+    ends, for refusals of what it holds."""
+    return at_once(read_in_steps(body, root_name, limits, with_positions=with_positions))
 
 
 def read_in_steps(
-    body: bytes, root_name: str, limits: Limits
+    body: bytes, root_name: str, limits: Limits, *, with_positions: bool = False
 ) -> Generator[None, None, Element | Refusal]:
     """The same for a document that may be long: stops after each bit of it."""
     if len(body) > limits.bytes_max:
@@ -133,7 +150,7 @@ def read_in_steps(
     parser.XmlDeclHandler = builder.declaration
     parser.StartDoctypeDeclHandler = builder.doctype
     parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
+    parser.EndElementHandler = partial(builder.end_at, parser) if with_positions else builder.end
     parser.CharacterDataHandler = builder.data
     try:
         for at in range(0, len(body), _STEP_BYTES):
@@ -149,8 +166,7 @@ def read_in_steps(
             str(error), parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
         )
     except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code) or "unknown"
-        return invalid_document(f"Not well-formed: {reason}.", error.lineno, error.offset + 1)
+        return invalid_document(_NOT_WELL_FORMED, error.lineno, error.offset + 1)
     root = builder.root
     if root is None or root.name != root_name:
         return invalid_document(f"The root element is not {root_name}.")

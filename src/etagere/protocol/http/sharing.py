@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _WORD_BYTES = 8
 # The columns that every row has before those of the listeners.
-_TURNS, _ACCEPTS, MEMORY, _MEMORY_AWAITED, _FIRST_LISTENER = range(5)
+_TURNS, _ACCEPTS, MEMORY, _MEMORY_AWAITED, _PROPERTIES_CHANGED, _FIRST_LISTENER = range(6)
 
 
 class FrontEndTable:
@@ -76,6 +76,16 @@ class FrontEndRow:
     @memory_is_awaited.setter
     def memory_is_awaited(self, is_awaited: bool) -> None:
         self.words[_MEMORY_AWAITED] = is_awaited
+
+    @property
+    def properties_changed(self) -> int:
+        """When it changed properties of a service the last time, in nanoseconds of a clock that
+        does not run backwards."""
+        return self.words[_PROPERTIES_CHANGED]
+
+    @properties_changed.setter
+    def properties_changed(self, nanoseconds: int) -> None:
+        self.words[_PROPERTIES_CHANGED] = nanoseconds
 
     def connections(self, listener: int) -> int:
         return self.words[_FIRST_LISTENER + listener]

@@ -13,13 +13,16 @@ from etagere.errors import Refusal
 from etagere.model.queues import QueueName
 from etagere.protocol.codecs import xml
 from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import NUMBER, bad_parameter
+from etagere.protocol.http.messages import BodyTooLarge
+from etagere.protocol.requests import bad_parameter
 from etagere.rules import queues
 
 BODY_BYTES_MAX: Final = 8 * queues.TEXT_BYTES_MAX
 """Every character of a text may come as a reference of several."""
 _LIMITS: Final = xml.Limits(bytes_max=BODY_BYTES_MAX, elements_max=1_000, depth_max=16)
 _RECEIPT_BYTES = 8
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+"""Any number of 64 bits."""
 # What almost every message is: a text without markup, references, or anything beyond ASCII.
 # Whatever else it may be, the parser finds out.
 _PLAIN: Final = re.compile(
@@ -54,7 +57,7 @@ def receipt(exchange: Exchange) -> int:
     except (binascii.Error, ValueError):
         decoded = b""
     if len(decoded) != _RECEIPT_BYTES:
-        raise Refused(Refusal("PopReceiptMismatch"))
+        raise bad_parameter("InvalidQueryParameterValue", "popreceipt", written)
     return int.from_bytes(decoded, "big")
 
 
@@ -85,10 +88,9 @@ def updated_seconds(exchange: Exchange) -> int:
 
 def times_of_new(exchange: Exchange) -> tuple[int, int | None]:
     """How long a new message is hidden, and how long it lives."""
-    lives: int | None = _number(exchange, "messagettl", queues.LIVES_SECONDS_DEFAULT)
-    assert lives is not None
-    abort_if(queues.check_life(lives, exchange.version))
-    lives = None if lives == -1 else lives
+    asked = _number(exchange, "messagettl", queues.LIVES_SECONDS_DEFAULT)
+    abort_if(queues.check_life(asked, exchange.version))
+    lives = None if asked == queues.LIVES_FOR_EVER else min(asked, queues.LIVES_SECONDS_MAX)
     hidden = _number(exchange, "visibilitytimeout", 0)
     abort_if(queues.check_hidden_from_start(hidden, lives))
     return hidden, lives
@@ -98,7 +100,7 @@ def _number(exchange: Exchange, name: str, default: int) -> int:
     written = exchange.parameter(name)
     if not written:
         return default
-    if NUMBER.fullmatch(written.removeprefix("-")) is None:
+    if _NUMBER.fullmatch(written) is None:
         raise bad_parameter("InvalidQueryParameterValue", name, written)
     return int(written)
 
@@ -111,7 +113,10 @@ async def message_text(exchange: Exchange) -> str:
 
 
 async def optional_text(exchange: Exchange) -> str | None:
-    body = await exchange.http.body.read(BODY_BYTES_MAX)
+    try:
+        body = await exchange.http.body.read(BODY_BYTES_MAX)
+    except BodyTooLarge:
+        raise Refused(queues.too_large()) from None
     if not body:
         return None
     if (plain := _PLAIN.fullmatch(body)) is not None:

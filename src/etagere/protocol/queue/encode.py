@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Generator, Iterable, Sequence
+from typing import Final
 
 from etagere.auth.request import octets
-from etagere.model.queues import ListQueues, Message, NamedQueue, ShownMessage
+from etagere.model.queues import Message, NamedQueue, ShownMessage
+from etagere.protocol import requests
 from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.codecs import xml
+from etagere.protocol.exchange import Exchange
 from etagere.rules.entities import format_guid
 
 _NEVER = "Fri, 31 Dec 9999 23:59:59 GMT"
@@ -40,6 +43,8 @@ def _list(messages: Iterable[str]) -> Generator[None, None, bytes]:
     for message in messages:
         parts.append(_message(message).encode())
         yield
+    if len(parts) == 1:
+        return xml.document("<QueueMessagesList />")
     parts.append(b"</QueueMessagesList>")
     return b"".join(parts)
 
@@ -70,20 +75,26 @@ def _count(message: Message) -> str:
 
 
 def _text(shown: ShownMessage) -> str:
-    return f"<MessageText>{xml.escape(shown.text)}</MessageText>"
+    return xml.element("MessageText", shown.text)
 
 
 # Listings
 
 
-def queues_start(asked: ListQueues, endpoint: str) -> str:
-    marker = f"<Marker>{format_marker(asked.marker)}</Marker>" if asked.marker else ""
-    return (
-        f"{xml.DECLARATION}"
-        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"<Prefix>{xml.escape(asked.prefix)}</Prefix>{marker}"
-        f"<MaxResults>{asked.limit}</MaxResults><Queues>"
+_ECHOED: Final = {"prefix": "Prefix", "maxresults": "MaxResults", "marker": "Marker"}
+"""Parameters that a listing repeats if they were sent, in the order of their elements."""
+
+
+def queues_start(exchange: Exchange) -> str:
+    sent = "".join(
+        [
+            xml.element(name, value)
+            for parameter, name in _ECHOED.items()
+            if (value := exchange.parameter(parameter)) is not None
+        ]
     )
+    endpoint = xml.escape_attribute(requests.endpoint(exchange))
+    return f'{xml.DECLARATION}<EnumerationResults ServiceEndpoint="{endpoint}">{sent}<Queues>'
 
 
 def queue_rows(queues: Sequence[NamedQueue], _now: int, *, include: set[str]) -> list[str]:
@@ -97,7 +108,7 @@ def queue_rows(queues: Sequence[NamedQueue], _now: int, *, include: set[str]) ->
 
 def queues_end(following: NamedQueue | None) -> str:
     marker = "" if following is None else format_marker(following[0])
-    return f"</Queues><NextMarker>{marker}</NextMarker></EnumerationResults>"
+    return f"</Queues>{xml.element('NextMarker', marker)}</EnumerationResults>"
 
 
 def format_marker(name: str) -> str:

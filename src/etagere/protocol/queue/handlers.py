@@ -57,7 +57,7 @@ class Handlers:
             queues.list_queues,
             asked,
             partial(encode.queue_rows, include=include),
-            encode.queues_start(asked, requests.endpoint(exchange)),
+            encode.queues_start(exchange),
             encode.queues_end,
         )
 

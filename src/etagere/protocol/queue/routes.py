@@ -47,6 +47,12 @@ ROUTES: Final[dict[Route, str]] = {
     Route("DELETE", MESSAGE): "delete_message",
 }
 
+PEEK: Final = "peek_messages"
+"""What getting messages is if the request says so."""
+
+READS: Final = frozenset(name for route, name in ROUTES.items() if route.method == "GET")
+"""Operations of GET, whose answers are not to be kept by caches."""
+
 
 def find_route(method: str, queue: str, below: str, comp: str, *, peek: bool) -> str | None:
     """What is asked for; None if there is no such operation. A HEAD is a GET whose answer has no
@@ -57,7 +63,7 @@ def find_route(method: str, queue: str, below: str, comp: str, *, peek: bool) ->
     if method == "HEAD" and level is not MESSAGES:
         method = "GET"
     name = ROUTES.get(Route(method, level, comp.lower()))
-    return "peek_messages" if name == "get_messages" and peek else name
+    return PEEK if name == "get_messages" and peek else name
 
 
 def _level(queue: str, below: str) -> Level | None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from etagere.engine.interface import Engine
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.answers import NO_CACHE
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
+from etagere.protocol.http.messages import Response
+from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.queue.handlers import Handlers
-from etagere.protocol.queue.routes import find_route
+from etagere.protocol.queue.routes import PEEK, READS, ROUTES, find_route
 from etagere.protocol.service import Routed, Service, no_route
+
+Handler = Callable[[Exchange], Awaitable[Response]]
 
 
 class QueueService(Service):
@@ -16,14 +23,22 @@ class QueueService(Service):
 
     name = "queue"
 
-    def __init__(self, engine: Engine, gate: Gate, access_log: AccessLog) -> None:
-        super().__init__(engine, gate, access_log)
-        self._handlers = Handlers(engine)
-        self._of_service = {
+    def __init__(
+        self, engine: Engine, gate: Gate, access_log: AccessLog, share: FrontEndShare | None = None
+    ) -> None:
+        super().__init__(engine, gate, access_log, share)
+        handlers = Handlers(engine)
+        of_service: dict[str, Handler] = {
             "get_queue_service_properties": self._properties.get,
             "set_queue_service_properties": self._properties.set,
             "get_queue_service_stats": self._properties.stats,
         }
+        self._calls: dict[str, Handler] = {
+            name: of_service.get(name) or getattr(handlers, name)
+            for name in (*ROUTES.values(), PEEK)
+        }
+        for name in (*READS, PEEK):
+            self._calls[name] = _uncached(self._calls[name])
 
     def route(self, exchange: Exchange) -> Routed:
         method = exchange.signed.method
@@ -33,5 +48,15 @@ class QueueService(Service):
         name = find_route(method, queue, below, comp, peek=peek)
         if name is None:
             raise no_route(method, comp)
-        call = self._of_service.get(name) or getattr(self._handlers, name)
-        return Routed(name, queue, call, changes=name == "get_messages")
+        return Routed(name, queue, self._calls[name], changes=name == "get_messages")
+
+
+def _uncached(call: Handler) -> Handler:
+    """Tells caches not to keep the answers of an operation."""
+
+    async def answer(exchange: Exchange) -> Response:
+        response = await call(exchange)
+        response.headers = [*response.headers, NO_CACHE]
+        return response
+
+    return answer

@@ -12,6 +12,7 @@ from etagere.protocol.access_log import AccessLog
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
+from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.service import Routed, Service, no_route
 from etagere.protocol.table.addresses import Address, Kind, parse_address
 from etagere.protocol.table.changes import PERMISSIONS, kind_of_change, method_of
@@ -42,9 +43,14 @@ class TableService(Service):
     name = "table"
 
     def __init__(
-        self, engine: Engine, gate: Gate, access_log: AccessLog, indexing: Indexing
+        self,
+        engine: Engine,
+        gate: Gate,
+        access_log: AccessLog,
+        indexing: Indexing,
+        share: FrontEndShare | None = None,
     ) -> None:
-        super().__init__(engine, gate, access_log)
+        super().__init__(engine, gate, access_log, share)
         self._handlers = Handlers(engine, indexing)
         self._of_service = {
             "get_table_service_properties": self._properties.get,

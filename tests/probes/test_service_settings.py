@@ -1,0 +1,273 @@
+"""Service properties, stored access policies and CORS of all services, as the real ones were
+recorded to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.probes.client import Answer, Client, Request, hmac_sha256, http_date, shared_key
+from tests.sdk.server import ACCOUNT, KEY, SERVICES, Server, served
+
+_sign = shared_key(ACCOUNT, KEY)
+_SERVICE: Final = (("restype", "service"), ("comp", "properties"))
+_WITH_DETAILS: Final = ("blob", "queue")
+"""Services whose errors have details."""
+_LINE: Final = "<?xml version='1.0' encoding='utf-8'?>\n"
+_DAYS: Final = "Retention days must be greater than 0 and less than or equal to 365 days."
+_RULE: Final = (
+    "<CorsRule><AllowedOrigins>{}</AllowedOrigins><AllowedMethods>GET,HEAD,PUT</AllowedMethods>"
+    "<AllowedHeaders>x-ms-*,content-type</AllowedHeaders><ExposedHeaders>{}</ExposedHeaders>"
+    "<MaxAgeInSeconds>5</MaxAgeInSeconds></CorsRule>"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With two front ends: what one is told holds for the other at once."""
+    directory: Path = tmp_path_factory.mktemp("settings") / "data"
+    with served(directory, "--workers", "2") as started:
+        for service in SERVICES:
+            made = _make(started, service)
+            assert made.status == 201, made
+        yield started
+        assert "Traceback" not in started.log()
+
+
+def _make(server: Server, service: str) -> Answer:
+    if service == "table":
+        json = (("Content-Type", "application/json"),)
+        return _ask(server, service, "POST", "/Tables", (), json, '{"TableName":"settings"}')
+    kind = (("restype", "container"),) if service == "blob" else ()
+    return _ask(server, service, "PUT", "/settings", kind)
+
+
+def _ask(
+    server: Server,
+    service: str,
+    method: str,
+    path: str,
+    query: tuple[tuple[str, str], ...] = (),
+    headers: tuple[tuple[str, str], ...] = (),
+    body: str = "",
+) -> Answer:
+    """On a connection of its own, which any front end may accept."""
+    if ("x-ms-version", "") not in headers and "x-ms-version" not in dict(headers):
+        headers = (("x-ms-version", "2021-08-06"), *headers)
+    request = Request(method, f"/{ACCOUNT}{path}", query, headers, body.encode())
+    with Client(server.endpoints[service]) as client:
+        return client.ask(_signed_for_tables(request) if service == "table" else _sign(request))
+
+
+def _signed_for_tables(request: Request) -> Request:
+    date = http_date()
+    request = request.framed().having(("x-ms-date", date))
+    comp = dict(request.query).get("comp")
+    resource = f"/{ACCOUNT}{request.path}" + (f"?comp={comp}" if comp else "")
+    content_type = request.header("content-type") or ""
+    text = "\n".join([request.method, "", content_type, date, resource])
+    return request.having(("Authorization", f"SharedKey {ACCOUNT}:{hmac_sha256(KEY, text)}"))
+
+
+def _set(server: Server, service: str, content: str) -> Answer:
+    root = "StorageServiceProperties"
+    document = f"{_LINE}<{root}>{content}</{root}>" if content else f"{_LINE}<{root} />"
+    xml = (("Content-Type", "application/xml"),)
+    return _ask(server, service, "PUT", "/", _SERVICE, xml, document)
+
+
+def _get(server: Server, service: str, version: str = "2021-08-06") -> ElementTree.Element:
+    answer = _ask(server, service, "GET", "/", _SERVICE, (("x-ms-version", version),))
+    assert answer.status == 200
+    return ElementTree.fromstring(answer.body)
+
+
+def _tags(element: ElementTree.Element | None) -> list[str]:
+    assert element is not None
+    return [child.tag for child in element]
+
+
+def _assert_invalid(
+    service: str, answer: Answer, line: str, position: str, reason: str | None
+) -> None:
+    assert answer.status == 400
+    assert b"InvalidXmlDocument" in answer.body
+    assert b"XML specified is not syntactically valid." in answer.body
+    if service in _WITH_DETAILS:
+        told = answer.error()
+        assert list(told) == ["Code", "Message", "LineNumber", "LinePosition", "Reason"]
+        assert (told["LineNumber"], told["LinePosition"]) == (line, position)
+        assert reason is None or told["Reason"] == reason
+
+
+# Properties
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_order_of_elements(server: Server, service: str) -> None:
+    rules = _RULE.format("https://a.example", "x-ms-meta-data*,x-ms-meta-abc")
+    website = (
+        "<StaticWebsite><Enabled>true</Enabled><DefaultIndexDocumentPath>a</DefaultIndexDocumentPath>"
+        "<IndexDocument>b</IndexDocument><ErrorDocument404Path>c</ErrorDocument404Path>"
+        "</StaticWebsite>"
+    )
+    more = f"<DefaultServiceVersion>2014-02-14</DefaultServiceVersion>{website}"
+    sent = f"<Cors>{rules}</Cors>" + (more if service == "blob" else "")
+    assert _set(server, service, sent).status == 202
+    root = _get(server, service)
+    expected = ["Logging", "HourMetrics", "MinuteMetrics", "Cors"]
+    if service == "blob":
+        expected += ["DeleteRetentionPolicy", "StaticWebsite", "DefaultServiceVersion"]
+        assert _tags(root.find("DeleteRetentionPolicy")) == ["Enabled", "AllowPermanentDelete"]
+        assert root.findtext("DeleteRetentionPolicy/AllowPermanentDelete") == "false"
+        older = _get(server, service, "2019-12-12")
+        assert _tags(older.find("DeleteRetentionPolicy")) == ["Enabled"]
+        assert _tags(root.find("StaticWebsite")) == [
+            "Enabled",
+            "IndexDocument",
+            "ErrorDocument404Path",
+            "DefaultIndexDocumentPath",
+        ]
+    assert _tags(root) == expected
+    logging = ["Version", "Read", "Write", "Delete", "RetentionPolicy"]
+    assert _tags(root.find("Logging")) == logging
+    assert _tags(root.find("Cors/CorsRule")) == [
+        "AllowedMethods",
+        "AllowedOrigins",
+        "AllowedHeaders",
+        "ExposedHeaders",
+        "MaxAgeInSeconds",
+    ]
+    assert root.findtext("Cors/CorsRule/AllowedHeaders") == "content-type,x-ms-*"
+    assert root.findtext("Cors/CorsRule/ExposedHeaders") == "x-ms-meta-abc,x-ms-meta-data*"
+    assert _set(server, service, "<Cors />").status == 202
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_documents_that_ask_for_too_much(server: Server, service: str) -> None:
+    before = ElementTree.tostring(_get(server, service))
+    rules = _RULE.format("*", "*") * 6
+    minutes = (
+        "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>"
+        "<RetentionPolicy><Enabled>true</Enabled><Days>366</Days></RetentionPolicy></MinuteMetrics>"
+    )
+    _assert_invalid(service, _set(server, service, f"<Cors>{rules}</Cors>"), "0", "0", "")
+    _assert_invalid(service, _set(server, service, minutes), "2", "176", _DAYS)
+    _assert_invalid(service, _set(server, service, ""), "2", "29", None)
+    assert ElementTree.tostring(_get(server, service)) == before
+
+
+# Stored access policies
+
+
+def _set_policies(server: Server, service: str, *policies: str) -> Answer:
+    identifiers = "".join(
+        f"<SignedIdentifier><Id>{number}</Id><AccessPolicy>{policy}</AccessPolicy>"
+        "</SignedIdentifier>"
+        for number, policy in enumerate(policies)
+    )
+    kind = (("restype", "container"),) if service == "blob" else ()
+    query = (*kind, ("comp", "acl"))
+    xml = (("Content-Type", "application/xml"),)
+    document = f"{_LINE}<SignedIdentifiers>{identifiers}</SignedIdentifiers>"
+    return _ask(server, service, "PUT", "/settings", query, xml, document)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_times_of_policies_have_all_digits(server: Server, service: str) -> None:
+    policy = "<Start>2021-06-01T10:00:00Z</Start><Expiry>2031-06-01</Expiry>"
+    assert _set_policies(server, service, f"{policy}<Permission>r</Permission>").status < 300
+    kind = (("restype", "container"),) if service == "blob" else ()
+    answer = _ask(server, service, "GET", "/settings", (*kind, ("comp", "acl")))
+    assert answer.status == 200
+    assert b"<Start>2021-06-01T10:00:00.0000000Z</Start>" in answer.body
+    assert b"<Expiry>2031-06-01T00:00:00.0000000Z</Expiry>" in answer.body
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_too_many_policies(server: Server, service: str) -> None:
+    policies = ["<Permission>r</Permission>"] * 6
+    _assert_invalid(service, _set_policies(server, service, *policies), "0", "0", None)
+    assert _set_policies(server, service, *policies[:5]).status < 300
+
+
+# CORS
+
+_READS: Final = {
+    "blob": ("/settings", (("restype", "container"),)),
+    "queue": ("/settings", (("comp", "metadata"),)),
+    "table": ("/", _SERVICE),
+}
+_CORS: Final = ("access-control-allow-origin", "vary", "access-control-expose-headers")
+_MATCH: Final = (("Origin", "https://a.example"),)
+_OTHER: Final = (("Origin", "https://b.example"),)
+_EXACT: Final = "https://a.example"
+
+
+def _cors_of(answer: Answer) -> dict[str, str]:
+    return {name: answer.headers[name] for name in _CORS if name in answer.headers}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize(
+    ("allowed", "headers", "allow_origin", "vary", "exposes"),
+    [
+        # The documented table: rules, origin, and what a GET is answered with.
+        ("", (), None, False, False),
+        ("", _MATCH, None, False, False),
+        ("*", (), "*", False, True),
+        ("*", _MATCH, "*", False, True),
+        (_EXACT, (), None, True, False),
+        (_EXACT, _MATCH, _EXACT, True, True),
+        (_EXACT, _OTHER, None, True, False),
+    ],
+)
+def test_reads_by_rule_and_origin(
+    server: Server,
+    service: str,
+    allowed: str,
+    headers: tuple[tuple[str, str], ...],
+    allow_origin: str | None,
+    vary: bool,
+    exposes: bool,
+) -> None:
+    rules = f"<Cors>{_RULE.format(allowed, '*')}</Cors>" if allowed else "<Cors />"
+    path, query = _READS[service]
+    asked = (("x-ms-client-request-id", "mine"), *headers)
+    try:
+        assert _set(server, service, rules).status == 202
+        # Whichever front end answers.
+        for _ in range(4):
+            told = _cors_of(_ask(server, service, "GET", path, query, asked))
+            exposed = told.pop("access-control-expose-headers", "").split(",")
+            expected = {"vary": "Origin"} if vary else {}
+            if allow_origin is not None:
+                expected["access-control-allow-origin"] = allow_origin
+            assert told == expected
+            common = {"x-ms-request-id", "x-ms-version", "x-ms-client-request-id", "Server"}
+            assert (common < set(exposed)) == exposes
+            assert ({"Date", "Content-Length", "Transfer-Encoding"} < set(exposed)) == exposes
+    finally:
+        assert _set(server, service, "<Cors />").status == 202
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_what_says_nothing_of_origins(server: Server, service: str) -> None:
+    """Writes and errors to a request without an origin, and those to a page that may write."""
+    path = "/settings"
+    kind = (("restype", "container"),) if service == "blob" else ()
+    acl = (*kind, ("comp", "acl"))
+    try:
+        assert _set(server, service, f"<Cors>{_RULE.format('*', 'x-ms-*')}</Cors>").status == 202
+        assert _cors_of(_ask(server, service, "PUT", path, acl)) == {}
+        missing = _ask(server, service, "GET", "/missing", acl)
+        assert (missing.status, _cors_of(missing)) == (404, {})
+        written = _cors_of(_ask(server, service, "PUT", path, acl, _MATCH))
+        assert written.pop("access-control-expose-headers") == "x-ms-request-id,x-ms-version"
+        assert written == {"access-control-allow-origin": "*"}
+    finally:
+        assert _set(server, service, "<Cors />").status == 202
