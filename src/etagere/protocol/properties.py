@@ -25,26 +25,12 @@ from etagere.rules.accounts import check_account_name
 
 _BYTES_MAX: Final = 64 << 10
 _ACCOUNTS_KNOWN_MAX: Final = 1_024
+_RULES_KNOWN_SECONDS: Final = 5.0
+"""How long CORS rules are kept at most: a change whose client is gone may be published before it is
+made."""
 _NOT_CACHED_STATUS_MIN: Final = 300
 _ADDED_BY_CONNECTION: Final = ("Server", "Content-Length", "Date", "Transfer-Encoding")
 """Headers that a rule may expose although no service sets them."""
-
-
-class PropertyChanges:
-    """Tells whether properties of services were changed by any front end of the server."""
-
-    def __init__(self, share: FrontEndShare) -> None:
-        self._share = share
-        self.publish()
-
-    def publish(self) -> None:
-        """Says that there was a change. A front end says so when it starts too: the process that
-        it replaces may have died before it could."""
-        self._share.mine.properties_changed = time.monotonic_ns()
-
-    def current(self) -> list[int]:
-        """Equal to what it was before only if nothing was changed since."""
-        return [row.properties_changed for row in self._share.rows()]
 
 
 class PropertiesHandlers:
@@ -53,8 +39,9 @@ class PropertiesHandlers:
     def __init__(self, engine: Engine, service: str, share: FrontEndShare | None = None) -> None:
         self._engine = engine
         self._service = service
-        self._changes = PropertyChanges(share or alone())
-        self._rules_as_of = self._changes.current()
+        self._share = share or alone()
+        self._rules_as_of = self._share.properties_changed
+        self._rules_until = 0.0
         self._rules: dict[str, Sequence[CorsRule]] = {}
 
     async def get(self, exchange: Exchange) -> Response:
@@ -71,8 +58,8 @@ class PropertiesHandlers:
         try:
             await self._engine.write(set_service_properties, command)
         finally:
-            # It may have happened even if nobody knows.
-            self._changes.publish()
+            # It may have happened, or be about to, even if nobody waits for it any more.
+            self._share.publish_change_of_properties()
         return Response(202)
 
     async def stats(self, exchange: Exchange) -> Response:
@@ -104,7 +91,9 @@ class PropertiesHandlers:
         if origin is None:
             if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
                 return []
-            rules = await self._known_rules(exchange)
+            rules = self._known_rules().get(exchange.signed.account)
+            if rules is None:
+                rules = await self._learn_rules(exchange)
         elif method == "OPTIONS":
             return []
         else:
@@ -115,20 +104,22 @@ class PropertiesHandlers:
         found = cors.actual(rules, origin, method, names)
         return [(octets(name), octets(value)) for name, value in found]
 
-    async def _known_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
-        """The rules of an account, read again only after properties were changed: requests without
-        an origin are nearly all, and must not pay for those that have one."""
-        changes = self._changes.current()
-        if changes != self._rules_as_of:
-            self._rules_as_of, self._rules = changes, {}
-        known, account = self._rules, exchange.signed.account
-        rules = known.get(account)
-        if rules is None:
-            rules = (await self._properties(exchange)).cors
-            if len(known) >= _ACCOUNTS_KNOWN_MAX:
-                known.clear()
-            # Not in what has taken its place by now, if there was a change.
-            known[account] = rules
+    def _known_rules(self) -> dict[str, Sequence[CorsRule]]:
+        """The rules of accounts, as far as they were read since any properties were changed:
+        requests without an origin are nearly all, and must not pay for those that have one."""
+        changed, now = self._share.properties_changed, time.monotonic()
+        if changed != self._rules_as_of or now > self._rules_until:
+            self._rules_as_of, self._rules = changed, {}
+            self._rules_until = now + _RULES_KNOWN_SECONDS
+        return self._rules
+
+    async def _learn_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
+        known = self._rules
+        rules = (await self._properties(exchange)).cors
+        if len(known) >= _ACCOUNTS_KNOWN_MAX:
+            known.clear()
+        # Not in what has taken its place by now, if there was a change meanwhile.
+        known[exchange.signed.account] = rules
         return rules
 
     async def _properties(self, exchange: Exchange) -> ServiceProperties:

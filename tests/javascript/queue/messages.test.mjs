@@ -80,7 +80,7 @@ test("receipts", async (t) => {
     for (const { popReceipt } of [taken, shown]) {
         await refused(queue.deleteMessage(messageId, popReceipt), 404, "MessageNotFound");
     }
-    await refused(queue.deleteMessage(messageId, "nonsense"), 400, "PopReceiptMismatch");
+    await refused(queue.deleteMessage(messageId, "nonsense"), 400, "InvalidQueryParameterValue");
     await refused(queue.deleteMessage("nonsense", again.popReceipt), 404, "MessageNotFound");
     await queue.deleteMessage(messageId, again.popReceipt);
     await refused(queue.deleteMessage(messageId, again.popReceipt), 404, "MessageNotFound");

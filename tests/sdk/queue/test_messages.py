@@ -161,7 +161,7 @@ def test_receipts(queue: QueueClient) -> None:
 def test_receipts_and_ids_that_were_never_given(queue: QueueClient) -> None:
     sent = queue.send_message("text")
     for receipt in ("nonsense", "AAAA", "=", "é"):
-        with refused(400, "PopReceiptMismatch"):
+        with refused(400, "InvalidQueryParameterValue"):
             queue.delete_message(sent.id, receipt)
     with refused(404, "MessageNotFound"):
         queue.delete_message(sent.id, "AAAAAAAAAAE=")

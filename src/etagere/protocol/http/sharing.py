@@ -1,17 +1,19 @@
 """Numbers that the front ends of one server publish to each other, in shared memory.
 
-There are no locks: each row is written by one process only. Whoever decides by the numbers of
-others may decide by ones that are a moment old.
+There are no locks: each row is written by one process only, and of the one word that all of them
+write it only matters that it changes. Whoever decides by the numbers of others may decide by ones
+that are a moment old.
 """
 
 from __future__ import annotations
 
 import mmap
+import time
 from collections.abc import Iterator
 
 _WORD_BYTES = 8
 # The columns that every row has before those of the listeners.
-_TURNS, _ACCEPTS, MEMORY, _MEMORY_AWAITED, _PROPERTIES_CHANGED, _FIRST_LISTENER = range(6)
+_TURNS, _ACCEPTS, MEMORY, _MEMORY_AWAITED, _FIRST_LISTENER = range(5)
 
 
 class FrontEndTable:
@@ -20,8 +22,10 @@ class FrontEndTable:
     def __init__(self, front_ends: int, listeners: int) -> None:
         self.front_ends = front_ends
         self._columns = _FIRST_LISTENER + listeners
-        memory = mmap.mmap(-1, front_ends * self._columns * _WORD_BYTES)
+        words = front_ends * self._columns
+        memory = mmap.mmap(-1, (words + 1) * _WORD_BYTES)
         self._words = memoryview(memory).cast("Q")
+        self.properties_changed = self._words[words:]
 
     def row(self, number: int) -> FrontEndRow:
         """The row of the front end with this number, counted from 0. What a process that died has
@@ -77,16 +81,6 @@ class FrontEndRow:
     def memory_is_awaited(self, is_awaited: bool) -> None:
         self.words[_MEMORY_AWAITED] = is_awaited
 
-    @property
-    def properties_changed(self) -> int:
-        """When it changed properties of a service the last time, in nanoseconds of a clock that
-        does not run backwards."""
-        return self.words[_PROPERTIES_CHANGED]
-
-    @properties_changed.setter
-    def properties_changed(self, nanoseconds: int) -> None:
-        self.words[_PROPERTIES_CHANGED] = nanoseconds
-
     def connections(self, listener: int) -> int:
         return self.words[_FIRST_LISTENER + listener]
 
@@ -101,6 +95,17 @@ class FrontEndShare:
         self.mine = table.row(number)
         self.mine.clear()
         self.others = table.others(number)
+        self._properties_changed = table.properties_changed
+        # The process in whose place this one is may have died before it could say so.
+        self.publish_change_of_properties()
+
+    @property
+    def properties_changed(self) -> int:
+        """Differs from what it was if any front end has changed properties of a service since."""
+        return self._properties_changed[0]
+
+    def publish_change_of_properties(self) -> None:
+        self._properties_changed[0] = time.monotonic_ns()
 
     def rows(self) -> Iterator[FrontEndRow]:
         yield self.mine
