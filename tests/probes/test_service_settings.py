@@ -250,7 +250,10 @@ def test_reads_by_rule_and_origin(
             assert told == expected
             common = {"x-ms-request-id", "x-ms-version", "x-ms-client-request-id", "Server"}
             assert (common < set(exposed)) == exposes
-            assert ({"Date", "Content-Length", "Transfer-Encoding"} < set(exposed)) == exposes
+            if exposes:
+                last = ["Content-Length", "Date", "Transfer-Encoding"]
+                assert (exposed[0], exposed[-3:]) == ("x-ms-request-id", last)
+                assert "Content-Type" not in exposed
     finally:
         assert _set(server, service, "<Cors />").status == 202
 

@@ -29,8 +29,9 @@ _RULES_KNOWN_SECONDS: Final = 5.0
 """How long CORS rules are kept at most: a change whose client is gone may be published before it is
 made."""
 _NOT_CACHED_STATUS_MIN: Final = 300
-_ADDED_BY_CONNECTION: Final = ("Server", "Content-Length", "Date", "Transfer-Encoding")
-"""Headers that a rule may expose although no service sets them."""
+# The service names these first and last, whether an answer has the last ones or not.
+_EXPOSED_FIRST: Final = ("x-ms-request-id", "x-ms-client-request-id", "Server", "x-ms-version")
+_EXPOSED_LAST: Final = ("Content-Length", "Date", "Transfer-Encoding")
 
 
 class PropertiesHandlers:
@@ -100,8 +101,7 @@ class PropertiesHandlers:
             rules = (await self._properties(exchange)).cors
         if not rules:
             return []
-        names = [*(name.decode() for name, _ in response.headers), *_ADDED_BY_CONNECTION]
-        found = cors.actual(rules, origin, method, names)
+        found = cors.actual(rules, origin, method, _exposable(exchange, response))
         return [(octets(name), octets(value)) for name, value in found]
 
     def _known_rules(self) -> dict[str, Sequence[CorsRule]]:
@@ -128,3 +128,15 @@ class PropertiesHandlers:
             # Callers of preflights need not be known, nor need the account that they name.
             return ServiceProperties()
         return await self._engine.read(get_service_properties, (account, self._service))
+
+
+def _exposable(exchange: Exchange, response: Response) -> list[str]:
+    """The names of the headers of an answer that a rule may expose, in the service's order."""
+    names = {name.decode(): None for name, _ in response.headers}
+    if exchange.parameter("comp") == "properties":
+        # Scripts may read it anyway, and the service leaves it out here, though not of listings.
+        names.pop("Content-Type", None)
+    names["Server"] = None
+    first = [name for name in _EXPOSED_FIRST if name in names]
+    rest = [name for name in names if name not in _EXPOSED_FIRST]
+    return [*first, *rest, *_EXPOSED_LAST]
