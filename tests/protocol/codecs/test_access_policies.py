@@ -172,7 +172,7 @@ def test_round_trip(identifiers: list[SignedIdentifier]) -> None:
 
 
 def _ticks(policy: AccessPolicy) -> list[int | None]:
-    return [time and iso_time(time) for time in (policy.start, policy.expiry)]
+    return [iso_time(time) if time else None for time in (policy.start, policy.expiry)]
 
 
 @pytest.mark.parametrize(
