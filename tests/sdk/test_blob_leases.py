@@ -129,7 +129,7 @@ REFUSALS_OF_WRITES: dict[str, tuple[str, str, str]] = {
     "available": ("", NO_LEASE, NO_LEASE),
     "leased": (ID_MISSING, "", ID_MISMATCH),
     "breaking": (ID_MISSING, "", ID_MISMATCH),
-    "broken": ("", NO_LEASE, NO_LEASE),
+    "broken": ("", LOST, LOST),
     "expired": ("", LOST, LOST),
 }
 REFUSALS_OF_READS: dict[str, tuple[str, str, str]] = {
