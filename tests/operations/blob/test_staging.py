@@ -164,7 +164,7 @@ async def test_who_may_only_create_adds_nothing_to_a_blob(shelf: Shelf) -> None:
     await shelf.stage("blob", b"a", b"1", only_if_absent=True)
     await shelf.commit("blob", latest(b"a"), only_if_absent=True)
     refused = shelf.stage("blob", b"a", b"2", only_if_absent=True)
-    assert await code_of(refused) == "AuthorizationPermissionMismatch"
+    assert await code_of(refused) == "UnauthorizedBlobOverwrite"
     assert await shelf.staged("blob") == []
     await shelf.require_sound()
 
@@ -177,7 +177,7 @@ async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
     await shelf.create()
     await shelf.read(foresee_block, only)
     await shelf.put("blob", b"x")
-    mismatch = "AuthorizationPermissionMismatch"
+    mismatch = "UnauthorizedBlobOverwrite"
     assert await code_of(shelf.read(foresee_block, only)) == mismatch
     await shelf.read(foresee_block, ask)
     await shelf.lease("blob", Acquire(new_lease_id(), None))

@@ -49,7 +49,7 @@ _ROWS_MAX = 200
 
 @operation
 def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
-    destination = command.destination
+    destination = msgspec.structs.replace(command.destination, asynchronous=True)
     key, old = find_for_change(txn, destination.blob)
     check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
     copied = attempt(destination, CopyStatus.PENDING, 0, command.total, 0)
