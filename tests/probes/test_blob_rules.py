@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -633,7 +634,7 @@ FROM_URL: dict[str, tuple[str, str, Pairs]] = {
 def test_conditions_of_a_source_come_first(new: NewBlob, operation: str) -> None:
     kind, comp, headers = FROM_URL[operation]
     source, blob = new().put("PageBlob"), new().put(kind)
-    query = {"blockid": A} if comp == "block" else {}
+    query: dict[str, Any] = {"blockid": A} if comp == "block" else {}
     of_destination: Pairs = () if comp == "block" else (("If-Match", '"0x8D0000000000000"'),)
     general = operation in ("append block", "put page")
     for name, value, status in SOURCE_UNMET:

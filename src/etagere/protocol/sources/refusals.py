@@ -54,28 +54,32 @@ def unread_as(refusal: Refusal) -> Refused:
     return unread(status, refusal.code, refusal.message)
 
 
-def in_general_terms(refused: Refused) -> Refused:
-    """The same with the general message: how pages and appended blocks are told of sources that
-    could not be read, while other writes repeat the message of the source."""
-    if not isinstance(refused.refusal, UnreadSource):
-        return refused
-    return Refused(msgspec.structs.replace(refused.refusal, said=""))
-
-
 Handler = Callable[[Any, Exchange], Awaitable[Response]]
 
 
 def reads_source(handler: Handler) -> Handler:
-    """For the handlers of all requests that read one."""
+    """For the handlers of requests that read one; the message is the source's."""
+    return _answering(handler, general=False)
 
+
+def reads_source_into_blob(handler: Handler) -> Handler:
+    """For the handlers of requests that add what they read to a blob, as pages or as an appended
+    block: the service answers those with its general message."""
+    return _answering(handler, general=True)
+
+
+def _answering(handler: Handler, *, general: bool) -> Handler:
     @functools.wraps(handler)
     async def call(self: Any, exchange: Exchange) -> Response:
         try:
             return await handler(self, exchange)
         except Refused as refused:
-            if isinstance(refused.refusal, UnreadSource):
-                return _answer(exchange, refused.refusal)
-            raise
+            refusal = refused.refusal
+            if not isinstance(refusal, UnreadSource):
+                raise
+            if general:
+                refusal = msgspec.structs.replace(refusal, said="")
+            return _answer(exchange, refusal)
 
     return call
 

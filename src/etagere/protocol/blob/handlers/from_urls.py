@@ -34,7 +34,7 @@ from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.blob.sources import Here, Source
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.sources.refusals import in_general_terms, reads_source
+from etagere.protocol.sources.refusals import reads_source, reads_source_into_blob
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 # To share the bytes of a larger source takes no time, so they are read only if it is to be checked.
@@ -83,7 +83,7 @@ class FromUrlHandlers(Handling):
             await self._engine.write(staging.put_block, replace(command, body=received.body))
         return Response(201, [*received.checksums(), ENCRYPTED])
 
-    @reads_source
+    @reads_source_into_blob
     async def append_block_from_url(self, exchange: Exchange) -> Response:
         uploads.require_no_body(exchange)
         command = decode_pages.append_block(exchange, uploads.NO_BODY, new_id())
@@ -104,7 +104,7 @@ class FromUrlHandlers(Handling):
         headers = encode.appended_headers(done) + received.checksums()
         return Response(201, [*headers, ENCRYPTED])
 
-    @reads_source
+    @reads_source_into_blob
     async def put_page_from_url(self, exchange: Exchange) -> Response:
         uploads.require_no_body(exchange)
         if decode_pages.is_clear(exchange):
@@ -149,11 +149,7 @@ class FromUrlHandlers(Handling):
         """The bytes of the source, shared with it if they are still there by then, else copied."""
         told = uploads.told_of_source(exchange)
         bytes_max = uploads.bytes_max(exchange, limits)
-        try:
-            opened = await self._open_source(exchange, bytes_max, foresee, told)
-        except Refused as refused:
-            raise in_general_terms(refused) from None
-        async with opened as source:
+        async with await self._open_source(exchange, bytes_max, foresee, told) as source:
             shared = await self._shared(source, told, on_pages)
             if shared is not None:
                 try:
