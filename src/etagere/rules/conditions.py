@@ -38,7 +38,7 @@ ETAG_OFFSET = 621_355_968_000_000_000
 _ETAG = re.compile(r'\s*(?:W/)?(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s",]+))\s*(?:,|$)')
 
 
-_SERVICE_ETAG = re.compile(r'"0x([0-9A-F]{1,16})"')
+_SERVICE_ETAG = re.compile(r'"0x([0-9A-F]{15})"')
 
 
 def format_etag(stamp: int) -> str:
