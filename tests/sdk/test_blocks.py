@@ -410,9 +410,14 @@ def test_a_blob_that_is_not_committed(container: ContainerClient, blob: BlobClie
     assert (listed.name, listed.size, other.name) == ("blob", 0, "other")
     assert not listed.etag
     assert not blob.exists()
-    for use in (blob.download_blob, blob.delete_blob, blob.create_snapshot, blob.acquire_lease):
+    for use in (blob.download_blob, blob.create_snapshot, blob.acquire_lease):
         with refused(404, "BlobNotFound"):
             use()
+    blob.delete_blob()
+    assert [found.name for found in container.list_blobs(include=["uncommittedblobs"])] == ["other"]
+    with refused(404, "BlobNotFound"):
+        blob.delete_blob()
+    stage(blob, a=b"12345")
     commit(blob, "a")
     assert [found.size for found in container.list_blobs(include=["uncommittedblobs"])] == [5, 0]
 

@@ -311,7 +311,7 @@ def _suffices(held: str, letters: str) -> bool:
 def check_absent(permit: Permit, exists: bool) -> Refusal | None:
     """Who may create but not overwrite is refused what is there."""
     if permit.only_if_absent and exists:
-        return Refusal("AuthorizationPermissionMismatch", {"RequiredPermission": "w"})
+        return Refusal("UnauthorizedBlobOverwrite", {"RequiredPermission": "w"})
     return None
 
 

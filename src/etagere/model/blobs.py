@@ -235,6 +235,8 @@ class DeleteBlob(Command, frozen=True):
     tier_modified_since: int | None = None
     """Seconds since 1970, as is the next."""
     tier_unmodified_since: int | None = None
+    uncommitted: bool = False
+    """Where there are only uncommitted blocks, delete those."""
 
 
 class ShownBlob(Shown, frozen=True):
@@ -358,6 +360,8 @@ class GetBlockList(Command, frozen=True):
     lease_id: bytes | None = None
     snapshot: int | None = None
     if_tags: str | None = None
+    public: bool = False
+    """The caller is anonymous, and sees no uncommitted blocks."""
 
 
 class BlockSize(Part, frozen=True):

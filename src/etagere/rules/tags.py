@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -11,6 +10,7 @@ from etagere.errors import Refusal
 from etagere.model.blobs import Tags
 from etagere.rules.tag_expressions import (
     NAME_LENGTH_MAX,
+    PERMITTED,
     VALUE_LENGTH_MAX,
     Malformed,
     Search,
@@ -22,7 +22,6 @@ TAGS_MAX: Final = 10
 CONDITION_HEADER: Final = "x-ms-if-tags"
 TAGS_HEADER: Final = "x-ms-tags"
 
-_PERMITTED = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
 _HEADER_LENGTH_MAX = 3 * TAGS_MAX * (NAME_LENGTH_MAX + VALUE_LENGTH_MAX + 2)
 
 
@@ -43,7 +42,7 @@ def check_tags(pairs: Iterable[tuple[str, str]], unpermitted: Refusal) -> Tags |
                 "MaximumValueLength": VALUE_LENGTH_MAX,
             }
             return Refusal("TagsTooLarge", limits)
-        if _PERMITTED.fullmatch(name) is None or _PERMITTED.fullmatch(value) is None:
+        if PERMITTED.fullmatch(name) is None or PERMITTED.fullmatch(value) is None:
             return unpermitted
         if name in tags:
             return Refusal("DuplicateTagNames", {"TagName": name})

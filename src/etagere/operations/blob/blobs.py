@@ -205,7 +205,8 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
         return
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
+        _delete_uncommitted(txn, key, command)
+        return
     terms.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     since, not_since = command.tier_modified_since, command.tier_unmodified_since
     abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
@@ -219,12 +220,20 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     release(txn, blob.content)
 
 
+def _delete_uncommitted(txn: WriteTxn, key: _Key, command: DeleteBlob) -> None:
+    """A blob of nothing but uncommitted blocks has no ETag, no tags and no lease."""
+    if not command.uncommitted or not staging.is_there(txn, key):
+        raise Refused(Refusal("BlobNotFound"))
+    terms.check_absent(command.conditions, command.lease_id, txn.steady_now)
+    staging.discard(txn, key)
+
+
 def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
-    """A blob that stays as it is, so that its lease keeps nobody from what is done beside it."""
+    """The key of a blob that stays, whose snapshots are deleted."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now, deletes=True)
+    terms.check_snapshots_delete(blob, command.conditions, command.lease_id, txn.steady_now)
     return key
 
 

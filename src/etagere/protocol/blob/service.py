@@ -121,7 +121,9 @@ def _permission(exchange: Exchange, operation: str) -> str:
 
 def _also(exchange: Exchange, operation: str) -> str:
     """Whoever gives a blob tags as it is written needs the right to set them, and whoever lists
-    blobs with their tags that to read them."""
+    blobs with their tags, or asks something of tags, that to read them."""
+    if exchange.header("x-ms-if-tags") is not None:
+        return "t"
     if operation == "list_blobs":
         asked = (exchange.parameter("include") or "").lower().split(",")
         return "t" if "tags" in map(str.strip, asked) else ""

@@ -27,6 +27,8 @@ NO_BODY: Final = Body(b"", 0, 0)
 FORESEEN_BYTES_MIN: Final = 256 << 10
 """What is longer is not received before it is known that it would be taken now."""
 
+_CHECKSUMS: Final = ("content-md5", "x-ms-blob-content-md5", "x-ms-content-crc64")
+
 # The newest first; versions before the last one have its limits.
 Limits = tuple[tuple[str, int], ...]
 BLOB_BYTES_MAX: Final[Limits] = (
@@ -104,6 +106,11 @@ def checked_document(exchange: Exchange, document: bytes) -> Headers:
     if md5 is not None:
         checksums.append((b"Content-MD5", encode.digest_text(md5)))
     return checksums
+
+
+def tells_checksum(exchange: Exchange) -> bool:
+    """Whether the body is to be compared with a checksum."""
+    return any(exchange.header(name) is not None for name in _CHECKSUMS)
 
 
 def require_intact(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from etagere.bodies.contents import Hole, Plan, Stretch, require_intact, segments_of
 from etagere.bodies.presence import Pin
 from etagere.config import KIB
+from etagere.engine.interface import abort_if
 from etagere.model.blobs import (
     BlobKind,
     DeleteBlob,
@@ -23,6 +24,7 @@ from etagere.model.blobs import (
     SnapshotBlob,
     SnapshotsToo,
 )
+from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
 from etagere.operations.blob import blobs, page_blobs, snapshots
 from etagere.protocol import requests
@@ -35,9 +37,12 @@ from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
+from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 _READ_BYTES_MAX: Final = 64 * KIB
 """What is not longer is read at once, compared with its checksums, and sent with its head."""
+_UNCOMMITTED_DELETED_SINCE: Final = "2013-08-15"
+"""The version from which on a blob with nothing but uncommitted blocks can be deleted."""
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
 
 
@@ -46,13 +51,17 @@ class BlobHandlers(Handling):
 
     async def put_blob(self, exchange: Exchange) -> Response:
         kind = decode.blob_kind(exchange)
+        if exchange.header(LENGTH_HEADER) is not None:
+            abort_if(check_resizable(kind))
         if kind is not BlobKind.BLOCK:
             return await self._put_without_bytes(exchange, kind)
         length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
         command = PutBlob(
             decode.blob_name(exchange),
             uploads.NO_BODY,
-            decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
+            decode.blob_headers(
+                exchange, standard=True, default_type=decode.DEFAULT_TYPE, md5_of_body=True
+            ),
             requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
@@ -61,7 +70,11 @@ class BlobHandlers(Handling):
             decode_tags.tags(exchange),
         )
         if length > uploads.FORESEEN_BYTES_MIN:
-            await self._engine.read(blobs.foresee_put, command)
+            foreseen = command
+            if uploads.tells_checksum(exchange):
+                # A wrong checksum is told before unmet conditions.
+                foreseen = replace(command, conditions=NO_CONDITIONS)
+            await self._engine.read(blobs.foresee_put, foreseen)
         async with self._store.writer(length, md5=True) as writer:
             body = await uploads.receive(exchange, writer)
             md5, headers = writer.md5, command.headers
@@ -134,6 +147,8 @@ class BlobHandlers(Handling):
 
     async def _opened(self, exchange: Exchange, pin: Pin) -> Response:
         asked, structured = _range(exchange), decode.is_structured(exchange)
+        if asked is None:
+            decode.refuse_range_checksums(exchange)
         shown, start, length, plan = await self._located(exchange, asked)
         pin.narrow(segments_of(plan))
         if length <= _READ_BYTES_MAX:
@@ -250,7 +265,8 @@ class BlobHandlers(Handling):
         conditions, lease_id = decode.write_conditions(exchange), decode.lease_id(exchange)
         if snapshot is None:
             dates = decode_tiers.tier_dates(exchange)
-            command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates)
+            uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
+            command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
             await self._engine.write(blobs.delete_blob, command)
             return Response(202, [_DELETED])
         if snapshots_too is not SnapshotsToo.NO:

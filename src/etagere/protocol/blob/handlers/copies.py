@@ -44,7 +44,6 @@ from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
 from etagere.rules.leases import format_lease_id
 from etagere.rules.names import check_metadata
 
-_META: Final = "x-ms-meta-"
 _ATTEMPTS_MAX = 8
 _TOO_LARGE: Final = (
     "The source request body for synchronous copy is too large and exceeds the maximum permissible "
@@ -58,7 +57,7 @@ class CopyHandlers(Handling):
     @reads_source
     async def copy_blob(self, exchange: Exchange) -> Response:
         asked = _destination(exchange, tags=decode_tags.tags(exchange))
-        asked = replace(asked, seals=decode_sources.seals(exchange))
+        asked = replace(asked, seals=decode_sources.seals(exchange), asynchronous=True)
         try:
             source = await self._sources.open(
                 exchange,
@@ -239,11 +238,7 @@ _MD5_BYTES = 16
 
 def _metadata(source: Elsewhere) -> Metadata:
     """None at all if a blob could not have them."""
-    pairs = tuple(
-        (name.removeprefix(_META), value)
-        for name, value in source.fields.items()
-        if name.startswith(_META)
-    )
+    pairs = source.metadata
     told = all(is_text(name) and is_text(value) for name, value in pairs)
     return pairs if told and check_metadata(pairs) is None else ()
 

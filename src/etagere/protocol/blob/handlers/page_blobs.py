@@ -49,6 +49,9 @@ class PageBlobHandlers(Handling):
     async def _clear_pages(self, exchange: Exchange) -> Response:
         if exchange.http.body.length:
             raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
+        if exchange.header("content-md5") is not None:
+            # There are no bytes that it could be of.
+            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
         command = decode_pages.clear_pages(exchange, new_id())
         blob = await self._engine.write(page_blobs.clear_pages, command)
         return Response(201, encode.page_headers(blob))
