@@ -51,7 +51,12 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        return self.headers.get("x-ms-error-code", "")
+        """That of an error: in its body, and for what is no OData in a header too."""
+        if self.status < 400:
+            return ""
+        if "x-ms-error-code" in self.headers:
+            return self.headers["x-ms-error-code"]
+        return str(self.json()["odata.error"]["code"])
 
     @property
     def refusal(self) -> tuple[int, str]:

@@ -55,9 +55,7 @@ def test_no_more_than_a_thousand(office: Office) -> None:
     assert len(office.ask("GET", f"People()?{following(answer)}").rows) == 100
 
 
-@pytest.mark.parametrize(
-    "top", ["0", "-1", "1001", "x", "1e2", "1.0", "9" * 5_000, "%D9%A3", "1,2"]
-)
+@pytest.mark.parametrize("top", ["-1", "1001", "x", "1e2", "1.0", "9" * 5_000, "%D9%A3", "1,2"])
 def test_sizes_that_no_page_has(office: Office, top: str) -> None:
     assert office.ask("GET", f"People()?$top={top}").refusal == BAD
     assert office.ask("GET", f"Tables?$top={top}").refusal == BAD

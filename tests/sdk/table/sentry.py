@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -138,6 +139,11 @@ def faults_unreadable(answers: list[Answer]) -> Iterator[str]:
 
 
 def _faults_of_error(answer: Answer) -> Iterator[str]:
+    if answer.headers.get("content-type") == "application/xml":
+        named = re.search(rb"<m:error xmlns:m=.*<m:code>(.*)</m:code>", answer.body)
+        if named is None or named[1].decode() != answer.headers.get("x-ms-error-code"):
+            yield f"a body that explains nothing: {answer.body[:200]!r}"
+        return
     try:
         error = json.loads(answer.body)["odata.error"]
         told = error["code"], error["message"]["lang"], error["message"]["value"]
