@@ -61,6 +61,27 @@ def test_sizes_that_no_page_has(office: Office, top: str) -> None:
     assert office.ask("GET", f"Tables?$top={top}").refusal == BAD
 
 
+def test_no_entities_and_no_tables_asked_for(office: Office) -> None:
+    office.insert("p", "r")
+    for target in ("People()", "Tables", "Tables()"):
+        answer = office.ask("GET", f"{target}?$top=0", Accept=NO_METADATA)
+        assert (answer.status, answer.json()) == (200, {"value": []})
+        assert not following(answer)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "$filter=TableName%20ge%20'T0'%20and%20TableName%20lt%20'U'"]
+)
+def test_a_page_of_tables_is_one_snapshot(office: Office, query: str) -> None:
+    """However many tables are looked at for it."""
+    for number in range(1_100):
+        assert office.ask("POST", "Tables", {"TableName": f"T{number:04}"}).status == 201
+    with office.counted_reads() as reads:
+        answer = office.ask("GET", f"Tables?{query}", Accept=NO_METADATA)
+    assert len(answer.json()["value"]) == 1_000
+    assert reads == ["query_tables" if query else "list_tables"]
+
+
 def _token(text: bytes) -> str:
     encoded = base64.urlsafe_b64encode(text).rstrip(b"=").decode()
     return f"1!{len(encoded)}!{encoded}"

@@ -444,6 +444,8 @@ def test_a_token_for_some_keys_is_not_good_for_others(sentry: Sentry, server: Se
     )
     with holder(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
         table.create_entity({"PartitionKey": "c", "RowKey": "r"})
+    with holder(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
+        table.get_entity("p", "r")
     sentry.remove(place)
 
 

@@ -200,8 +200,9 @@ class Handlers:
 
     async def _get_entity(self, exchange: Exchange, table: str, keys: Keys) -> Response:
         level, select = _level(exchange), queries.select_of(exchange)
-        if check_keys(keys) is not None or not queries.reach_of(exchange).holds(keys):
+        if check_keys(keys) is not None:
             raise Refused(Refusal("ResourceNotFound"))
+        _require_reach(queries.reach_of(exchange), keys)
         command = GetEntity(_table_name(exchange, table), keys)
         entity = (await self._engine.read(entities.get_entity, command)).entity
         body = encode_entity(keys, entity, table, _origin(exchange), level, select)
