@@ -64,8 +64,8 @@ _COMMON: Final = (
           "The account holds data that must not be deleted yet."),
     Error("AccountRequiresHttps", 400, "The account being accessed does not support http."),
     Error("AuthenticationFailed", 403,
-          "Server failed to authenticate the request. Make sure the value of the Authorization "
-          "header is formed correctly including the signature.", NtStatus.LOGON_FAILURE),
+          "Server failed to authenticate the request. Make sure the value of Authorization header "
+          "is formed correctly including the signature.", NtStatus.LOGON_FAILURE),
     Error("AuthorizationFailure", 403,
           "This request is not authorized to perform this operation.", NtStatus.ACCESS_DENIED),
     Error("AuthorizationPermissionMismatch", 403,
@@ -386,7 +386,8 @@ _TABLE: Final = (
     Error("PropertiesNeedValue", 400,
           "The values are not specified for all properties in the entity."),
     Error("PropertyNameInvalid", 400, "The property name is invalid."),
-    Error("PropertyNameTooLong", 400, "The property name exceeds the maximum allowed length."),
+    Error("PropertyNameTooLong", 400,
+          "The property name exceeds the maximum allowed length (255)."),
     Error("PropertyValueTooLarge", 400,
           "The property value is larger than the maximum size permitted."),
     Error("SettingIOPSForATableInProvisioningNotAllowed", 400,
@@ -396,7 +397,9 @@ _TABLE: Final = (
     Error("TableHasNoProperties", 400, "The table has no properties."),
     Error("TableHasNoSuchProperty", 400, "The table has no property of that name."),
     Error("TableNotFound", 404, "The table specified does not exist."),
-    Error("TooManyProperties", 400, "The entity contains more properties than allowed."),
+    Error("TooManyProperties", 400,
+          "The entity contains more properties than allowed. Each entity can include up to 252 "
+          "properties to store data. Each entity also has 3 system properties."),
     Error("UpdateConditionNotSatisfied", 412,
           "The update condition specified in the request was not satisfied."),
     Error("XMethodIncorrectCount", 400, "More than one X-HTTP-Method is specified."),

@@ -177,6 +177,9 @@ class NotHttp(Exception):
     """What came back is no answer."""
 
 
+_ODATA_CODE: Final = re.compile(rb'\{"odata\.error":\{"code":"([A-Za-z0-9]+)"')
+
+
 class Answer(NamedTuple):
     """A status, headers by their names in lower case, and a body."""
 
@@ -186,7 +189,11 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        return self.headers.get("x-ms-error-code", "")
+        """That of an error, from the header, or from the body where tables have none."""
+        code = self.headers.get("x-ms-error-code", "")
+        if not code and (named := _ODATA_CODE.match(self.body)):
+            code = named[1].decode()
+        return code
 
     def error(self) -> dict[str, str]:
         """The elements of an error's body; empty where it is none."""

@@ -16,7 +16,7 @@ from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.answers import Headers
-from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
+from etagere.protocol.codecs.errors import BY_SERVICE, Encoder, Occasion
 from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryExhausted
@@ -149,13 +149,18 @@ class Service(ABC):
             return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
         status = http_status(refusal.code, self.name)
         occasion = Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
+        headers, encode = self.error_form(exchange, refusal)
+        if status == 401:
+            headers.append((b"WWW-Authenticate", _challenge(exchange)))
+        return Response(status, headers, encode(refusal, occasion))
+
+    def error_form(self, _exchange: Exchange, refusal: Refusal) -> tuple[Headers, Encoder]:
+        """The headers of an error answer besides the common ones, and the encoder of its body."""
         headers = [
             (b"x-ms-error-code", refusal.code.encode()),
             (b"Content-Type", self._content_type.encode()),
         ]
-        if status == 401:
-            headers.append((b"WWW-Authenticate", _challenge(exchange)))
-        return Response(status, headers, self._encode_error(refusal, occasion))
+        return headers, self._encode_error
 
     # What the connection asks for
 

@@ -45,7 +45,8 @@ class PartRequest(NamedTuple):
 
 class ChangeSet(NamedTuple):
     requests: list[PartRequest]
-    """None of them if they are too many."""
+    """If there are too many, only the last one that is not."""
+    is_too_long: bool = False
 
 
 class SingleQuery(NamedTuple):
@@ -81,8 +82,8 @@ def parse_requests(
 ) -> list[PartRequest] | Refusal:
     """The requests of a batch that are carried out each by itself."""
     try:
-        parts = _parts(body, _boundary(content_type), requests_max)
-        if parts is None:
+        parts, is_all = _parts(body, _boundary(content_type), requests_max)
+        if not is_all:
             return Refusal("ExceedsMaxBatchRequestCount", {"MaxLimit": requests_max})
         return [_request(*_mime_part(part)) for part in parts]
     except _Unreadable as unreadable:
@@ -100,27 +101,25 @@ _HTTP: Final = "application/http"
 
 
 def _batch(content_type: str, body: bytes) -> Batch:
-    parts = _parts(body, _boundary(content_type), parts_max=1)
-    if parts is None:
+    parts, is_all = _parts(body, _boundary(content_type), parts_max=1)
+    if not is_all:
         raise _Unreadable("A batch holds one change set or one query, and nothing beside it.")
     headers, content = _mime_part(parts[0])
     inner_type = headers.get("content-type", "")
     if _media_type(inner_type) == _MULTIPART:
-        return ChangeSet(_change_set(inner_type, content))
+        return _change_set(inner_type, content)
     request = _request(headers, content)
     if request.method != _QUERY:
         raise _Unreadable("Changes must be inside of a change set.")
     return SingleQuery(request)
 
 
-def _change_set(content_type: str, body: bytes) -> list[PartRequest]:
-    parts = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
-    if parts is None:
-        return []
-    requests = _requests(parts)
+def _change_set(content_type: str, body: bytes) -> ChangeSet:
+    parts, is_all = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
+    requests = _requests(parts if is_all else parts[-1:])
     if not {request.method for request in requests} <= _CHANGES:
         raise _Unreadable("A change set holds changes only.")
-    return requests
+    return ChangeSet(requests, not is_all)
 
 
 def _requests(parts: list[bytes]) -> list[PartRequest]:
@@ -192,8 +191,8 @@ def _boundary(content_type: str) -> bytes:
     return str(boundaries[0]).encode()
 
 
-def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
-    """What stands between the boundaries; None if that are too many parts."""
+def _parts(body: bytes, boundary: bytes, parts_max: int) -> tuple[list[bytes], bool]:
+    """What stands between the boundaries, no more than so many parts; and whether these are all."""
     body = b"\n" + body
     beginning = b"\n--" + boundary
     parts: list[bytes] = []
@@ -218,9 +217,9 @@ def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
         if is_last:
             if not parts:
                 break
-            return parts
+            return parts, True
         if len(parts) == parts_max:
-            return None
+            return parts, False
         start = stop
         at = body.find(beginning, at + len(beginning))
     raise _Unreadable("There is no part, or no boundary behind the last one.")
