@@ -245,6 +245,19 @@ def test_no_warning_otherwise(stage: Stage) -> None:
     assert "--development-account-anywhere" not in stage.server.log()
 
 
+# Protocols that a token allows
+
+
+@pytest.mark.parametrize(
+    ("protocols", "status"),
+    [("https,http", 200), ("http,https", 200), ("https", 403), ("http", 403), ("https,https", 403)],
+)
+def test_the_protocols_of_a_token(stage: Stage, protocols: str, status: int) -> None:
+    token = account_token(ACCOUNT, KEY, spr=protocols)
+    answer = stage.client.ask(token.put_on(Request("GET", f"/{ACCOUNT}/", (("comp", "list"),))))
+    assert answer.status == status
+
+
 # Chunked bodies
 
 CHUNKED: Final = ("Transfer-Encoding", "chunked")
