@@ -281,6 +281,14 @@ class Connection(asyncio.Protocol):
         """Parses in portions that end where a message may end: so it is known which of them begin
         one, and with its first line."""
         start, length = 0, len(data)
+        if not self._in_message and isinstance(data, bytes):
+            # Nearly always a whole head: found in fewer steps than below.
+            line_end = data.find(b"\r\n")
+            if line_end > 0 and data.find(b"  ", 0, line_end) < 0:
+                head_end = data.find(_LAST_LINE_ENDS, line_end)
+                if head_end > 0:
+                    start = head_end + len(_LAST_LINE_ENDS)
+                    self._parse(data if start == length else data[:start])
         while start < length:
             if self._unparsed_bytes:
                 start += self._take(data[start:] if start else data)
