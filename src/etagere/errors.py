@@ -508,6 +508,8 @@ _DFS: Final = (
     Error("FilesystemAlreadyExists", 409, "The specified filesystem already exists."),
     Error("FilesystemBeingDeleted", 409, "The specified filesystem is being deleted."),
     Error("FilesystemNotFound", 404, "The specified filesystem does not exist."),
+    Error("HierarchicalNamespaceNotEnabled", 400,
+          "This operation is only supported on a hierarchical namespace account."),
     Error("InvalidDestinationPath", 409,
           "The specified path, or an element of the path, exists and its resource type is invalid "
           "for this operation."),

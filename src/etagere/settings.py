@@ -351,7 +351,10 @@ class Settings:
         "`development` takes unsigned bearer tokens, from this machine only",
     )
     development_account_anywhere: bool = _setting(
-        _SWITCH, False, "let the development account be used from other machines; its key is public"
+        _SWITCH,
+        False,
+        "let the development account be used from other machines and under any Host name; its key "
+        "is public",
     )
     rehydrate_standard_seconds: int = _setting(
         _SECONDS, 10, "how long the way out of the archive takes"

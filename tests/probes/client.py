@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from typing import BinaryIO, Final, NamedTuple, cast
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
 from xml.etree import ElementTree
 
 VERSION: Final = "2021-12-02"
@@ -159,9 +159,10 @@ def _canonical_headers(request: Request) -> str:
 
 def _values(query: Pairs) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
-    for name, value in query:
-        decoded = unquote(value, errors="surrogateescape")
-        values.setdefault(unquote(name, errors="surrogateescape").lower(), []).append(decoded)
+    for written, value in query:
+        name = unquote_plus(written, errors="surrogateescape").lower()
+        decode = unquote if name == "where" else unquote_plus
+        values.setdefault(name, []).append(decode(value, errors="surrogateescape"))
     return values
 
 

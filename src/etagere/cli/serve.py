@@ -57,6 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
     _log()
     if settings.oauth != "off":
         logger.warning("oauth = %s has no effect yet: bearer tokens are refused", settings.oauth)
+    if settings.development_account_anywhere:
+        logger.warning(
+            "--development-account-anywhere: whoever reaches this server may read, change and "
+            "delete all that %s has, and so may every web page in a browser on this machine; its "
+            "key is public",
+            DEVELOPMENT_ACCOUNT.name,
+        )
     supervisor = os.getpid()
 
     def announce(ports: Mapping[str, int]) -> None:

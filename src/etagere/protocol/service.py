@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from etagere.auth.bearer import Challenge
 from etagere.auth.permissions import authorize
 from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
 from etagere.auth.request import octets
@@ -35,6 +36,7 @@ _MALFORMED: Final = {
     500: "InternalError",
     503: "ServerBusy",
 }
+_ERROR_STATUS_MIN: Final = 400
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -73,6 +75,8 @@ class Service(ABC):
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
         response = await self._outcome(exchange)
+        if request.method == "HEAD" and response.status >= _ERROR_STATUS_MIN:
+            response = _without_body(response)
         response.headers = [*exchange.common_headers(), *response.headers]
         if allowed := await self._cors_headers(exchange, response):
             response.headers += allowed
@@ -147,7 +151,8 @@ class Service(ABC):
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
         if isinstance(refusal, NotModified):
             return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
-        status = http_status(refusal.code, self.name)
+        is_challenge = isinstance(refusal, Challenge)
+        status = 401 if is_challenge else http_status(refusal.code, self.name)
         occasion = Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
         headers, encode = self.error_form(exchange, refusal)
         if status == 401:
@@ -190,6 +195,14 @@ class Service(ABC):
 
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         self._access_log.add(request, response, seconds)
+
+
+def _without_body(response: Response) -> Response:
+    """An error as the answer to HEAD, which describes no body: some clients would wait for one, or
+    parse it, although it cannot come."""
+    response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
+    response.body = b""
+    return response
 
 
 def no_route(method: str, comp: str) -> Refused:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
+from etagere.auth.request import asks_access_control
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.leases import LeaseVerb
@@ -74,6 +75,9 @@ class BlobService(Service):
     def route(self, exchange: Exchange) -> Routed:
         method = exchange.signed.method
         container, blob = exchange.signed.resource
+        if method == "HEAD" and asks_access_control(exchange.signed.parameters):
+            target = container + (f"/{blob}" if blob else "")
+            return Routed("get_account_information", target, _refuse_access_control)
         restype, comp = exchange.parameter("restype") or "", exchange.parameter("comp") or ""
         level, name = find_route(method, container, blob, restype, comp)
         if name is None:
@@ -98,6 +102,11 @@ class BlobService(Service):
             return handler(exchange)
 
         return call
+
+
+async def _refuse_access_control(_: Exchange) -> Response:
+    """Accounts are flat: there are no access control lists of paths."""
+    raise Refused(Refusal("HierarchicalNamespaceNotEnabled"))
 
 
 def _from_source(exchange: Exchange, operation: str) -> str:

@@ -119,7 +119,10 @@ class Sources:
             await foresee()
         signed = exchange.signed
         host = exchange.header("host") or ""
-        if addresses.is_here(source, host, signed.scheme, self._port):
+        is_allowed = addresses.is_allowed(source, self._allowed)
+        if addresses.is_here(source, host, signed.scheme, self._port) or (
+            not is_allowed and addresses.is_public_endpoint_of(source, signed.account)
+        ):
             opened = await self._open_here(exchange, source, asked, owner_reads, reads, reads_tags)
             try:
                 _check(opened.blob, conditions, is_copy=is_copy)
@@ -129,7 +132,7 @@ class Sources:
                 await opened.close()
                 raise
             return opened
-        if self._fetcher is None or not addresses.is_allowed(source, self._allowed):
+        if self._fetcher is None or not is_allowed:
             said = "The source is on a server that this one must not read from."
             raise unread(403, "AuthorizationFailure", said)
         if not written.isascii() or tags_too:
@@ -190,7 +193,7 @@ class Sources:
         reads_tags: bool,
     ) -> Permit:
         """As for a request of its own, which says no more than its address does."""
-        principal = await self._gate.admit(asking)
+        principal = await self._gate.admit_source(exchange, asking)
         owner = exchange.principal
         if (
             owner_reads

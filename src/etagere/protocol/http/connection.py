@@ -30,11 +30,14 @@ from etagere.protocol.http.messages import (
 from etagere.protocol.http.output import Output, read_files
 from etagere.protocol.http.pace import Pace
 from etagere.protocol.http.pool import Place
+from etagere.protocol.http.targets import RequestLineScanner, origin_form
 
 logger = logging.getLogger(__name__)
 
+_LAST_LINE_ENDS = b"\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
+_ERROR_STATUS_MIN = 400
 # Of these, nothing has been done that an error would deny, unless their answer says so.
 _SAFE = frozenset({"GET", "HEAD"})
 # A client with so many requests ahead is read no further. One buffer of the transport may still
@@ -42,6 +45,7 @@ _SAFE = frozenset({"GET", "HEAD"})
 _AHEAD = 16
 _AHEAD_MAX = 512
 _NEVER = float("inf")
+_SLASH = ord("/")
 # Files up to this length go out in one piece with their head, which costs half of what it takes
 # to hand them to the kernel.
 _READ_BYTES_MAX = 64 * 1024
@@ -139,6 +143,7 @@ class Connection(asyncio.Protocol):
         self._memory = memory
         self.made = False
         self._parser = httptools.HttpRequestParser(self)
+        self._request_lines = RequestLineScanner()
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
         # What arrives: a message, in its body if there is one, and bytes of neither body nor
@@ -257,7 +262,7 @@ class Connection(asyncio.Protocol):
     def _receive(self, data: bytes | memoryview) -> None:
         self._unframed_bytes += len(data)
         try:
-            self._parse(self._take(data) if self._unparsed_bytes else data)
+            self._take_in(data)
         except _Refused as refused:
             self._refuse(refused)
         except httptools.HttpParserCallbackError as error:
@@ -271,6 +276,45 @@ class Connection(asyncio.Protocol):
         else:
             if self._unframed_bytes > self._unframed_bytes_max:
                 self._refuse(_Refused(431, "The headers are too large."))
+
+    def _take_in(self, data: bytes | memoryview) -> None:
+        """Parses in portions that end where a message may end: so it is known which of them begin
+        one, and with its first line."""
+        start, length = 0, len(data)
+        if not self._in_message and isinstance(data, bytes):
+            # Nearly always a whole head: found in fewer steps than below.
+            line_end = data.find(b"\r\n")
+            if line_end > 0 and data.find(b"  ", 0, line_end) < 0:
+                head_end = data.find(_LAST_LINE_ENDS, line_end)
+                if head_end > 0:
+                    start = head_end + len(_LAST_LINE_ENDS)
+                    self._parse(data if start == length else data[:start])
+        while start < length:
+            if self._unparsed_bytes:
+                start += self._take(data[start:] if start else data)
+                continue
+            body = self._incoming
+            if body is not None and body.length is not None:
+                stop = min(start + body.length - body.received, length)
+            else:
+                if isinstance(data, memoryview):
+                    data = bytes(data)
+                stop = self._end_of_portion(data, start)
+            portion = data if stop - start == length else data[start:stop]
+            if body is None and self._request_lines.has_two_spaces(
+                cast("bytes", portion), begins_message=not self._in_message
+            ):
+                raise _Refused(400, "The request line has two spaces in a row.")
+            self._parse(portion)
+            start = stop
+
+    def _end_of_portion(self, data: bytes, start: int) -> int:
+        """Where the next head or chunked body may end: both do so with an empty line."""
+        if start < len(_LAST_LINE_ENDS) - 1 and self._in_message and data[start] in b"\r\n":
+            # Some of the line ends may have come before.
+            return start + 1
+        end = data.find(_LAST_LINE_ENDS, start)
+        return len(data) if end < 0 else end + len(_LAST_LINE_ENDS)
 
     def _parse(self, data: bytes | memoryview) -> None:
         """Upgrades are not offered, so a request that asks for one is a request like any other.
@@ -299,14 +343,14 @@ class Connection(asyncio.Protocol):
                 body.hold()
             self._parser = httptools.HttpRequestParser(self)
 
-    def _take(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Takes what belongs to the body at hand; returns what follows it."""
+    def _take(self, data: bytes | memoryview) -> int:
+        """Takes what belongs to the body at hand; returns how much that is."""
         count = min(len(data), self._unparsed_bytes)
         self._unparsed_bytes -= count
         self.on_body(bytes(data if count == len(data) else data[:count]))
         if not self._unparsed_bytes:
             self.on_message_complete()
-        return data[count:]
+        return count
 
     def _ignore(self, count: int) -> None:
         self._ignored_bytes += count
@@ -410,12 +454,24 @@ class Connection(asyncio.Protocol):
             and lookup.get(b"expect", b"").lower() == b"100-continue"
         )
         body = RequestBody(self, length, expects_continue=expects_continue, memory=self._memory)
-        request = Request(method, self._target, self._headers, lookup, body)
+        target = self._target if self._target[0] == _SLASH else self._origin_form(lookup)
+        request = Request(method, target, self._headers, lookup, body)
         request.client = self._client
         request.secure = self._secure
         request.keep_alive = self._parser.should_keep_alive()
         request.minor_version = 1 if version == "1.1" else 0
         return request
+
+    def _origin_form(self, lookup: dict[bytes, bytes]) -> bytes:
+        """The target of a request that names a whole address, as those to a proxy do, or `*`. The
+        host in an address counts instead of the Host header (RFC 9112, section 3.2.2)."""
+        if self._target == b"*":
+            return self._target
+        found = origin_form(self._target)
+        if found is None:
+            raise _Refused(400, "The target is no address of HTTP.")
+        lookup[b"host"] = found.host
+        return found.target
 
     def on_body(self, data: bytes) -> None:
         body = self._incoming
@@ -586,9 +642,11 @@ class Connection(asyncio.Protocol):
         if request.method == "HEAD" or response.status in _NO_BODY:
             if request.method == "HEAD" and response.length is not None:
                 length = response.length
-            if response.status in _NO_BODY:
+            chunked = response.status >= _ERROR_STATUS_MIN and request.minor_version > 0
+            if response.status in _NO_BODY or response.status >= _ERROR_STATUS_MIN:
+                # An error has no length to tell of: it would be that of a body which does not come.
                 length = None
-            self._output.write(head(response, self._framing(request, length, chunked=False)))
+            self._output.write(head(response, self._framing(request, length, chunked=chunked)))
             return await self._output.drained()
         chunked = length is None and request.minor_version > 0
         if length is None and not chunked:
