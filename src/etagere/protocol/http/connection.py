@@ -586,9 +586,14 @@ class Connection(asyncio.Protocol):
         if request.method == "HEAD" or response.status in _NO_BODY:
             if request.method == "HEAD" and response.length is not None:
                 length = response.length
-            if response.status in _NO_BODY:
+            has_length = response.status not in _NO_BODY
+            # The body of an error is not what the client asked about: its length is not told,
+            # and some clients take it for that of what they asked for.
+            is_error = has_length and response.status >= 400
+            chunked = is_error and request.minor_version > 0
+            if not has_length or is_error:
                 length = None
-            self._output.write(head(response, self._framing(request, length, chunked=False)))
+            self._output.write(head(response, self._framing(request, length, chunked=chunked)))
             return await self._output.drained()
         chunked = length is None and request.minor_version > 0
         if length is None and not chunked:
