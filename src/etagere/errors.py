@@ -95,7 +95,7 @@ _COMMON: Final = (
           "The account being accessed does not have sufficient permissions to execute this "
           "operation.", NtStatus.ACCESS_DENIED),
     Error("InternalError", 500,
-          "The server encountered an internal error. Please retry the request.",
+          "Server encountered an internal error. Please try again after some time.",
           NtStatus.INTERNAL_ERROR),
     Error("InvalidAuthenticationInfo", 400,
           "Authentication information is not given in the correct format. Check the value of "
@@ -117,7 +117,8 @@ _COMMON: Final = (
           "The range specified is invalid for the current size of the resource.",
           NtStatus.END_OF_FILE),
     Error("InvalidResourceName", 400,
-          "The specified resource name contains invalid characters.", NtStatus.OBJECT_NAME_INVALID),
+          # The service's own spelling, which clients may compare.
+          "The specifed resource name contains invalid characters.", NtStatus.OBJECT_NAME_INVALID),
     Error("InvalidUri", 400, "The requested URI does not represent any resource on the server."),
     Error("InvalidXmlDocument", 400, "XML specified is not syntactically valid."),
     Error("InvalidXmlNodeValue", 400,
@@ -144,10 +145,10 @@ _COMMON: Final = (
     Error("MultipleConditionHeadersNotSupported", 400,
           "Multiple condition headers are not supported."),
     Error("NoAuthenticationInformation", 401,
-          "Server failed to authenticate the request. Please refer to the information in the www- "
-          "authenticate header."),
+          "Server failed to authenticate the request. Please refer to the information in the "
+          "www-authenticate header."),
     Error("OperationTimedOut", 500,
-          "The operation could not be completed within the permitted time.", NtStatus.IO_TIMEOUT),
+          "Operation could not be completed within the specified time.", NtStatus.IO_TIMEOUT),
     Error("OutOfRangeInput", 400,
           "One of the request inputs is out of range.", NtStatus.INVALID_PARAMETER),
     Error("OutOfRangeQueryParameterValue", 400,
@@ -167,8 +168,7 @@ _COMMON: Final = (
     Error("ResourceTypeMismatch", 409,
           "The specified resource type does not match the type of the existing resource."),
     Error("ServerBusy", 503,
-          "The server is currently unable to receive requests. Please retry your request.",
-          NtStatus.INSUFFICIENT_RESOURCES),
+          "The server is busy.", NtStatus.INSUFFICIENT_RESOURCES),
     Error("UnsupportedHeader", 400,
           "One of the HTTP headers specified in the request is not supported."),
     Error("UnsupportedHttpVerb", 405, "The resource doesn't support the specified HTTP verb."),
@@ -231,8 +231,7 @@ _BLOB: Final = (
     Error("BlobImmutableDueToPolicy", 409,
           "This operation is not permitted as the blob is immutable due to a policy."),
     Error("BlobIsSealed", 409,
-          "The specified blob is sealed and its contents can't be modified unless the blob is re- "
-          "created after a delete."),
+          "The blob is sealed and its contents cannot be modified."),
     Error("BlobNotArchived", 409, "The specified blob is not archived."),
     Error("BlobNotFound", 404, "The specified blob does not exist."),
     Error("BlobOperationNotSupported", 409,
