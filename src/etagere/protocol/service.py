@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from etagere.auth.permissions import authorize
 from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
 from etagere.auth.request import octets
@@ -22,6 +24,7 @@ from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryExhausted
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
 from etagere.protocol.properties import PropertiesHandlers
+from etagere.rules import tags
 from etagere.rules.conditions import NotModified
 
 logger = logging.getLogger(__name__)
@@ -55,6 +58,8 @@ class Service(ABC):
     """Answers the requests of one front end to one service. Each service says what they ask for."""
 
     name: str
+    names_reasons = True
+    """The status line of a refusal says why, as its message does."""
 
     def __init__(self, engine: Engine, gate: Gate, access_log: AccessLog) -> None:
         self._gate = gate
@@ -140,17 +145,25 @@ class Service(ABC):
             return []
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
+        headers = [(b"x-ms-error-code", refusal.code.encode())]
         if isinstance(refusal, NotModified):
-            return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
+            return Response(304, headers, reason=self._reason(refusal))
         status = http_status(refusal.code, self.name)
-        occasion = Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
-        headers = [
-            (b"x-ms-error-code", refusal.code.encode()),
-            (b"Content-Type", self._content_type.encode()),
-        ]
         if status == 401:
             headers.append((b"WWW-Authenticate", _challenge(exchange)))
-        return Response(status, headers, self._encode_error(refusal, occasion))
+        elif refusal.code == "InvalidRange" and exchange.signed.method == "GET":
+            length = int(refusal.facts["ContentLength"])
+            headers.append((b"Content-Range", b"bytes */%d" % length))
+        reason = self._reason(refusal)
+        if exchange.http.method == "HEAD":
+            return Response(status, headers, reason=reason)
+        headers.append((b"Content-Type", self._content_type.encode()))
+        body = self._encode_error(visible(refusal, exchange), occasion(exchange))
+        return Response(status, headers, body, reason=reason)
+
+    def _reason(self, refusal: Refusal) -> str:
+        """What the status line of a refusal says."""
+        return refusal.message if self.names_reasons else ""
 
     # What the connection asks for
 
@@ -194,13 +207,37 @@ def _now() -> int:
     return time.time_ns() // 100
 
 
+def occasion(exchange: Exchange) -> Occasion:
+    """Of a refusal that is told now."""
+    return Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
+
+
 def is_trusted(exchange: Exchange) -> bool:
     """Facts are for those who may read what they are about. Before anybody was let in, they are
-    about the request alone."""
+    about the request alone. Who has no name is let in to read, and is refused without facts where
+    the container is private."""
     principal = getattr(exchange, "principal", None)
     if principal is None or isinstance(principal, KeyOwner):
         return True
-    return isinstance(principal, TokenHolder) and "r" in principal.permissions
+    if isinstance(principal, Anonymous):
+        return getattr(exchange, "permit", None) is not None
+    return "r" in principal.permissions
+
+
+def visible(refusal: Refusal, exchange: Exchange) -> Refusal:
+    """The refusal with the facts that this caller may see: tags have a permission of their own.
+    With conditions on the tags of a source, nobody can tell whose tags the facts are about."""
+    facts = refusal.facts
+    if facts.get("Condition") != tags.CONDITION_HEADER or tags.CURRENT not in facts:
+        return refusal
+    principal = getattr(exchange, "principal", None)
+    sees_tags = isinstance(principal, KeyOwner) or (
+        isinstance(principal, TokenHolder) and "t" in principal.permissions
+    )
+    if sees_tags and exchange.header("x-ms-source-if-tags") is None:
+        return refusal
+    kept = {name: fact for name, fact in facts.items() if name != tags.CURRENT}
+    return replace(refusal, facts=kept)
 
 
 def _challenge(exchange: Exchange) -> bytes:

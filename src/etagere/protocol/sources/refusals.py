@@ -7,20 +7,20 @@ beside our own. So a client can tell a source that is not there from one it may 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from etagere.auth.request import octets
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal, http_status
-from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
+from etagere.protocol.codecs.errors import BY_SERVICE
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.service import is_trusted
+from etagere.protocol.service import occasion
 
 CODE: Final = "CannotVerifyCopySource"
 _STATUS, _CODE, _MESSAGE = "CopySourceStatusCode", "CopySourceErrorCode", "CopySourceErrorMessage"
+_REPEATED_IN_HEADERS_SINCE: Final = "2024-02-04"
 _REPEATED: Final = frozenset({400, 401, 403, 404, 409, 412, 416})
 
 
@@ -67,12 +67,12 @@ def reads_source(handler: Handler) -> Handler:
 
 def _answer(exchange: Exchange, refusal: UnreadSource) -> Response:
     content_type, encode = BY_SERVICE[exchange.signed.service]
-    now = time.time_ns() // 100
-    occasion = Occasion(exchange.request_id, now, shows_details=is_trusted(exchange))
-    headers = [
-        (b"x-ms-error-code", refusal.code.encode()),
-        (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[_STATUS])),
-        (b"x-ms-copy-source-error-code", octets(str(refusal.facts[_CODE]))),
-        (b"Content-Type", content_type.encode()),
-    ]
-    return Response(refusal.status, headers, encode(refusal, occasion))
+    headers = [(b"x-ms-error-code", refusal.code.encode())]
+    if exchange.version >= _REPEATED_IN_HEADERS_SINCE:
+        headers += [
+            (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[_STATUS])),
+            (b"x-ms-copy-source-error-code", octets(str(refusal.facts[_CODE]))),
+        ]
+    headers.append((b"Content-Type", content_type.encode()))
+    body = encode(refusal, occasion(exchange))
+    return Response(refusal.status, headers, body, reason=str(refusal.facts[_MESSAGE]))

@@ -40,6 +40,7 @@ class TableService(Service):
     """Tables and entities."""
 
     name = "table"
+    names_reasons = False
 
     def __init__(
         self, engine: Engine, gate: Gate, access_log: AccessLog, indexing: Indexing
