@@ -26,7 +26,7 @@ def metadata_headers(metadata: Metadata) -> Headers:
 
 def metadata_element(metadata: Metadata) -> str:
     content = "".join(f"<{name}>{xml.escape(value)}</{name}>" for name, value in metadata)
-    return f"<Metadata>{content}</Metadata>"
+    return f"<Metadata>{content}</Metadata>" if content else "<Metadata />"
 
 
 def stats() -> bytes:

@@ -105,8 +105,9 @@ async def listed(
     *,
     aside: bool = False,
 ) -> Response:
-    """A page between its start and its end, which says what the next one begins with. `aside`: the
-    steps of the operation may be long."""
+    """A page between its start and its end, which says what the next one begins with. The start
+    ends with the tag that opens the rows, and the end begins with the one that closes them.
+    `aside`: the steps of the operation may be long."""
 
     def new_page(now: int) -> EncodedRows[Row]:
         return EncodedRows(lambda rows: encode(rows, now), UNSENT.page_bytes_max())
@@ -120,9 +121,12 @@ async def listed(
         filled = await engine.read_in_steps(operation, command, lane)
     page = filled.page
     assert isinstance(page, EncodedRows)
-    parts = page.parts
+    parts, tail = page.parts, end(filled.following)
+    if not parts:
+        # An element without rows is empty: it has one tag.
+        start, tail = f"{start.removesuffix('>')} />", tail.partition(">")[2]
     parts.appendleft(start.encode())
-    parts.append(end(filled.following).encode())
+    parts.append(tail.encode())
     length = sum(map(len, parts))
     if length <= _JOINED_BYTES_MAX:
         return Response(200, [XML], b"".join(parts))
