@@ -145,8 +145,8 @@ _COMMON: Final = (
     Error("MultipleConditionHeadersNotSupported", 400,
           "Multiple condition headers are not supported."),
     Error("NoAuthenticationInformation", 401,
-          "Server failed to authenticate the request. Please refer to the information in the www- "
-          "authenticate header."),
+          "Server failed to authenticate the request. Please refer to the information in the "
+          "www-authenticate header."),
     Error("OperationTimedOut", 500,
           "Operation could not be completed within the specified time.", NtStatus.IO_TIMEOUT),
     Error("OutOfRangeInput", 400,
@@ -229,8 +229,7 @@ _BLOB: Final = (
     Error("BlobImmutableDueToPolicy", 409,
           "This operation is not permitted as the blob is immutable due to a policy."),
     Error("BlobIsSealed", 409,
-          "The specified blob is sealed and its contents can't be modified unless the blob is re- "
-          "created after a delete."),
+          "The blob is sealed and its contents cannot be modified."),
     Error("BlobNotArchived", 409, "The specified blob is not archived."),
     Error("BlobNotFound", 404, "The specified blob does not exist."),
     Error("BlobOperationNotSupported", 409,

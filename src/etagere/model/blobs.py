@@ -197,6 +197,8 @@ class OpenBlob(Command, frozen=True):
     """The end of the range, which belongs to it; None: the end of the blob."""
     brief: bool = False
     """Give up if it takes long."""
+    if_range: str = ""
+    """The range is asked for only of the blob that has this ETag or date: otherwise all bytes."""
 
 
 class SetBlobHeaders(Command, frozen=True):

@@ -258,6 +258,18 @@ def check_source(conditions: Conditions, stamp: int) -> Refusal | None:
     return Refusal("SourceConditionNotMet", unmet.facts(SOURCE_PREFIX))
 
 
+def is_same_version(if_range: str, stamp: int) -> bool:
+    """Whether If-Range names what is there: by its ETag, of which a weak one does not count, or by
+    exactly its date (RFC 9110, section 13.1.5). Nothing named is whatever is there."""
+    named = if_range.strip()
+    if not named:
+        return True
+    second = parse_http_date(named)
+    if second is not None:
+        return second == last_modified(stamp)
+    return not named.startswith("W/") and parse_etags(named) == (format_etag(stamp),)
+
+
 def _condition_not_met(unmet: _Unmet) -> Refusal:
     return Refusal("ConditionNotMet", unmet.facts())
 

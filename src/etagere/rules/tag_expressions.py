@@ -335,6 +335,10 @@ class _Parser:
                 raise _MalformedError("No tag has such a name.", self._position)
         elif self._kind == "word":
             name = self._text
+            if self._searches and name[0] == "@" and name.lower() != CONTAINER:
+                raise _MalformedError(
+                    f"Unsupported parameter '{name[:_SHOWN_MAX]}'.", self._position
+                )
             is_tag = name[0] != "@" and name.lower() not in _RESERVED
             is_container = self._searches and name.lower() == CONTAINER
             if len(name) > NAME_LENGTH_MAX or not (is_tag or is_container):

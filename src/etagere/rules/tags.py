@@ -21,6 +21,8 @@ from etagere.rules.tag_expressions import (
 TAGS_MAX: Final = 10
 CONDITION_HEADER: Final = "x-ms-if-tags"
 TAGS_HEADER: Final = "x-ms-tags"
+CURRENT: Final = "Current"
+"""The fact of a refusal that tells a blob's tags: only for callers who may read them."""
 
 _HEADER_LENGTH_MAX = 3 * TAGS_MAX * (NAME_LENGTH_MAX + VALUE_LENGTH_MAX + 2)
 
@@ -89,7 +91,9 @@ def check_condition(asked: str | None, tags: Tags) -> Refusal | None:
         return _invalid_condition(condition)
     if condition.matches(dict(tags)):
         return None
-    return Refusal("ConditionNotMet", {"Condition": CONDITION_HEADER, "Sent": asked})
+    shown = "&".join(f"{name}={value}" for name, value in tags)
+    facts: dict[str, str | int] = {"Condition": CONDITION_HEADER, "Sent": asked, CURRENT: shown}
+    return Refusal("ConditionNotMet", facts)
 
 
 def _invalid_condition(malformed: Malformed) -> Refusal:
@@ -108,9 +112,8 @@ def parse_where(written: str) -> Search | Refusal:
     asked = parse_search(written)
     if isinstance(asked, Search):
         return asked
-    facts: dict[str, str | int] = {
-        "QueryParameterName": "where",
-        "Reason": asked.reason,
-        "Position": asked.position,
-    }
-    return Refusal("InvalidQueryParameterValue", facts)
+    facts: dict[str, str | int] = {"QueryParameterName": "where", "QueryParameterValue": written}
+    reason = asked.reason[:1].lower() + asked.reason[1:].removesuffix(".")
+    place = f"at or near character position {asked.position + 1}"
+    said = f"Error parsing query {place}: {reason}"
+    return Refusal("InvalidQueryParameterValue", facts, said=said)

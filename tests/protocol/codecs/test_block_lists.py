@@ -276,10 +276,7 @@ def test_golden_answers(committed: bool, uncommitted: bool, content: str) -> Non
 
 def test_what_is_asked_for_is_named_also_if_there_is_none() -> None:
     document = encode(ShownBlockList(0, None), GetBlockList(NAME, True, True))
-    assert document.endswith(
-        b"<BlockList><CommittedBlocks></CommittedBlocks>"
-        b"<UncommittedBlocks></UncommittedBlocks></BlockList>"
-    )
+    assert document.endswith(b"<BlockList><CommittedBlocks /><UncommittedBlocks /></BlockList>")
 
 
 def test_a_long_answer_comes_in_short_steps() -> None:

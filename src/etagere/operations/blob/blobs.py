@@ -48,6 +48,8 @@ class OpenedBlob(NamedTuple):
     start: int
     length: int
     plan: Plan
+    is_range: bool = False
+    """A range was asked for, and of this version of the blob."""
 
 
 # Put whole
@@ -144,7 +146,10 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     abort_if(tier_rules.check_online(shown.blob, txn.steady_now))
     total = shown.blob.content.length
     start, end = 0, total
-    if command.first is not None:
+    is_range = command.first is not None and condition_rules.is_same_version(
+        command.if_range, shown.blob.stamp
+    )
+    if command.first is not None and is_range:
         if command.first >= total:
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
@@ -152,7 +157,7 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     if command.brief and is_long(txn, shown.blob.content, start, end - start):
         return None
     plan = locate(txn, shown.blob.content, start, end - start)
-    return OpenedBlob(shown, start, end - start, plan)
+    return OpenedBlob(shown, start, end - start, plan, is_range)
 
 
 # Described

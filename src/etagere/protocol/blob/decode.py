@@ -87,6 +87,10 @@ def snapshot(exchange: Exchange) -> int | None:
     return moment
 
 
+def names_snapshot(exchange: Exchange) -> bool:
+    return bool(exchange.parameter("snapshot"))
+
+
 def refuse_snapshot(exchange: Exchange) -> None:
     """For what cannot be done to one."""
     written = exchange.parameter("snapshot")

@@ -172,6 +172,11 @@ PAGE_RANGES_IN_PARTS_SINCE: Final = "2020-10-02"
 _PAGE_RANGES_AT_ONCE_MAX: Final = 1_000_000
 
 
+def asks_for_part(exchange: Exchange) -> bool:
+    """Whether a request for page ranges says how many it wants, or where to go on."""
+    return bool(exchange.parameter("maxresults") or exchange.parameter("marker"))
+
+
 def get_page_ranges(exchange: Exchange) -> GetPageRanges:
     """Older clients cannot ask for more, so they get all at once."""
     asked = decode.byte_range(exchange) or Range(0, None)

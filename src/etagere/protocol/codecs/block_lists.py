@@ -124,7 +124,9 @@ def encode(shown: ShownBlockList, asked: GetBlockList) -> Generator[None, None, 
         ("CommittedBlocks", asked.committed, shown.committed),
         ("UncommittedBlocks", asked.uncommitted, shown.uncommitted),
     ):
-        if wanted:
+        if wanted and not blocks:
+            parts.append(f"<{name} />".encode())
+        elif wanted:
             parts.append(f"<{name}>".encode())
             for at in range(0, len(blocks), _STEP_BLOCKS):
                 parts.append("".join(map(_block, blocks[at : at + _STEP_BLOCKS])).encode())

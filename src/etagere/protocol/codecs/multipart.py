@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
+from etagere.protocol.http.heads import status_line
 
 OPERATIONS_MAX: Final = 100
 _HEAD_BYTES_MAX = 64 * 1024
@@ -64,6 +65,8 @@ class PartResponse(NamedTuple):
     body: bytes = b""
     content_id: str = ""
     """What the client called the request, where it wants to hear it again."""
+    reason: str = ""
+    """What the status line says in place of the usual phrase."""
 
 
 # Reading
@@ -86,12 +89,19 @@ def parse_requests(
         if not is_all:
             return Refusal("ExceedsMaxBatchRequestCount", {"MaxLimit": requests_max})
         return [_request(*_mime_part(part)) for part in parts]
+    except _NoBoundary as unreadable:
+        facts: dict[str, str | int] = {"HeaderName": "Content-Type", "HeaderValue": content_type}
+        return Refusal("InvalidHeaderValue", {**facts, "Reason": str(unreadable)})
     except _Unreadable as unreadable:
         return Refusal("InvalidInput", {"Reason": str(unreadable)})
 
 
 class _Unreadable(Exception):
     """Not a batch, and why. Never leaves this module."""
+
+
+class _NoBoundary(_Unreadable):
+    """Nor could it be one, whatever its body: its type does not say how to tell its parts apart."""
 
 
 _CHANGES: Final = frozenset({"POST", "PUT", "MERGE", "PATCH", "DELETE"})
@@ -186,8 +196,10 @@ def _boundary(content_type: str) -> bytes:
             for name, quoted, token in _PARAMETER.findall(content_type)
             if name.lower() == "boundary"
         ]
-    if len(boundaries) != 1 or _BOUNDARY.fullmatch(boundaries[0]) is None:
-        raise _Unreadable("The content type is not multipart/mixed with a boundary.")
+    if len(boundaries) > 1:
+        raise _Unreadable("The content type has more than one boundary.")
+    if not boundaries or _BOUNDARY.fullmatch(boundaries[0]) is None:
+        raise _NoBoundary("The content type is not multipart/mixed with a boundary.")
     return str(boundaries[0]).encode()
 
 
@@ -288,12 +300,9 @@ _known_headers = lru_cache(maxsize=256)(_read_headers)
 
 # Writing
 
+_PART_HEAD: Final = f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n".encode()
 _BEGINNINGS: Final = {
-    status.value: (
-        f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n"
-        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-    ).encode()
-    for status in http.HTTPStatus
+    status.value: _PART_HEAD + status_line(status.value) for status in http.HTTPStatus
 }
 
 
@@ -340,6 +349,8 @@ def format_part(response: PartResponse) -> bytes:
         # A line end in a value would make more headers, or a body, of it.
         head = b"".join([line.translate(None, b"\r\n") + b"\r\n" for line in lines])
     beginning = _BEGINNINGS[response.status]
+    if response.reason:
+        beginning = _PART_HEAD + status_line(response.status, response.reason)
     if response.content_id:
         content_id = response.content_id.encode().translate(None, b"\r\n")
         beginning = b"Content-ID: %b\r\n%b" % (content_id, beginning)

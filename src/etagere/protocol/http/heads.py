@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http
+import re
 import time
 from email.utils import formatdate
 
 from etagere.protocol.http.messages import Response
 
+_NOT_IN_REASONS = re.compile("[^ -~]")
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
     for status in http.HTTPStatus
@@ -39,7 +41,16 @@ def head(response: Response, framing: bytes) -> bytes:
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
         lines = b"".join([b"%b: %b\r\n" % _one_line(*header) for header in headers])
-    return b"%b%b%b%b\r\n" % (_STATUS_LINES[response.status], _DATE.line(), lines, framing)
+    first = status_line(response.status, response.reason)
+    return b"%b%b%b%b\r\n" % (first, _DATE.line(), lines, framing)
+
+
+def status_line(status: int, reason: str = "") -> bytes:
+    if not reason:
+        return _STATUS_LINES[status]
+    # A reason may repeat what a client sent.
+    shown = _NOT_IN_REASONS.sub("?", reason)
+    return f"HTTP/1.1 {status} {shown}\r\n".encode()
 
 
 def _one_line(name: bytes, value: bytes) -> tuple[bytes, bytes]:

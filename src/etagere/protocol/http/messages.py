@@ -346,6 +346,8 @@ class Response:
     has to be known, unless they are a list."""
     finished: Callable[[], None] | None = None
     """Called once the body is out or given up."""
+    reason: str = ""
+    """What the status line says in place of the usual phrase."""
     has_effect: bool = False
     """Whether a request that only reads by its method has changed something all the same: then no
     error may be sent in place of this answer."""

@@ -7,7 +7,6 @@ beside our own. So a client can tell a source that is not there from one it may 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -16,10 +15,10 @@ import msgspec
 from etagere.auth.request import octets
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal, http_status
-from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
+from etagere.protocol.codecs.errors import BY_SERVICE
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.service import is_trusted
+from etagere.protocol.service import occasion
 from etagere.rules.conditions import NotModified
 
 CODE: Final = "CannotVerifyCopySource"
@@ -86,15 +85,15 @@ def _answering(handler: Handler, *, general: bool) -> Handler:
 
 def _answer(exchange: Exchange, refusal: UnreadSource) -> Response:
     content_type, encode = BY_SERVICE[exchange.signed.service]
-    now = time.time_ns() // 100
-    occasion = Occasion(exchange.request_id, now, shows_details=is_trusted(exchange))
     headers = [(b"x-ms-error-code", refusal.code.encode())]
     if exchange.version >= _SOURCE_TOLD_SINCE:
         headers += [
             (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[_STATUS])),
             (b"x-ms-copy-source-error-code", octets(str(refusal.facts[_CODE]))),
         ]
+    message = str(refusal.facts[_MESSAGE])
     if refusal.status == 304:
-        return Response(304, headers)
+        return Response(304, headers, reason=message)
     headers.append((b"Content-Type", content_type.encode()))
-    return Response(refusal.status, headers, encode(refusal, occasion))
+    body = encode(refusal, occasion(exchange))
+    return Response(refusal.status, headers, body, reason=message)

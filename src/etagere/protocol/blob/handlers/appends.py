@@ -36,7 +36,7 @@ class AppendHandlers(Handling):
             uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
             done = await self._append(replace(command, body=body))
         headers = encode.appended_headers(done)
-        headers += uploads.checksum_headers(body, sent_md5)
+        headers.append(uploads.checksum_header(body.crc, sent_md5))
         return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
     async def _append(self, command: AppendBlock) -> Appended:

@@ -17,6 +17,8 @@ from etagere.protocol.http.messages import Response
 from etagere.settings import Settings
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
+NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
+"""Of what brings no bytes that could be encrypted, but is answered like what does."""
 
 AnswerPart = Callable[[Exchange, Exchange], Awaitable[Response]]
 """What carries out a request inside of another as if it had come alone."""

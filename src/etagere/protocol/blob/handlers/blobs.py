@@ -30,7 +30,7 @@ from etagere.operations.blob import blobs, page_blobs, snapshots
 from etagere.protocol import requests
 from etagere.protocol.answers import Headers, metadata_headers
 from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, uploads
-from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
+from etagere.protocol.blob.handlers.base import ENCRYPTED, NOT_ENCRYPTED, Handling
 from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
@@ -86,7 +86,7 @@ class BlobHandlers(Handling):
             201,
             [
                 *encode.stamp_headers(blob.stamp),
-                (b"Content-MD5", encode.digest_text(md5)),
+                encode.md5_header(md5),
                 encode.crc64_header(body.crc),
                 *uploads.structured_headers(exchange),
                 ENCRYPTED,
@@ -120,7 +120,12 @@ class BlobHandlers(Handling):
 
     async def get_blob_properties(self, exchange: Exchange) -> Response:
         shown = await self._shown(exchange)
-        headers = encode.blob_headers(shown, decode.overrides(exchange))
+        headers = encode.blob_headers(
+            shown,
+            decode.overrides(exchange),
+            is_snapshot=decode.names_snapshot(exchange),
+            with_tier=True,
+        )
         headers += encode.md5_headers(shown.blob, b"Content-MD5")
         return Response(200, headers, length=shown.blob.content.length)
 
@@ -149,13 +154,15 @@ class BlobHandlers(Handling):
         asked, structured = _range(exchange), decode.is_structured(exchange)
         if asked is None:
             decode.refuse_range_checksums(exchange)
-        shown, start, length, plan = await self._located(exchange, asked)
+        shown, start, length, plan, is_range = await self._located(exchange, asked)
         pin.narrow(segments_of(plan))
         if length <= _READ_BYTES_MAX:
             plan = await self._store.read_short(plan)
         total = shown.blob.content.length
-        headers = encode.blob_headers(shown, decode.overrides(exchange))
-        if asked is None:
+        headers = encode.blob_headers(
+            shown, decode.overrides(exchange), is_snapshot=decode.names_snapshot(exchange)
+        )
+        if not is_range:
             status = 200
             headers += encode.md5_headers(shown.blob, b"Content-MD5")
         else:
@@ -185,8 +192,9 @@ class BlobHandlers(Handling):
     async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
         ask = decode.get_blob(exchange)
         first, last = (None, None) if asked is None else (asked.start, asked.end)
+        container, if_range = ask.blob.container, exchange.header("if-range") or ""
         for brief in (True, False):
-            command, container = OpenBlob(ask, first, last, brief), ask.blob.container
+            command = OpenBlob(ask, first, last, brief, if_range)
             opened = await self._read(
                 exchange, blobs.open_blob, command, container, aside=not brief
             )
@@ -255,7 +263,7 @@ class BlobHandlers(Handling):
         )
         taken = await self._engine.write(snapshots.snapshot_blob, command)
         moment = (b"x-ms-snapshot", format_instant(taken.snapshot).encode())
-        return Response(201, [*encode.stamp_headers(taken.blob.stamp), moment, ENCRYPTED])
+        return Response(201, [*encode.stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
 
     # Deleted
 

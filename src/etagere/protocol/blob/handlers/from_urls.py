@@ -20,7 +20,6 @@ from etagere.model.page_blobs import SequenceConditions
 from etagere.model.sources import FindPieces, PutBlobFromBlob
 from etagere.operations.blob import appends, blobs, page_blobs, sharing, staging
 from etagere.protocol import requests
-from etagere.protocol.answers import Headers
 from etagere.protocol.blob import (
     decode,
     decode_pages,
@@ -54,8 +53,8 @@ class _Received(NamedTuple):
     borrowed: bool = False
     """Its source holds the pieces too."""
 
-    def checksums(self) -> Headers:
-        return uploads.checksum_headers(self.body, self.md5)
+    def checksum(self) -> tuple[bytes, bytes]:
+        return uploads.checksum_header(self.body.crc, self.md5)
 
 
 class FromUrlHandlers(Handling):
@@ -64,7 +63,6 @@ class FromUrlHandlers(Handling):
     @reads_source
     async def put_block_from_url(self, exchange: Exchange) -> Response:
         uploads.require_no_body(exchange)
-        decode.refuse_conditions(exchange)
         command = PutBlock(
             decode.blob_name(exchange),
             decode.block_name(exchange),
@@ -81,7 +79,7 @@ class FromUrlHandlers(Handling):
             self._copied(exchange, source, told) as received,
         ):
             await self._engine.write(staging.put_block, replace(command, body=received.body))
-        return Response(201, [*received.checksums(), ENCRYPTED])
+        return Response(201, [received.checksum(), ENCRYPTED])
 
     @reads_source_into_blob
     async def append_block_from_url(self, exchange: Exchange) -> Response:
@@ -101,8 +99,8 @@ class FromUrlHandlers(Handling):
             )
 
         received, done = await self._laid(exchange, uploads.APPENDED_BYTES_MAX, foresee, append)
-        headers = encode.appended_headers(done) + received.checksums()
-        return Response(201, [*headers, ENCRYPTED])
+        headers = encode.appended_headers(done)
+        return Response(201, [*headers, received.checksum(), ENCRYPTED])
 
     @reads_source_into_blob
     async def put_page_from_url(self, exchange: Exchange) -> Response:
@@ -135,7 +133,7 @@ class FromUrlHandlers(Handling):
         received, blob = await self._laid(
             exchange, uploads.PAGES_BYTES_MAX, foresee, put, on_pages=True
         )
-        return Response(201, [*encode.page_headers(blob), *received.checksums(), ENCRYPTED])
+        return Response(201, [*encode.page_headers(blob), received.checksum(), ENCRYPTED])
 
     async def _laid(
         self,
@@ -256,23 +254,29 @@ class FromUrlHandlers(Handling):
                 command = replace(command, tags=source.blob.tags)
             described = source.headers if copies_properties else BlobHeaders()
             command = replace(command, headers=_described(command.headers, described))
-            blob, checksums = await self._put(source, command, told)
-        return Response(201, [*encode.stamp_headers(blob.stamp), *checksums, ENCRYPTED])
+            blob, crc = await self._put(source, command, told)
+        headers = encode.stamp_headers(blob.stamp)
+        if crc is not None:
+            headers.append(uploads.checksum_header(crc, told.md5))
+        return Response(201, [*headers, ENCRYPTED])
 
     async def _put(
         self, source: Source, command: PutBlob, told: uploads.ToldChecksums
-    ) -> tuple[Blob, Headers]:
+    ) -> tuple[Blob, int | None]:
+        """The blob, and the CRC64 of its bytes; None if they were shared without being read, and
+        nobody knows it."""
         if isinstance(source, Here) and source.is_whole and _is_shareable(source):
-            checksums: Headers = []
             if told != uploads.NOTHING_TOLD or source.length <= _READ_BYTES_MAX:
-                crc, md5 = await uploads.checksums_of(source.chunks())
-                told.require(crc, md5)
-                checksums = uploads.checksum_headers(Body(b"", source.length, crc), md5)
+                known, md5 = await uploads.checksums_of(source.chunks())
+                told.require(known, md5)
                 command = _with_md5(command, md5)
+                crc: int | None = known
+            else:
+                crc = uploads.known_crc(source.blob.content)
             shared = PutBlobFromBlob(command, source.found)
             blob = await self._engine.write(sharing.put_blob_from_blob, shared)
             if blob is not None:
-                return blob, checksums
+                return blob, crc
         # What is elsewhere, or was replaced meanwhile, is copied: the version that was opened.
         async with self._store.writer(source.length, md5=True) as writer:
             body = await uploads.receive_source(source.chunks(), writer)
@@ -280,7 +284,7 @@ class FromUrlHandlers(Handling):
             told.require(body.crc, md5)
             whole = replace(_with_md5(command, md5), body=body)
             blob = await self._engine.write(blobs.put_blob, whole)
-        return blob, uploads.checksum_headers(body, md5)
+        return blob, body.crc
 
 
 def _is_shareable(source: Here) -> bool:
