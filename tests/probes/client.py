@@ -183,6 +183,7 @@ class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+    reason: str = ""
 
     @property
     def code(self) -> str:
@@ -197,7 +198,7 @@ class Answer(NamedTuple):
         return {child.tag: child.text or "" for child in root} if root.tag == "Error" else {}
 
 
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2}) [ -~]*\r\n")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2}) ([ -~]*)\r\n")
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)\r\n")
 
 
@@ -209,7 +210,7 @@ def read_answer(stream: BinaryIO, method: str) -> Answer | None:
     status_line = _STATUS_LINE.fullmatch(line)
     if status_line is None:
         raise NotHttp(f"status line {line!r}")
-    status = int(status_line[1])
+    status, reason = int(status_line[1]), status_line[2].decode()
     headers: dict[str, str] = {}
     while (line := stream.readline()) != b"\r\n":
         field = _FIELD.fullmatch(line)
@@ -221,12 +222,13 @@ def read_answer(stream: BinaryIO, method: str) -> Answer | None:
     if status == 100:
         return read_answer(stream, method)
     if method == "HEAD" or status in {204, 304}:
-        return Answer(status, headers, b"")
+        return Answer(status, headers, b"", reason)
     if ("content-length" in headers) == (headers.get("transfer-encoding") == "chunked"):
         raise NotHttp(f"no length, or two, in {headers}")
     if "content-length" in headers:
-        return Answer(status, headers, _exactly(stream, int(headers["content-length"])))
-    return Answer(status, headers, b"".join(_chunks(stream)))
+        body = _exactly(stream, int(headers["content-length"]))
+        return Answer(status, headers, body, reason)
+    return Answer(status, headers, b"".join(_chunks(stream)), reason)
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:

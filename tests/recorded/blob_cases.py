@@ -1,0 +1,3 @@
+from tests.recorded.cases import Catalogue
+BLOB = Catalogue("blob")
+NOT_COMPARED = {}

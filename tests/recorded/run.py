@@ -1,0 +1,238 @@
+"""Sends what was recorded to a server, and weighs where the answers agree."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tests.probes.client import Answer, Client, NotHttp, Request
+from tests.recorded.blob_cases import BLOB
+from tests.recorded.blob_cases import NOT_COMPARED as NOT_COMPARED_OF_BLOB
+from tests.recorded.cases import VERSIONS, Case, Scene, signer
+from tests.recorded.compare import Difference, Expected, differences
+from tests.recorded.digest import SERVICES, Recorded, digest
+from tests.recorded.queue_cases import NOT_COMPARED as NOT_COMPARED_OF_QUEUE
+from tests.recorded.queue_cases import QUEUE, properties
+from tests.recorded.table_cases import NOT_COMPARED as NOT_COMPARED_OF_TABLE
+from tests.recorded.table_cases import TABLE
+from tests.sdk.server import Server
+
+CASES: Final = {"blob": BLOB.cases, "queue": QUEUE.cases, "table": TABLE.cases}
+NOT_COMPARED: Final = {
+    "blob": NOT_COMPARED_OF_BLOB,
+    "queue": NOT_COMPARED_OF_QUEUE,
+    "table": NOT_COMPARED_OF_TABLE,
+}
+ORIGIN: Final = "https://www.example.com"
+_RULES: Final = {
+    origin: properties(
+        f"<Cors><CorsRule><AllowedOrigins>{origin}</AllowedOrigins><AllowedMethods>GET"
+        "</AllowedMethods><AllowedHeaders>*</AllowedHeaders><ExposedHeaders>*</ExposedHeaders>"
+        "<MaxAgeInSeconds>60</MaxAgeInSeconds></CorsRule></Cors>"
+        if origin
+        else "<Cors />"
+    )
+    for origin in ("", ORIGIN, "*")
+}
+# Headers of features that the server does not have: answers with one of them are left out.
+_NOT_SERVED: Final = (
+    "x-ms-encryption-key-sha256",
+    "x-ms-encryption-scope",
+    "x-ms-version-id",
+    "x-ms-resource-type",
+    "x-ms-legal-hold",
+)
+_BOUNDARY: Final = re.compile(r'boundary="?([^";]+)')
+
+
+@dataclass(frozen=True)
+class Result:
+    """How the answer to a case compares, and how many recorded ones it stands for."""
+
+    case: Case
+    version: str
+    cors: str
+    weight: float
+    differences: tuple[Difference, ...]
+
+    @property
+    def title(self) -> str:
+        rule = {"": "", ORIGIN: " with a CORS rule", "*": " with a CORS rule for all origins"}
+        return f"{self.case.service} {self.case.title} [{self.version}]{rule[self.cors]}"
+
+
+def recorded_of(case: Case) -> Recorded:
+    return digest(case.service).find(case.operation, case.status, case.code, case.body)
+
+
+def served(recorded: Recorded) -> int:
+    """How many of the answers the server's features can give."""
+    if recorded.is_error:
+        return recorded.n
+    left_out = sum(
+        recorded.sometimes[name].n for name in _NOT_SERVED if name in recorded.sometimes
+    )
+    return max(recorded.n - left_out, 1)
+
+
+def uncovered(service: str) -> Iterator[tuple[Recorded, str]]:
+    """What no case asks for, with the reason."""
+    covered = {id(recorded_of(case)) for case in CASES[service]}
+    for recorded in digest(service).answers:
+        if id(recorded) in covered:
+            continue
+        reasons = NOT_COMPARED[service]
+        key = (recorded.operation, recorded.status, recorded.code)
+        yield recorded, reasons.get(key, reasons.get((recorded.operation, 0, ""), ""))
+
+
+def run(server: Server, services: tuple[str, ...] = SERVICES) -> list[Result]:
+    results: list[Result] = []
+    with contextlib.ExitStack() as stack:
+        clients = {
+            service: stack.enter_context(Client(server.endpoints[service])) for service in services
+        }
+        for service in services:
+            for cors in ("", ORIGIN, "*"):
+                _set_rules(server, clients, service, cors)
+                for case in CASES[service]:
+                    results += _run(server, clients, case, cors)
+            _set_rules(server, clients, service, "")
+    return results
+
+
+def _set_rules(server: Server, clients: dict[str, Client], service: str, cors: str) -> None:
+    scene = Scene(server, clients, service, VERSIONS[service][-1])
+    query = {"restype": "service", "comp": "properties"}
+    scene.do("PUT", "", query, {"Content-Type": "application/xml"}, _RULES[cors])
+
+
+def _run(server: Server, clients: dict[str, Client], case: Case, cors: str) -> Iterator[Result]:
+    recorded = recorded_of(case)
+    header = {ORIGIN: "Vary", "*": "access-control-allow-origin"}.get(cors)
+    if header is not None and (not case.cors or header not in recorded.sometimes):
+        return
+    versions = case.versions or VERSIONS[case.service]
+    # Rules were there in the newer recordings.
+    versions = versions[-1:] if cors else versions
+    for version in versions:
+        scene = Scene(server, clients, case.service, version)
+        found = tuple(_compared(scene, case, recorded, cors))
+        for request in scene.afterwards:
+            scene.ask(signer(case.service)(request))
+        yield Result(case, version, cors, _weight(case, recorded, cors) / len(versions), found)
+
+
+def _compared(scene: Scene, case: Case, recorded: Recorded, cors: str) -> Iterator[Difference]:
+    expected = Expected(
+        case.service,
+        recorded,
+        case.having,
+        case.lacking,
+        case.values,
+        case.elements,
+        cors,
+        is_part=" > " in case.operation,
+    )
+    try:
+        request = case.make(scene)
+        answer = scene.ask(signer(case.service)(request) if case.signs else request.framed())
+        if expected.is_part:
+            answer = part(answer)
+    except (AssertionError, NotHttp, ValueError, IndexError) as error:
+        yield Difference("status", f"not to be had: {error}"[:300])
+        return
+    yield from differences(expected, request, scene.version, answer)
+
+
+def part(answer: Answer) -> Answer:
+    """The first answer inside of that to a batch."""
+    assert answer.status == 202, answer
+    text = answer.body
+    for _ in range(2):
+        # Tables put the answers of a change set into a part of their own.
+        head, _, rest = text.partition(b"\r\n\r\n")
+        content_type = answer.headers["content-type"] if text is answer.body else head.decode()
+        found = _BOUNDARY.search(content_type)
+        if found is None:
+            break
+        text = (text if text is answer.body else rest).split(b"--" + found[1].encode())[1]
+    _, _, inner = text.lstrip(b"\r\n").partition(b"\r\n\r\n")
+    head, _, body = inner.partition(b"\r\n\r\n")
+    status, *fields = head.decode().split("\r\n")
+    _, number, reason = status.split(" ", 2)
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in fields)}
+    return Answer(int(number), headers, body.removesuffix(b"\r\n"), reason)
+
+
+# Weights
+
+
+def _weight(case: Case, recorded: Recorded, cors: str) -> float:
+    """Variants stand for their share of the recorded answers, or for equal parts of the rest."""
+    siblings = [other for other in CASES[case.service] if recorded_of(other) is recorded]
+    total = served(recorded)
+    shares = [_share(other, recorded) for other in siblings]
+    rest = max(total - sum(share or 0 for share in shares), 0)
+    of_case = _share(case, recorded)
+    alone = rest / max(shares.count(None), 1) if of_case is None else float(of_case)
+    return alone * _cors_share(case, recorded, cors)
+
+
+def _share(case: Case, recorded: Recorded) -> int | None:
+    if isinstance(case.share, int):
+        return case.share
+    return recorded.sometimes[case.share].n if case.share else None
+
+
+def _cors_share(case: Case, recorded: Recorded, cors: str) -> float:
+    with_rules = {
+        origin: recorded.sometimes[header].n / recorded.n
+        for origin, header in ((ORIGIN, "Vary"), ("*", "access-control-allow-origin"))
+        if header in recorded.sometimes and case.cors
+    }
+    return with_rules[cors] if cors else 1.0 - sum(with_rules.values())
+
+
+# Sums
+
+
+@dataclass
+class Agreement:
+    """Weights of a service: of all, and of those that agree in each respect."""
+
+    total: float = 0.0
+    headers: float = 0.0
+    verdict: float = 0.0
+    """Status, code and message."""
+    body: float = 0.0
+    everything: float = 0.0
+
+
+def agreement(results: list[Result]) -> Agreement:
+    found = Agreement()
+    for result in results:
+        kinds = {difference.kind for difference in result.differences}
+        no_answer = "status" in kinds
+        found.total += result.weight
+        found.verdict += result.weight * (not kinds & {"status", "code", "message"})
+        found.headers += result.weight * (not no_answer and "headers" not in kinds)
+        found.body += result.weight * (not no_answer and "body" not in kinds)
+        found.everything += result.weight * (not kinds)
+    return found
+
+
+def merged(results: list[Result]) -> list[Result]:
+    """The versions of a case that differ in the same things, as one."""
+    found: dict[tuple[str, str, tuple[Difference, ...]], Result] = {}
+    for result in results:
+        key = (f"{result.case.service} {result.case.title}", result.cors, result.differences)
+        if key in found:
+            one = found[key]
+            version = f"{one.version}, {result.version}"
+            result = replace(one, version=version, weight=one.weight + result.weight)
+        found[key] = result
+    return list(found.values())

@@ -1,0 +1,3 @@
+from tests.recorded.cases import Catalogue
+TABLE = Catalogue("table")
+NOT_COMPARED = {}
