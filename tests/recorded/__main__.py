@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.recorded.digest import SERVICES, digest
-from tests.recorded.run import Result, agreement, merged, run, served, uncovered
+from tests.recorded.run import Result, agreement, merged, run, served, target, uncovered
 from tests.sdk import server as servers
 
 
@@ -23,9 +23,9 @@ def main() -> int:
         servers.ROOT = arguments.root.resolve()  # type: ignore[misc]
     services = tuple(arguments.services)
     with tempfile.TemporaryDirectory() as directory:
-        with servers.served(Path(directory) / "data") as server:
-            results = run(server, services)
-            log = server.log()
+        with target(Path(directory) / "data") as running:
+            results = run(running, services)
+            log = running.server.log()
     sys.stdout.write("\n".join(report(results, services)) + "\n")
     if "Traceback" in log:
         sys.stdout.write(f"\nThe server's log:\n\n{log}\n")
@@ -33,13 +33,13 @@ def main() -> int:
 
 
 def report(results: list[Result], services: tuple[str, ...]) -> Iterator[str]:
-    yield "| | recorded | compared | headers | status, code, message | bodies | all |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| | recorded | compared | headers | status, code, message | bodies | reason | all |"
+    yield "|---|---|---|---|---|---|---|---|"
     for service in services:
         mine = [result for result in results if result.case.service == service]
         sums = agreement(mine)
         recorded = sum(one.n for one in digest(service).answers)
-        shares = (sums.headers, sums.verdict, sums.body, sums.everything)
+        shares = (sums.headers, sums.verdict, sums.body, sums.reason, sums.everything)
         figures = " | ".join(f"{share / max(sums.total, 1e-9):.1%}" for share in shares)
         yield f"| {service} | {recorded} | {sums.total:.0f} | {figures} |"
     yield from _by_cause(results, services)

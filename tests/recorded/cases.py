@@ -11,7 +11,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tests.probes.client import Answer, Client, Request, Signer, encoded, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server
+from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
 from tests.sdk.table.forms import table_key
 
 VERSIONS: Final = {
@@ -24,19 +24,33 @@ VERSIONS: Final = {
 _numbers = itertools.count(1)
 
 
+@dataclass(frozen=True)
+class Target:
+    """A server with two accounts, and connections to it."""
+
+    server: Server
+    clients: dict[str, Client]
+    endless: str
+    """The address of what can be copied for ever."""
+
+
 class Scene:
     """What a case prepares, with the key of the account and in names of its own."""
 
-    def __init__(self, server: Server, clients: dict[str, Client], service: str, version: str):
+    def __init__(
+        self, target: Target, service: str, version: str, account: str = ACCOUNT
+    ) -> None:
+        self.target = target
         self.service = service
         self.version = version
-        self.endpoint = server.endpoints[service]
+        self.account = account
+        self.endpoint = target.server.endpoints[service]
+        self.endless = target.endless
         self.name = f"recorded{os.getpid()}x{next(_numbers)}"
         """Of a container, a queue or a table."""
         self.afterwards: list[Request] = []
         """Sent when the case has been judged."""
-        self._client = clients[service]
-        self._sign = signer(service)
+        self._sign = signer(service, account)
 
     def request(
         self,
@@ -51,7 +65,7 @@ class Scene:
         said = {name: value for name, value in {**common, **(headers or {})}.items() if value}
         return Request(
             method,
-            f"/{ACCOUNT}/{quote(path, safe='/(),=')}",
+            f"/{self.account}/{quote(path, safe='/(),=')}",
             encoded((query or {}).items()),
             tuple(said.items()),
             body.encode() if isinstance(body, str) else body,
@@ -59,17 +73,24 @@ class Scene:
 
     def do(self, *arguments: Any, **options: Any) -> Answer:
         """Something that succeeds."""
-        request = self.request(*arguments, **options)
+        return self.do_request(self.request(*arguments, **options))
+
+    def do_request(self, request: Request) -> Answer:
         answer = self.ask(self._sign(request))
         assert answer.status < 300, (request, answer)
         return answer
 
     def ask(self, request: Request) -> Answer:
-        return self._client.ask(request)
+        return self.target.clients[self.service].ask(request)
 
 
-def signer(service: str) -> Signer:
-    return (table_key if service == "table" else shared_key)(ACCOUNT, KEY)
+def other_account(scene: Scene) -> Scene:
+    return Scene(scene.target, scene.service, scene.version or "2021-08-06", SECOND_ACCOUNT)
+
+
+def signer(service: str, account: str = ACCOUNT) -> Signer:
+    key = KEY if account == ACCOUNT else SECOND_KEYS[0]
+    return (table_key if service == "table" else shared_key)(account, key)
 
 
 @dataclass(frozen=True)
@@ -88,7 +109,7 @@ class Case:
     lacking: frozenset[str] = frozenset()
     values: dict[str, str] = field(default_factory=dict)
     elements: tuple[str, ...] = ()
-    share: int | str = ""
+    share: float | str = ""
     """How many of the recorded answers are of this variant, or the header that they had."""
     signs: bool = True
     """Whether it is sent with the key of the account."""

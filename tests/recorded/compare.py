@@ -78,9 +78,9 @@ def differences(
         yield from _body(expected, request, version, answer)
     if not expected.is_part:
         # No version is told to those who asked for one that there is not.
-        unknown = recorded.code == "InvalidHeaderValue" and not recorded.code_in_header
+        unknown = not recorded.code_in_header and recorded.code in {"", "InvalidHeaderValue"}
         told = answer.headers.get("x-ms-version")
-        if told != (None if unknown else version):
+        if told != (None if unknown else version) and version:
             yield Difference("headers", f"x-ms-version: {told}")
 
 
@@ -120,7 +120,7 @@ def _headers(
         if not matches(found[name], form):
             yield Difference("headers", f"{name}: {found[name]!r} for {form!r}")
     if recorded.is_error and request.method == "HEAD" and "content-length" in answer.headers:
-        yield Difference("headers", f"has Content-Length: {answer.headers['content-length']}")
+        yield Difference("headers", "has Content-Length")
 
 
 def _expected_headers(

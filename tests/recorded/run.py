@@ -6,19 +6,22 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from tests.probes.client import Answer, Client, NotHttp, Request
+from tests.probes.client import Answer, Client, NotHttp
+from tests.probes.endless import endless_source
 from tests.recorded.blob_cases import BLOB
 from tests.recorded.blob_cases import NOT_COMPARED as NOT_COMPARED_OF_BLOB
-from tests.recorded.cases import VERSIONS, Case, Scene, signer
+from tests.recorded.cases import VERSIONS, Case, Scene, Target, signer
 from tests.recorded.compare import Difference, Expected, differences
 from tests.recorded.digest import SERVICES, Recorded, digest
 from tests.recorded.queue_cases import NOT_COMPARED as NOT_COMPARED_OF_QUEUE
 from tests.recorded.queue_cases import QUEUE, properties
 from tests.recorded.table_cases import NOT_COMPARED as NOT_COMPARED_OF_TABLE
 from tests.recorded.table_cases import TABLE
-from tests.sdk.server import Server
+from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS
+from tests.sdk.server import served as serving
 
 CASES: Final = {"blob": BLOB.cases, "queue": QUEUE.cases, "table": TABLE.cases}
 NOT_COMPARED: Final = {
@@ -89,28 +92,38 @@ def uncovered(service: str) -> Iterator[tuple[Recorded, str]]:
         yield recorded, reasons.get(key, reasons.get((recorded.operation, 0, ""), ""))
 
 
-def run(server: Server, services: tuple[str, ...] = SERVICES) -> list[Result]:
-    results: list[Result] = []
+@contextlib.contextmanager
+def target(directory: Path) -> Iterator[Target]:
+    """A server that is started as a user starts it."""
+    account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
     with contextlib.ExitStack() as stack:
+        endless = stack.enter_context(endless_source())
+        flags = ("--account", account, "--copy-source", endless)
+        server = stack.enter_context(serving(directory, *flags))
         clients = {
-            service: stack.enter_context(Client(server.endpoints[service])) for service in services
+            service: stack.enter_context(Client(server.endpoints[service])) for service in SERVICES
         }
-        for service in services:
-            for cors in ("", ORIGIN, "*"):
-                _set_rules(server, clients, service, cors)
-                for case in CASES[service]:
-                    results += _run(server, clients, case, cors)
-            _set_rules(server, clients, service, "")
+        yield Target(server, clients, f"http://{endless}/")
+
+
+def run(target: Target, services: tuple[str, ...] = SERVICES) -> list[Result]:
+    results: list[Result] = []
+    for service in services:
+        for cors in ("", ORIGIN, "*"):
+            _set_rules(target, service, cors)
+            for case in CASES[service]:
+                results += _run(target, case, cors)
+        _set_rules(target, service, "")
     return results
 
 
-def _set_rules(server: Server, clients: dict[str, Client], service: str, cors: str) -> None:
-    scene = Scene(server, clients, service, VERSIONS[service][-1])
+def _set_rules(target: Target, service: str, cors: str) -> None:
+    scene = Scene(target, service, VERSIONS[service][-1])
     query = {"restype": "service", "comp": "properties"}
     scene.do("PUT", "", query, {"Content-Type": "application/xml"}, _RULES[cors])
 
 
-def _run(server: Server, clients: dict[str, Client], case: Case, cors: str) -> Iterator[Result]:
+def _run(target: Target, case: Case, cors: str) -> Iterator[Result]:
     recorded = recorded_of(case)
     header = {ORIGIN: "Vary", "*": "access-control-allow-origin"}.get(cors)
     if header is not None and (not case.cors or header not in recorded.sometimes):
@@ -119,8 +132,8 @@ def _run(server: Server, clients: dict[str, Client], case: Case, cors: str) -> I
     # Rules were there in the newer recordings.
     versions = versions[-1:] if cors else versions
     for version in versions:
-        scene = Scene(server, clients, case.service, version)
-        found = tuple(_compared(scene, case, recorded, cors))
+        scene = Scene(target, case.service, version)
+        found = tuple(dict.fromkeys(_compared(scene, case, recorded, cors)))
         for request in scene.afterwards:
             scene.ask(signer(case.service)(request))
         yield Result(case, version, cors, _weight(case, recorded, cors) / len(versions), found)
@@ -182,10 +195,10 @@ def _weight(case: Case, recorded: Recorded, cors: str) -> float:
     return alone * _cors_share(case, recorded, cors)
 
 
-def _share(case: Case, recorded: Recorded) -> int | None:
-    if isinstance(case.share, int):
-        return case.share
-    return recorded.sometimes[case.share].n if case.share else None
+def _share(case: Case, recorded: Recorded) -> float | None:
+    if isinstance(case.share, str):
+        return recorded.sometimes[case.share].n if case.share else None
+    return case.share
 
 
 def _cors_share(case: Case, recorded: Recorded, cors: str) -> float:
@@ -209,6 +222,7 @@ class Agreement:
     verdict: float = 0.0
     """Status, code and message."""
     body: float = 0.0
+    reason: float = 0.0
     everything: float = 0.0
 
 
@@ -221,6 +235,7 @@ def agreement(results: list[Result]) -> Agreement:
         found.verdict += result.weight * (not kinds & {"status", "code", "message"})
         found.headers += result.weight * (not no_answer and "headers" not in kinds)
         found.body += result.weight * (not no_answer and "body" not in kinds)
+        found.reason += result.weight * (not kinds & {"status", "reason"})
         found.everything += result.weight * (not kinds)
     return found
 
