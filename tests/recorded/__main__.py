@@ -22,10 +22,12 @@ def main() -> int:
     if arguments.root is not None:
         servers.ROOT = arguments.root.resolve()  # type: ignore[misc]
     services = tuple(arguments.services)
-    with tempfile.TemporaryDirectory() as directory:
-        with target(Path(directory) / "data") as running:
-            results = run(running, services)
-            log = running.server.log()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        target(Path(directory) / "data") as running,
+    ):
+        results = run(running, services)
+        log = running.server.log()
     sys.stdout.write("\n".join(report(results, services)) + "\n")
     if "Traceback" in log:
         sys.stdout.write(f"\nThe server's log:\n\n{log}\n")

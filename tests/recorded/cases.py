@@ -37,9 +37,7 @@ class Target:
 class Scene:
     """What a case prepares, with the key of the account and in names of its own."""
 
-    def __init__(
-        self, target: Target, service: str, version: str, account: str = ACCOUNT
-    ) -> None:
+    def __init__(self, target: Target, service: str, version: str, account: str = ACCOUNT) -> None:
         self.target = target
         self.service = service
         self.version = version

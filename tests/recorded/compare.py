@@ -254,7 +254,7 @@ class _Walk:
 
     def element(self, node: Node, element: ElementTree.Element, path: str) -> Iterator[Difference]:
         self.values[path] = element.text or ""
-        if element.tag != node.name and node.name != "<name>":
+        if node.name not in {element.tag, "<name>"}:
             yield Difference("body", f"{element.tag} for {node.name}")
             return
         attributes = {attribute.name: attribute for attribute in node.attributes}

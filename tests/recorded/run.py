@@ -11,8 +11,9 @@ from typing import Final
 
 from tests.probes.client import Answer, Client, NotHttp
 from tests.probes.endless import endless_source
-from tests.recorded.blob_cases import BLOB
-from tests.recorded.blob_cases import NOT_COMPARED as NOT_COMPARED_OF_BLOB
+from tests.recorded import blob_cases  # noqa: F401 — adds its cases to BLOB
+from tests.recorded.blob_refusals import NOT_COMPARED as NOT_COMPARED_OF_BLOB
+from tests.recorded.blob_requests import BLOB
 from tests.recorded.cases import VERSIONS, Case, Scene, Target, signer
 from tests.recorded.compare import Difference, Expected, differences
 from tests.recorded.digest import SERVICES, Recorded, digest
@@ -75,9 +76,7 @@ def served(recorded: Recorded) -> int:
     """How many of the answers the server's features can give."""
     if recorded.is_error:
         return recorded.n
-    left_out = sum(
-        recorded.sometimes[name].n for name in _NOT_SERVED if name in recorded.sometimes
-    )
+    left_out = sum(recorded.sometimes[name].n for name in _NOT_SERVED if name in recorded.sometimes)
     return max(recorded.n - left_out, 1)
 
 
@@ -245,9 +244,10 @@ def merged(results: list[Result]) -> list[Result]:
     found: dict[tuple[str, str, tuple[Difference, ...]], Result] = {}
     for result in results:
         key = (f"{result.case.service} {result.case.title}", result.cors, result.differences)
-        if key in found:
-            one = found[key]
-            version = f"{one.version}, {result.version}"
-            result = replace(one, version=version, weight=one.weight + result.weight)
-        found[key] = result
+        if key not in found:
+            found[key] = result
+            continue
+        one = found[key]
+        version = f"{one.version}, {result.version}"
+        found[key] = replace(one, version=version, weight=one.weight + result.weight)
     return list(found.values())

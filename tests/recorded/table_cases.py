@@ -423,9 +423,7 @@ for _code, _status, _version in (
     @TABLE.case("Service_GetStatistics", _status, _code, signs=False, versions=(_version,))
     def statistics_by_bearer(scene: Scene) -> Request:
         headers = {**_XML, "Authorization": "Bearer nothing"}
-        return secondary(
-            scene.request("GET", "", {"restype": "service", "comp": "stats"}, headers)
-        )
+        return secondary(scene.request("GET", "", {"restype": "service", "comp": "stats"}, headers))
 
 
 # Batches
