@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,14 +25,26 @@ VERSIONS: Final = {
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True)
 class Target:
-    """A server with two accounts, and connections to it."""
+    """A server with two accounts, and connections to it, one for each thread and service."""
 
-    server: Server
-    clients: dict[str, Client]
-    endless: str
-    """The address of what can be copied for ever."""
+    def __init__(self, server: Server, endless: str) -> None:
+        """`endless` is the address of what can be copied for ever."""
+        self.server = server
+        self.endless = endless
+        self._of_thread = threading.local()
+        self._clients: list[Client] = []
+
+    def client(self, service: str) -> Client:
+        known: dict[str, Client] = self._of_thread.__dict__
+        if service not in known:
+            known[service] = Client(self.server.endpoints[service])
+            self._clients.append(known[service])
+        return known[service]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
 
 
 class Scene:
@@ -79,7 +92,7 @@ class Scene:
         return answer
 
     def ask(self, request: Request) -> Answer:
-        return self.target.clients[self.service].ask(request)
+        return self.target.client(self.service).ask(request)
 
 
 def other_account(scene: Scene) -> Scene:
