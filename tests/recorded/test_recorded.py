@@ -13,7 +13,16 @@ from tests.recorded.compare import Difference, Expected, differences
 from tests.recorded.digest import SERVICES, Node, Recorded, Sometimes, digest, holds, matches
 from tests.recorded.run import CASES, NOT_COMPARED, Result, recorded_of, run, target, uncovered
 
-EXCEPTIONS: Final[dict[str, str]] = {}
+EXCEPTIONS: Final = {
+    "blob Blob_GetProperties 400": (
+        "a snapshot that is no time was answered without any header of the protocol, not even the"
+        " version; with its code clients can tell what is wrong"
+    ),
+    "table Table_SetAccessPolicy 415 MediaTypeNotSupported": (
+        "Accept: */* was refused twice, in one version that is no longer sent; it asks for nothing"
+        " that the answer does not give"
+    ),
+}
 """Cases that are answered otherwise on purpose, by their titles, and why."""
 
 Results = dict[str, list[Result]]
