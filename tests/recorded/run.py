@@ -34,15 +34,18 @@ NOT_COMPARED: Final = {
 THREADS: Final = 6
 _WHOLE_SERVICE: Final = {"Service_SetProperties", "Service_GetProperties"}
 ORIGIN: Final = "https://www.example.com"
+_METHODS: Final = {ORIGIN: "GET,PUT", "*": "DELETE,GET,HEAD,MERGE,POST,OPTIONS,PUT,PATCH"}
 _RULES: Final = {
-    origin: properties(
-        f"<Cors><CorsRule><AllowedOrigins>{origin}</AllowedOrigins><AllowedMethods>GET,HEAD"
-        "</AllowedMethods><AllowedHeaders>*</AllowedHeaders><ExposedHeaders>*</ExposedHeaders>"
-        "<MaxAgeInSeconds>60</MaxAgeInSeconds></CorsRule></Cors>"
-        if origin
-        else "<Cors />"
-    )
-    for origin in ("", ORIGIN, "*")
+    "": properties("<Cors />"),
+    **{
+        origin: properties(
+            f"<Cors><CorsRule><AllowedOrigins>{origin}</AllowedOrigins>"
+            f"<AllowedMethods>{methods}</AllowedMethods><AllowedHeaders>*</AllowedHeaders>"
+            "<ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds>"
+            "</CorsRule></Cors>"
+        )
+        for origin, methods in _METHODS.items()
+    },
 }
 # Headers of features that the server does not have: answers with one of them are left out.
 _NOT_SERVED: Final = (
