@@ -91,9 +91,8 @@ def _answer(exchange: Exchange, refusal: UnreadSource) -> Response:
             (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[_STATUS])),
             (b"x-ms-copy-source-error-code", octets(str(refusal.facts[_CODE]))),
         ]
-    message = str(refusal.facts[_MESSAGE])
     if refusal.status == 304:
-        return Response(304, headers, reason=message)
+        return Response(304, headers, reason=refusal.message)
     headers.append((b"Content-Type", content_type.encode()))
     body = encode(refusal, occasion(exchange))
-    return Response(refusal.status, headers, body, reason=message)
+    return Response(refusal.status, headers, body, reason=refusal.message)
