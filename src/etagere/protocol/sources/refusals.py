@@ -91,8 +91,10 @@ def _answer(exchange: Exchange, refusal: UnreadSource) -> Response:
             (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[_STATUS])),
             (b"x-ms-copy-source-error-code", octets(str(refusal.facts[_CODE]))),
         ]
+    # The status line repeats the source's message, even where the body has the general one.
+    reason = str(refusal.facts[_MESSAGE])
     if refusal.status == 304:
-        return Response(304, headers, reason=refusal.message)
+        return Response(304, headers, reason=reason)
     headers.append((b"Content-Type", content_type.encode()))
     body = encode(refusal, occasion(exchange))
-    return Response(refusal.status, headers, body, reason=refusal.message)
+    return Response(refusal.status, headers, body, reason=reason)
