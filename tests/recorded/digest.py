@@ -164,7 +164,8 @@ _FORMS: Final = {
     "<etag>": "0x[0-9A-F]{15}",
     "<etag unquoted>": "0x[0-9A-F]{15}",
     "<iso7>": _DAY + r"T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{7}Z",
-    "<iso7, colons as %3A>": _DAY + r"T[0-9]{2}%3A[0-9]{2}%3A[0-9]{2}\.[0-9]{6}[1-9]Z",
+    # Without the zeros at the end, of which few recordings have one.
+    "<iso7, colons as %3A>": _DAY + r"T[0-9]{2}%3A[0-9]{2}%3A[0-9]{2}(\.[0-9]{0,6}[1-9])?Z",
     "<iso, <7 digits, colons as %3A>": (
         _DAY + r"T[0-9]{2}%3A[0-9]{2}%3A[0-9]{2}(?:\.[0-9]{0,5}[1-9])?Z"
     ),

@@ -42,6 +42,7 @@ class Exchange:
 
     __slots__ = (
         "_asked_version",
+        "has_known_version",
         "http",
         "names_version",
         "permit",
@@ -73,7 +74,7 @@ class Exchange:
         self.names_version = bool(asked)
         self._asked_version = asked or VERSION_NEWEST
         # What is no version is not repeated in the answer: it may have come percent-encoded.
-        known = _is_version(self._asked_version)
+        known = self.has_known_version = _is_version(self._asked_version)
         self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
 
     def inside(self, method: str, query: str, fields: Mapping[str, str]) -> Exchange:
@@ -116,9 +117,19 @@ class Exchange:
         return part
 
     def check_version(self) -> Refusal | None:
-        if _is_version(self._asked_version):
+        if self.has_known_version:
             return None
-        return Refusal("InvalidHeaderValue", {"HeaderName": "x-ms-version"})
+        facts: dict[str, str | int] = {
+            "HeaderName": "x-ms-version",
+            "HeaderValue": self._asked_version,
+        }
+        return Refusal("InvalidHeaderValue", facts)
+
+    @property
+    def challenge_version(self) -> str:
+        """The version that decides how an anonymous request is refused. A request that names no
+        version is refused as one of the first versions."""
+        return self.version if self.names_version else ""
 
     def lane(self, kind: str) -> Lane:
         """Where a long read for this request waits for its turn."""
@@ -132,10 +143,9 @@ class Exchange:
 
     def common_headers(self) -> list[tuple[bytes, bytes]]:
         """What every answer has."""
-        headers = [
-            (b"x-ms-request-id", self.request_id.encode()),
-            (b"x-ms-version", octets(self.version)),
-        ]
+        headers = [(b"x-ms-request-id", self.request_id.encode())]
+        if self.has_known_version:
+            headers.append((b"x-ms-version", octets(self.version)))
         client_id = self.signed.fields.get("x-ms-client-request-id")
         if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
             headers.append((b"x-ms-client-request-id", octets(client_id)))

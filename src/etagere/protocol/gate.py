@@ -87,7 +87,7 @@ class Gate:
         account_exists = keys is not self._nobodys
         if not account_exists and check_account_name(request.account) is not None:
             # No account can have this name, and nothing can be looked up by it.
-            raise Refused(refuse_anonymous(exchange.version))
+            raise Refused(refuse_anonymous(exchange.challenge_version))
         return Anonymous(request.account, account_exists)
 
     async def _stored(self, account: str) -> Keys:

@@ -121,7 +121,8 @@ class Service(ABC):
         abort_if(exchange.check_version())
         if not exchange.names_version:
             default = await self._properties.default_version(exchange)
-            exchange.version = default or exchange.version
+            if default is not None:
+                exchange.version, exchange.names_version = default, True
         signed = exchange.signed
         if signed.method == "OPTIONS":
             return await self._properties.preflight(exchange)
@@ -138,7 +139,7 @@ class Service(ABC):
             f"{self.name}.{routed.permission}",
             routed.target,
             also=routed.also,
-            version=exchange.version,
+            version=exchange.challenge_version,
         )
         if isinstance(permit, Refusal):
             raise Refused(permit)
@@ -157,6 +158,9 @@ class Service(ABC):
             return Response(304, headers, reason=refusal.message)
         status = 401 if isinstance(refusal, Challenge) else http_status(refusal.code, self.name)
         headers, encode = self.error_form(exchange, refusal)
+        if not exchange.has_known_version:
+            # Nobody can say what its client understands: the body has the code.
+            headers = [header for header in headers if header[0] != b"x-ms-error-code"]
         if status == 401:
             headers.append((b"WWW-Authenticate", _challenge(exchange)))
         elif refusal.code == "InvalidRange" and exchange.signed.method == "GET":

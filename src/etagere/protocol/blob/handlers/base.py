@@ -56,7 +56,7 @@ class Handling:
         *,
         aside: bool = False,
     ) -> T:
-        permit, version = exchange.permit, exchange.version
+        permit, version = exchange.permit, exchange.challenge_version
         lane = exchange.lane(operation.__name__) if aside else None
         return await read_permitted(
             self._engine, permit, version, operation, command, container, lane=lane

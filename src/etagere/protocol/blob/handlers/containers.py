@@ -109,7 +109,7 @@ class ContainerHandlers(Handling):
         return await listed(
             self._engine,
             exchange.lane("listing"),
-            permitted(exchange.permit, exchange.version, list_blobs, asked.container),
+            permitted(exchange.permit, exchange.challenge_version, list_blobs, asked.container),
             asked,
             partial(pages.blob_rows, include=include, version=exchange.version),
             pages.blobs_start(asked, exchange),
