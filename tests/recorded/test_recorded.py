@@ -22,6 +22,7 @@ EXCEPTIONS: Final = {
         "page blobs of standard accounts have no tier; ours have the one of their length, as in"
         " premium accounts, where clients expect it"
     ),
+    "blob Blob_GetProperties 200 incremental copy": "a page blob, too",
     "blob Blob_CopyFromUrl 404 CannotVerifyCopySource": (
         "recorded once, with the message of a resource that is absent instead of a blob"
     ),
