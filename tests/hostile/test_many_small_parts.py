@@ -15,6 +15,8 @@ from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Client, Request, shared_key, shared_key_lite
 from tests.sdk.server import ACCOUNT, KEY, Server, served
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 # Does not sign the length of a body, which a chunked one does not have.
 _sign_lite = shared_key_lite(ACCOUNT, KEY)

@@ -34,6 +34,8 @@ from tests.simulation.servers import (
     wait_until,
 )
 
+pytestmark = pytest.mark.alone
+
 FRONT_ENDS = 3
 _ROUNDS_MAX = 20
 # What is in the ledger for the sake of bodies only.
