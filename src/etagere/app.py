@@ -17,8 +17,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import apsw
-
 from etagere import descriptors, directories
 from etagere.bodies import collector, files, presence
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
@@ -82,7 +80,7 @@ def _using(directory: Path) -> Iterator[None]:
         yield
     except (ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise CannotUse(str(error)) from error
-    except apsw.Error as error:
+    except ledger.DatabaseError as error:
         raise CannotUse(f"the ledger in {directory} cannot be used: {error}") from error
     except (FileExistsError, NotADirectoryError) as error:
         raise CannotUse(f"{error.filename} is not a directory") from error

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import apsw
 import msgspec
 
 from etagere import directories
@@ -34,6 +33,7 @@ from etagere.config import Config
 from etagere.engine import wire
 from etagere.engine.groups import Writer
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation, registered
+from etagere.engine.ledger import DatabaseError
 from etagere.engine.records import COLLECTIONS, ENCODE
 from etagere.model.base import Command
 from etagere.model.bodies import DeadTotal, Dying, Fading, Piece, Stacked
@@ -211,7 +211,7 @@ def _settle(
     """Runs the operations in a writer of our own."""
     try:
         writer = Writer(directory, config, clock)
-    except (apsw.Error, msgspec.DecodeError, OSError) as error:
+    except (DatabaseError, msgspec.DecodeError, OSError) as error:
         raise CannotCheck(f"the ledger in {directory} cannot be written: {error}") from error
     try:
         waiting = deque(remedies)

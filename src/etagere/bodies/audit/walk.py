@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import apsw
-
 from etagere.bodies.audit import contents, extents, maps, segments
 from etagere.bodies.audit.checksums import check_bytes
 from etagere.bodies.audit.findings import Report
@@ -15,7 +13,6 @@ from etagere.bodies.audit.indexes import Index, check_indexes
 from etagere.bodies.audit.snapshot import (
     Audit,
     CannotCheck,
-    Progress,
     check_database,
     check_tables,
     require_ledger,
@@ -45,8 +42,10 @@ from etagere.bodies.maps import (
 )
 from etagere.bodies.presence import Presence
 from etagere.config import Config
+from etagere.engine import snapshots
 from etagere.engine.ledger import database_path
 from etagere.engine.records import COLLECTIONS
+from etagere.engine.snapshots import Progress
 
 _COMPARED = {
     INLINE,
@@ -110,7 +109,7 @@ def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast
     audit.attempt(check_database, "pages")
     try:
         check_tables(audit)
-    except apsw.CorruptError as error:
+    except snapshots.Corrupt as error:
         path = database_path(audit.directory)
         raise CannotCheck(f"{path} is damaged beyond checking: restore it ({error})") from error
     for part, name in (
