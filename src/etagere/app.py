@@ -18,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from etagere import descriptors, directories
-from etagere.bodies import collector, files, presence
+from etagere.bodies import collector, files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
+from etagere.coordination import local as coordination
 from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
@@ -44,13 +45,13 @@ _BACKLOG = 1024
 _OWN_NAMES = (
     LOCK_NAME,
     groups.LOCK_NAME,
-    collector.LOCK_NAME,
-    purging.LOCK_NAME,
+    coordination.lock_name(collector.TASK),
+    coordination.lock_name(purging.TASK),
     SOCKET_NAME,
     reserve.RESERVE_NAME,
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
     files.DIRECTORY_NAME,
-    presence.DIRECTORY_NAME,
+    coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
 )
 """What a data directory holds."""

@@ -211,7 +211,7 @@ async def _leave_behind(directory: Path, engine: Engine) -> None:
     async with store.writer(50_000) as writer:
         await writer.append(b"z" * 50_000)
         await writer.seal()
-    store.presence.close()
+    store.coordinator.close()
 
 
 async def read_all(directory: Path) -> dict[str, bytes | None]:

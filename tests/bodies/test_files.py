@@ -195,7 +195,7 @@ def test_full_segments_are_sealed_when_nothing_is_in_flight(shop: Shop) -> None:
             await store.housekeep()
             assert (await state_of(shop, 1)).state is SegmentState.OPEN
         await store.housekeep()
-        sealed = Segment(store.presence.id, SegmentState.SEALED, SEGMENT, closed=True)
+        sealed = Segment(store.coordinator.process_id, SegmentState.SEALED, SEGMENT, closed=True)
         assert await state_of(shop, 1) == sealed
         assert (await state_of(shop, 2)).state is SegmentState.OPEN
 

@@ -15,10 +15,10 @@ from etagere.bodies.collector import Collected, Collector
 from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan, segments_of
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
-from etagere.bodies.presence import Pin
 from etagere.bodies.writing import FileBodyWriter
 from etagere.clock import Clock
 from etagere.config import KIB, MIB, Config
+from etagere.coordination.interface import Pin
 from etagere.engine.interface import Refused
 from etagere.engine.records import Collection
 from etagere.engine.sqlite import SqliteEngine

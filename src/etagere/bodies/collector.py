@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 from awscrt.checksums import crc64nvme
 
-from etagere import directories
-from etagere.bodies import presence
 from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, segment_path
@@ -46,7 +44,7 @@ from etagere.model.bodies import Extent, Segment, SegmentState
 
 logger = logging.getLogger(__name__)
 
-LOCK_NAME = "collector.lock"
+TASK = "collector"
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
 _ROWS_PER_SLICE = 200
 _MOVE_EXTENTS_MAX = 256
@@ -79,6 +77,7 @@ class Collector:
         self._directory = directory
         self._engine = engine
         self._store = store
+        self._coordinator = store.coordinator
         self._config = config or Config()
         self._disk = disk or Disk()
         self._retired_at: dict[int, int] = {}
@@ -98,8 +97,8 @@ class Collector:
 
     async def collect(self) -> Collected:
         """One round. Does nothing if another process is collecting."""
-        with directories.alone(self._directory, LOCK_NAME) as alone:
-            if not alone:
+        async with self._coordinator.sole_worker(TASK) as is_sole:
+            if not is_sole:
                 return Collected()
             if not self._searched:
                 await self._remove_forgotten()
@@ -119,7 +118,7 @@ class Collector:
         for number, segment in await self._segments():
             if segment.state is not SegmentState.OPEN:
                 continue
-            if presence.alive(self._directory, segment.owner):
+            if await self._coordinator.is_alive(segment.owner):
                 continue
             length = _file_bytes(segment_path(self._directory, number))
             await seal(self._engine, number, length)
@@ -168,7 +167,7 @@ class Collector:
                     failure = fault
                 continue
             if await self._engine.write(retire_segment, SegmentNumber(number)):
-                self._retired_at[number] = time.monotonic_ns()
+                self._retired_at[number] = self._coordinator.timestamp()
         return moved, failure
 
     async def _sparse_segments(self) -> list[tuple[int, bool]]:
@@ -253,8 +252,8 @@ class Collector:
             if segment.state is SegmentState.RETIRED
         ]
         for number in retired:
-            self._retired_at.setdefault(number, time.monotonic_ns())
-        pinned = presence.pinned(self._directory)
+            self._retired_at.setdefault(number, self._coordinator.timestamp())
+        pinned = await self._coordinator.pinned()
         gone: list[int] = []
         freed = 0
         for number in retired:

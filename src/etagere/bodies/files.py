@@ -32,13 +32,14 @@ from etagere.bodies.contents import (
 )
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
-from etagere.bodies.presence import Pin, Presence
 from etagere.bodies.reading import file_parts
 from etagere.bodies.segments import OpenSegment, open_segment, seal
 from etagere.bodies.store import BodyCorrupt, Tap
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
 from etagere.bodies.writing import FileBodyWriter, Flight
 from etagere.config import Config
+from etagere.coordination.interface import Coordinator, Pin
+from etagere.coordination.local import LocalCoordinator
 from etagere.descriptors import FilePart, OpenFile
 from etagere.engine import reserve
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
@@ -70,13 +71,16 @@ class FileBodyStore:
         engine: Engine,
         config: Config | None = None,
         disk: Disk | None = None,
+        coordinator: Coordinator | None = None,
     ) -> None:
+        """By default all processes of the store run on this machine. The store closes the
+        coordinator when it is closed."""
         self._directory = directory
         self._engine = engine
         self._config = config or Config()
         self._disk = disk or Disk(durable=self._config.durable)
         directories.make(directory / DIRECTORY_NAME)
-        self.presence = Presence(directory)
+        self.coordinator = coordinator or LocalCoordinator(directory)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
         self._drawers = ThreadPoolExecutor(_DRAWERS, "drawers")
         self._segment: WritableSegment | None = None
@@ -157,7 +161,7 @@ class FileBodyStore:
         if self._segment is not None:
             self._segment.rolled = True
             self._segment = None
-        number = await self._engine.write(open_segment, OpenSegment(self.presence.id))
+        number = await self._engine.write(open_segment, OpenSegment(self.coordinator.process_id))
         path = segment_path(self._directory, number)
         try:
             descriptor = await self.in_thread(self._disk.create, path)
@@ -272,7 +276,7 @@ class FileBodyStore:
     # Reading
 
     def pinned(self) -> Pin:
-        return self.presence.pin()
+        return self.coordinator.pin()
 
     def files(self, plan: Sequence[Stretch | Hole], pin: Pin | None = None) -> Iterator[FilePart]:
         """The parts of files that make up a plan, each opened when its turn comes. Segments of a
@@ -405,7 +409,7 @@ class FileBodyStore:
         self._zeros_file = None
         self._threads.shutdown()
         self._drawers.shutdown()
-        self.presence.close()
+        self.coordinator.close()
 
 
 def _zeros(length: int) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from etagere.bodies.contents import Hole, Stretch
-from etagere.bodies.presence import Pin
+from etagere.coordination.interface import Pin
 from etagere.descriptors import FilePart, OpenFile
 
 

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 from etagere.bodies.contents import Plan
 from etagere.bodies.maps import BodyCorrupt
-from etagere.bodies.presence import Pin
+from etagere.coordination.interface import Pin
 from etagere.descriptors import OpenFile
 from etagere.model.bodies import Body
 

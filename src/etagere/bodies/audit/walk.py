@@ -40,8 +40,8 @@ from etagere.bodies.maps import (
     INTERVALS,
     STACKED,
 )
-from etagere.bodies.presence import Presence
 from etagere.config import Config
+from etagere.coordination.local import LocalCoordinator
 from etagere.engine import snapshots
 from etagere.engine.ledger import database_path
 from etagere.engine.records import COLLECTIONS
@@ -89,12 +89,12 @@ def check(
     """
     require_ledger(directory)
     try:
-        presence = Presence(directory)
+        coordinator = LocalCoordinator(directory)
     except OSError as error:
         raise CannotCheck(f"{error.filename} cannot be written: {error.strerror}") from error
     try:
         # As every reader: pinned first, so that what the snapshot shows stays on disk.
-        with presence.pin():
+        with coordinator.pin():
             files = segments.list_files(directory)
             audit = Audit(directory, config or Config(), progress)
             try:
@@ -102,7 +102,7 @@ def check(
             finally:
                 audit.close()
     finally:
-        presence.close()
+        coordinator.close()
 
 
 def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast: bool) -> Report:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from etagere.bodies.contents import Plan
 from etagere.bodies.files import FileBodyStore
-from etagere.bodies.presence import Pin
+from etagere.coordination.interface import Pin
 from etagere.model.blobs import Blob, BlobHeaders
 from etagere.model.sources import SourceBlob
 from etagere.operations.blob.blobs import OpenedBlob

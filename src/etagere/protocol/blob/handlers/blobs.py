@@ -8,8 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from etagere.bodies.contents import Hole, Plan, Stretch, require_intact, segments_of
-from etagere.bodies.presence import Pin
 from etagere.config import KIB
+from etagere.coordination.interface import Pin
 from etagere.model.blobs import (
     BlobKind,
     DeleteBlob,
