@@ -129,7 +129,7 @@ async def _upload_moved(directory: Path, engine: Engine, store: FileBodyStore) -
         await store.housekeep()
         collector = Collector(directory, engine, store, CONFIG)
         if round_:
-            with store.pinned():
+            with store.open_reader():
                 await collector.collect()
                 await collector.collect()
         else:

@@ -52,7 +52,7 @@ def test_a_damaged_piece_is_found_before_its_end(wide: Shop) -> None:
         received = 0
         plan = tuple(Stretch(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
         with pytest.raises(BodyCorrupt):
-            async for chunk in store_of(wide).read(plan):
+            async for chunk in store_of(wide).open_reader().chunks(plan):
                 received += len(chunk)
         assert received < len(data)
 
@@ -71,7 +71,7 @@ def test_a_file_that_is_too_short(shop: Shop) -> None:
 async def locate_tail(shop: Shop, body: Body) -> None:
     tail = (Stretch(body.pieces[0].segment, PIECE - 100, 100, None),)
     with pytest.raises(BodyCorrupt):
-        assert [chunk async for chunk in store_of(shop).read(tail)]
+        assert [chunk async for chunk in store_of(shop).open_reader().chunks(tail)]
 
 
 def test_a_file_that_is_missing(shop: Shop) -> None:

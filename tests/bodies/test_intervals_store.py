@@ -216,12 +216,14 @@ def test_holes_are_read_as_zeros_in_chunks(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         store = FileBodyStore(tmp_path, engine, CONFIG)
-        sizes = [len(chunk) async for chunk in store.read((Hole(3 * MIB + 5), Hole(1)))]
+        reader = store.open_reader()
+        sizes = [len(chunk) async for chunk in reader.chunks((Hole(3 * MIB + 5), Hole(1)))]
         assert sum(sizes) == 3 * MIB + 6
         assert max(sizes) <= MIB
-        async for chunk in store.read((Hole(8 << 40),)):
+        async for chunk in reader.chunks((Hole(8 << 40),)):
             assert chunk == bytes(len(chunk))
             break
+        reader.close()
         await store.close()
         await engine.close()
 

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,25 +22,18 @@ from typing import TypeVar
 from awscrt.checksums import crc64nvme
 
 from etagere import directories
-from etagere.bodies.contents import (
-    DEAD_TOTALS,
-    Damaged,
-    Hole,
-    Plan,
-    Stretch,
-    require_intact,
-)
+from etagere.bodies.contents import DEAD_TOTALS
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
-from etagere.bodies.reading import file_parts
+from etagere.bodies.reading import FileBodyReader
 from etagere.bodies.segments import OpenSegment, open_segment, seal
 from etagere.bodies.store import BodyCorrupt, Tap
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
 from etagere.bodies.writing import FileBodyWriter, Flight
 from etagere.config import Config
-from etagere.coordination.interface import Coordinator, Pin
+from etagere.coordination.interface import Coordinator
 from etagere.coordination.local import LocalCoordinator
-from etagere.descriptors import FilePart, OpenFile
+from etagere.descriptors import OpenFile
 from etagere.engine import reserve
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
 
@@ -48,8 +41,6 @@ logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME = "segments"
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
-_READ_BYTES = 256 * 1024
-_ZEROS = bytes(_READ_BYTES)
 _ZEROS_FILE_BYTES = 1 << 62
 _THREADS_MAX = 8
 _DRAWERS = max(1, len(os.sched_getaffinity(0)) // 2)
@@ -275,87 +266,18 @@ class FileBodyStore:
 
     # Reading
 
-    def pinned(self) -> Pin:
-        return self.coordinator.pin()
+    def open_reader(self) -> FileBodyReader:
+        return FileBodyReader(self, self.coordinator.pin())
 
-    def files(self, plan: Sequence[Stretch | Hole], pin: Pin | None = None) -> Iterator[FilePart]:
-        """The parts of files that make up a plan, each opened when its turn comes. Segments of a
-        narrowed pin are released as they are passed."""
-        return file_parts(plan, self._file_of, pin)
-
-    async def read(self, plan: Plan, pin: Pin | None = None) -> AsyncIterator[bytes]:
-        if isinstance(plan, bytes):
-            if plan:
-                yield plan
-            return
-        last_use = {
-            stretch.segment: number
-            for number, stretch in enumerate(plan)
-            if isinstance(stretch, Stretch)
-        }
-        for number, stretch in enumerate(plan):
-            if isinstance(stretch, Hole):
-                for chunk in _zeros(stretch.length):
-                    yield chunk
-                    await asyncio.sleep(0)  # a hole may be long, and nothing else waits in it
-                continue
-            if isinstance(stretch, bytes):
-                yield stretch
-                continue
-            if isinstance(stretch, Damaged):
-                raise BodyCorrupt(f"{stretch.place}: checksum")
-            async for chunk in self._read_stretch(stretch):
-                yield chunk
-            if pin is not None and last_use[stretch.segment] == number:
-                pin.release(stretch.segment)
-
-    async def _read_stretch(self, stretch: Stretch) -> AsyncIterator[bytes]:
-        file = self.segment_file(stretch.segment)
-        at, end, crc = stretch.offset, stretch.offset + stretch.length, 0
-        while at < end:
-            chunk = await self._read_chunk(file, min(_READ_BYTES, end - at), at)
-            if not chunk:
-                raise BodyCorrupt(f"segment {stretch.segment} ends before {end}")
-            at += len(chunk)
-            if stretch.crc is not None:
-                crc = crc64nvme(chunk, crc)
-                if at == end and crc != stretch.crc:
-                    raise BodyCorrupt(f"segment {stretch.segment} at {stretch.offset}: checksum")
-            yield chunk
-
-    async def read_short(self, plan: Plan) -> bytes:
-        """All bytes of a plan that is known to be short, or `BodyCorrupt`."""
-        if isinstance(plan, bytes):
-            return plan
-        require_intact(plan)
-        chunks: list[bytes] = []
-        for stretch in plan:
-            if isinstance(stretch, bytes):
-                chunks.append(stretch)
-                continue
-            if not isinstance(stretch, Stretch):
-                chunks.append(bytes(stretch.length))
-                continue
-            segment, offset, length, crc = stretch
-            data = await self._read_chunk(self.segment_file(segment), length, offset)
-            if len(data) < length:
-                raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
-            if crc is not None and crc64nvme(data) != crc:
-                raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
-            chunks.append(data)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    async def _read_chunk(self, file: OpenFile, length: int, offset: int) -> bytes:
+    async def read_from(self, file: OpenFile, length: int, offset: int) -> bytes:
+        """Returns what can be read of so many bytes, which may be fewer at the end of a file."""
         cached = self._disk.read_cached(file.descriptor, length, offset)
         if cached is not None:
             return cached
-        return await self.in_thread(self._read_from, file, length, offset)
+        return await self.in_thread(self._read_blocking, file, length, offset)
 
-    def _read_from(self, file: OpenFile, length: int, offset: int) -> bytes:
+    def _read_blocking(self, file: OpenFile, length: int, offset: int) -> bytes:
         return self._disk.read(file.descriptor, length, offset)
-
-    def _file_of(self, segment: int | None) -> OpenFile:
-        return self.zeros() if segment is None else self.segment_file(segment)
 
     def segment_file(self, number: int) -> OpenFile:
         """An open segment; keep the object for as long as its descriptor is used. Raises
@@ -384,7 +306,7 @@ class FileBodyStore:
         return self._opened(path)
 
     def zeros(self) -> OpenFile:
-        """A file that shows zeros wherever it is read and takes no room for them: what holes are
+        """Returns an open file that is zeros wherever it is read and takes no room: what holes are
         sent from."""
         if self._zeros_file is None:
             try:
@@ -410,13 +332,6 @@ class FileBodyStore:
         self._threads.shutdown()
         self._drawers.shutdown()
         self.coordinator.close()
-
-
-def _zeros(length: int) -> Iterator[bytes]:
-    for _ in range(length // _READ_BYTES):
-        yield _ZEROS
-    if length % _READ_BYTES:
-        yield _ZEROS[: length % _READ_BYTES]
 
 
 def _dead_bytes(txn: ReadTxn, segment: int) -> int:

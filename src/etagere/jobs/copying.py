@@ -13,8 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from etagere.bodies.files import FileBodyStore
-from etagere.bodies.writing import FileBodyWriter
+from etagere.bodies.store import BodyStore, BodyWriter
 from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
@@ -48,7 +47,7 @@ class Readable(Protocol):
 class Copying:
     """The copies that this process carries."""
 
-    def __init__(self, engine: Engine, store: FileBodyStore, coordinator: Coordinator) -> None:
+    def __init__(self, engine: Engine, store: BodyStore, coordinator: Coordinator) -> None:
         self._engine = engine
         self._store = store
         self._coordinator = coordinator
@@ -121,9 +120,7 @@ class Copying:
                 return
             await self._engine.write(pending_copies.finish_copy, FinishCopy(under_way, body))
 
-    async def _receive(
-        self, under_way: CopyUnderWay, source: Readable, writer: FileBodyWriter
-    ) -> bool:
+    async def _receive(self, under_way: CopyUnderWay, source: Readable, writer: BodyWriter) -> bool:
         """False if nobody waits for it any more."""
         copied, noted = 0, time.monotonic()
         async for chunk in source.chunks():
