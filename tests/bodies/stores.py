@@ -111,6 +111,7 @@ async def build(directory: Path) -> None:
         await _write_maps(engine, store)
         await _upload_objects(engine, store)
         await store.close()
+        await engine.write(delete_object, "gone-later")
         await _leave_behind(directory, engine)
     finally:
         await harness.close()
@@ -155,6 +156,7 @@ async def _upload_objects(engine: Engine, store: FileBodyStore) -> None:
     await stage(engine, store, "waiting", [b"x" * 500, b"y" * 600])
     await upload(engine, store, "gone", data_of("gone", 3_000))
     await engine.write(delete_object, "gone")
+    await upload(engine, store, "gone-later", data_of("gone-later", 3_000))
     await upload(engine, store, "dying", data_of("dying", 90_000))
     await engine.write(delete_object, "dying")
 

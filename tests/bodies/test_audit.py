@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,14 +25,15 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
     DYING,
     EXTENTS,
     INLINE,
     MOVES,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
@@ -49,7 +51,7 @@ from etagere.engine.records import Collection
 from etagere.model.bodies import (
     BlockList,
     ChunkUse,
-    Dead,
+    DeadExtent,
     SegmentState,
 )
 from etagere.model.ids import new_id
@@ -162,16 +164,17 @@ def test_unreadable_records_are_losses_and_nothing_is_called_unused(
         GENERATIONS,
         FADING,
         STACKED,
-        DEAD,
+        COUNTED_DEAD,
+        UNCOUNTED_DEAD,
         DEAD_TOTALS,
         SEGMENTS,
         COUNTERS,
     ],
     ids=lambda collection: collection.name,
 )
-def test_unreadable_accounts_are_faults(
-    broken: Broken, collection: Collection[tuple[str], Object]
-) -> None:
+def test_unreadable_accounts_are_faults(broken: Broken, collection: Collection[Any, Any]) -> None:
+    if collection is COUNTED_DEAD:
+        broken.put(COUNTED_DEAD, (900, 0), DeadExtent(1))
     broken.spoil(collection, broken.rows(collection)[-1][0])
     report = check(broken.directory)
     assert found(report) == [kinds.ACCOUNT_UNREADABLE.name], show(report)
@@ -374,8 +377,9 @@ def test_repair_says_what_it_could_not_remove(broken: Broken) -> None:
 def test_large_account_of_a_segment_is_removed_in_steps(broken: Broken) -> None:
     with broken.database() as connection, connection:
         for number in range(2_500):
-            row = DEAD.pack((900, number)), DEAD.encode(Dead(1))
-            connection.execute("INSERT INTO dead_extents VALUES (?, ?)", row)
+            for dead in (UNCOUNTED_DEAD, COUNTED_DEAD):
+                row = dead.pack((900, number)), dead.encode(DeadExtent(1))
+                connection.execute(f"INSERT INTO {dead.name} VALUES (?, ?)", row)  # noqa: S608
     report = repaired(broken.directory)
     assert not report.findings, show(report)
 

@@ -12,7 +12,7 @@ import pytest
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collector
-from etagere.bodies.contents import DEAD, EXTENTS, Hole, Stretch
+from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD, Hole, Stretch
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
     FADING,
@@ -172,7 +172,9 @@ def test_a_copy_is_reaped_without_the_rest(tmp_path: Path) -> None:
         await engine.write(delete_object, "b")
         await collector.collect()
         assert len(await engine.read(rows, EXTENTS)) == 1
-        assert [dead.length for dead in (await engine.read(rows, DEAD)).values()] == [4_000]
+        assert [dead.length for dead in (await engine.read(rows, UNCOUNTED_DEAD)).values()] == [
+            4_000
+        ]
         assert (await download(engine, store, "a") or b"")[:4_001] == b"y" * 4_000 + b"\0"
         await store.close()
         await engine.close()

@@ -46,7 +46,7 @@ ACCOUNTS: list[Collection[Any, Any]] = [
     contents.DYING,
     contents.EXTENTS,
     contents.MOVES,
-    contents.DEAD,
+    contents.UNCOUNTED_DEAD,
     contents.DEAD_TOTALS,
     contents.SEGMENTS,
 ]

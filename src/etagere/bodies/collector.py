@@ -19,16 +19,18 @@ from typing import NamedTuple
 
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS
+from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS, UNCOUNTED_DEAD
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import (
     SEGMENT_NUMBERS,
+    CountDead,
     MoveExtents,
     Reap,
     Relocation,
     SegmentNumber,
+    count_dead,
     forget_segment,
     move_extents,
     reap,
@@ -38,7 +40,7 @@ from etagere.bodies.segments import (
 from etagere.bodies.store import BodyCorrupt
 from etagere.bodies.writing import Flight
 from etagere.config import Config
-from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn
+from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, T
 from etagere.engine.records import Collection, R
 from etagere.model.bodies import Extent, Segment, SegmentState
 
@@ -47,6 +49,7 @@ logger = logging.getLogger(__name__)
 TASK = "collector"
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
 _ROWS_PER_SLICE = 200
+_SEGMENTS_COUNTED_TOGETHER = 32
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
 _DAMAGED_SECONDS = 600.0
@@ -107,6 +110,7 @@ class Collector:
             reaped = await self._reap()
             if await self._flatten():
                 reaped += await self._reap()
+            await self._count_dead()
             moved, failure = await self._empty_sparse_segments()
             removed, freed = await self._remove_retired()
         if failure is not None:
@@ -129,9 +133,9 @@ class Collector:
             total += reaped
         return total
 
-    async def _leave_time(self, step: Awaitable[int]) -> int:
-        """After a step waits for as long as it took: half of the time is for others, and more
-        when they are many."""
+    async def _leave_time(self, step: Awaitable[T]) -> T:
+        """Takes a step, then waits for as long as it took: half of the time is left to others,
+        and more when there are many."""
         began = time.monotonic()
         done = await step
         if done:
@@ -149,6 +153,20 @@ class Collector:
             # keep the space of others.
             logger.warning("maps could not be copied into their children: %s", fault)
         return found
+
+    async def _count_dead(self) -> None:
+        """Adds what has died in sealed segments since the last round to their totals."""
+        sealed = {
+            number
+            for number, segment in await self._segments()
+            if segment.state is SegmentState.SEALED
+        }
+        after = 0
+        while numbers := await self._engine.read(_segments_to_count, after):
+            after = numbers[-1]
+            command = CountDead(tuple(number for number in numbers if number in sealed))
+            while await self._leave_time(self._engine.write(count_dead, command)):
+                pass
 
     async def _empty_sparse_segments(self) -> tuple[int, Fault | None]:
         """Moves what is alive out of segments of which much is dead, and retires them. Returns
@@ -340,6 +358,19 @@ def _live_extents(txn: ReadTxn, place: tuple[int, int]) -> list[tuple[int, Exten
         span = EXTENTS.after(span, place)
     rows = txn.scan(EXTENTS, span, _MOVE_EXTENTS_MAX)
     return [(offset, extent) for (_, offset), extent in rows]
+
+
+def _segments_to_count(txn: ReadTxn, after: int) -> list[int]:
+    """Returns the next segments that have dead extents which no total contains."""
+    numbers: list[int] = []
+    while len(numbers) < _SEGMENTS_COUNTED_TOGETHER:
+        span = UNCOUNTED_DEAD.starting(UNCOUNTED_DEAD.all(), (after + 1, 0))
+        rows = txn.scan(UNCOUNTED_DEAD, span, 1)
+        if not rows:
+            break
+        (after, _), _ = rows[0]
+        numbers.append(after)
+    return numbers
 
 
 def _last_number(txn: ReadTxn, _: None) -> int:

@@ -28,7 +28,7 @@ from etagere.model.bodies import (
     ChunkUse,
     Content,
     Counter,
-    Dead,
+    DeadExtent,
     DeadTotal,
     Dying,
     Empty,
@@ -58,7 +58,15 @@ CHUNK_SHARERS: Collection[tuple[bytes, int], Sharers] = Collection(
 DYING: Collection[tuple[bytes], Dying] = Collection("dying_contents", Dying, (ID,))
 EXTENTS: Collection[tuple[int, int], Extent] = Collection("extents", Extent, (UINT, UINT))
 MOVES: Collection[tuple[int, int], Move] = Collection("moves", Move, (UINT, UINT))
-DEAD: Collection[tuple[int, int], Dead] = Collection("dead_extents", Dead, (UINT, UINT))
+UNCOUNTED_DEAD: Collection[tuple[int, int], DeadExtent] = Collection(
+    "uncounted_dead_extents", DeadExtent, (UINT, UINT)
+)
+"""Dead extents that no total contains yet. Sealing a segment and, afterwards, the collector count
+and delete them."""
+COUNTED_DEAD: Collection[tuple[int, int], DeadExtent] = Collection(
+    "dead_extents", DeadExtent, (UINT, UINT)
+)
+"""Dead extents of segments that schema 1 wrote, which are in the totals as well."""
 DEAD_TOTALS: Collection[tuple[int], DeadTotal] = Collection("dead_totals", DeadTotal, (UINT,))
 SEGMENTS: Collection[tuple[int], Segment] = Collection("segments", Segment, (UINT,))
 COUNTERS: Collection[tuple[int], Counter] = Collection("counters", Counter, (UINT,))
@@ -255,20 +263,23 @@ def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
         if extent.origin is not None:
             txn.delete(MOVES, extent.origin)
         dead.append((place, extent.length))
-    bury(txn, dead)
+    mark_dead(txn, dead)
 
 
-def bury(txn: WriteTxn, runs: Iterable[tuple[tuple[int, int], int]]) -> None:
-    """Leaves runs of bytes, each by its place and length, as dead space. It is summed up by
-    segment, since the collector asks for the sums all the time."""
-    totals: collections.Counter[int] = collections.Counter()
-    for place, length in runs:
-        txn.put(DEAD, place, Dead(length))
-        totals[place[0]] += length
-    for number in sorted(totals):
-        earlier = txn.get(DEAD_TOTALS, (number,), EXCLUSIVE)
-        length = totals[number] + (earlier.length if earlier is not None else 0)
-        txn.put(DEAD_TOTALS, (number,), DeadTotal(length))
+def mark_dead(txn: WriteTxn, extents: Iterable[tuple[tuple[int, int], int]]) -> None:
+    """Records extents, each by its place and length, as dead. Each gets a record of its own, and
+    no total is changed: releases of bytes of the same segment must not wait for each other."""
+    for place, length in extents:
+        txn.put(UNCOUNTED_DEAD, place, DeadExtent(length))
+
+
+def add_to_dead_total(txn: WriteTxn, segment: int, length: int) -> None:
+    """Counts more bytes of a segment as dead. For sealing and the collector only: it guards the
+    total of the segment exclusively."""
+    if length:
+        total = txn.get(DEAD_TOTALS, (segment,), EXCLUSIVE)
+        counted = total.length if total is not None else 0
+        txn.put(DEAD_TOTALS, (segment,), DeadTotal(counted + length))
 
 
 def reap_some(txn: WriteTxn, chunks_max: int) -> int:

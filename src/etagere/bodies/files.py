@@ -17,12 +17,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from awscrt.checksums import crc64nvme
 
 from etagere import directories
-from etagere.bodies.contents import DEAD_TOTALS
+from etagere.bodies.contents import UNCOUNTED_DEAD
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
 from etagere.bodies.reading import FileBodyReader
@@ -43,6 +43,8 @@ DIRECTORY_NAME = "segments"
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 _ZEROS_FILE_BYTES = 1 << 62
 _THREADS_MAX = 8
+_DEAD_ROWS_PER_SLICE = 200
+_DEAD_SLICES_PER_ROUND = 20
 _DRAWERS = max(1, len(os.sched_getaffinity(0)) // 2)
 """Threads that draw. Those who send need the other cores, and the kernel for both."""
 
@@ -79,6 +81,7 @@ class FileBodyStore:
         self._uncreated: set[int] = set()
         """Segments whose files could not be created; they are still to be sealed in the ledger."""
         self._rolling: asyncio.Task[None] | None = None
+        self._dead_count = _DeadCount(0)
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
         self._zeros_file: OpenFile | None = None
 
@@ -235,13 +238,28 @@ class FileBodyStore:
                 del self._files[number]
         current = self._segment
         if current is not None and not current.rolled:
-            dead = current.abandoned + await self._engine.read(_dead_bytes, current.number)
+            dead = current.abandoned + await self._count_dead(current.number)
             if dead > self._config.sparse_dead_share * current.end:
                 current.rolled = True
         for segment in list(self._open.values()):
             if segment.rolled and not segment.uploads:
                 await self._seal(segment)
         await self._seal_uncreated()
+
+    async def _count_dead(self, segment: int) -> int:
+        """Returns how many bytes of an open segment are dead, at least. Each call counts a bounded
+        number of extents and goes on where the last call stopped, beginning again at the end."""
+        count = self._dead_count
+        if count.segment != segment:
+            count = _DeadCount(segment)
+        for _ in range(_DEAD_SLICES_PER_ROUND):
+            count, is_cut = await self._engine.read(_count_further, count)
+            if not is_cut:
+                self._dead_count = _DeadCount(segment)
+                return count.length
+            await asyncio.sleep(0)
+        self._dead_count = count
+        return count.length
 
     async def _seal_uncreated(self) -> None:
         for number in list(self._uncreated):
@@ -334,6 +352,20 @@ class FileBodyStore:
         self.coordinator.close()
 
 
-def _dead_bytes(txn: ReadTxn, segment: int) -> int:
-    total = txn.get(DEAD_TOTALS, (segment,))
-    return total.length if total is not None else 0
+class _DeadCount(NamedTuple):
+    """How much of a segment is known to be dead, before an offset."""
+
+    segment: int
+    offset: int = 0
+    length: int = 0
+
+
+def _count_further(txn: ReadTxn, count: _DeadCount) -> tuple[_DeadCount, bool]:
+    """Counts a slice of the dead extents of a segment; also returns whether there are more."""
+    segment, offset, length = count
+    span = UNCOUNTED_DEAD.starting(UNCOUNTED_DEAD.under((segment,)), (segment, offset))
+    rows = txn.scan(UNCOUNTED_DEAD, span, _DEAD_ROWS_PER_SLICE)
+    if not rows:
+        return count, False
+    further = _DeadCount(segment, rows[-1][0][1] + 1, length + sum(r.length for _, r in rows))
+    return further, len(rows) == _DEAD_ROWS_PER_SLICE

@@ -161,14 +161,14 @@ class Move(Record, frozen=True):
     offset: int
 
 
-class Dead(Record, frozen=True):
-    """Bytes of a segment that nothing refers to."""
+class DeadExtent(Record, frozen=True):
+    """Bytes of a segment that nothing refers to any more."""
 
     length: int
 
 
 class DeadTotal(Record, frozen=True):
-    """How much of a segment is dead: all of its `Dead` records together."""
+    """How many bytes of a segment are dead, without those that have a record of their own."""
 
     length: int
 
@@ -193,6 +193,8 @@ class Segment(Record, frozen=True):
     """Bytes, once sealed."""
     closed: bool = False
     """It is being sealed, or was: nothing new in it is referred to."""
+    counted_to: int = 0
+    """While it is being sealed: dead bytes before this offset are in its `DeadTotal`."""
 
 
 class Counter(Record, frozen=True):

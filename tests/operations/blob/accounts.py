@@ -14,11 +14,11 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
-    DEAD,
     DYING,
     EXTENTS,
     HOLDERS,
     INLINE,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.maps import FORMER_INTERVALS, GENERATIONS, INTERVAL_MAPS, INTERVALS
 from etagere.clock import TICKS_PER_SECOND
@@ -66,7 +66,7 @@ def require_balanced(txn: ReadTxn, _: None) -> None:
     assert {e.origin or place: e.references for place, e in extents.items()} == dict(
         Counter(piece.extent for piece in pieces)
     )
-    assert not extents.keys() & rows(txn, DEAD).keys()
+    assert not extents.keys() & rows(txn, UNCOUNTED_DEAD).keys()
 
 
 def _require_maps(txn: ReadTxn, held: list[Mapped]) -> list[Piece]:

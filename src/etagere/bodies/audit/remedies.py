@@ -18,16 +18,15 @@ from etagere.bodies.audit.findings import FileRemedy, Finding, LedgerRemedy
 from etagere.bodies.audit.snapshot import CannotCheck
 from etagere.bodies.contents import (
     CHUNKS,
-    DEAD,
     DEAD_TOTALS,
     DYING,
     EXTENTS,
     MOVES,
-    bury,
     drop,
+    mark_dead,
 )
 from etagere.bodies.maps import FADING, FORMER_INTERVALS, GENERATIONS, INTERVALS, STACKED
-from etagere.bodies.segments import SegmentNumber, forget_segment
+from etagere.bodies.segments import forget_segment
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import wire
@@ -134,8 +133,7 @@ def release_unused_extent(txn: WriteTxn, command: Place) -> None:
     txn.delete(EXTENTS, key)
     if extent.origin is not None:
         txn.delete(MOVES, extent.origin)
-    if txn.get(DEAD, key, EXCLUSIVE) is None:
-        bury(txn, [(key, extent.length)])
+    mark_dead(txn, [(key, extent.length)])
 
 
 class ContentId(Command, frozen=True):
@@ -161,29 +159,18 @@ def mark_stacked(txn: WriteTxn, command: ContentId) -> None:
     txn.put(STACKED, (command.id,), Stacked())
 
 
-class Gap(Command, frozen=True):
+class SetDeadTotal(Command, frozen=True):
     segment: int
-    offset: int
     length: int
 
 
 @operation(reclaims=True)
-def fill_gap(txn: WriteTxn, command: Gap) -> None:
-    """Makes bytes of a sealed segment that no record covers dead."""
-    bury(txn, [((command.segment, command.offset), command.length)])
-
-
-@operation(reclaims=True)
-def count_dead(txn: WriteTxn, command: SegmentNumber) -> None:
-    """Sums up what is dead in a segment."""
-    total, rest = 0, DEAD.under((command.number,))
-    while rows := txn.scan(DEAD, rest, _ROWS_PER_LOOK):
-        total += sum(dead.length for _, dead in rows)
-        rest = DEAD.after(rest, rows[-1][0])
-    if total:
-        txn.put(DEAD_TOTALS, (command.number,), DeadTotal(total))
+def set_dead_total(txn: WriteTxn, command: SetDeadTotal) -> None:
+    """Replaces the total of dead bytes of a segment by what a check has counted."""
+    if command.length:
+        txn.put(DEAD_TOTALS, (command.segment,), DeadTotal(command.length))
     else:
-        txn.delete(DEAD_TOTALS, (command.number,))
+        txn.delete(DEAD_TOTALS, (command.segment,))
 
 
 def repair(

@@ -18,12 +18,13 @@ from etagere.bodies.audit.findings import Finding, Kind, Remedy, Report
 from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CONTENT_SHARERS,
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
     DYING,
     HOLDERS,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.maps import FADING, GENERATIONS, STACKED
 from etagere.config import Config
@@ -53,8 +54,9 @@ _ACCOUNTS = (
     GENERATIONS,
     FADING,
     STACKED,
-    DEAD,
+    COUNTED_DEAD,
     DEAD_TOTALS,
+    UNCOUNTED_DEAD,
     SEGMENTS,
     COUNTERS,
 )

@@ -22,8 +22,8 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
     DYING,
     EXTENTS,
@@ -31,6 +31,7 @@ from etagere.bodies.contents import (
     INLINE,
     MOVES,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.maps import (
     FADING,
@@ -62,8 +63,9 @@ _COMPARED = {
     STACKED,
     EXTENTS,
     MOVES,
-    DEAD,
+    COUNTED_DEAD,
     DEAD_TOTALS,
+    UNCOUNTED_DEAD,
     SEGMENTS,
     COUNTERS,
 }
