@@ -14,10 +14,10 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
     COUNTED_DEAD,
     COUNTERS,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     INLINE,
     MOVES,
@@ -28,10 +28,10 @@ from etagere.bodies.files import DIRECTORY_NAME
 from etagere.model.bodies import (
     BlockList,
     Chunk,
+    ContentToReap,
     Counter,
     DeadExtent,
     DeadTotal,
-    Dying,
     Extent,
     Inline,
     InlineBytes,
@@ -140,14 +140,14 @@ def chunk_added(store: Broken) -> None:
     store.put(CHUNKS, (new_id(), 0), Chunk(()))
 
 
-@finds(kinds.DYING_HELD)
+@finds(kinds.CONTENT_TO_REAP_HELD)
 def held_content_dying(store: Broken) -> None:
-    store.put(DYING, (store.content("many").id,), Dying())
+    store.put(CONTENTS_TO_REAP, (store.content("many").id,), ContentToReap())
 
 
-@finds(kinds.DYING_EMPTY)
+@finds(kinds.CONTENT_TO_REAP_EMPTY)
 def dying_added(store: Broken) -> None:
-    store.put(DYING, (new_id(),), Dying())
+    store.put(CONTENTS_TO_REAP, (new_id(),), ContentToReap())
 
 
 @finds(kinds.SHARERS_TOO_FEW)

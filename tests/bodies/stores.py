@@ -126,8 +126,8 @@ async def _upload_moved(directory: Path, engine: Engine, store: FileBodyStore) -
         name = f"moved{suffix}"
         await upload(engine, store, name, data_of(name, SIZES[name]))
         await engine.write(delete_object, "doomed")
-        await store.housekeep()
-        await store.housekeep()
+        await store.maintain()
+        await store.maintain()
         collector = Collector(directory, engine, store, CONFIG)
         if round_:
             with store.open_reader():

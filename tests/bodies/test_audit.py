@@ -25,10 +25,10 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
     COUNTED_DEAD,
     COUNTERS,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     INLINE,
     MOVES,
@@ -37,12 +37,12 @@ from etagere.bodies.contents import (
 )
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
 )
 from etagere.clock import SystemClock
 from etagere.engine.interface import Engine, Refused
@@ -160,10 +160,10 @@ def test_unreadable_records_are_losses_and_nothing_is_called_unused(
     [
         CONTENT_SHARERS,
         CHUNK_SHARERS,
-        DYING,
+        CONTENTS_TO_REAP,
         GENERATIONS,
-        FADING,
-        STACKED,
+        MAPS_TO_REAP,
+        MAPS_TO_FLATTEN,
         COUNTED_DEAD,
         UNCOUNTED_DEAD,
         DEAD_TOTALS,
@@ -206,7 +206,7 @@ def test_sound_store_is_clean(sound: Path, tmp_path: Path) -> None:
     assert ("bytes", report.extent_bytes, report.extent_bytes) in seen
     assert {state for (_,), s in store.rows(SEGMENTS) for state in [s.state]} == set(SegmentState)
     assert store.rows(MOVES)
-    assert store.rows(DYING)
+    assert store.rows(CONTENTS_TO_REAP)
     assert not list((store.directory / "processes").iterdir())
 
 
@@ -247,7 +247,7 @@ async def work(directory: Path, engine: Engine, seed: int) -> None:
         except Refused:
             pass
         if not step % 20:
-            await store.housekeep()
+            await store.maintain()
             await collector.collect()
 
 

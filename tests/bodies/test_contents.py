@@ -15,7 +15,7 @@ from etagere.bodies.contents import (
     CHUNK_PIECES_MAX,
     CHUNKS,
     CONTENT_SHARERS,
-    DYING,
+    CONTENTS_TO_REAP,
     EXTENTS,
     INLINE,
     PIECES_MAX,
@@ -324,7 +324,7 @@ def test_several_contents_die_at_once(bench: Bench, chunks_max: int) -> None:
     for content in contents:
         bench.release(content)
     bench.change(lambda txn: txn.delete(OBJECTS, ("a",)))
-    assert len(bench.rows(DYING)) == len(contents)
+    assert len(bench.rows(CONTENTS_TO_REAP)) == len(contents)
     steps = 0
     while reaped := bench.change(lambda txn: reap_some(txn, chunks_max)):
         assert reaped <= chunks_max

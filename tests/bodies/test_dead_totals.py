@@ -89,7 +89,7 @@ def test_what_dies_is_counted_in_the_next_round(tmp_path: Path) -> None:
     async def scenario(engine: Engine, store: FileBodyStore, collector: Collector) -> None:
         for number in range(300):
             await upload(engine, store, f"{number}", data_of(f"{number}", 1_100))
-        await store.housekeep()
+        await store.maintain()
         for number in range(0, 300, 10):
             await engine.write(delete_object, f"{number}")
         segments = await engine.read(rows, SEGMENTS)
@@ -124,7 +124,7 @@ def test_dead_extents_of_an_open_segment_are_counted_over_rounds(
             await engine.write(delete_object, f"{number}")
         states = []
         for _ in range(2):
-            await store.housekeep()
+            await store.maintain()
             (segment,) = (await engine.read(rows, SEGMENTS)).values()
             states.append(segment.state)
         # 5 of 60 are less than the share that has a segment given up, 10 are more.

@@ -192,10 +192,11 @@ def test_full_segments_are_sealed_when_nothing_is_in_flight(shop: Shop) -> None:
             body = await writer.seal()
             await engine.write(objects.put_object, PutObject("a", body))
             await objects.upload(engine, store, "b", noise(2, SEGMENT))
-            await store.housekeep()
+            await store.maintain()
             assert (await state_of(shop, 1)).state is SegmentState.OPEN
-        await store.housekeep()
-        sealed = Segment(store.coordinator.process_id, SegmentState.SEALED, SEGMENT, closed=True)
+        await store.maintain()
+        owner = store.coordinator.process_id
+        sealed = Segment(owner, SegmentState.SEALED, SEGMENT, closed=True, counted_to=SEGMENT)
         assert await state_of(shop, 1) == sealed
         assert (await state_of(shop, 2)).state is SegmentState.OPEN
 

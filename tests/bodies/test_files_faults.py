@@ -159,7 +159,7 @@ def test_a_cancelled_write_does_not_reach_another_file(shop: Shop) -> None:
 
     async def cancel() -> None:
         disk, store = shop.disk, store_of(shop)
-        await store.housekeep()
+        await store.maintain()
         disk.hold("write")
         stuck = asyncio.create_task(write(store, b"x" * (PIECE + 1)))
         assert await asyncio.to_thread(disk.reached, "write")
@@ -170,7 +170,7 @@ def test_a_cancelled_write_does_not_reach_another_file(shop: Shop) -> None:
         body = await write(store, filling)
         assert {piece.segment for piece in body.pieces} == {1}
         await write(store, noise(2, 600))
-        await store.housekeep()
+        await store.maintain()
         assert (await state_of(shop, 1)).state is SegmentState.SEALED
         later = [await write(store, noise(n, SEGMENT)) for n in range(3, 6)]
         gate.set()
@@ -225,7 +225,7 @@ def test_an_upload_cancelled_while_a_segment_is_made(shop: Shop) -> None:
         await cancelled(stuck)
         disk.let_go("create")
         await objects.upload(shop.here.front.engine, store, "a", noise(1, PIECE))
-        await store.housekeep()
+        await store.maintain()
 
     shop.run(cancel())
     states = [segment.state for segment in shop.segments().values()]

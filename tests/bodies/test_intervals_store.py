@@ -15,12 +15,12 @@ from etagere.bodies.collector import Collector
 from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD, Hole, Stretch
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
 )
 from etagere.bodies.reading import runs
 from etagere.engine.interface import Engine
@@ -80,7 +80,7 @@ class Player:
                 await self.engine.write(delete_object, name)
                 del self.expected[name]
             case 10:
-                await self.store.housekeep()
+                await self.store.maintain()
                 await self.collector.collect()
             case 11 | 12:
                 for _ in range(5):
@@ -106,8 +106,8 @@ class Player:
             INTERVALS,
             FORMER_INTERVALS,
             GENERATIONS,
-            FADING,
-            STACKED,
+            MAPS_TO_REAP,
+            MAPS_TO_FLATTEN,
             EXTENTS,
         ):
             assert await self.engine.read(rows, collection) == {}
@@ -201,8 +201,8 @@ def test_a_damaged_base_keeps_no_space_from_others(tmp_path: Path) -> None:
             txn.commit()
         await upload(engine, store, "other", bytes(50_000))
         await engine.write(delete_object, "other")
-        await store.housekeep()
-        await store.housekeep()
+        await store.maintain()
+        await store.maintain()
         collected = await collector.collect()
         assert collected.segments_removed
         await store.close()

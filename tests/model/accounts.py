@@ -18,9 +18,9 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
     COUNTED_DEAD,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     INLINE,
     MOVES,
@@ -48,7 +48,7 @@ def require_empty(txn: ReadTxn, _: None) -> None:
         CHUNKS,
         CONTENT_SHARERS,
         CHUNK_SHARERS,
-        DYING,
+        CONTENTS_TO_REAP,
         EXTENTS,
         MOVES,
     ):
@@ -81,7 +81,7 @@ def require_balanced(txn: ReadTxn, directory: Path | None) -> None:
 
 def _count_chunks(txn: ReadTxn, held: Iterable[bytes]) -> Counter[tuple[bytes, int]]:
     lists = rows(txn, BLOCK_LISTS)
-    dying = {key for (key,) in rows(txn, DYING)}
+    dying = {key for (key,) in rows(txn, CONTENTS_TO_REAP)}
     assert not dying & set(held)
     assert dying | set(held) == {key for (key,) in lists}
     chunks = Counter(use.key for blocks in lists.values() for use in blocks.chunks)

@@ -186,15 +186,15 @@ class Front:
 
     # Upkeep
 
-    async def housekeep(self) -> None:
-        await self.store.housekeep()
+    async def maintain(self) -> None:
+        await self.store.maintain()
 
     async def collect(self) -> Collected:
         return await self.collector.collect()
 
     async def tidy(self) -> Collected:
         """What the background task of a process does in one round."""
-        await self.store.housekeep()
+        await self.store.maintain()
         return await self.collector.collect()
 
     async def let_loop_run(self) -> None:

@@ -1,5 +1,5 @@
-"""Space comes back: the collector takes dead contents apart, rewrites sparse segments and
-removes empty ones, in bounded steps beside whatever else goes on.
+"""Garbage collection: takes unreferenced contents apart, rewrites sparse segments and removes empty
+ones, in bounded steps.
 
 Only one process of a store collects at a time. Two things it never touches: segments that are
 open while their owner lives (uploads in flight), and files that a reader who pinned before
@@ -38,7 +38,7 @@ from etagere.bodies.segments import (
     seal,
 )
 from etagere.bodies.store import BodyCorrupt
-from etagere.bodies.writing import Flight
+from etagere.bodies.writing import Reservations
 from etagere.config import Config
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, T
 from etagere.engine.records import Collection, R
@@ -93,7 +93,7 @@ class Collector:
         """One round: keeps house for this process, and collects for the store when nobody else
         does."""
         try:
-            await self._store.housekeep()
+            await self._store.maintain()
         finally:
             # On a full disk the segments of others may be what can be removed.
             await self.collect()
@@ -223,22 +223,19 @@ class Collector:
             if not live:
                 return moved
             batch, after = _batch(live)
-            flight = self._store.flight()
+            reservations = self._store.reservations()
             try:
-                relocations = [
-                    copied
-                    for offset, extent in batch
-                    if (copied := await self._copy(flight, number, offset, extent)) is not None
-                ]
-                await flight.sync()
+                copies = [await self._copy(reservations, number, *row) for row in batch]
+                relocations = [copy for copy in copies if copy is not None]
+                await reservations.sync()
                 moved += await self._engine.write(move_extents, MoveExtents(tuple(relocations)))
             except BaseException:
-                flight.land(abandoned=True)
+                reservations.release(abandoned=True)
                 raise
-            flight.land()
+            reservations.release()
 
     async def _copy(
-        self, flight: Flight, number: int, offset: int, extent: Extent
+        self, reservations: Reservations, number: int, offset: int, extent: Extent
     ) -> Relocation | None:
         data = await self._read(number, offset, extent.length)
         intact = extent.crc is None or crc64nvme(data) == extent.crc
@@ -247,7 +244,7 @@ class Collector:
             logger.error("segment %d is damaged at %d; run `etagere check`", number, offset)
             self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
             return None
-        segment, new_offset = await flight.reserve(extent.length)
+        segment, new_offset = await reservations.reserve(extent.length)
         await self._store.write(segment, new_offset, [memoryview(data)])
         return Relocation(number, offset, segment.number, new_offset)
 

@@ -27,10 +27,10 @@ from etagere.model.bodies import (
     Chunked,
     ChunkUse,
     Content,
+    ContentToReap,
     Counter,
     DeadExtent,
     DeadTotal,
-    Dying,
     Empty,
     Extent,
     Inline,
@@ -55,7 +55,9 @@ CONTENT_SHARERS: Collection[tuple[bytes], Sharers] = Collection("content_sharers
 CHUNK_SHARERS: Collection[tuple[bytes, int], Sharers] = Collection(
     "chunk_sharers", Sharers, (ID, UINT)
 )
-DYING: Collection[tuple[bytes], Dying] = Collection("dying_contents", Dying, (ID,))
+CONTENTS_TO_REAP: Collection[tuple[bytes], ContentToReap] = Collection(
+    "dying_contents", ContentToReap, (ID,)
+)
 EXTENTS: Collection[tuple[int, int], Extent] = Collection("extents", Extent, (UINT, UINT))
 MOVES: Collection[tuple[int, int], Move] = Collection("moves", Move, (UINT, UINT))
 UNCOUNTED_DEAD: Collection[tuple[int, int], DeadExtent] = Collection(
@@ -104,7 +106,7 @@ def holds(
     HOLDERS.append(Holder(collection, contents, pieces))
 
 
-# Taking hold
+# Holding
 
 
 def adopt(txn: WriteTxn, body: Body) -> Content:
@@ -228,12 +230,12 @@ def extend_list(
     return Chunked(content.id, sum(use.length for use in uses))
 
 
-# Letting go
+# Releasing
 
 
 def release(txn: WriteTxn, content: Content) -> None:
-    """One holder less. When the last one lets go, small contents are gone at once, and
-    chunked and mapped ones are left to `reap`, so that no delete takes long."""
+    """Removes one holder of a content. When it was the last one, small contents are removed at
+    once, and chunked and mapped ones are left to `reap`, so that no delete takes long."""
     if isinstance(content, Mapped):
         maps.release_generation(txn, content.id, content.generation)
         return
@@ -244,7 +246,7 @@ def release(txn: WriteTxn, content: Content) -> None:
     elif isinstance(content, Pieces):
         drop(txn, content.pieces)
     else:
-        txn.put(DYING, (content.id,), Dying())
+        txn.put(CONTENTS_TO_REAP, (content.id,), ContentToReap())
 
 
 def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
@@ -286,7 +288,9 @@ def reap_some(txn: WriteTxn, chunks_max: int) -> int:
     """Takes apart contents that nobody holds, at most so many chunks of them; returns how many
     chunks that were (0: none is left)."""
     reaped = 0
-    for (content_id,), _ in txn.scan(DYING, DYING.all(), chunks_max, claim=True):
+    for (content_id,), _ in txn.scan(
+        CONTENTS_TO_REAP, CONTENTS_TO_REAP.all(), chunks_max, claim=True
+    ):
         blocks = txn.get(BLOCK_LISTS, (content_id,), EXCLUSIVE)
         rest = list(blocks.chunks) if blocks is not None else []
         while rest and reaped < chunks_max:
@@ -296,7 +300,7 @@ def reap_some(txn: WriteTxn, chunks_max: int) -> int:
             txn.put(BLOCK_LISTS, (content_id,), BlockList(tuple(rest)))
             break
         txn.delete(BLOCK_LISTS, (content_id,))
-        txn.delete(DYING, (content_id,))
+        txn.delete(CONTENTS_TO_REAP, (content_id,))
         reaped = max(reaped, 1)
         if reaped >= chunks_max:
             break

@@ -29,7 +29,7 @@ from etagere.bodies.reading import FileBodyReader
 from etagere.bodies.segments import OpenSegment, open_segment, seal
 from etagere.bodies.store import BodyCorrupt, Tap
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
-from etagere.bodies.writing import FileBodyWriter, Flight
+from etagere.bodies.writing import FileBodyWriter, Reservations
 from etagere.config import Config
 from etagere.coordination.interface import Coordinator
 from etagere.coordination.local import LocalCoordinator
@@ -92,13 +92,13 @@ class FileBodyStore:
     ) -> FileBodyWriter:
         inline_bytes_max = self._config.inline_bytes_max if inline else 0
         return FileBodyWriter(
-            Flight(self), length, inline_bytes_max, self._config.piece_bytes_max, md5=md5
+            Reservations(self), length, inline_bytes_max, self._config.piece_bytes_max, md5=md5
         )
 
-    def flight(self) -> Flight:
-        """Reservations for the collector. They may use up what is left of the disk, since they
-        make more room than they take."""
-        return Flight(self, reclaims=True)
+    def reservations(self) -> Reservations:
+        """Returns reservations for the collector. They may use up what is left of the disk, since
+        moving extents makes more room than it takes."""
+        return Reservations(self, reclaims=True)
 
     async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[WritableSegment, int]:
         """Room for this many bytes in a segment of ours, and where it is."""
@@ -229,10 +229,10 @@ class FileBodyStore:
     def in_thread(self, call: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
 
-    async def housekeep(self) -> None:
-        """What a process does for its own segments now and then: lets go of files that were
-        removed, begins a new segment when much of the current one is dead, and seals the
-        segments that nothing is being uploaded to."""
+    async def maintain(self) -> None:
+        """Maintains the segments of this process: closes files that were removed, begins a new
+        segment when much of the current one is dead, and seals segments that nothing is being
+        uploaded to."""
         for number, file in list(self._files.items()):
             if not os.fstat(file.descriptor).st_nlink:
                 del self._files[number]
@@ -277,7 +277,7 @@ class FileBodyStore:
         try:
             await seal(self._engine, number, length)
         except (Fault, Unknown) as error:
-            # It will be tried again by `housekeep`, or by a collector when we are gone.
+            # It will be tried again by `maintain`, or by a collector when we are gone.
             logger.warning("segment %d could not be sealed: %s", number, error)
             return False
         return True

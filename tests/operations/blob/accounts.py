@@ -14,7 +14,7 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
-    DYING,
+    CONTENTS_TO_REAP,
     EXTENTS,
     HOLDERS,
     INLINE,
@@ -89,7 +89,7 @@ def _id(content: Content) -> bytes:
 def _require_lists(txn: ReadTxn, held: dict[bytes, Chunked]) -> list[Any]:
     """The chunks that are there: those that a list has, be it held or about to be taken apart."""
     lists = {key: found.chunks for (key,), found in rows(txn, BLOCK_LISTS).items()}
-    dying = {key for (key,) in rows(txn, DYING)}
+    dying = {key for (key,) in rows(txn, CONTENTS_TO_REAP)}
     assert not dying & held.keys()
     assert dying | held.keys() == lists.keys()
     for key, content in held.items():

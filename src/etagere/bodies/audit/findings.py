@@ -75,8 +75,8 @@ MAP_UNMARKED = Kind("map-unmarked", LEAK, "`etagere check --repair` marks it for
 GENERATION_UNUSED = Kind("generation-unused", LEAK, _REPAIR)
 INTERVALS_OVERLAP = Kind("intervals-overlap", FAULT, _BACKUP)
 INTERVAL_UNUSED = Kind("interval-unused", LEAK, _REPAIR)
-DYING_HELD = Kind("dying-held", FAULT, _ORPHANS)
-DYING_EMPTY = Kind("dying-empty", LEAK, _REPAIR)
+CONTENT_TO_REAP_HELD = Kind("dying-held", FAULT, _ORPHANS)
+CONTENT_TO_REAP_EMPTY = Kind("dying-empty", LEAK, _REPAIR)
 SHARERS_TOO_FEW = Kind("sharers-too-few", FAULT, _SHARED)
 SHARERS_TOO_MANY = Kind("sharers-too-many", FAULT, _STUCK)
 SHARERS_UNUSED = Kind("sharers-unused", LEAK, _REPAIR)
@@ -133,7 +133,7 @@ DOUBTS: dict[Kind, frozenset[Kind]] = {
     MAP_MISSING: _MAPS | {SHARERS_TOO_MANY},
     CONTENTS_DIFFER: _CONTENTS | _SPACE,
     SHARERS_TOO_FEW: _CONTENTS | _SPACE,
-    DYING_HELD: _CONTENTS | _SPACE,
+    CONTENT_TO_REAP_HELD: _CONTENTS | _SPACE,
     SEGMENT_LENGTH_WRONG: frozenset({DEAD_TOTAL_WRONG}),
     **dict.fromkeys(
         (

@@ -18,14 +18,20 @@ from etagere.bodies.audit.findings import FileRemedy, Finding, LedgerRemedy
 from etagere.bodies.audit.snapshot import CannotCheck
 from etagere.bodies.contents import (
     CHUNKS,
+    CONTENTS_TO_REAP,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     MOVES,
     drop,
     mark_dead,
 )
-from etagere.bodies.maps import FADING, FORMER_INTERVALS, GENERATIONS, INTERVALS, STACKED
+from etagere.bodies.maps import (
+    FORMER_INTERVALS,
+    GENERATIONS,
+    INTERVALS,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
+)
 from etagere.bodies.segments import forget_segment
 from etagere.clock import Clock
 from etagere.config import Config
@@ -35,7 +41,7 @@ from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation, registered
 from etagere.engine.ledger import DatabaseError
 from etagere.engine.records import COLLECTIONS, ENCODE
 from etagere.model.base import Command
-from etagere.model.bodies import DeadTotal, Dying, Fading, Piece, Stacked
+from etagere.model.bodies import ContentToReap, DeadTotal, MapToFlatten, MapToReap, Piece
 
 _GROUP_MAX = 256
 _ROWS_PER_LOOK = 10_000
@@ -115,7 +121,7 @@ class GenerationKey(Command, frozen=True):
 def release_unused_generation(txn: WriteTxn, command: GenerationKey) -> None:
     """Leaves what only a generation that nobody holds shows to the collector."""
     txn.delete(GENERATIONS, (command.map, command.generation))
-    txn.put(FADING, (command.map,), Fading())
+    txn.put(MAPS_TO_REAP, (command.map,), MapToReap())
 
 
 class Place(Command, frozen=True):
@@ -141,22 +147,22 @@ class ContentId(Command, frozen=True):
 
 
 @operation(reclaims=True)
-def let_die(txn: WriteTxn, command: ContentId) -> None:
+def mark_content_to_reap(txn: WriteTxn, command: ContentId) -> None:
     """Leaves a block list that nobody holds to the collector, which takes it apart as it does
     any other."""
-    txn.put(DYING, (command.id,), Dying())
+    txn.put(CONTENTS_TO_REAP, (command.id,), ContentToReap())
 
 
 @operation(reclaims=True)
-def let_fade(txn: WriteTxn, command: ContentId) -> None:
+def mark_map_to_reap(txn: WriteTxn, command: ContentId) -> None:
     """The same for an interval map."""
-    txn.put(FADING, (command.id,), Fading())
+    txn.put(MAPS_TO_REAP, (command.id,), MapToReap())
 
 
 @operation(reclaims=True)
-def mark_stacked(txn: WriteTxn, command: ContentId) -> None:
+def mark_map_to_flatten(txn: WriteTxn, command: ContentId) -> None:
     """Has a map's base copied into it."""
-    txn.put(STACKED, (command.id,), Stacked())
+    txn.put(MAPS_TO_FLATTEN, (command.id,), MapToFlatten())
 
 
 class SetDeadTotal(Command, frozen=True):

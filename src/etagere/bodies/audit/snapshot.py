@@ -18,15 +18,15 @@ from etagere.bodies.audit.findings import Finding, Kind, Remedy, Report
 from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
     COUNTED_DEAD,
     COUNTERS,
     DEAD_TOTALS,
-    DYING,
     HOLDERS,
     SEGMENTS,
     UNCOUNTED_DEAD,
 )
-from etagere.bodies.maps import FADING, GENERATIONS, STACKED
+from etagere.bodies.maps import GENERATIONS, MAPS_TO_FLATTEN, MAPS_TO_REAP
 from etagere.config import Config
 from etagere.engine import ledger
 from etagere.engine.records import COLLECTIONS, Collection, K, R
@@ -50,10 +50,10 @@ _NAMES_MAX = 3
 _ACCOUNTS = (
     CONTENT_SHARERS,
     CHUNK_SHARERS,
-    DYING,
+    CONTENTS_TO_REAP,
     GENERATIONS,
-    FADING,
-    STACKED,
+    MAPS_TO_REAP,
+    MAPS_TO_FLATTEN,
     COUNTED_DEAD,
     DEAD_TOTALS,
     UNCOUNTED_DEAD,
@@ -111,7 +111,7 @@ class Audit:
         """Something that is wrong only if everything that might refer to it could be read."""
         self._suspects.append(Finding(kind, where, what, remedy))
 
-    def lose_sight(self) -> None:
+    def mark_incomplete(self) -> None:
         """Something that may refer to other things cannot be read or is gone."""
         self.report.judged = False
 
@@ -136,7 +136,7 @@ class Audit:
         try:
             phase(self)
         except UNREADABLE as error:
-            self.lose_sight()
+            self.mark_incomplete()
             what = f"SQLite cannot read what it takes to compare {name}: {error}"
             self.find(kinds.TABLE_UNREADABLE, ledger.DATABASE_NAME, what)
         except OutOfSpace as error:
@@ -174,7 +174,7 @@ class Audit:
                 yield packed, key, record, row[2:]
         except UNREADABLE as error:
             if first_time:
-                self.lose_sight()
+                self.mark_incomplete()
                 what = f"the table cannot be read to its end: {error}"
                 self.find(kinds.TABLE_UNREADABLE, collection.name, what)
 
@@ -182,7 +182,7 @@ class Audit:
         self, collection: Collection[Any, Any], packed: object, error: Exception
     ) -> None:
         self._count_row()
-        self.lose_sight()
+        self.mark_incomplete()
         needed = collection not in _ACCOUNTS
         kind = kinds.RECORD_UNREADABLE if needed else kinds.ACCOUNT_UNREADABLE
         where = self.name(collection, packed)
@@ -195,7 +195,7 @@ class Audit:
         try:
             return collection.pack(key)
         except (ValueError, TypeError, OverflowError) as error:
-            self.lose_sight()
+            self.mark_incomplete()
             what = f"the record names {key} in {collection.name}, which cannot be: {error}"
             self.find(kinds.RECORD_UNREADABLE, where(), what)
             return None
@@ -289,7 +289,7 @@ def check_database(audit: Audit) -> None:
     for pragma in ("quick_check", "integrity_check"):
         messages = [row[0] for row in audit.execute(f"PRAGMA main.{pragma}({_MESSAGES_MAX})")]
         if messages != ["ok"]:
-            audit.lose_sight()
+            audit.mark_incomplete()
             for message in messages:
                 what = f"SQLite finds: {' '.join(str(message).split())}"
                 audit.find(kinds.DATABASE_DAMAGED, ledger.DATABASE_NAME, what)
@@ -307,7 +307,7 @@ def check_tables(audit: Audit) -> None:
     tables = {name for (name,) in rows}
     for name in sorted(tables - COLLECTIONS.keys() - {"timeline"}):
         if _has_rows(audit, name):
-            audit.lose_sight()
+            audit.mark_incomplete()
             audit.find(kinds.TABLE_UNKNOWN, name, "this version of etagere does not know the table")
     for name in COLLECTIONS.keys() - tables:
         audit.execute(
