@@ -28,19 +28,17 @@ _ZEROS = bytes(_READ_BYTES)
 class FileBodyReader:
     """Reads plans from the segments of a store, which a pin keeps."""
 
-    __slots__ = ("_pin", "_store")
+    __slots__ = ("_pin", "_store", "close")
 
     def __init__(self, store: FileBodyStore, pin: Pin) -> None:
         self._store = store
         self._pin = pin
+        self.close = pin.close
 
     def __enter__(self) -> FileBodyReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pin.close()
-
-    def close(self) -> None:
         self._pin.close()
 
     def limit_to(self, plan: Plan) -> None:

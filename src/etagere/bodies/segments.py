@@ -24,7 +24,7 @@ from etagere.engine.interface import EXCLUSIVE, SHARED, Engine, WriteTxn, operat
 from etagere.engine.records import Collection
 from etagere.model.base import Command, Part
 from etagere.model.bodies import Counter as LastNumber
-from etagere.model.bodies import Move, Segment, SegmentState
+from etagere.model.bodies import DeadExtent, Move, Segment, SegmentState
 
 SEGMENT_NUMBERS = 0
 _ROWS_PER_STEP = 250
@@ -125,19 +125,23 @@ def count_dead(txn: WriteTxn, command: CountDead) -> bool:
     """Adds dead extents of sealed segments to the totals, and deletes their records, in bounded
     steps; returns whether there may be more to count. Those of open segments stay: sealing needs
     them to find what no extent covers."""
-    left = command.rows_max
+    found: list[tuple[tuple[int, int], DeadExtent]] = []
+    # All scans come before the first change: a scan behind one costs the writer a savepoint.
     for number in command.segments:
         segment = txn.get(SEGMENTS, (number,), SHARED)
         if segment is None or segment.state is not SegmentState.SEALED:
             continue
-        rows = txn.scan(UNCOUNTED_DEAD, UNCOUNTED_DEAD.under((number,)), left, claim=True)
-        for place, _ in rows:
-            txn.delete(UNCOUNTED_DEAD, place)
-        add_to_dead_total(txn, number, sum(dead.length for _, dead in rows))
-        left -= len(rows)
-        if not left:
-            return True
-    return False
+        span, left = UNCOUNTED_DEAD.under((number,)), command.rows_max - len(found)
+        found += txn.scan(UNCOUNTED_DEAD, span, left, claim=True)
+        if len(found) == command.rows_max:
+            break
+    totals: Counter[int] = Counter()
+    for place, dead in found:
+        txn.delete(UNCOUNTED_DEAD, place)
+        totals[place[0]] += dead.length
+    for number in sorted(totals):
+        add_to_dead_total(txn, number, totals[number])
+    return len(found) == command.rows_max
 
 
 class Relocation(Part, frozen=True):
@@ -200,13 +204,11 @@ def retire_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
 @operation(reclaims=True)
 def forget_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
     """Removes the records of a segment whose file is gone, in bounded steps; True at the end."""
-    left = _ROWS_PER_STEP
     for collection in (UNCOUNTED_DEAD, COUNTED_DEAD):
-        rows = txn.scan(collection, collection.under((command.number,)), left)
+        rows = txn.scan(collection, collection.under((command.number,)), _ROWS_PER_STEP)
         for place, _ in rows:
             txn.delete(collection, place)
-        left -= len(rows)
-        if not left:
+        if len(rows) == _ROWS_PER_STEP:
             return False
     txn.delete(DEAD_TOTALS, (command.number,))
     txn.delete(SEGMENTS, (command.number,))
