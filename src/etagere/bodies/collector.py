@@ -90,7 +90,7 @@ class Collector:
         """Whether files of forgotten segments were looked for, once per process."""
 
     async def run(self) -> None:
-        """One round: keeps house for this process, and collects for the store when nobody else
+        """Maintains the segments of this process, and collects the store if no other process
         does."""
         try:
             await self._store.maintain()
@@ -99,7 +99,7 @@ class Collector:
             await self.collect()
 
     async def collect(self) -> Collected:
-        """One round. Does nothing if another process is collecting."""
+        """Collects once. Does nothing if another process is collecting."""
         async with self._coordinator.sole_worker(TASK) as is_sole:
             if not is_sole:
                 return Collected()
@@ -143,7 +143,7 @@ class Collector:
         return done
 
     async def _flatten(self) -> bool:
-        """Copies into maps what they show of others; says whether there were any."""
+        """Copies into maps what they show of their bases; returns whether there were any."""
         found = False
         try:
             while await self._leave_time(self._engine.write(flatten, Flatten())):
@@ -249,7 +249,7 @@ class Collector:
         return Relocation(number, offset, segment.number, new_offset)
 
     async def _read(self, number: int, offset: int, length: int) -> bytes:
-        """What can be read of an extent, which may be too little."""
+        """Returns what can be read of an extent, which may be less than all of it."""
         try:
             file = self._store.segment_file(number)
             return await self._store.in_thread(self._disk.read, file.descriptor, length, offset)
@@ -320,7 +320,7 @@ class Collector:
         return Counter({number: dead.length for number, dead in await self._all_of(DEAD_TOTALS)})
 
     async def _all_of(self, collection: Collection[tuple[int], R]) -> list[tuple[int, R]]:
-        """What there is of each segment, with others' turn every now and then."""
+        """Returns the records of all segments, and yields to other tasks after each slice."""
         found: list[tuple[int, R]] = []
 
         def further(txn: ReadTxn, _: None) -> list[tuple[int, R]]:
@@ -337,7 +337,7 @@ class Collector:
 
 
 def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], int]:
-    """As many extents as one step moves, and the offset of the last of them."""
+    """Returns as many extents as one step moves, and the offset of the last of them."""
     batch: list[tuple[int, Extent]] = []
     size = 0
     for offset, extent in live:

@@ -93,7 +93,7 @@ class Holder(NamedTuple):
 
 
 HOLDERS: list[Holder] = []
-"""All of them, so that a check can count what is held."""
+"""Every collection that holds contents or pieces, so that a check can count references."""
 
 
 def holds(
@@ -110,7 +110,7 @@ def holds(
 
 
 def adopt(txn: WriteTxn, body: Body) -> Content:
-    """The content of a sealed upload, held once by whoever stores it."""
+    """Returns the content of a sealed upload, with one holder: the record that stores it."""
     if not body.length:
         return Empty()
     if not body.pieces:
@@ -142,12 +142,12 @@ def require_open(txn: WriteTxn, number: int) -> None:
 
 
 def refer(txn: WriteTxn, piece: Piece) -> None:
-    """One more reference to an extent that is alive."""
+    """Adds a reference to a live extent."""
     refer_all(txn, (piece,))
 
 
 def refer_all(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
-    """One more of each piece."""
+    """Adds a reference to the extent of each piece."""
     uses = collections.Counter(piece.extent for piece in pieces)
     for place, extent, count in _extents(txn, uses):
         if extent is None:
@@ -157,7 +157,7 @@ def refer_all(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
 
 
 def share(txn: WriteTxn, content: Content) -> Content:
-    """One more holder of a content, whatever its size."""
+    """Adds a holder to a content, whatever its size."""
     if isinstance(content, Mapped):
         maps.share_generation(txn, content)
     elif not isinstance(content, Empty):
@@ -173,7 +173,7 @@ def compose(
     base: Chunked | None = None,
     borrowed: Container[tuple[int, int]] = frozenset(),
 ) -> Chunked:
-    """A block list.
+    """Stores a block list.
 
     `borrowed` names the extents that others, such as the base, hold and keep: each use of
     one gains a reference, unless it comes with a chunk of the base that is shared whole. Of
@@ -205,7 +205,7 @@ def compose(
 
 
 def begin_list(txn: WriteTxn, content_id: bytes) -> Chunked:
-    """A block list without a block, to be extended in steps by whoever holds it."""
+    """Stores an empty block list, which its holder extends in steps."""
     txn.put(BLOCK_LISTS, (content_id,), BlockList(()))
     return Chunked(content_id, 0)
 
@@ -327,7 +327,7 @@ class Stretch(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Zeros that lie nowhere."""
+    """Zeros that are not stored."""
 
     length: int
 
@@ -352,7 +352,7 @@ def require_intact(plan: Plan) -> None:
 
 
 def segments_of(plan: Plan) -> set[int]:
-    """The segments that a plan leads to: what a pin has to keep for it."""
+    """Returns the segments that a plan leads to: those that a pin has to keep."""
     if isinstance(plan, bytes):
         return set()
     return {part.segment for part in plan if isinstance(part, Stretch)}
@@ -382,7 +382,7 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
 
 
 def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> bool:
-    """Whether to locate a range of it takes a while."""
+    """Returns whether it takes long to locate a range of a content."""
     if isinstance(content, Mapped):
         end = content.length if length is None else start + length
         if min(content.inlaid, end - max(start, content.folded)) > _LONG_INLAID_BYTES:
@@ -393,18 +393,18 @@ def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None =
 
 
 def blocks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> Iterator[Block]:
-    """The blocks of a list, in order."""
+    """Returns the blocks of a list, in order."""
     for use in chunks_of(txn, content):
         yield from blocks_in(txn, use)
 
 
 def chunks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> tuple[ChunkUse, ...]:
-    """The chunks of a list, in order."""
+    """Returns the chunks of a list, in order."""
     return _block_list(txn, content).chunks
 
 
 def blocks_in(txn: ReadTxn | WriteTxn, use: ChunkUse) -> tuple[Block, ...]:
-    """The blocks of a chunk, in order."""
+    """Returns the blocks of a chunk, in order."""
     return _chunk(txn, use).blocks
 
 
@@ -422,7 +422,7 @@ def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Itera
 def _pieces_and_holes(
     txn: ReadTxn, content: Mapped, start: int, end: int
 ) -> Iterator[Piece | Hole | bytes | Damaged]:
-    """Holes that follow each other are one, and so are inlays."""
+    """Returns the parts of a map, with adjacent holes joined, and adjacent inlays."""
     hole = 0
     inlays: list[bytes] = []
     for part in maps.parts(txn, content, start, end):
@@ -520,7 +520,7 @@ def _add_sharer(txn: WriteTxn, sharers: Collection[K, Sharers], key: K) -> None:
 
 
 def _drop_sharer(txn: WriteTxn, sharers: Collection[K, Sharers], key: K) -> bool:
-    """Says whether there was another holder, who now has one less beside it."""
+    """Removes a sharer; returns whether there was one."""
     found = txn.get(sharers, key, EXCLUSIVE)
     if found is None:
         return False

@@ -46,7 +46,7 @@ _THREADS_MAX = 8
 _DEAD_ROWS_PER_SLICE = 200
 _DEAD_SLICES_PER_ROUND = 20
 _DRAWERS = max(1, len(os.sched_getaffinity(0)) // 2)
-"""Threads that draw. Those who send need the other cores, and the kernel for both."""
+"""Threads that read uploads from sockets. The senders and the kernel need the other cores."""
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class FileBodyStore:
         return Reservations(self, reclaims=True)
 
     async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[WritableSegment, int]:
-        """Room for this many bytes in a segment of ours, and where it is."""
+        """Reserves space for this many bytes; returns the segment and the offset."""
         while True:
             try:
                 free = self._disk.free_bytes(self._directory)
@@ -141,7 +141,8 @@ class FileBodyStore:
         return segment.end > 0 and segment.place(length) + length > self._config.segment_bytes_max
 
     def _give_up_abandoned(self) -> None:
-        """What uploads have left behind is collected only when its segment is sealed."""
+        """Makes the next upload begin a new segment: abandoned space is collected once its segment
+        is sealed."""
         if self._segment is not None and self._segment.abandoned:
             self._segment.rolled = True
 
@@ -336,7 +337,7 @@ class FileBodyStore:
         return self._zeros_file
 
     async def close(self) -> None:
-        """Seals what can be sealed. Uploads still under way keep their segments from it."""
+        """Closes the store, and seals the segments that have no upload under way."""
         if self._rolling is not None:
             await asyncio.wait([self._rolling])
         for segment in list(self._open.values()):

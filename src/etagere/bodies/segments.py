@@ -190,7 +190,7 @@ class SegmentNumber(Command, frozen=True):
 
 @operation(reclaims=True)
 def retire_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
-    """Takes a segment out of use if nothing in it is alive; says whether it is out of use."""
+    """Retires a segment if nothing in it is alive; returns whether it is retired."""
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is SegmentState.OPEN:
         return False

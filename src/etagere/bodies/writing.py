@@ -1,4 +1,4 @@
-"""Uploads: the bytes of a body on their way to segments."""
+"""Uploads: writing bodies to segments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FLUSH_BYTES = 1 * MIB
 _SMALL_BYTES = 64 * 1024
-"""What is not longer is written with the next sync: alone it would cost more than its bytes do."""
+"""Bodies up to this length are written together at the next sync, which saves a system call."""
 
 
 class Reservations:
@@ -54,7 +54,7 @@ class Reservations:
 
 
 class _Write(NamedTuple):
-    """Bytes on their way to a segment."""
+    """A write to a segment that is under way."""
 
     done: asyncio.Task[int]
     """Their CRC64."""
@@ -133,7 +133,7 @@ class FileBodyWriter:
             await self.append(chunk)
 
     def _missing(self) -> int:
-        """How much is still to come, as far as that is known."""
+        """Returns how many bytes are still to come, 0 if that is not known."""
         return (self._expected or 0) - self._written - self._buffered
 
     async def _draw(self, tap: Tap) -> None:
@@ -194,7 +194,7 @@ class FileBodyWriter:
             self._pass(length)
 
     def _pass(self, length: int) -> None:
-        """Bytes are written, or being written, to the room at hand."""
+        """Moves on behind bytes that are written, or being written."""
         self._offset += length
         self._room -= length
         self._written += length
@@ -218,7 +218,7 @@ class FileBodyWriter:
         self._segment, self._offset = await self._reservations.reserve(self._room)
 
     def _take(self, length: int) -> list[memoryview]:
-        """The first bytes of the buffers, uncopied."""
+        """Removes and returns the first bytes of the buffers, without copying them."""
         views: list[memoryview] = []
         self._buffered -= length
         while length:
@@ -243,7 +243,7 @@ class FileBodyWriter:
         self._pieces.append(piece)
 
     def _give_back(self) -> None:
-        """Returns room that was reserved and not used, if nobody came behind."""
+        """Returns unused space to the segment, if nothing was reserved behind it."""
         if self._segment is not None and self._segment.end == self._offset + self._room:
             self._segment.end = self._offset
         self._room = 0
