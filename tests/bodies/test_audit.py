@@ -46,7 +46,7 @@ from etagere.bodies.maps import (
 )
 from etagere.clock import SystemClock
 from etagere.engine.interface import Engine, Refused
-from etagere.engine.ledger import NotALedger, SchemaTooNew, database_path
+from etagere.engine.ledger import NotALedger, SchemaTooNew, database_path, open_for_reading
 from etagere.engine.records import Collection
 from etagere.model.bodies import (
     BlockList,
@@ -290,7 +290,8 @@ def test_clean_after_everything_was_killed(tmp_path: Path) -> None:
                 asyncio.run(_work_in_child(harness, seed))
             finally:
                 os._exit(1)
-        time.sleep(0.4)
+        _wait_for_objects(directory)
+        time.sleep(0.3)
         for pid in (worker, harness.writer_pid(), harness.supervisor_pid):
             os.kill(pid, signal.SIGKILL)
         for pid in (worker, harness.supervisor_pid):
@@ -298,6 +299,16 @@ def test_clean_after_everything_was_killed(tmp_path: Path) -> None:
         report = check(directory)
         assert not report.findings, show(report)
         assert report.objects
+
+
+def _wait_for_objects(directory: Path) -> None:
+    """A busy machine may take a while to begin."""
+    connection = open_for_reading(directory, CONFIG)
+    deadline = time.monotonic() + 20
+    while not list(connection.execute(f"SELECT 1 FROM {OBJECTS.name} LIMIT 1")):  # noqa: S608
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    connection.close()
 
 
 async def _work_in_child(harness: SqliteHarness, seed: int) -> None:
