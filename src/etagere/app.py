@@ -17,12 +17,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import apsw
-
 from etagere import descriptors, directories
-from etagere.bodies import collector, files, presence
+from etagere.bodies import collector, files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
+from etagere.coordination import local as coordination
 from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
@@ -46,13 +45,13 @@ _BACKLOG = 1024
 _OWN_NAMES = (
     LOCK_NAME,
     groups.LOCK_NAME,
-    collector.LOCK_NAME,
-    purging.LOCK_NAME,
+    coordination.lock_name(collector.TASK),
+    coordination.lock_name(purging.TASK),
     SOCKET_NAME,
     reserve.RESERVE_NAME,
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
     files.DIRECTORY_NAME,
-    presence.DIRECTORY_NAME,
+    coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
 )
 """What a data directory holds."""
@@ -82,7 +81,7 @@ def _using(directory: Path) -> Iterator[None]:
         yield
     except (ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise CannotUse(str(error)) from error
-    except apsw.Error as error:
+    except ledger.DatabaseError as error:
         raise CannotUse(f"the ledger in {directory} cannot be used: {error}") from error
     except (FileExistsError, NotADirectoryError) as error:
         raise CannotUse(f"{error.filename} is not a directory") from error

@@ -1,14 +1,10 @@
-"""Directories: names that survive a power cut, files that only their owner can read, and work
-that one process does at a time."""
+"""Directories: durable names, and files that only their owner can read."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -58,20 +54,3 @@ def make_private(path: Path) -> None:
 def is_private(path: Path) -> bool:
     """Whether nobody but its owner can look into a directory."""
     return not path.stat().st_mode & _OTHERS
-
-
-@contextlib.contextmanager
-def alone(directory: Path, name: str) -> Iterator[bool]:
-    """Whether this process is the only one that has this lock, which it then keeps from others
-    until the end, however that comes."""
-    descriptor = open_private(directory / name)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            locked = False
-        else:
-            locked = True
-        yield locked
-    finally:
-        os.close(descriptor)

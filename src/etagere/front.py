@@ -21,6 +21,7 @@ from etagere import allocation
 from etagere.bodies.collector import Collector
 from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
+from etagere.coordination.local import LocalCoordinator
 from etagere.engine.sqlite import SqliteEngine
 from etagere.gc_tuning import tune_gc
 from etagere.jobs.copying import Copying
@@ -84,7 +85,8 @@ class FrontEnd:
         allocation.keep_memory()  # before there are threads
         stopped = _stop_signal(lifeline)
         engine = SqliteEngine(self.directory, self.config)
-        store = FileBodyStore(self.directory, engine, self.config)
+        coordinator = LocalCoordinator(self.directory)
+        store = FileBodyStore(self.directory, engine, self.config, coordinator=coordinator)
         collector = Collector(self.directory, engine, store, self.config)
         access_log = AccessLog()
         policies = {
@@ -95,7 +97,7 @@ class FrontEnd:
         gate = Gate(engine, self.settings, policies)
         blob_port = self.sockets["blob"].getsockname()[1]
         sources = Sources(engine, store, gate, self.settings.copy_sources, blob_port)
-        copying = Copying(engine, store, self.directory)
+        copying = Copying(engine, store, coordinator)
         folding = Folding(engine, store)
         indexing = Indexing(engine)
         means = Means(engine, store, sources, copying, folding, self.settings)
@@ -123,7 +125,7 @@ class FrontEnd:
             server.start()
         jobs = JobSupervisor()
         jobs.start(Job("collecting", collector.run, _JOB_SECONDS))
-        jobs.start(Job("purging", lambda: purge(engine, self.directory), _JOB_SECONDS))
+        jobs.start(Job("purging", lambda: purge(engine, coordinator), _JOB_SECONDS))
         jobs.start(Job("ending copies", copying.end_abandoned, _JOB_SECONDS))
         for folder in range(1, FOLDING_JOBS + 1):
             jobs.start(Job(f"folding {folder}", folding.fold_next, 0))

@@ -351,7 +351,7 @@ async def break_off(shop: Shop, length: int) -> None:
 def test_what_broken_off_uploads_leave_is_given_back(shop: Shop) -> None:
     shop.run(break_off(shop, 3 * MIB))
     assert shop.segment_bytes() >= 3 * MIB
-    shop.run(store_of(shop).housekeep())
+    shop.run(store_of(shop).maintain())
     shop.here.call("collect")
     assert shop.segments() == {} and shop.segment_bytes() == 0
 
@@ -362,12 +362,12 @@ def test_a_full_disk_gives_up_a_segment_with_abandoned_bytes(shop: Shop) -> None
     body = shop.run(write(store_of(shop), data, len(data)))
     shop.run(break_off(shop, 100_000))
     number = body.pieces[-1].segment
-    shop.run(store_of(shop).housekeep())
+    shop.run(store_of(shop).maintain())
     assert shop.run(state_of(shop, number)).state is SegmentState.OPEN
     shop.disk.free = WIDE.reserve_bytes
     with pytest.raises(Fault):
         shop.run(write(store_of(shop), data, len(data)))
-    shop.run(store_of(shop).housekeep())
+    shop.run(store_of(shop).maintain())
     assert shop.run(state_of(shop, number)).state is SegmentState.SEALED
 
 

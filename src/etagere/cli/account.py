@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import apsw
 import msgspec
 
 from etagere import app
@@ -279,7 +278,7 @@ def _told_in_one_line(directory: Path) -> Iterator[None]:
     except Unknown as error:
         words = f"it may have been done or not, `etagere account list` tells: {error}"
         raise Unusable(words) from error
-    except (Conflict, Fault, apsw.Error, msgspec.DecodeError) as error:
+    except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
         raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
     except OSError as error:
         raise Unusable(f"{error.filename or directory} cannot be used: {error.strerror}") from error

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import apsw
 import msgspec
 
 from etagere import app
@@ -108,7 +107,7 @@ def _told_in_one_line(directory: Path) -> Iterator[None]:
         yield
     except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise Unusable(str(error)) from error
-    except (apsw.Error, msgspec.DecodeError) as error:
+    except (ledger.DatabaseError, msgspec.DecodeError) as error:
         raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
     except OSError as error:
         raise Unusable(f"{error.filename or directory} cannot be used: {error.strerror}") from error

@@ -47,6 +47,10 @@ _MOVED_FRAMES_OFFSET = 96
 decode_timeline = msgspec.msgpack.Decoder(Timeline).decode
 
 
+DatabaseError = apsw.Error
+"""Raised by SQLite, whatever went wrong."""
+
+
 class SchemaTooNew(Exception):
     """The database was written by a newer version of the program."""
 

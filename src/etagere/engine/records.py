@@ -25,7 +25,7 @@ import msgspec
 from etagere.model.base import Record
 from etagere.model.ids import ID_BYTES
 
-SCHEMA = 1
+SCHEMA = 2
 """One number for the whole database; a binary refuses a database with a newer one."""
 
 KEY_BYTES_MAX = 8192

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
 from etagere.auth.request import SignedRequest, address, is_text
-from etagere.bodies.contents import require_intact, segments_of
-from etagere.bodies.files import FileBodyStore
+from etagere.bodies.contents import require_intact
+from etagere.bodies.store import BodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobName, GetBlob, OpenBlob
@@ -61,7 +61,7 @@ class Sources:
     def __init__(
         self,
         engine: Engine,
-        store: FileBodyStore,
+        store: BodyStore,
         gate: Gate,
         allowed: tuple[CopySource, ...],
         port: int,
@@ -163,26 +163,25 @@ class Sources:
             name, snapshot = decode.blob_name(asking), decode.snapshot(asking)
             permit = await self._permit(exchange, asking, name, owner_reads, reads_tags)
             ask = GetBlob(name, snapshot=snapshot)
-            pin = self._store.pinned()
-            pin.__enter__()
+            reader = self._store.open_reader()
             try:
                 if reads:
                     opened = await self._opened(exchange, permit, ask, asked)
                     blob = opened.shown.blob
                     require_intact(opened.plan)
-                    pin.narrow(segments_of(opened.plan))
+                    reader.limit_to(opened.plan)
                 else:
                     opened = None
                     shown = await self._read(exchange, permit, blobs.get_blob, ask, name)
                     blob = shown.blob
-                    pin.narrow(())
+                    reader.limit_to(b"")
             except BaseException:
-                pin.__exit__()
+                reader.close()
                 raise
         except Refused as refused:
             raise unread_as(refused.refusal) from None
         found = SourceBlob(name, snapshot, blob.stamp)
-        return Here(source.shown(), found, blob, opened, self._store, pin)
+        return Here(source.shown(), found, blob, opened, reader)
 
     async def _permit(
         self,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
-from etagere.bodies.writing import FileBodyWriter
+from etagere.bodies.store import BodyWriter
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body, Content, Empty, Inline, Pieces
@@ -64,7 +64,7 @@ def announced_length(exchange: Exchange, limits: Limits) -> int:
     return length
 
 
-async def receive(exchange: Exchange, writer: FileBodyWriter) -> Body:
+async def receive(exchange: Exchange, writer: BodyWriter) -> Body:
     """The content of a request: its body, or what a structured message has in it."""
     body = exchange.http.body
     content_length = decode.structured_content_length(exchange, body.length or 0)
@@ -179,7 +179,7 @@ def told_of_source(exchange: Exchange) -> ToldChecksums:
     return told
 
 
-async def receive_source(chunks: AsyncIterator[bytes], writer: FileBodyWriter) -> Body:
+async def receive_source(chunks: AsyncIterator[bytes], writer: BodyWriter) -> Body:
     async for chunk in chunks:
         await writer.append(chunk)
     return await writer.seal()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from etagere.bodies.files import FileBodyStore
+from etagere.bodies.store import BodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, T
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
@@ -28,7 +28,7 @@ class Means(NamedTuple):
     """What operations are carried out with."""
 
     engine: Engine
-    store: FileBodyStore
+    store: BodyStore
     sources: Sources
     copying: Copying
     folding: Folding

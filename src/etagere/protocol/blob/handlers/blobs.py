@@ -7,8 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import Hole, Plan, Stretch, require_intact, segments_of
-from etagere.bodies.presence import Pin
+from etagere.bodies.store import BodyReader, Plan
 from etagere.config import KIB
 from etagere.engine.interface import abort_if
 from etagere.model.blobs import (
@@ -139,25 +138,24 @@ class BlobHandlers(Handling):
         return await self._read(exchange, blobs.get_blob, command, command.blob.container)
 
     async def get_blob(self, exchange: Exchange) -> Response:
-        pin = self._store.pinned()
-        pin.__enter__()
+        reader = self._store.open_reader()
         try:
-            response = await self._opened(exchange, pin)
+            response = await self._opened(exchange, reader)
         except BaseException:
-            pin.__exit__()
+            reader.close()
             raise
-        # What was found stays on disk until the last byte is out.
-        response.finished = pin.__exit__
+        # What was found stays readable until the last byte is out.
+        response.finished = reader.close
         return response
 
-    async def _opened(self, exchange: Exchange, pin: Pin) -> Response:
+    async def _opened(self, exchange: Exchange, reader: BodyReader) -> Response:
         asked, structured = _range(exchange), decode.is_structured(exchange)
         if asked is None:
             decode.refuse_range_checksums(exchange)
         shown, start, length, plan, is_range = await self._located(exchange, asked)
-        pin.narrow(segments_of(plan))
+        reader.limit_to(plan)
         if length <= _READ_BYTES_MAX:
-            plan = await self._store.read_short(plan)
+            plan = await reader.read(plan)
         total = shown.blob.content.length
         headers = encode.blob_headers(
             shown, decode.overrides(exchange), is_snapshot=decode.names_snapshot(exchange)
@@ -172,22 +170,12 @@ class BlobHandlers(Handling):
             headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
             checksums = decode.wanted_checksums(exchange, length)
             if checksums:
-                plan = await _joined(self._store.read(plan))
+                plan = await _joined(reader.chunks(plan))
                 headers += encode.checksum_headers(plan, checksums)
         if structured:
             headers += encode.structured_headers(length)
-            return self._structured(status, headers, plan, length, pin)
-        return Response(status, headers, self._body(exchange, plan, pin), length)
-
-    def _structured(
-        self, status: int, headers: Headers, plan: Plan, length: int, pin: Pin
-    ) -> Response:
-        if isinstance(plan, bytes):
-            return Response(status, headers, structured_messages.encoded(plan))
-        require_intact(plan)
-        encoder = structured_messages.Encoder(length)
-        body = structured_messages.stream(encoder, self._store.read(plan, pin))
-        return Response(status, headers, body, encoder.length)
+            return _structured(status, headers, plan, length, reader)
+        return Response(status, headers, _body(exchange, plan, reader), length)
 
     async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
         ask = decode.get_blob(exchange)
@@ -201,19 +189,6 @@ class BlobHandlers(Handling):
             if opened is not None:
                 return opened
         raise RuntimeError("what may take long is not given up")
-
-    def _body(
-        self, exchange: Exchange, plan: Plan, pin: Pin
-    ) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
-        """What is encrypted or has bytes of the ledger in it passes through this process, and is
-        compared with its checksums. The kernel sends the rest from the page cache."""
-        if isinstance(plan, bytes):
-            return plan
-        stretches = [part for part in plan if isinstance(part, Stretch | Hole)]
-        if len(stretches) == len(plan) and not exchange.http.secure:
-            return self._store.files(stretches, pin)
-        require_intact(plan)
-        return self._store.read(plan, pin)
 
     # Described
 
@@ -282,6 +257,27 @@ class BlobHandlers(Handling):
         taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
         await self._engine.write(snapshots.delete_snapshot, taken)
         return Response(202, [_DELETED])
+
+
+def _structured(
+    status: int, headers: Headers, plan: Plan, length: int, reader: BodyReader
+) -> Response:
+    if isinstance(plan, bytes):
+        return Response(status, headers, structured_messages.encoded(plan))
+    encoder = structured_messages.Encoder(length)
+    body = structured_messages.stream(encoder, reader.chunks(plan, final=True))
+    return Response(status, headers, body, encoder.length)
+
+
+def _body(
+    exchange: Exchange, plan: Plan, reader: BodyReader
+) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
+    """What is encrypted or has bytes of the ledger in it passes through this process, and is
+    compared with its checksums. The kernel sends the rest from the page cache."""
+    if isinstance(plan, bytes):
+        return plan
+    parts = None if exchange.http.secure else reader.file_parts(plan)
+    return reader.chunks(plan, final=True) if parts is None else parts
 
 
 async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
