@@ -26,9 +26,9 @@ def write_under_lease(state: BlobClient, content: str, lease: BlobLeaseClient) -
     except HttpResponseError as error:
         if error.status_code != 412:
             raise
-        # LeaseNotPresentWithBlobOperation   it was broken or released
+        # LeaseNotPresentWithBlobOperation   it was released
         # LeaseIdMismatchWithBlobOperation   somebody else has it by now
-        # LeaseLost                          it ran out
+        # LeaseLost                          it ran out or was broken
         # In each case: no second attempt without the id, and none with a new lease either, for
         # the content was made from what the blob was then.
         raise LeaseLost(error.message.splitlines()[0]) from error

@@ -42,7 +42,6 @@ class Exchange:
 
     __slots__ = (
         "_asked_version",
-        "has_known_version",
         "http",
         "names_version",
         "permit",
@@ -74,7 +73,7 @@ class Exchange:
         self.names_version = bool(asked)
         self._asked_version = asked or VERSION_NEWEST
         # What is no version is not repeated in the answer: it may have come percent-encoded.
-        known = self.has_known_version = _is_version(self._asked_version)
+        known = _is_version(self._asked_version)
         self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
 
     def inside(self, method: str, query: str, fields: Mapping[str, str]) -> Exchange:
@@ -117,7 +116,7 @@ class Exchange:
         return part
 
     def check_version(self) -> Refusal | None:
-        if self.has_known_version:
+        if _is_version(self._asked_version):
             return None
         facts: dict[str, str | int] = {
             "HeaderName": "x-ms-version",
@@ -143,9 +142,10 @@ class Exchange:
 
     def common_headers(self) -> list[tuple[bytes, bytes]]:
         """What every answer has."""
-        headers = [(b"x-ms-request-id", self.request_id.encode())]
-        if self.has_known_version:
-            headers.append((b"x-ms-version", octets(self.version)))
+        headers = [
+            (b"x-ms-request-id", self.request_id.encode()),
+            (b"x-ms-version", octets(self.version)),
+        ]
         client_id = self.signed.fields.get("x-ms-client-request-id")
         if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
             headers.append((b"x-ms-client-request-id", octets(client_id)))

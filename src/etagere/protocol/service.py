@@ -158,9 +158,6 @@ class Service(ABC):
             return Response(304, headers, reason=refusal.message)
         status = 401 if isinstance(refusal, Challenge) else http_status(refusal.code, self.name)
         headers, encode = self.error_form(exchange, refusal)
-        if not exchange.has_known_version:
-            # Nobody can say what its client understands: the body has the code.
-            headers = [header for header in headers if header[0] != b"x-ms-error-code"]
         if status == 401:
             headers.append((b"WWW-Authenticate", _challenge(exchange)))
         elif refusal.code == "InvalidRange" and exchange.signed.method == "GET":

@@ -76,6 +76,7 @@ def test_a_page_of_tables_is_one_snapshot(office: Office, query: str) -> None:
     """However many tables are looked at for it."""
     for number in range(1_100):
         assert office.ask("POST", "Tables", {"TableName": f"T{number:04}"}).status == 201
+    office.ask("GET", "Tables?$top=1")  # reads the properties of the service too, which it keeps
     with office.counted_reads() as reads:
         answer = office.ask("GET", f"Tables?{query}", Accept=NO_METADATA)
     assert len(answer.json()["value"]) == 1_000
