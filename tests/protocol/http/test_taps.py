@@ -13,7 +13,7 @@ import weakref
 import pytest
 
 from etagere.descriptors import OpenFile
-from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response, Tap
 from tests.protocol.http.harness import (
     Handler,

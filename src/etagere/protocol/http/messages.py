@@ -113,9 +113,11 @@ class RequestBody:
         self._flow = flow
         self._memory = memory or MemoryBudget()
         self._reserved = 0
+        self.is_held = False
+        """Whether it keeps its connection from reading on."""
+        self.is_discarded = False
+        """Whether its rest is dropped as it arrives."""
         self._chunks: deque[bytes] = deque()
-        self._paused = False
-        self._discarding = False
         self._failed = False
         self._given_up = False
         self._waiter: asyncio.Future[None] | None = None
@@ -124,13 +126,13 @@ class RequestBody:
 
     def hold(self) -> None:
         """Nothing more is to come before somebody reads, who may want to do it elsewhere."""
-        if not self._paused and not self._discarding:
-            self._paused = True
+        if not self.is_held and not self.is_discarded:
+            self.is_held = True
             self._flow.pause()
 
     def feed(self, data: bytes) -> None:
         self.received += len(data)
-        if self._discarding:
+        if self.is_discarded:
             self.discarded += len(data)
             return
         size = len(data)
@@ -170,13 +172,13 @@ class RequestBody:
 
     def discard(self) -> None:
         """Nobody will read the rest."""
-        self._discarding = True
+        self.is_discarded = True
         self._chunks.clear()
         self._taken(self.buffered)
 
     def release(self) -> None:
         """The request has ended, and with it whatever its bytes were kept for."""
-        self._discarding = True
+        self.is_discarded = True
         self._chunks.clear()
         held = self.buffered + self._reserved
         if held:
@@ -189,11 +191,6 @@ class RequestBody:
         self._reserved += count
 
     @property
-    def is_held(self) -> bool:
-        """Whether it keeps its connection from reading on."""
-        return self._paused
-
-    @property
     def held_bytes(self) -> int:
         """What it counts for in the budget of memory."""
         return self.buffered + self._reserved
@@ -201,7 +198,7 @@ class RequestBody:
     @property
     def awaited(self) -> bool:
         """Whether it is waited for more of it, by whoever reads it or to get rid of it."""
-        return self._discarding or (self._waiter is not None and not self._waiter.done())
+        return self.is_discarded or (self._waiter is not None and not self._waiter.done())
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -216,7 +213,7 @@ class RequestBody:
         if self._reserved < UPLOAD_BYTES_MAX and not self.complete:
             await self._reserve_for_upload()
         while not self._chunks:
-            if self._failed or self._discarding:
+            if self._failed or self.is_discarded:
                 raise ClientGone
             if self._given_up:
                 raise MemoryExhausted
@@ -255,7 +252,7 @@ class RequestBody:
         """All of it, if it is not more than this."""
         if self.length is not None and self.length > bytes_max:
             raise BodyTooLarge
-        if self.complete and len(self._chunks) == 1 and not self._paused:
+        if self.complete and len(self._chunks) == 1 and not self.is_held:
             document = self._chunks[0]
             if len(document) > bytes_max:
                 raise BodyTooLarge
@@ -293,8 +290,8 @@ class RequestBody:
     def _taken(self, count: int) -> None:
         self.buffered -= count
         self._memory.release(count)
-        if self._paused and self.buffered < _BUFFER_BYTES_MAX // 2:
-            self._paused = False
+        if self.is_held and self.buffered < _BUFFER_BYTES_MAX // 2:
+            self.is_held = False
             self._flow.resume()
 
 

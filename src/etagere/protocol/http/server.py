@@ -9,7 +9,9 @@ import socket
 import ssl
 from functools import partial
 
-from etagere.protocol.http.connection import Application, Connection, Limits
+from etagere.protocol.http.application import Application
+from etagere.protocol.http.connection import Connection
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool, Place
@@ -94,7 +96,7 @@ class HttpServer:
             )
         except (OSError, asyncio.CancelledError):
             # Gone already, or no TLS.
-            if connection is None or not connection.made:
+            if connection is None or not connection.is_established:
                 connected.close()
                 place.leave()
 
