@@ -172,6 +172,7 @@ class Connection(asyncio.Protocol):
             self._expect_next()
 
     def _expect_next(self) -> None:
+        """Sets the deadline for the rest of a head, or the beginning of the next one."""
         limits = self._limits
         self._timer.expect_within(
             limits.head_seconds if self._framing.in_message else limits.idle_seconds

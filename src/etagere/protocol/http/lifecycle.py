@@ -3,24 +3,21 @@
 All transitions live here: a connection reports events, and the tables say what follows. A
 connection has two states. The first says what the server does:
 
-                   ESTABLISHED          LAST_RESPONSE
-      CONNECTING ──────────────► OPEN ────────────────► DRAINING
-                                  │ │                     │ │
-                        SHUT_DOWN │ │ CLOSE     SHUT_DOWN │ │ CLOSE
-                                  │ └─────────┐ ┌─────────┼─┘
-                                  ▼           │ │         │
-                              LINGERING ◄─────┼─┼─────────┘
-                                  │           ▼ ▼
-                                  │         CLOSING
-                                  ▼           ▼
-                                 LOST ──► CLOSED          (LOST leads there from every state)
+      CONNECTING ──ESTABLISHED──► OPEN ──LAST_RESPONSE──► DRAINING
+                                   │                         │
+                                   ├─────────────────────────┘
+                     ┌──SHUT_DOWN──┴──CLOSE──┐
+                     ▼                       ▼
+                 LINGERING ────CLOSE────► CLOSING
+                     │                       │
+                     └─────────LOST──────────┴───────────► CLOSED
 
-The second says what happens to the bytes that still arrive:
+The transport may be lost in any of these states. The second state says what happens to the bytes
+that still arrive:
 
-                  MALFORMED, SHUT_DOWN, CLOSE, LOST                END_OF_INPUT
-      INPUT_OPEN ─────────────────────────────────► INPUT_IGNORED ─────────────┐
-          │                                                                    ▼
-          └────────────────────────── END_OF_INPUT ──────────────────────► INPUT_ENDED
+      INPUT_OPEN ──MALFORMED, SHUT_DOWN, CLOSE, LOST──► INPUT_IGNORED
+          │                                                  │
+          └────────────────────END_OF_INPUT──────────────────┴──► INPUT_ENDED
 
 Requests that arrived before the input was closed are still answered, in order.
 """
