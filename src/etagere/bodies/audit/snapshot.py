@@ -30,8 +30,7 @@ from etagere.bodies.contents import (
 from etagere.bodies.maps import FADING, GENERATIONS, STACKED
 from etagere.config import Config
 from etagere.engine import ledger
-from etagere.engine.records import COLLECTIONS, SCHEMA, Collection, K, R
-from etagere.engine.records import Kind as KeyKind
+from etagere.engine.records import COLLECTIONS, SCHEMA, Collection, K, KeyKind, R
 from etagere.engine.writer import is_served
 
 Progress = Callable[[str, int, int], None]
