@@ -36,8 +36,8 @@ def read_at(tap: Tap) -> bytes:
     while rest:
         try:
             chunk = os.read(tap.file.descriptor, rest)
-        except BlockingIOError:
-            break
+        except (BlockingIOError, ConnectionResetError):
+            break  # what is gone, the connection tells
         if not chunk:
             break
         chunks.append(chunk)

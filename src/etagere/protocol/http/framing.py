@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -20,9 +20,11 @@ from etagere.protocol.http.request_heads import (
     head_with_same_framing,
     new_request,
 )
+from etagere.protocol.http.targets import RequestLineScanner
 
 logger = logging.getLogger(__name__)
 
+_EMPTY_LINE = b"\r\n\r\n"
 # One buffer of the transport may contain thousands of pipelined requests: those are too many.
 _PIPELINED_MAX = 512
 # A longer rest of a body whose length is known bypasses the parser, which would only copy it.
@@ -63,6 +65,7 @@ class RequestFraming:
         self._client = client
         self._secure = secure
         self._parser = httptools.HttpRequestParser(self)
+        self._request_lines = RequestLineScanner()
         self.requests: deque[Request] = deque()
         """Requests whose heads have arrived, and which nobody serves yet."""
         self.in_message = False
@@ -79,18 +82,32 @@ class RequestFraming:
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parses what has arrived. After MalformedRequest, nothing more may be fed."""
-        self._unframed_bytes += len(data)
+        length = len(data)
+        self._unframed_bytes += length
+        start = 0
         try:
-            if self.unparsed_bytes:
-                data = self._take_unparsed(data)
-            while data:
-                try:
-                    self._parser.feed_data(data)
-                except httptools.HttpParserUpgrade as upgrade:
-                    data = data[upgrade.args[0] :]
-                    self._change_parsers()
+            while start < length:
+                if self.unparsed_bytes:
+                    start += self._take_unparsed(data[start:] if start else data)
+                    continue
+                body = self.body
+                if body is not None and body.length is not None:
+                    stop = min(start + body.length - body.received, length)
                 else:
-                    break
+                    if isinstance(data, memoryview):
+                        data = bytes(data)
+                    stop = self._end_of_portion(data, start)
+                portion = data if stop - start == length else data[start:stop]
+                if body is None and self._request_lines.has_two_spaces(
+                    cast("bytes", portion), begins_message=not self.in_message
+                ):
+                    raise MalformedRequest(400, "The request line has two spaces in a row.")
+                try:
+                    self._parser.feed_data(portion)
+                except httptools.HttpParserUpgrade as upgrade:
+                    self._change_parsers()
+                    stop = start + upgrade.args[0]
+                start = stop
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if isinstance(cause, MalformedRequest):
@@ -156,14 +173,22 @@ class RequestFraming:
                 body.hold()
             self._parser = httptools.HttpRequestParser(self)
 
-    def _take_unparsed(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Takes what belongs to the body; returns what follows it."""
+    def _end_of_portion(self, data: bytes, start: int) -> int:
+        """Returns where the next head or chunked body may end: both end with an empty line. So each
+        portion is known to begin a message or not, and with it a request line."""
+        if start < len(_EMPTY_LINE) - 1 and self.in_message and data[start] in b"\r\n":
+            return start + 1  # some of the line ends may have been in the previous portion
+        end = data.find(_EMPTY_LINE, start)
+        return len(data) if end < 0 else end + len(_EMPTY_LINE)
+
+    def _take_unparsed(self, data: bytes | memoryview) -> int:
+        """Takes what belongs to the body; returns how much that is."""
         count = min(len(data), self.unparsed_bytes)
         self.unparsed_bytes -= count
         self.on_body(bytes(data if count == len(data) else data[:count]))
         if not self.unparsed_bytes:
             self.on_message_complete()
-        return data[count:]
+        return count
 
     # Called by the parser
 

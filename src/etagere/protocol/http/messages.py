@@ -147,7 +147,8 @@ class RequestBody:
             self.buffered > SMALL_BYTES_MAX and self._memory.is_scarce
         ):
             self.hold()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def feed_elsewhere(self, count: int) -> None:
         """So many bytes were read at a tap."""
@@ -157,7 +158,8 @@ class RequestBody:
 
     def feed_end(self) -> None:
         self.complete = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def fail(self) -> None:
         """The rest will not come."""

@@ -23,13 +23,14 @@ class ConnectionPool:
         self.idle: dict[Place, None] = {}
         self.freed: list[Callable[[], None]] = []
         """Called when a place has become free, or could be made free."""
-        self._exhausted = False
+        self.is_exhausted = False
+        """Whether somebody found no place, and waits for one."""
 
     def has_place(self) -> bool:
         """Whether there is a place for a new connection, or one that could be made free. If not,
         those in `freed` are called when there is."""
-        self._exhausted = not (self._count < self._connections_max or self.silent or self.idle)
-        return not self._exhausted
+        self.is_exhausted = not (self._count < self._connections_max or self.silent or self.idle)
+        return not self.is_exhausted
 
     def take(self) -> Place:
         """A place for a new connection."""
@@ -52,8 +53,8 @@ class ConnectionPool:
 
     def announce(self) -> None:
         """Tells those who found no place that there may be one."""
-        if self._exhausted:
-            self._exhausted = False
+        if self.is_exhausted:
+            self.is_exhausted = False
             for callback in self.freed:
                 callback()
 
@@ -85,7 +86,8 @@ class Place:
         """It waits for its next request."""
         if not self._left:
             self._pool.idle[self] = None
-            self._pool.announce()
+            if self._pool.is_exhausted:
+                self._pool.announce()
 
     def leave(self) -> None:
         """The connection is closed, or about to be."""

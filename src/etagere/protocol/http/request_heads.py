@@ -7,6 +7,9 @@ import httptools
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Flow, Request, RequestBody
+from etagere.protocol.http.targets import origin_form
+
+_SLASH = ord("/")
 
 
 class MalformedRequest(Exception):
@@ -44,6 +47,12 @@ def new_request(
         length != 0 and version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue"
     )
     body = RequestBody(flow, length, expects_continue=expects_continue, memory=memory)
+    if target[0] != _SLASH and target != b"*":
+        # The host in an absolute target replaces the Host header (RFC 9112, section 3.2.2).
+        absolute = origin_form(target)
+        if absolute is None:
+            raise MalformedRequest(400, "The target is no address of HTTP.")
+        target, fields[b"host"] = absolute
     request = Request(method, target, headers, fields, body)
     request.keep_alive = parser.should_keep_alive()
     request.minor_version = 1 if version == "1.1" else 0

@@ -32,9 +32,12 @@ async def send_response(
     if request.method == "HEAD" or response.status in _NO_BODY:
         if request.method == "HEAD" and response.length is not None:
             length = response.length
-        if response.status in _NO_BODY:
+        is_error = response.status >= 400
+        chunked = is_error and request.minor_version > 0
+        if response.status in _NO_BODY or is_error:
+            # Some clients would take the length of an error for that of what they asked about.
             length = None
-        framing = _framing(request, length, chunked=False, is_last=is_last)
+        framing = _framing(request, length, chunked=chunked, is_last=is_last)
         output.write(head(response, framing))
         await output.drained()
         return is_last
