@@ -17,10 +17,10 @@ from etagere.bodies.presence import Pin
 from etagere.descriptors import OpenFile
 from etagere.model.bodies import Body
 
-__all__ = ["Arriving", "BodyCorrupt", "BodyStore", "BodyWriter", "Tap"]
+__all__ = ["Arriving", "BodyCorrupt", "BodyStore", "BodyWriter", "LentSocket"]
 
 
-class Tap(Protocol):
+class LentSocket(Protocol):
     """Where the rest of a body arrives: a socket, lent to one who reads it there for a while."""
 
     @property
@@ -34,7 +34,7 @@ class Tap(Protocol):
         ...
 
     taken: int | None
-    """What the borrower has read, to be said before it gives the tap back; None while nobody
+    """What the borrower has read, to be said before it returns the socket; None while nobody
     knows."""
 
     def __enter__(self) -> Self: ...
@@ -49,7 +49,7 @@ class Arriving(Protocol):
 
     async def __anext__(self) -> bytes: ...
 
-    def tap(self) -> Tap | None:
+    def lend_socket(self) -> LentSocket | None:
         """Where the next bytes of it wait, if those are many."""
         ...
 

@@ -13,7 +13,7 @@ from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import ClientGone, Request, Response
 from tests.protocol.http.harness import echo, get, head, on_loops, put, put_chunks, serving, until
 
-CUT_OFF = "1 connections were cut off"
+CUT_OFF = "aborted 1 connections"
 
 
 @on_loops

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from etagere.protocol.http.framing import RequestFraming
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.messages import Request, RequestBody, Tap
+from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.http.request_bodies import LentSocket
 from etagere.protocol.http.request_heads import MalformedRequest
 
 LONG = 300 * 1024
@@ -42,9 +43,9 @@ class Recorder:
     def resume(self) -> None:
         self.holds -= 1
 
-    def tap(self, body: RequestBody) -> Tap | None: ...
+    def lend_socket(self, body: RequestBody) -> LentSocket | None: ...
 
-    def untap(self, taken: int | None) -> None: ...
+    def return_socket(self, taken: int | None) -> None: ...
 
 
 class Framed:

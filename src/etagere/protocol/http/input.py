@@ -17,14 +17,15 @@ from etagere.protocol.http.lifecycle import (
 )
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.messages import Request, RequestBody, Tap
+from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.http.request_bodies import LentSocket
 from etagere.protocol.http.request_heads import MalformedRequest
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # While this many pipelined requests wait, the socket is not read.
 _PIPELINED_PAUSE = 16
 # With fewer bytes waiting in a socket, it does not pay to have another thread read them.
-_TAPPED_BYTES_MIN = 32 * 1024
+_LENT_BYTES_MIN = 32 * 1024
 # The most that is parsed in one iteration of the event loop. A buffer of the transport may contain
 # thousands of heads, or 40,000 chunks of one byte, and other connections would wait for all of it.
 _PARSED_BYTES_MAX = 16 * 1024
@@ -158,7 +159,7 @@ class Input:
         self._widened_for = None
         del self._observer  # which refers to this object
 
-    # Called by request bodies and their readers: see `messages.Flow`
+    # Called by request bodies and their readers: see `request_bodies.Flow`
 
     def wanted(self, body: RequestBody) -> None:
         if body.expects_continue:
@@ -178,7 +179,7 @@ class Input:
         if self.holds == 0 and state is not CLOSED:
             self._transport.resume_reading()
 
-    def tap(self, body: RequestBody) -> Tap | None:
+    def lend_socket(self, body: RequestBody) -> LentSocket | None:
         unparsed_bytes = self.framing.unparsed_bytes
         if body is not self.framing.body or not unparsed_bytes or self._secure:
             return None
@@ -188,15 +189,15 @@ class Input:
         if body is not self._widened_for:
             self._widened_for = body
             sockets.widen(socket, unparsed_bytes)
-        if sockets.waiting_bytes(socket) < min(_TAPPED_BYTES_MIN, unparsed_bytes):
+        if sockets.waiting_bytes(socket) < min(_LENT_BYTES_MIN, unparsed_bytes):
             return None
         file = sockets.duplicate(socket)
         if file is None:
             return None
         self.pause()
-        return Tap(self, file, unparsed_bytes)
+        return LentSocket(self, file, unparsed_bytes)
 
-    def untap(self, taken: int | None) -> None:
+    def return_socket(self, taken: int | None) -> None:
         if self.framing.body is None or self._lifecycle.connection is CLOSED:
             return
         if taken is None:

@@ -6,7 +6,8 @@ import httptools
 
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.messages import Flow, Request, RequestBody
+from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.http.request_bodies import Flow
 from etagere.protocol.http.targets import origin_form
 
 _SLASH = ord("/")
