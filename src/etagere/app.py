@@ -147,7 +147,7 @@ def engine_children(
     """Prepares the ledger of a claimed directory; returns the processes that serve it."""
     clock = clock or SystemClock()
     with _using(directory):
-        reserve.give_way(directory)
+        reserve.release_if_full(directory)
         stored = ledger.create(directory, config, clock)
         _check_clock(directory, stored, clock, accept_clock)
         return {"writer": writer_main(directory, listen(directory), config, clock)}

@@ -211,7 +211,7 @@ def test_a_commit_that_cannot_be_written_is_unknown_to_all_of_its_group(
             server, faults, Call.WRITE, IOERR_WRITE, nth=nth, short=short
         )
         assert {ending.kind for ending in told.values()} == {"unknown"}
-        assert f"a commit of {TASKS} operations failed" in server.log()
+        assert f"the commit of {TASKS} operations failed" in server.log()
         require_settled(server, faults, told)
 
 
@@ -488,7 +488,7 @@ def test_while_the_disk_is_full_only_deletes_are_done(tmp_path: Path, faults: Le
 
         run(fill_and_delete())
         assert "the disk is full" in server.log()
-        assert "there is room on the disk again" in server.log()
+        assert "there is space on the disk again" in server.log()
         run(look())
         server.crash_and_restart()
         run(look())
@@ -512,4 +512,4 @@ def test_deletes_are_done_when_the_shared_memory_of_the_log_cannot_grow(
                 assert await download(front.engine, front.store, "old") is None
 
         run(fill_and_delete())
-        assert "there is room on the disk again" in server.log()
+        assert "there is space on the disk again" in server.log()

@@ -41,14 +41,14 @@ __all__ = [
 ]
 
 SCHEMA = 1
-"""One number for the whole database; a binary refuses a database with a newer one."""
+"""The version of the database schema. A program refuses databases with a newer one."""
 
 K = TypeVar("K", bound=tuple[Any, ...])
 R = TypeVar("R", bound=Record)
 
 
 class Layout(enum.Enum):
-    """How large the values are; engines that store small and large rows differently ask."""
+    """The size of the records, for engines that store small and large rows differently."""
 
     SMALL = enum.auto()
     LARGE = enum.auto()
@@ -114,25 +114,26 @@ class Collection(Generic[K, R]):
         return decode_any
 
     def all(self) -> Span:
-        """Every key there can be."""
+        """Returns the span of all keys."""
         return self.under(())
 
     def under(self, prefix: tuple[Any, ...], text: str = "") -> Span:
-        """The keys that begin with these parts and, if given, whose next part begins with text."""
+        """Returns the span of the keys that begin with these parts and, if `text` is given, whose
+        next part begins with it."""
         packed = self._prefix_shapes[len(prefix)].pack(prefix)
         if text:
             packed += escape(text.encode())
         elif prefix and self.kinds[len(prefix) - 1] in (TEXT, BYTES):
-            # After the terminator FF comes only where it was an escape, in a longer part.
+            # FF follows the terminator only where it is an escape, in a longer part.
             return Span(packed, packed + b"\xff")
         return Span(packed, successor(packed))
 
     def after(self, span: Span, key: K) -> Span:
-        """The rest of a span once `key` has been seen."""
+        """Returns the part of a span after `key`."""
         return Span(max(span.start, self.pack(key) + b"\x00"), span.stop)
 
     def starting(self, span: Span, key: K) -> Span:
-        """The part of a span from `key` on."""
+        """Returns the part of a span from `key` on."""
         return Span(max(span.start, self.pack(key)), span.stop)
 
 
@@ -141,5 +142,5 @@ ENCODE: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 
 
 def total_order(keys: Iterable[K], collection: Collection[K, Any]) -> list[K]:
-    """Keys in the order in which every engine stores and locks them."""
+    """Returns keys in the order in which every engine stores and locks them."""
     return sorted(keys, key=collection.pack)

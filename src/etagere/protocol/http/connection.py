@@ -34,7 +34,7 @@ from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import SMALL_BYTES_MAX, MemoryBudget
 from etagere.protocol.http.messages import ClientGone, Request, RequestBody, Response
 from etagere.protocol.http.output import Output
-from etagere.protocol.http.pool import Place
+from etagere.protocol.http.pool import ConnectionPlace
 from etagere.protocol.http.request_heads import MalformedRequest
 from etagere.protocol.http.response_heads import head
 from etagere.protocol.http.responses import send_response
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         application: Application,
         limits: Limits,
         connections: set[Connection],
-        place: Place,
+        place: ConnectionPlace,
         memory: MemoryBudget,
     ) -> None:
         self._loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 
-from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.pool import ConnectionPool, ConnectionPlace
 from etagere.protocol.http.sharing import FrontEndRow, FrontEndShare
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _EXHAUSTED_SECONDS = 0.1
 # thousand new connections would take half a second.
 _SLACK_DIVISOR = 8
 
-Accept = Callable[[socket.socket, Place], None]
+Accept = Callable[[socket.socket, ConnectionPlace], None]
 
 
 def may_accept(mine: int, least: int) -> bool:

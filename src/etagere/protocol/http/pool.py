@@ -19,8 +19,8 @@ class ConnectionPool:
         self._connections_max = connections_max
         self._count = 0
         # Dictionaries keep the order of insertion: the order in which the silences began.
-        self.silent: dict[Place, None] = {}
-        self.idle: dict[Place, None] = {}
+        self.silent: dict[ConnectionPlace, None] = {}
+        self.idle: dict[ConnectionPlace, None] = {}
         self.freed: list[Callable[[], None]] = []
         """Called when a place has become free, or can be freed by an eviction."""
         self.is_exhausted = False
@@ -32,12 +32,12 @@ class ConnectionPool:
         self.is_exhausted = not (self._count < self._connections_max or self.silent or self.idle)
         return not self.is_exhausted
 
-    def take(self) -> Place:
+    def take(self) -> ConnectionPlace:
         """Takes a place for a new connection; evicts another one if necessary."""
         if self._count >= self._connections_max:
             self.evict()
         self._count += 1
-        return Place(self)
+        return ConnectionPlace(self)
 
     def evict(self) -> None:
         """Closes the connection that has been silent longest, if any has no request under way."""
@@ -63,7 +63,7 @@ def _nothing() -> None:
     pass
 
 
-class Place:
+class ConnectionPlace:
     """The place of one connection in a pool."""
 
     __slots__ = ("_left", "_pool", "evict", "left")

@@ -14,7 +14,7 @@ from etagere.protocol.http.connection import Connection
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.pool import ConnectionPool, ConnectionPlace
 from etagere.protocol.http.sharing import FrontEndShare, alone
 
 logger = logging.getLogger(__name__)
@@ -60,20 +60,20 @@ class HttpServer:
         self._listener.start()
         self._sweeper = asyncio.create_task(self._sweep())
 
-    def _accept(self, connected: socket.socket, place: Place) -> None:
+    def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         task = asyncio.create_task(self._connect(connected, place))
         self._accepted.add(task)
         task.add_done_callback(partial(self._end_accepting, connected, place))
 
     def _end_accepting(
-        self, connected: socket.socket, place: Place, task: asyncio.Task[None]
+        self, connected: socket.socket, place: ConnectionPlace, task: asyncio.Task[None]
     ) -> None:
         self._accepted.discard(task)
         if task.cancelled():  # before it started
             connected.close()
             place.leave()
 
-    async def _connect(self, connected: socket.socket, place: Place) -> None:
+    async def _connect(self, connected: socket.socket, place: ConnectionPlace) -> None:
         """Creates the connection of an accepted socket; with TLS, after the handshake."""
         place.evict = partial(_shut_down, connected)
         connection: Connection | None = None
