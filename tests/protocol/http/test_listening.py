@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from etagere.protocol.http.listening import Listener, may_accept
-from etagere.protocol.http.pool import ConnectionPool, ConnectionPlace
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import on_loops, until
 

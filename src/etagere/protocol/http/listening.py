@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 
-from etagere.protocol.http.pool import ConnectionPool, ConnectionPlace
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndRow, FrontEndShare
 
 logger = logging.getLogger(__name__)

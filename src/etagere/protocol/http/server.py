@@ -14,7 +14,7 @@ from etagere.protocol.http.connection import Connection
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPool, ConnectionPlace
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndShare, alone
 
 logger = logging.getLogger(__name__)
