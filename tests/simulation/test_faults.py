@@ -185,7 +185,7 @@ def test_a_log_that_is_full_once_costs_nobody_anything(
     with faulty_server(tmp_path, CONFIG, faults) as server:
         told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=nth, short=short)
         assert faults.injected == 1
-        assert f"a group of {TASKS} was rolled back" in server.log()
+        assert f"rolled back a group of {TASKS} operations" in server.log()
         assert {ending.kind for ending in told.values()} == {"done"}
         require_settled(server, faults, told)
 
@@ -315,7 +315,7 @@ def test_a_statement_that_fails_once_costs_nobody_anything(
     with faulty_server(tmp_path, SPILLING, faults) as server:
         large, counted = spill_under_faults(server, faults, error, nth=nth, lasting=False)
         assert faults.injected == 1
-        assert "was rolled back" in server.log()
+        assert "rolled back a group" in server.log()
         assert {ending.kind for ending in (*large.values(), *counted)} == {"done"}
         assert sorted(ending.value for ending in counted) == [*range(1, TASKS // 2 + 1)]
         require_spilled_as_told(server, large, counted)
