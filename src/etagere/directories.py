@@ -22,7 +22,7 @@ def sync(directory: Path) -> None:
 
 
 def make(directory: Path) -> None:
-    """Makes a directory, private and durable, with all that are missing above it."""
+    """Creates a directory and its missing parents, private and durable."""
     if directory.is_dir():
         return
     make(directory.parent)
@@ -31,13 +31,13 @@ def make(directory: Path) -> None:
 
 
 def open_private(path: Path, flags: int = os.O_RDWR) -> int:
-    """Opens a file that only its owner may read and write; it is made if it is missing."""
+    """Opens a file that only its owner may read and write; creates it if it is missing."""
     return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def make_private(path: Path) -> None:
-    """Takes a file or directory, and the files in that, away from everybody but its owner. What
-    is missing is left alone; what belongs to somebody else, too, and is logged."""
+    """Restricts a file, or a directory with its files, to its owner. Missing files are ignored;
+    those that belong to another user are logged and left as they are."""
     try:
         status = path.stat()
         if status.st_mode & _OTHERS:
@@ -48,9 +48,9 @@ def make_private(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        logger.warning("others may be able to read %s: %s", path, error.strerror)
+        logger.warning("other users may be able to read %s: %s", path, error.strerror)
 
 
 def is_private(path: Path) -> bool:
-    """Whether nobody but its owner can look into a directory."""
+    """Returns whether only its owner can access a directory."""
     return not path.stat().st_mode & _OTHERS

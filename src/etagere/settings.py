@@ -34,7 +34,7 @@ VARIABLE_PREFIX = "ETAGERE_"
 CONFIG_FLAG, CONFIG_VARIABLE = "--config", f"{VARIABLE_PREFIX}CONFIG"
 _PORT_MAX = 65_535
 _WORKERS_MAX = 256
-WORKERS_BY_ITSELF_MAX: Final = 4
+DEFAULT_WORKERS_MAX: Final = 4
 _SECONDS_MAX = 7 * 24 * 3600
 _DIGITS_MAX = 9
 _WORDS: Final = {
@@ -334,7 +334,7 @@ class Settings:
         _Whole("COUNT", 0, _WORKERS_MAX),
         0,
         f"processes that serve Blob, Queue and Table, up to {_WORKERS_MAX}; 0 starts one for each "
-        f"core, but not more than {WORKERS_BY_ITSELF_MAX}",
+        f"core, but not more than {DEFAULT_WORKERS_MAX}",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         _Accounts(), (), "an account beside those in the store; may be repeated", flag="--account"

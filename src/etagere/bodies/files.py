@@ -27,7 +27,7 @@ from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
 from etagere.bodies.reading import FileBodyReader
 from etagere.bodies.segments import OpenSegment, open_segment, seal
-from etagere.bodies.store import BodyCorrupt, Tap
+from etagere.bodies.store import BodyCorrupt, LentSocket
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
 from etagere.bodies.writing import FileBodyWriter, Reservations
 from etagere.config import Config
@@ -199,19 +199,19 @@ class FileBodyStore:
 
     async def draw(
         self,
-        tap: Tap,
+        lent: LentSocket,
         segment: WritableSegment,
         offset: int,
         length: int,
         md5: hashlib._Hash | None,
     ) -> tuple[int, int]:
-        """Writes what has arrived at a tap. Returns how much that was, and its CRC64."""
+        """Writes what waits in a lent socket. Returns how much that was, and its CRC64."""
         segment.require_sound()
-        tap.taken = None
+        lent.taken = None
         drawn = await asyncio.get_running_loop().run_in_executor(
-            self._drawers, draw, self._disk, tap.file, segment.file, offset, length, md5
+            self._drawers, draw, self._disk, lent.file, segment.file, offset, length, md5
         )
-        tap.taken = drawn.length
+        lent.taken = drawn.length
         if drawn.error is not None:
             raise fault_of(drawn.error) from drawn.error
         return drawn.length, drawn.crc

@@ -16,10 +16,18 @@ from etagere.bodies.maps import BodyCorrupt
 from etagere.descriptors import FilePart, OpenFile
 from etagere.model.bodies import Body
 
-__all__ = ["Arriving", "BodyCorrupt", "BodyReader", "BodyStore", "BodyWriter", "Plan", "Tap"]
+__all__ = [
+    "Arriving",
+    "BodyCorrupt",
+    "BodyReader",
+    "BodyStore",
+    "BodyWriter",
+    "LentSocket",
+    "Plan",
+]
 
 
-class Tap(Protocol):
+class LentSocket(Protocol):
     """Where the rest of a body arrives: a socket, lent to one who reads it there for a while."""
 
     @property
@@ -33,7 +41,7 @@ class Tap(Protocol):
         ...
 
     taken: int | None
-    """What the borrower has read, to be said before it gives the tap back; None while nobody
+    """What the borrower has read, to be said before it returns the socket; None while nobody
     knows."""
 
     def __enter__(self) -> Self: ...
@@ -48,7 +56,7 @@ class Arriving(Protocol):
 
     async def __anext__(self) -> bytes: ...
 
-    def tap(self) -> Tap | None:
+    def lend_socket(self) -> LentSocket | None:
         """Where the next bytes of it wait, if those are many."""
         ...
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
 from etagere.bodies import drawing
-from etagere.bodies.store import Arriving, Tap
+from etagere.bodies.store import Arriving, LentSocket
 from etagere.bodies.writable import WritableSegment
 from etagere.config import MIB
 from etagere.engine.interface import Fault
@@ -122,10 +122,10 @@ class FileBodyWriter:
         """All of a body. What waits of a long one is drawn from where it arrives by the thread
         that writes it: on its way through the loop it would be copied twice more."""
         while True:
-            tap = body.tap() if self._missing() >= drawing.BYTES_MIN else None
-            if tap is not None:
-                with tap:
-                    await self._draw(tap)
+            lent = body.lend_socket() if self._missing() >= drawing.BYTES_MIN else None
+            if lent is not None:
+                with lent:
+                    await self._draw(lent)
                 continue
             chunk = await anext(body, None)
             if chunk is None:
@@ -136,15 +136,15 @@ class FileBodyWriter:
         """Returns how many bytes are still to come, 0 if that is not known."""
         return (self._expected or 0) - self._written - self._buffered
 
-    async def _draw(self, tap: Tap) -> None:
+    async def _draw(self, lent: LentSocket) -> None:
         await self._flush()
         await self._finish_write()
         if not self._room:
             await self._find_room()
         assert self._segment is not None
-        length = min(self._room, tap.length, drawing.BYTES_MAX)
+        length = min(self._room, lent.length, drawing.BYTES_MAX)
         count, crc = await self._reservations.store.draw(
-            tap, self._segment, self._offset, length, self._md5
+            lent, self._segment, self._offset, length, self._md5
         )
         if count:
             self._add(Piece(self._segment.number, self._offset, count, crc))

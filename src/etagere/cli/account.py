@@ -249,7 +249,7 @@ def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
             return
         try:
             # An older ledger may have no table of accounts yet.
-            reserve.give_way(directory)
+            reserve.release_if_full(directory)
             ledger.create(directory, Config(), SystemClock())
             yield _StoppedStore(directory)
         finally:

@@ -77,7 +77,7 @@ def reset_times(directory: Path, clock: Clock) -> int:
     except app.DirectoryInUse as error:
         raise Unusable(f"{error}: stop the server before a reset") from error
     try:
-        reserve.give_way(directory)
+        reserve.release_if_full(directory)
         stored = ledger.create(directory, Config(), clock)
         wall = clock.wall()
         ahead = timeline.instant_from(stored, clock).now - wall

@@ -242,12 +242,12 @@ async def test_a_client_far_ahead_is_read_no_further() -> None:
         client = await stage.connect()
         await client.send(b"".join(get(f"/{number}") for number in range(100)))
         connection = await stage.connection()
-        await until(lambda: connection._crowded)
-        waiting = len(connection._waiting)
+        await until(lambda: connection._input.is_crowded)
+        waiting = len(connection._framing.requests)
         await client.send(b"".join(get(f"/{number}") for number in range(100, 400)))
         # Another connection's exchange gives the loop every chance to read on this one.
         assert (await stage.connect_and_ask(get("/other"))).status == 200
-        assert len(connection._waiting) == waiting < 100
+        assert len(connection._framing.requests) == waiting < 100
         gate.set()
         for number in range(400):
             assert (await client.answer()).body == b"/%d" % number
@@ -265,8 +265,8 @@ async def test_thousands_of_requests_at_once_are_too_many() -> None:
         client = await stage.connect()
         await client.send_all(get() + b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * 5000)
         connection = await stage.connection()
-        await until(lambda: connection._refusal is not None)
-        assert len(connection._waiting) <= 512
+        await until(lambda: connection._input.refusal is not None)
+        assert len(connection._framing.requests) <= 512
         gate.set()
         answers = (await client.rest()).split(b"HTTP/1.1 ")[1:]
         assert {answer[:3] for answer in answers[:-1]} == {b"200"}

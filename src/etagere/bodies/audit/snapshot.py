@@ -29,8 +29,7 @@ from etagere.bodies.contents import (
 from etagere.bodies.maps import GENERATIONS, MAPS_TO_FLATTEN, MAPS_TO_REAP
 from etagere.config import Config
 from etagere.engine import ledger
-from etagere.engine.records import COLLECTIONS, Collection, K, R
-from etagere.engine.records import Kind as KeyKind
+from etagere.engine.records import COLLECTIONS, Collection, K, KeyKind, R
 from etagere.engine.snapshots import (
     UNREADABLE,
     Corrupt,

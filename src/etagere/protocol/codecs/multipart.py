@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
-from etagere.protocol.http.heads import status_line
+from etagere.protocol.http.response_heads import status_line
 
 OPERATIONS_MAX: Final = 100
 _HEAD_BYTES_MAX = 64 * 1024

@@ -11,14 +11,14 @@ _ABSOLUTE: Final = re.compile(
 
 
 class OriginForm(NamedTuple):
-    """A target as most clients send it, and what the Host header says beside it."""
+    """A target as most clients send it, and the host it is sent to."""
 
     target: bytes
     host: bytes
 
 
 def origin_form(target: bytes) -> OriginForm | None:
-    """Takes apart a target in absolute form; None for what is no address of HTTP."""
+    """Splits a target in absolute form; returns None for what is not an HTTP address."""
     found = _ABSOLUTE.fullmatch(target)
     if found is None:
         return None
@@ -26,11 +26,11 @@ def origin_form(target: bytes) -> OriginForm | None:
 
 
 class RequestLineScanner:
-    """Finds the request lines in what arrives on a connection, and whether one has two spaces in a
-    row: the parser would skip them, and somebody else may have read the line differently.
+    """Detects two spaces in a row in request lines: the parser skips them, and a proxy in front of
+    the server may have read the line differently.
 
-    Bytes are to be parsed in the portions that `next_portion` cuts, each of which ends where a
-    message may end, so that whoever parses knows of each portion whether it begins a message.
+    Each portion of bytes must end where a message may end, so that it is known whether it begins
+    a message.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class RequestLineScanner:
         self._ends_with_space = False
 
     def has_two_spaces(self, data: bytes, *, begins_message: bool) -> bool:
-        """Looks at the next portion of the bytes before the body of a message."""
+        """Examines the next portion of the bytes before the body of a message."""
         if begins_message:
             self._in_line = True
             self._ends_with_space = False

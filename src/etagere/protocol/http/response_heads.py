@@ -1,4 +1,4 @@
-"""Heads of answers."""
+"""Response heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATUS_LINES = {
 
 
 class _DateLine:
-    """The Date and Server headers, made once a second."""
+    """The Date and Server headers, formatted once a second."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -36,7 +36,7 @@ _DATE = _DateLine()
 
 
 def head(response: Response, framing: bytes) -> bytes:
-    """Status line and headers; `framing` are the lines that concern body and connection."""
+    """Returns the head of a response. `framing` are the lines about its body and the connection."""
     headers = response.headers
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
@@ -54,5 +54,5 @@ def status_line(status: int, reason: str = "") -> bytes:
 
 
 def _one_line(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """A header without line ends, which would make more headers, or a body, of it."""
+    """Returns a header without line ends, which would start another header, or the body."""
     return name.translate(None, b"\r\n"), value.translate(None, b"\r\n")
