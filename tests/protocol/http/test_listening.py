@@ -14,6 +14,8 @@ from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import on_loops, until
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.parametrize(
     ("mine", "least", "accepts"),
