@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import venv
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CACHE: Final = ROOT / ".conformance"
@@ -75,7 +75,10 @@ def tests_of(package: str, python: Path) -> Path:
     if not tests.exists():
         with tarfile.open(archive) as source, tempfile.TemporaryDirectory(dir=CACHE) as temporary:
             members = [one for one in source if one.name.startswith(f"{stem}/tests/")]
-            source.extractall(temporary, members, filter="data")
+            # The archive is the pinned one. Python before 3.11.4, such as Debian 12's, has no
+            # filters.
+            safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            source.extractall(temporary, members, **safely)
             (Path(temporary) / stem).rename(tests.parent)
     return tests
 
