@@ -37,7 +37,6 @@ from etagere.operations.queue import queues
 from etagere.operations.table import tables
 from etagere.processes import GRACE_SECONDS, ChildMain, end_without_supervisor
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.blob.sources import Sources
 from etagere.protocol.gate import Gate
@@ -100,10 +99,19 @@ class FrontEnd:
         copying = Copying(engine, store, coordinator)
         folding = Folding(engine, store)
         indexing = Indexing(engine)
-        means = Means(engine, store, sources, copying, folding, self.settings)
         share = FrontEndShare(self.table, number)
         services = (
-            BlobService(means, gate, access_log, share),
+            BlobService(
+                engine,
+                gate,
+                access_log,
+                share,
+                store=store,
+                sources=sources,
+                copying=copying,
+                folding=folding,
+                settings=self.settings,
+            ),
             QueueService(engine, gate, access_log, share),
             TableService(engine, gate, access_log, indexing, share),
         )

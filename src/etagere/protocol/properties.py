@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from etagere.auth.request import octets
-from etagere.engine.interface import Engine, Refused, abort_if
+from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
-from etagere.model.service import CorsRule, ServiceProperties
+from etagere.model.service import CorsRule, ServiceProperties, ServicePropertiesChange
 from etagere.operations.service import (
     SetServiceProperties,
     get_service_properties,
     set_service_properties,
 )
 from etagere.protocol import answers
-from etagere.protocol.codecs import service_properties as codec
 from etagere.protocol.exchange import VERSION_NEWEST, Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare, alone
-from etagere.rules import cors, service_properties
+from etagere.rules import cors
 from etagere.rules.accounts import check_account_name
 
 _BYTES_MAX: Final = 64 << 10
@@ -34,8 +33,8 @@ _EXPOSED_FIRST: Final = ("x-ms-request-id", "x-ms-client-request-id", "Server", 
 _EXPOSED_LAST: Final = ("Content-Length", "Date", "Transfer-Encoding")
 
 
-class PropertiesHandlers:
-    """The same operations for each service."""
+class PropertiesStore:
+    """The service properties of all accounts, for one service."""
 
     def __init__(self, engine: Engine, service: str, share: FrontEndShare | None = None) -> None:
         self._engine = engine
@@ -45,38 +44,29 @@ class PropertiesHandlers:
         self._rules_until = 0.0
         self._rules: dict[str, Sequence[CorsRule]] = {}
 
-    async def get(self, exchange: Exchange) -> Response:
-        properties = await self._properties(exchange)
-        body = codec.encode(properties, self._service, exchange.version)
-        return Response(200, [answers.XML], body)
+    async def read(self, account: str) -> ServiceProperties:
+        if check_account_name(account) is not None:
+            # Callers of preflights need not be known, nor need the account that they name.
+            return ServiceProperties()
+        return await self._engine.read(get_service_properties, (account, self._service))
 
-    async def set(self, exchange: Exchange) -> Response:
-        change = codec.decode(await exchange.http.body.read(_BYTES_MAX))
-        if isinstance(change, Refusal):
-            raise Refused(change)
-        abort_if(service_properties.check(change, self._service, exchange.version))
-        command = SetServiceProperties(exchange.signed.account, self._service, change)
+    async def change(self, account: str, change: ServicePropertiesChange) -> None:
+        command = SetServiceProperties(account, self._service, change)
         try:
             await self._engine.write(set_service_properties, command)
         finally:
             # It may have happened, or be about to, even if nobody waits for it any more.
             self._share.publish_change_of_properties()
-        return Response(202)
-
-    async def stats(self, exchange: Exchange) -> Response:
-        if not exchange.signed.secondary:
-            raise Refused(Refusal("InvalidQueryParameterValue", {"QueryParameterName": "comp"}))
-        return Response(200, [answers.XML], answers.stats())
 
     async def default_version(self, exchange: Exchange) -> str | None:
         """The version of a request that names none, if the owner of the account has set one."""
-        version = (await self._properties(exchange)).default_service_version
+        version = (await self.read(exchange.signed.account)).default_service_version
         return None if version is None else min(version, VERSION_NEWEST)
 
     async def preflight(self, exchange: Exchange) -> Response:
         """A browser asks before it has anything to show for itself."""
         answer = cors.preflight(
-            (await self._properties(exchange)).cors,
+            (await self.read(exchange.signed.account)).cors,
             exchange.header("origin"),
             exchange.header("access-control-request-method"),
             exchange.header("access-control-request-headers"),
@@ -98,7 +88,7 @@ class PropertiesHandlers:
         elif method == "OPTIONS":
             return []
         else:
-            rules = (await self._properties(exchange)).cors
+            rules = (await self.read(exchange.signed.account)).cors
         if not rules:
             return []
         found = cors.actual(rules, origin, method, _exposable(exchange, response))
@@ -115,19 +105,12 @@ class PropertiesHandlers:
 
     async def _learn_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
         known = self._rules
-        rules = (await self._properties(exchange)).cors
+        rules = (await self.read(exchange.signed.account)).cors
         if len(known) >= _ACCOUNTS_KNOWN_MAX:
             known.clear()
         # Not in what has taken its place by now, if there was a change meanwhile.
         known[exchange.signed.account] = rules
         return rules
-
-    async def _properties(self, exchange: Exchange) -> ServiceProperties:
-        account = exchange.signed.account
-        if check_account_name(account) is not None:
-            # Callers of preflights need not be known, nor need the account that they name.
-            return ServiceProperties()
-        return await self._engine.read(get_service_properties, (account, self._service))
 
 
 def _exposable(exchange: Exchange, response: Response) -> list[str]:

@@ -25,7 +25,7 @@ from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryExhausted
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
 from etagere.protocol.http.sharing import FrontEndShare
-from etagere.protocol.properties import PropertiesHandlers
+from etagere.protocol.properties import PropertiesStore
 from etagere.rules import tags
 from etagere.rules.conditions import NotModified
 
@@ -40,21 +40,23 @@ _MALFORMED: Final = {
     503: "ServerBusy",
 }
 _ERROR_STATUS_MIN: Final = 400
-_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+Call = Callable[[Exchange], Awaitable[Response]]
+"""Carries out an operation for a request that may have it."""
 
 
 class Routed(NamedTuple):
     """What a request asks for."""
 
     permission: str
-    """The row of the table of permissions, without its service."""
+    """The row of `auth.permissions`, without its service."""
     target: str
-    """What it touches: as in `authorize`."""
-    call: Callable[[Exchange], Awaitable[Response]]
-    changes: bool = False
-    """Something is changed by it, although its method says that it reads."""
-    also: str = ""
-    """Letters that a token needs besides."""
+    """The resource that it concerns, as in `authorize`."""
+    call: Call
+    is_change: bool
+    extra_letters: str = ""
+    """Letters that a token needs beside those of the permission."""
 
 
 class Service(ABC):
@@ -68,7 +70,7 @@ class Service(ABC):
         """`share` is what the front ends of the server know of each other; None: there is one."""
         self._gate = gate
         self._access_log = access_log
-        self._properties = PropertiesHandlers(engine, self.name, share)
+        self._properties = PropertiesStore(engine, self.name, share)
         self._content_type, self._encode_error = BY_SERVICE[self.name]
 
     @abstractmethod
@@ -86,12 +88,12 @@ class Service(ABC):
         response.notes["request"] = exchange.request_id
         return response
 
-    async def answer_part(self, whole: Exchange, part: Exchange) -> Response:
-        """The answer to a request that came inside of another, as if it had come alone, but that
-        a token which the other came with is good for it too."""
-        holder = whole.principal if isinstance(whole.principal, TokenHolder) else None
-        response = await self._outcome(part, holder)
-        response.headers = [*part.common_headers(), *response.headers]
+    async def answer_nested(self, outer: Exchange, nested: Exchange) -> Response:
+        """Answers a request that came inside of another one as if it had come alone, except that
+        a token of the outer request is valid for it, too."""
+        holder = outer.principal if isinstance(outer.principal, TokenHolder) else None
+        response = await self._outcome(nested, holder)
+        response.headers = [*nested.common_headers(), *response.headers]
         return response
 
     async def _outcome(self, exchange: Exchange, holder: TokenHolder | None = None) -> Response:
@@ -130,7 +132,7 @@ class Service(ABC):
         exchange.principal = await self._gate.admit(exchange)
         if holder is not None and isinstance(exchange.principal, Anonymous):
             exchange.principal = holder
-        if signed.secondary and (routed.changes or signed.method not in _READING):
+        if signed.secondary and routed.is_change:
             # It is there to be read when the primary cannot be.
             said = "Write operations are not allowed."
             raise Refused(Refusal("InsufficientAccountPermissions", said=said))
@@ -138,7 +140,7 @@ class Service(ABC):
             exchange.principal,
             f"{self.name}.{routed.permission}",
             routed.target,
-            also=routed.also,
+            also=routed.extra_letters,
             version=exchange.challenge_version,
         )
         if isinstance(permit, Refusal):
@@ -210,14 +212,6 @@ def _without_body(response: Response) -> Response:
     response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
     response.body = b""
     return response
-
-
-def no_route(method: str, comp: str) -> Refused:
-    """The refusal of what no operation is asked for with."""
-    if comp:
-        facts: dict[str, str | int] = {"QueryParameterName": "comp", "QueryParameterValue": comp}
-        return Refused(Refusal("InvalidQueryParameterValue", facts))
-    return Refused(Refusal("UnsupportedHttpVerb", {"Method": method}))
 
 
 def _now() -> int:

@@ -12,7 +12,9 @@ import pytest
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import KeyOwner
 from etagere.engine.interface import Refused
-from etagere.protocol.blob.batches import BYTES_MAX, PARTS_MAX, answer, parts_of, read_requests
+from etagere.protocol.blob import batches
+from etagere.protocol.blob.batches import BYTES_MAX, PARTS_MAX, answer, read_requests
+from etagere.protocol.blob.operations import find_operation
 from etagere.protocol.codecs.multipart import PartRequest
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import BodyTooLarge, Request, RequestBody, Response
@@ -63,6 +65,14 @@ def requests_in(body: bytes, content_type: str = TYPE) -> list[PartRequest]:
 
 def asked(*requests: tuple[str, str]) -> list[PartRequest]:
     return [PartRequest(*request, {}, b"", "") for request in requests]
+
+
+def parts_of(exchange: Exchange, requests: Sequence[PartRequest], container: str) -> list[Exchange]:
+    def name_of(part: Exchange) -> str | None:
+        operation = find_operation(part)
+        return None if operation is None else operation.name
+
+    return batches.parts_of(exchange, requests, container, name_of)
 
 
 def reason(exchange: Exchange, requests: Sequence[PartRequest], container: str = "") -> str:

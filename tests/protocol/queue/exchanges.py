@@ -21,17 +21,18 @@ def exchange(
     query: str = "",
     body: bytes = b"",
     *,
-    below: str = "",
+    below: str | None = "",
     version: str = VERSION,
     method: str = "POST",
 ) -> Exchange:
-    """A request for what lies below the queue `tray`."""
+    """A request for what lies below the queue `tray`; None: for the service."""
     arrived = RequestBody(Arrived(), len(body))
     if body:
         arrived.feed(body)
     arrived.feed_end()
     fields = {b"host": b"localhost", b"x-ms-version": version.encode()}
-    target = f"/shelf/tray{below}" + (f"?{query}" if query else "")
+    path = "/shelf" if below is None else f"/shelf/tray{below}"
+    target = path + (f"?{query}" if query else "")
     return Exchange("queue", Request(method, target.encode(), [], fields, arrived))
 
 

@@ -10,12 +10,11 @@ it, and the others are carried out nevertheless.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal, http_status
-from etagere.protocol.blob.routes import find_route
 from etagere.protocol.codecs.errors import BY_SERVICE
 from etagere.protocol.codecs.multipart import (
     PartRequest,
@@ -47,25 +46,24 @@ async def read_requests(exchange: Exchange) -> list[PartRequest]:
     return requests
 
 
-def parts_of(exchange: Exchange, requests: Sequence[PartRequest], container: str) -> list[Exchange]:
-    """Each as a request of its own, to this container if one is given."""
+def parts_of(
+    exchange: Exchange,
+    requests: Sequence[PartRequest],
+    container: str,
+    operation_of: Callable[[Exchange], str | None],
+) -> list[Exchange]:
+    """Returns each part as a request of its own, to this container if one is given."""
     parts = [exchange.part(request.method, request.target, request.headers) for request in requests]
     if any(part.signed.account != exchange.signed.account for part in parts):
         raise _unusable("All requests of a batch must be for its account.")
     if container and any(part.signed.resource[0] != container for part in parts):
         raise _unusable("All requests of a batch must be for its container.")
-    operations = {_operation(part) for part in parts}
+    operations = {operation_of(part) for part in parts}
     if not operations <= _OPERATIONS:
         raise _unusable("A batch can delete blobs or set tiers.")
     if len(operations) > 1:
         raise Refused(Refusal("AllBatchSubRequestsShouldBeSameApi"))
     return parts
-
-
-def _operation(part: Exchange) -> str | None:
-    container, blob = part.signed.resource
-    restype, comp = part.parameter("restype") or "", part.parameter("comp") or ""
-    return find_route(part.signed.method, container, blob, restype, comp)[1]
 
 
 def _unusable(reason: str) -> Refused:

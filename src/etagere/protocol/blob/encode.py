@@ -27,6 +27,10 @@ from etagere.rules.dates import format_instant
 from etagere.rules.leases import format_lease_id, report, seconds_until_free
 from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
 
+ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
+NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
+"""For an operation that stores no bytes, but is answered like one that does."""
+
 
 def stamp_headers(stamp: int) -> Headers:
     return [

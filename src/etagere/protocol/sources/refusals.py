@@ -53,7 +53,7 @@ def unread_as(refusal: Refusal) -> Refused:
     return unread(status, refusal.code, refusal.message)
 
 
-Handler = Callable[[Any, Exchange], Awaitable[Response]]
+Handler = Callable[[Exchange, Any], Awaitable[Response]]
 
 
 def reads_source(handler: Handler) -> Handler:
@@ -69,9 +69,9 @@ def reads_source_into_blob(handler: Handler) -> Handler:
 
 def _answering(handler: Handler, *, general: bool) -> Handler:
     @functools.wraps(handler)
-    async def call(self: Any, exchange: Exchange) -> Response:
+    async def call(exchange: Exchange, deps: Any) -> Response:
         try:
-            return await handler(self, exchange)
+            return await handler(exchange, deps)
         except Refused as refused:
             refusal = refused.refusal
             if not isinstance(refusal, UnreadSource):

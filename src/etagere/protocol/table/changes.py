@@ -15,7 +15,7 @@ from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
 from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity, parse_level
 from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.http.messages import Response
-from etagere.protocol.table.addresses import Address, Kind
+from etagere.protocol.table.addresses import Address
 from etagere.rules.entities import (
     ANY,
     IfMatch,
@@ -25,17 +25,7 @@ from etagere.rules.entities import (
     parse_etag,
 )
 
-MERGING: Final = frozenset({"MERGE", "PATCH"})
-
-PERMISSIONS: Final = {
-    Change.INSERT: "insert_entity",
-    Change.REPLACE: "update_entity",
-    Change.MERGE: "merge_entity",
-    Change.INSERT_OR_REPLACE: "insert_or_replace_entity",
-    Change.INSERT_OR_MERGE: "insert_or_merge_entity",
-    Change.DELETE: "delete_entity",
-}
-"""The rows of the table of permissions."""
+TUNNELLED_METHODS: Final = frozenset({"PUT", "DELETE", "MERGE", "PATCH"})
 
 
 class Asked(NamedTuple):
@@ -55,23 +45,9 @@ def method_of(method: str, fields: Mapping[str, str]) -> str:
         raise Refused(Refusal("XMethodNotUsingPost"))
     if "," in tunnelled:
         raise Refused(Refusal("XMethodIncorrectCount"))
-    if tunnelled.upper() not in {"PUT", "DELETE", *MERGING}:
+    if tunnelled.upper() not in TUNNELLED_METHODS:
         raise Refused(Refusal("XMethodIncorrectValue"))
     return tunnelled.upper()
-
-
-def kind_of_change(method: str, address: Address, fields: Mapping[str, str]) -> Change | None:
-    """What a request does to an entity; None if it does not change one."""
-    if address.kind is Kind.ENTITIES:
-        return Change.INSERT if method == "POST" else None
-    if address.kind is not Kind.ENTITY:
-        return None
-    conditional = "if-match" in fields
-    if method == "PUT":
-        return Change.REPLACE if conditional else Change.INSERT_OR_REPLACE
-    if method in MERGING:
-        return Change.MERGE if conditional else Change.INSERT_OR_MERGE
-    return Change.DELETE if method == "DELETE" else None
 
 
 def check_content_type(fields: Mapping[str, str]) -> Refusal | None:

@@ -31,7 +31,8 @@ from etagere.operations.blob import copies, pending_copies
 from etagere.protocol import requests
 from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers, encode, uploads
-from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
+from etagere.protocol.blob.dependencies import BlobDependencies
+from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.sources import Here, Source
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
@@ -49,115 +50,118 @@ _TOO_LARGE: Final = (
 )
 
 
-class CopyHandlers(Handling):
-    """Copies of blobs."""
+@reads_source
+async def copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    asked = _destination(exchange, tags=decode_tags.tags(exchange))
+    asked = replace(asked, seals=decode_sources.seals(exchange), asynchronous=True)
+    try:
+        source = await deps.sources.open(
+            exchange,
+            bytes_max=COPY_BYTES_MAX,
+            owner_reads=True,
+            is_copy=True,
+            reads=False,
+            seconds_max=None,
+        )
+    except Refused as refused:
+        raise _as_own(exchange, refused) from None
+    asked = replace(asked, source=source.address)
+    if isinstance(source, Elsewhere):
+        return _accepted(await _begin_copy(deps, asked, source))
+    async with source:
+        command = CopyBlob(asked, _blob_source(exchange, source))
+        blob = await deps.engine.write(copies.copy_blob, command)
+    assert blob is not None, "any version was asked for"
+    return _accepted(blob)
 
-    @reads_source
-    async def copy_blob(self, exchange: Exchange) -> Response:
-        asked = _destination(exchange, tags=decode_tags.tags(exchange))
-        asked = replace(asked, seals=decode_sources.seals(exchange), asynchronous=True)
-        try:
-            source = await self._sources.open(
-                exchange,
-                bytes_max=COPY_BYTES_MAX,
-                owner_reads=True,
-                is_copy=True,
-                reads=False,
-                seconds_max=None,
-            )
-        except Refused as refused:
-            raise _as_own(exchange, refused) from None
-        asked = replace(asked, source=source.address)
-        if isinstance(source, Elsewhere):
-            return _accepted(await self._begin_copy(asked, source))
-        async with source:
-            command = CopyBlob(asked, _blob_source(exchange, source))
-            blob = await self._engine.write(copies.copy_blob, command)
-        assert blob is not None, "any version was asked for"
-        return _accepted(blob)
 
-    async def _begin_copy(self, asked: Destination, source: Elsewhere) -> Blob:
-        """Whoever carries the copy closes its source."""
-        try:
-            command = BeginCopy(
-                asked,
-                source.length or 0,
-                _described(source),
-                _metadata(source),
-                self._copying.process,
-            )
-            with self._copying.expecting(asked.copy_id):
-                begun = await self._engine.write(pending_copies.begin_copy, command)
-                self._copying.carry(begun.under_way, source, command.headers.content_md5)
-        except BaseException:
-            await source.close()
-            raise
-        return begun.blob
+async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Elsewhere) -> Blob:
+    """Whoever carries the copy closes its source."""
+    try:
+        command = BeginCopy(
+            asked,
+            source.length or 0,
+            _described(source),
+            _metadata(source),
+            deps.copying.process,
+        )
+        with deps.copying.expecting(asked.copy_id):
+            begun = await deps.engine.write(pending_copies.begin_copy, command)
+            deps.copying.carry(begun.under_way, source, command.headers.content_md5)
+    except BaseException:
+        await source.close()
+        raise
+    return begun.blob
 
-    @reads_source
-    async def copy_blob_from_url(self, exchange: Exchange) -> Response:
-        copies_tags = decode_sources.copies_tags(exchange)
-        asked = _destination(exchange, tags=decode_tags.tags(exchange))
-        asked = replace(asked, source_tags=copies_tags)
-        told = uploads.told_of_source(exchange)
-        for _ in range(_ATTEMPTS_MAX):
-            async with await self._opened_in_time(exchange, tags_too=copies_tags) as source:
-                asked = replace(asked, source=source.address)
-                if isinstance(source, Elsewhere):
-                    blob, crc = await self._fetch_copy(asked, source, told)
-                    return _accepted(blob, _received(exchange, crc, told))
-                crc = await _checked(source, told)
-                found = _blob_source(exchange, source, stamp=source.found.stamp)
-                shared = await self._engine.write(copies.copy_blob, CopyBlob(asked, found))
-                if shared is not None:
-                    return _accepted(shared, _received(exchange, crc, told))
-        raise Fault(FaultReason.CONTENTION, "the source of a copy changed again and again")
 
-    async def _opened_in_time(self, exchange: Exchange, *, tags_too: bool) -> Source:
-        try:
-            return await self._sources.open(
-                exchange, bytes_max=SYNCHRONOUS_BYTES_MAX, is_copy=True, tags_too=tags_too
-            )
-        except Refused as refused:
-            if refused.refusal.code != "RequestBodyTooLarge":
-                raise _as_told(refused) from None
-            raise unread(409, "CannotVerifyCopySource", _TOO_LARGE) from None
-
-    async def _fetch_copy(
-        self, asked: Destination, source: Elsewhere, told: uploads.ToldChecksums
-    ) -> tuple[Blob, int]:
-        headers, metadata = _described(source), _metadata(source)
-        await self._engine.read(copies.foresee_copy, asked)
-        async with self._store.writer(source.length, md5=True) as writer:
-            body = await uploads.receive_source(source.chunks(), writer)
-            told.require(body.crc, writer.md5)
-            headers = replace(headers, content_md5=writer.md5)
-            command = PutCopy(asked, body, headers, metadata)
-            blob = await self._engine.write(copies.put_copy, command)
-        return blob, body.crc
-
-    @reads_source
-    async def incremental_copy_blob(self, exchange: Exchange) -> Response:
-        asked = replace(_destination(exchange), metadata=(), tier="")
-        try:
-            source = await self._sources.open(exchange, owner_reads=True, is_copy=True, reads=False)
-        except Refused as refused:
-            raise _as_own(exchange, refused) from None
-        async with source:
-            if isinstance(source, Elsewhere):
-                raise Refused(Refusal("InvalidSourceBlobUrl"))
+@reads_source
+async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
+    copies_tags = decode_sources.copies_tags(exchange)
+    asked = _destination(exchange, tags=decode_tags.tags(exchange))
+    asked = replace(asked, source_tags=copies_tags)
+    told = uploads.told_of_source(exchange)
+    for _ in range(_ATTEMPTS_MAX):
+        async with await _opened_in_time(exchange, deps, tags_too=copies_tags) as source:
             asked = replace(asked, source=source.address)
-            command = CopyIncrementally(asked, _blob_source(exchange, source))
-            blob = await self._engine.write(copies.copy_incrementally, command)
-        # Clients expect to be told to wait, and find the copy made when they look.
-        return _accepted(blob, status=CopyStatus.PENDING)
+            if isinstance(source, Elsewhere):
+                blob, crc = await _fetch_copy(deps, asked, source, told)
+                return _accepted(blob, _received(exchange, crc, told))
+            crc = await _checked(source, told)
+            found = _blob_source(exchange, source, stamp=source.found.stamp)
+            shared = await deps.engine.write(copies.copy_blob, CopyBlob(asked, found))
+            if shared is not None:
+                return _accepted(shared, _received(exchange, crc, told))
+    raise Fault(FaultReason.CONTENTION, "the source of a copy changed again and again")
 
-    async def abort_copy_blob(self, exchange: Exchange) -> Response:
-        copy_id = decode_sources.aborted_copy(exchange)
-        command = AbortCopy(decode.blob_name(exchange), copy_id, decode.lease_id(exchange))
-        await self._engine.write(pending_copies.abort_copy, command)
-        self._copying.drop(copy_id)
-        return Response(204)
+
+async def _opened_in_time(exchange: Exchange, deps: BlobDependencies, *, tags_too: bool) -> Source:
+    try:
+        return await deps.sources.open(
+            exchange, bytes_max=SYNCHRONOUS_BYTES_MAX, is_copy=True, tags_too=tags_too
+        )
+    except Refused as refused:
+        if refused.refusal.code != "RequestBodyTooLarge":
+            raise _as_told(refused) from None
+        raise unread(409, "CannotVerifyCopySource", _TOO_LARGE) from None
+
+
+async def _fetch_copy(
+    deps: BlobDependencies, asked: Destination, source: Elsewhere, told: uploads.ToldChecksums
+) -> tuple[Blob, int]:
+    headers, metadata = _described(source), _metadata(source)
+    await deps.engine.read(copies.foresee_copy, asked)
+    async with deps.store.writer(source.length, md5=True) as writer:
+        body = await uploads.receive_source(source.chunks(), writer)
+        told.require(body.crc, writer.md5)
+        headers = replace(headers, content_md5=writer.md5)
+        command = PutCopy(asked, body, headers, metadata)
+        blob = await deps.engine.write(copies.put_copy, command)
+    return blob, body.crc
+
+
+@reads_source
+async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    asked = replace(_destination(exchange), metadata=(), tier="")
+    try:
+        source = await deps.sources.open(exchange, owner_reads=True, is_copy=True, reads=False)
+    except Refused as refused:
+        raise _as_own(exchange, refused) from None
+    async with source:
+        if isinstance(source, Elsewhere):
+            raise Refused(Refusal("InvalidSourceBlobUrl"))
+        asked = replace(asked, source=source.address)
+        command = CopyIncrementally(asked, _blob_source(exchange, source))
+        blob = await deps.engine.write(copies.copy_incrementally, command)
+    # Clients expect to be told to wait, and find the copy made when they look.
+    return _accepted(blob, status=CopyStatus.PENDING)
+
+
+async def abort_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    copy_id = decode_sources.aborted_copy(exchange)
+    command = AbortCopy(decode.blob_name(exchange), copy_id, decode.lease_id(exchange))
+    await deps.engine.write(pending_copies.abort_copy, command)
+    deps.copying.drop(copy_id)
+    return Response(204)
 
 
 def _destination(exchange: Exchange, tags: tuple[tuple[str, str], ...] = ()) -> Destination:

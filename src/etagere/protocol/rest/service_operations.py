@@ -1,0 +1,38 @@
+"""Handlers of the operations that every service has: its properties and its statistics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.engine.interface import Refused, abort_if
+from etagere.errors import Refusal
+from etagere.protocol import answers
+from etagere.protocol.codecs import service_properties as codec
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.http.messages import Response
+from etagere.protocol.rest.dependencies import Dependencies
+from etagere.rules import service_properties
+
+_DOCUMENT_BYTES_MAX: Final = 64 << 10
+
+
+async def get_service_properties(exchange: Exchange, deps: Dependencies) -> Response:
+    properties = await deps.properties.read(exchange.signed.account)
+    body = codec.encode(properties, exchange.signed.service, exchange.version)
+    return Response(200, [answers.XML], body)
+
+
+async def set_service_properties(exchange: Exchange, deps: Dependencies) -> Response:
+    change = codec.decode(await exchange.http.body.read(_DOCUMENT_BYTES_MAX))
+    if isinstance(change, Refusal):
+        raise Refused(change)
+    abort_if(service_properties.check(change, exchange.signed.service, exchange.version))
+    await deps.properties.change(exchange.signed.account, change)
+    return Response(202)
+
+
+async def get_service_stats(exchange: Exchange, _: Dependencies) -> Response:
+    """Only the secondary endpoint has statistics."""
+    if not exchange.signed.secondary:
+        raise Refused(Refusal("InvalidQueryParameterValue", {"QueryParameterName": "comp"}))
+    return Response(200, [answers.XML], answers.stats())
