@@ -39,12 +39,12 @@ from etagere.processes import GRACE_SECONDS, ChildMain, end_without_supervisor
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.blob.sources import Sources
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.queue.service import QueueService
+from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
 
@@ -93,9 +93,9 @@ class FrontEnd:
             "queue": queues.policies_of,
             "table": tables.policies_of,
         }
-        gate = Gate(engine, self.settings, policies)
+        authenticator = Authenticator(engine, self.settings, policies)
         blob_port = self.sockets["blob"].getsockname()[1]
-        sources = Sources(engine, store, gate, self.settings.copy_sources, blob_port)
+        sources = Sources(engine, store, authenticator, self.settings.copy_sources, blob_port)
         copying = Copying(engine, store, coordinator)
         folding = Folding(engine, store)
         indexing = Indexing(engine)
@@ -103,7 +103,7 @@ class FrontEnd:
         services = (
             BlobService(
                 engine,
-                gate,
+                authenticator,
                 access_log,
                 share,
                 store=store,
@@ -112,8 +112,8 @@ class FrontEnd:
                 folding=folding,
                 settings=self.settings,
             ),
-            QueueService(engine, gate, access_log, share),
-            TableService(engine, gate, access_log, indexing, share),
+            QueueService(engine, authenticator, access_log, share),
+            TableService(engine, authenticator, access_log, indexing, share),
         )
         pool = ConnectionPool(self.config.connections_max)
         memory = MemoryBudget(self.config.memory_budget_bytes, share)

@@ -16,8 +16,8 @@ from etagere.protocol.blob import batches
 from etagere.protocol.blob.batches import BYTES_MAX, PARTS_MAX, answer, read_requests
 from etagere.protocol.blob.operations import find_operation
 from etagere.protocol.codecs.multipart import PartRequest
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import BodyTooLarge, Request, RequestBody, Response
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.flows import Arrived
 
 ACCOUNT = "devstoreaccount1"
@@ -155,8 +155,8 @@ def test_a_part_is_a_request_of_its_own() -> None:
         "",
     )
     (found,) = parts_of(whole, [request], "box")
-    assert found.signed.resource == ("box", "a b")
-    assert found.signed.path == f"/{ACCOUNT}/box/a%20b"
+    assert found.request.resource == ("box", "a b")
+    assert found.request.path == f"/{ACCOUNT}/box/a%20b"
     assert found.parameter("snapshot") == "x"
     assert found.header("host") == whole.header("host")
     assert found.version == whole.version == "2021-12-02"
@@ -171,7 +171,7 @@ def test_a_part_is_a_request_of_its_own() -> None:
 def test_a_part_names_its_account_as_the_batch_does() -> None:
     host = f"{ACCOUNT}.blob.localhost"
     (found,) = parts_of(batch(host=host), asked(("DELETE", "/box/blob")), "box")
-    assert found.signed.resource == ("box", "blob")
+    assert found.request.resource == ("box", "blob")
 
 
 OTHER_ACCOUNT = "All requests of a batch must be for its account."

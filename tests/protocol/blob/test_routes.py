@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from etagere.protocol.blob.operations import BlobOperation, find_operation
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.flows import Arrived
 
 DATA: Final = Path(__file__).parents[2] / "data"

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.flows import Arrived
 
 T = TypeVar("T")

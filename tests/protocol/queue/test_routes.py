@@ -10,9 +10,9 @@ import pytest
 
 from etagere.engine.memory import MemoryEngine
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.gate import Gate
 from etagere.protocol.queue.operations import find_operation
 from etagere.protocol.queue.service import QueueService
+from etagere.protocol.rest.authentication import Authenticator
 from etagere.settings import Settings
 from tests.protocol.queue.exchanges import exchange
 from tests.sdk.server import ROOT
@@ -110,7 +110,7 @@ def test_places_that_there_are_not(method: str, below: str) -> None:
 )
 def test_who_says_that_they_only_peek(query: str, name: str) -> None:
     engine = MemoryEngine()
-    service = QueueService(engine, Gate(engine, Settings(), {}), AccessLog())
+    service = QueueService(engine, Authenticator(engine, Settings(), {}), AccessLog())
     routed_to = service.route(exchange(query, below="/messages", method="GET"))
     assert (routed_to.permission, routed_to.target) == (name, "tray")
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from etagere.engine.interface import Refused
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.table.office import Office, request
 from tests.sdk.server import ROOT
 

@@ -18,11 +18,11 @@ from etagere.model.blobs import AppendTraits, Blob, BlobName
 from etagere.model.bodies import Body, Empty, Mapped
 from etagere.operations.blob.blobs import changed, find_changeable, find_for_change, find_shown
 from etagere.operations.blob.collections import BLOBS
-from etagere.operations.blob.terms import check_change
+from etagere.operations.blob.preconditions import check_change
 from etagere.rules import appends as rules
 
 
-def foresee_append(txn: ReadTxn, command: AppendBlock) -> None:
+def precheck_append(txn: ReadTxn, command: AppendBlock) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
     body only the length has to be known."""
     blob = find_shown(txn, command.blob, None)

@@ -20,7 +20,15 @@ from etagere.bodies.contents import (
     release,
 )
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
+from etagere.engine.interface import (
+    EXCLUSIVE,
+    ReadTxn,
+    Refused,
+    WriteTxn,
+    abort_if,
+    operation,
+    unwrap,
+)
 from etagere.errors import Refusal
 from etagere.model.base import Command
 from etagere.model.blobs import (
@@ -48,7 +56,7 @@ from etagere.operations.blob import staging as stagings
 from etagere.operations.blob.blobs import find_for_change, find_shown, replace
 from etagere.operations.blob.collections import BLOBS, DRAFTS, STAGED_BLOCKS, STAGINGS
 from etagere.operations.blob.containers import find
-from etagere.operations.blob.terms import check_replace
+from etagere.operations.blob.preconditions import check_replace
 from etagere.rules import leases as lease_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
@@ -65,9 +73,7 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     base = _base(old)
     staged, committed = _blocks(txn, staging, base, command)
-    blocks = resolve(command.blocks, staged, committed)
-    if isinstance(blocks, Refusal):
-        raise Refused(blocks)
+    blocks = unwrap(resolve(command.blocks, staged, committed))
     content: Content = Empty()
     if blocks:
         borrowed = {piece.extent for block in committed.values() for piece in block.pieces}

@@ -13,6 +13,7 @@ from etagere.engine.interface import (
     WriteTxn,
     abort_if,
     operation,
+    unwrap,
 )
 from etagere.errors import Refusal
 from etagere.model.conditions import Conditions
@@ -83,9 +84,9 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
     """A lease changes neither the ETag nor the date."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
-    lease = lease_rules.step(container.lease, command.action, txn.steady_now, LeaseKind.CONTAINER)
-    if isinstance(lease, Refusal):
-        raise Refused(lease)
+    lease = unwrap(
+        lease_rules.step(container.lease, command.action, txn.steady_now, LeaseKind.CONTAINER)
+    )
     changed = msgspec.structs.replace(container, lease=lease)
     txn.put(CONTAINERS, command.container.key, changed)
     return ShownContainer(txn.steady_now, command.container.name, changed)

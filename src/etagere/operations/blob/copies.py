@@ -28,7 +28,7 @@ from etagere.model.copies import (
     PutCopy,
 )
 from etagere.model.leases import NO_LEASE, LeaseKind
-from etagere.operations.blob import staging, tags, terms
+from etagere.operations.blob import preconditions, staging, tags
 from etagere.operations.blob.blobs import find_for_change
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
 from etagere.operations.blob.containers import find, find_guarded
@@ -74,7 +74,7 @@ def put_copy(txn: WriteTxn, command: PutCopy) -> Blob:
     return place(txn, key, old, destination, copy, copied)
 
 
-def foresee_copy(txn: ReadTxn, destination: Destination) -> None:
+def precheck_copy(txn: ReadTxn, destination: Destination) -> None:
     """A courtesy before something is read from elsewhere: refuses what would be refused if it
     were to be decided now."""
     container = find(txn, destination.blob.container)
@@ -121,7 +121,7 @@ def _check_source(source: Blob, asked: BlobSource) -> None:
     abort_if(tag_rules.check_condition(asked.conditions.if_tags, source.tags))
     abort_if(rules.check_source(source))
     if asked.snapshot is None:
-        terms.check_ordinary(source)
+        preconditions.check_not_incremental_copy(source)
 
 
 def check_destination(old: Blob | None, destination: Destination, kind: BlobKind, now: int) -> None:
@@ -131,9 +131,9 @@ def check_destination(old: Blob | None, destination: Destination, kind: BlobKind
     if destination.tier:
         abort_if(tier_rules.check_kind(destination.tier, kind))
     if old is not None:
-        terms.check_ordinary(old)
+        preconditions.check_not_incremental_copy(old)
         abort_if(rules.check_kind(old, kind))
-        terms.check_settled(old)
+        preconditions.check_no_pending_copy(old)
         abort_if(tier_rules.check_online(old, now))
 
 

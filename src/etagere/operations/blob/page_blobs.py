@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, operation
+from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, operation, unwrap
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, PageTraits
 from etagere.model.bodies import Mapped
@@ -24,11 +24,11 @@ from etagere.model.page_blobs import (
 from etagere.operations.blob.appends import mapped
 from etagere.operations.blob.blobs import changed, find_changeable, find_shown
 from etagere.operations.blob.collections import BLOBS
-from etagere.operations.blob.terms import check_change, check_read
+from etagere.operations.blob.preconditions import check_change, check_read
 from etagere.rules import page_blobs as rules
 
 
-def foresee_page(txn: ReadTxn, command: PutPage) -> None:
+def precheck_page(txn: ReadTxn, command: PutPage) -> None:
     """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
     body only the length has to be known."""
     blob = find_shown(txn, command.blob, None)
@@ -64,9 +64,7 @@ def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> B
         abort_if(rules.check_resizable(blob.kind))
     traits = _traits(blob)
     if command.sequence is not None:
-        number = rules.next_sequence_number(traits.sequence_number, command.sequence)
-        if isinstance(number, Refusal):
-            raise Refused(number)
+        number = unwrap(rules.next_sequence_number(traits.sequence_number, command.sequence))
         blob = replace(blob, traits=PageTraits(number))
     if command.length is not None:
         content = mapped(txn, blob, command.child_id)

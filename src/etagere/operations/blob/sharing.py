@@ -18,7 +18,7 @@ from etagere.model.blobs import Blob
 from etagere.model.bodies import Chunked, Content, Mapped, Piece, Pieces
 from etagere.model.page_blobs import PutPage
 from etagere.model.sources import FindPieces, PutBlobFromBlob, SourceBlob
-from etagere.operations.blob import appends, blobs, page_blobs, staging, terms
+from etagere.operations.blob import appends, blobs, page_blobs, preconditions, staging
 from etagere.operations.blob.collections import BLOBS, CONTAINERS, SNAPSHOTS
 from etagere.rules.page_blobs import PAGE_BYTES
 
@@ -37,7 +37,7 @@ def put_blob_from_blob(txn: WriteTxn, command: PutBlobFromBlob) -> Blob | None:
     """None if the source is no more what it was when its bytes were judged."""
     put = command.put
     key, old = blobs.find_for_change(txn, put.blob)
-    terms.check_replace(old, put, txn.steady_now)
+    preconditions.check_replace(old, put, txn.steady_now)
     source = _find_guarded(txn, command.source)
     if source is None:
         return None

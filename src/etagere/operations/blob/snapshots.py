@@ -15,7 +15,7 @@ from etagere.model.blobs import DeleteSnapshot, SnapshotBlob, TakenSnapshot
 from etagere.model.leases import NO_LEASE
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
 from etagere.operations.blob.containers import find_guarded
-from etagere.operations.blob.terms import check_beside, check_change
+from etagere.operations.blob.preconditions import check_change, check_non_modifying
 from etagere.rules.tiers import check_online
 
 _DELETED_TOGETHER = 500
@@ -28,7 +28,7 @@ def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
     blob = txn.get(BLOBS, key, EXCLUSIVE)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
+    check_non_modifying(blob, command.conditions, command.lease_id, txn.steady_now)
     abort_if(check_online(blob, txn.steady_now))
     moment = txn.stamp
     taken = msgspec.structs.replace(blob, content=share(txn, blob.content), lease=NO_LEASE)

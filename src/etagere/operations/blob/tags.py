@@ -24,7 +24,7 @@ from etagere.errors import Refusal
 from etagere.model.blobs import Blob, GetBlob, ShownBlob, Tags
 from etagere.model.containers import ContainerName
 from etagere.model.tags import SetBlobTags, TaggedBlob, TaggedContainer, TagValue
-from etagere.operations.blob import terms
+from etagere.operations.blob import preconditions
 from etagere.operations.blob.collections import (
     BLOBS,
     CONTAINERS,
@@ -52,7 +52,7 @@ def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
     found = blob if taken is None else txn.get(SNAPSHOTS, taken)
     if found is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_change(found, command.conditions, command.lease_id, txn.steady_now)
+    preconditions.check_change(found, command.conditions, command.lease_id, txn.steady_now)
     tagged = msgspec.structs.replace(found, tags=command.tags)
     if taken is not None:
         txn.put(SNAPSHOTS, taken, tagged)
@@ -71,7 +71,7 @@ def get_blob_tags(txn: ReadTxn, command: GetBlob) -> ShownBlob:
         blob = txn.get(SNAPSHOTS, (*key, command.snapshot))
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
+    preconditions.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
     return ShownBlob(txn.steady_now, blob)
 
 

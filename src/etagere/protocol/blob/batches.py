@@ -13,19 +13,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal, http_status
-from etagere.protocol.codecs.errors import BY_SERVICE
+from etagere.engine.interface import Refused, unwrap
+from etagere.errors import Refusal
 from etagere.protocol.codecs.multipart import (
     PartRequest,
     PartResponse,
     format_responses,
     parse_requests,
 )
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.requests import required_header
-from etagere.protocol.service import occasion
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import error_form_of, error_response
+from etagere.protocol.rest.requests import required_header
 
 BYTES_MAX: Final = 4 << 20
 PARTS_MAX: Final = 256
@@ -40,10 +39,7 @@ async def read_requests(exchange: Exchange) -> list[PartRequest]:
     if length is not None and length > BYTES_MAX:
         raise Refused(Refusal("RequestBodyTooLarge", {"MaxLimit": BYTES_MAX}))
     body = await exchange.http.body.read(BYTES_MAX)
-    requests = parse_requests(content_type, body, PARTS_MAX)
-    if isinstance(requests, Refusal):
-        raise Refused(requests)
-    return requests
+    return unwrap(parse_requests(content_type, body, PARTS_MAX))
 
 
 def parts_of(
@@ -53,10 +49,12 @@ def parts_of(
     operation_of: Callable[[Exchange], str | None],
 ) -> list[Exchange]:
     """Returns each part as a request of its own, to this container if one is given."""
-    parts = [exchange.part(request.method, request.target, request.headers) for request in requests]
-    if any(part.signed.account != exchange.signed.account for part in parts):
+    parts = [
+        exchange.nested(request.method, request.target, request.headers) for request in requests
+    ]
+    if any(part.request.account != exchange.request.account for part in parts):
         raise _unusable("All requests of a batch must be for its account.")
-    if container and any(part.signed.resource[0] != container for part in parts):
+    if container and any(part.request.resource[0] != container for part in parts):
         raise _unusable("All requests of a batch must be for its container.")
     operations = {operation_of(part) for part in parts}
     if not operations <= _OPERATIONS:
@@ -82,16 +80,10 @@ def answer(requests: Sequence[PartRequest], responses: Sequence[Response]) -> Re
 
 def answer_refused(exchange: Exchange, refusal: Refusal) -> Response:
     """By one part that answers none of the requests."""
-    content_type, encode = BY_SERVICE[exchange.signed.service]
-    headers = [
-        *exchange.common_headers(),
-        (b"x-ms-error-code", refusal.code.encode()),
-        (b"Content-Type", content_type.encode()),
-    ]
-    status = http_status(refusal.code, exchange.signed.service)
-    body = encode(refusal, occasion(exchange))
-    refused = _part_of(Response(status, headers, body, reason=refusal.message), "")
-    content_type, batch = format_responses([refused], str(uuid.uuid4()))
+    form = error_form_of(exchange.request.service, refusal)
+    response = error_response(exchange, refusal, form)
+    response.headers = [*exchange.common_headers(), *response.headers]
+    content_type, batch = format_responses([_part_of(response, "")], str(uuid.uuid4()))
     return Response(202, [(b"Content-Type", content_type.encode())], batch)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from etagere.auth.permissions import Public
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.blobs import (
     BlobHeaders,
@@ -32,9 +32,9 @@ from etagere.model.leases import (
     new_lease_id,
 )
 from etagere.protocol.codecs import structured_messages
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.ranges import Range, parse_range
-from etagere.protocol.requests import (
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import (
     NUMBER,
     bad_parameter,
     invalid_header,
@@ -56,16 +56,16 @@ _CHECKED_RANGE_MAX = 4 << 20
 
 
 def container_name(exchange: Exchange) -> ContainerName:
-    name, _ = exchange.signed.resource
+    name, _ = exchange.request.resource
     abort_if(names.check_container_name(name))
-    return ContainerName(exchange.signed.account, name)
+    return ContainerName(exchange.request.account, name)
 
 
 def blob_name(exchange: Exchange) -> BlobName:
-    container, name = exchange.signed.resource
+    container, name = exchange.request.resource
     abort_if(names.check_container_name(container))
     abort_if(names.check_blob_name(name))
-    return BlobName(ContainerName(exchange.signed.account, container), name)
+    return BlobName(ContainerName(exchange.request.account, container), name)
 
 
 def blob_kind(exchange: Exchange) -> BlobKind:
@@ -119,7 +119,7 @@ def write_conditions(exchange: Exchange) -> Conditions:
 
 
 def _conditions(exchange: Exchange) -> Conditions:
-    fields = exchange.signed.fields
+    fields = exchange.request.fields
     if "x-ms-if-tags" not in fields and not any(name.startswith("if-") for name in fields):
         return NO_CONDITIONS
     return conditions_under(exchange, "")
@@ -154,10 +154,7 @@ def date(exchange: Exchange, name: str) -> int | None:
     written = exchange.header(name)
     if written is None:
         return None
-    second = condition_rules.parse_date(name, written)
-    if isinstance(second, Refusal):
-        raise Refused(second)
-    return second
+    return unwrap(condition_rules.parse_date(name, written))
 
 
 def refuse_conditions(exchange: Exchange) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from etagere.auth.request import SignedRequest, address
+from etagere.auth.request import RestRequest, address
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.appends import AppendBlock, SealBlob
@@ -21,9 +21,9 @@ from etagere.model.page_blobs import (
     SetPageBlobProperties,
 )
 from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.ranges import Range, parse_range
-from etagere.protocol.requests import (
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import (
     NUMBER,
     bad_parameter,
     invalid_header,
@@ -212,11 +212,11 @@ def _previous_snapshot(exchange: Exchange) -> int | None:
     except ValueError:
         raise invalid_header(name, url) from None
     where = address(parts.netloc, parts.path)
-    named = SignedRequest("blob", "GET", where, parts.path, parts.query, {})
+    named = RestRequest("blob", "GET", where, parts.path, parts.query, {})
     moment = parse_instant(named.parameters.get("snapshot", ""))
     if moment is None:
         raise invalid_header(name, url)
-    if (named.account, named.resource) != (exchange.signed.account, exchange.signed.resource):
+    if (named.account, named.resource) != (exchange.request.account, exchange.request.resource):
         raise Refused(Refusal("PreviousSnapshotOperationNotSupported"))
     return moment
 

@@ -8,9 +8,9 @@ from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.ranges import Range, parse_range
-from etagere.protocol.requests import (
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import (
     bad_parameter,
     invalid_header,
     required_header,
@@ -46,7 +46,7 @@ def source_range(exchange: Exchange) -> Range | None:
 
 def source_conditions(exchange: Exchange) -> Conditions:
     prefix = condition_rules.SOURCE_PREFIX
-    if not any(name.startswith(f"{prefix}if-") for name in exchange.signed.fields):
+    if not any(name.startswith(f"{prefix}if-") for name in exchange.request.fields):
         return NO_CONDITIONS
     asked = decode.conditions_under(exchange, prefix, f"{prefix}if-tags")
     abort_if(condition_rules.check_write_headers(asked))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.blobs import (
     GetBlob,
@@ -14,8 +14,8 @@ from etagere.model.conditions import Conditions
 from etagere.operations.blob.tags import Place
 from etagere.protocol.blob import decode
 from etagere.protocol.codecs.tags import parse_marker
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import (
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import (
     bad_parameter,
 )
 from etagere.rules import conditions as condition_rules
@@ -28,10 +28,7 @@ def tags(exchange: Exchange) -> Tags:
     written = exchange.header("x-ms-tags")
     if not written:
         return ()
-    parsed = tag_rules.parse_header(written)
-    if isinstance(parsed, Refusal):
-        raise Refused(parsed)
-    return parsed
+    return unwrap(tag_rules.parse_header(written))
 
 
 def tag_conditions(exchange: Exchange) -> Conditions:
@@ -59,10 +56,7 @@ def tag_search(exchange: Exchange) -> Search:
     written = exchange.parameter("where")
     if not written:
         raise Refused(Refusal("MissingRequiredQueryParameter", {"QueryParameterName": "where"}))
-    search = tag_rules.parse_where(written)
-    if isinstance(search, Refusal):
-        raise Refused(search)
-    return search
+    return unwrap(tag_rules.parse_where(written))
 
 
 def found_marker(exchange: Exchange) -> Place | None:

@@ -8,8 +8,8 @@ from etagere.model.blobs import (
 )
 from etagere.model.tiers import Priority
 from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import (
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import (
     invalid_header,
 )
 from etagere.rules import tiers as tier_rules

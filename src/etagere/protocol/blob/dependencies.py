@@ -9,9 +9,9 @@ from etagere.bodies.store import BodyStore
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
 from etagere.protocol.blob.sources import Sources
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.rest.exchange import Exchange
 from etagere.settings import Settings
 
 

@@ -20,8 +20,8 @@ from etagere.model.blobs import (
 )
 from etagere.model.containers import Container, PublicAccess, ShownContainer
 from etagere.model.leases import BrokenLease, FixedLease, InfiniteLease, Lease, LeaseVerb
-from etagere.protocol.answers import Headers, http_date, metadata_headers
 from etagere.protocol.codecs import structured_messages
+from etagere.protocol.rest.responses import Headers, http_date, metadata_headers
 from etagere.rules.conditions import format_etag
 from etagere.rules.dates import format_instant
 from etagere.rules.leases import format_lease_id, report, seconds_until_free

@@ -32,8 +32,8 @@ from etagere.protocol.blob.handlers import (
     tags,
     tiers,
 )
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.rest import service_operations
+from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 
 
@@ -265,7 +265,7 @@ _INDEX: Final = index_routes(OPERATIONS, Source)
 
 def find_operation(exchange: Exchange) -> BlobOperation | None:
     """Returns the operation that a request asks for, or None if there is no such operation."""
-    request = exchange.signed
+    request = exchange.request
     method, (container, blob) = request.method, request.resource
     parameters, fields = request.parameters, request.fields
     if method == "HEAD" and asks_access_control(parameters):
@@ -330,7 +330,7 @@ def refuse_unaccepted(operation: BlobOperation, exchange: Exchange) -> None:
 
 
 def _refuse_unsupported(exchange: Exchange) -> None:
-    parameters, fields = exchange.signed.parameters, exchange.signed.fields
+    parameters, fields = exchange.request.parameters, exchange.request.fields
     for name in _UNSUPPORTED_PARAMETERS:
         if name in parameters:
             raise Refused(Refusal("UnsupportedQueryParameter", {"QueryParameterName": name}))

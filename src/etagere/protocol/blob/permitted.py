@@ -10,7 +10,7 @@ from etagere.auth.permissions import Permit, Public, check_public
 from etagere.engine.interface import C, Engine, Lane, ReadTxn, T, abort_if
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.operations.blob.collections import CONTAINERS
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest.exchange import Exchange
 
 _PUBLIC: Final = {
     PublicAccess.NOTHING: Public.NOTHING,

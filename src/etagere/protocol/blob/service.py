@@ -20,12 +20,12 @@ from etagere.protocol.blob.operations import (
     refuse_unaccepted,
 )
 from etagere.protocol.blob.sources import Sources
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import is_change, no_route
-from etagere.protocol.service import Call, Routed, Service
+from etagere.protocol.rest.service import Call, Routed, Service
 from etagere.settings import Settings
 
 
@@ -37,7 +37,7 @@ class BlobService(Service):
     def __init__(
         self,
         engine: Engine,
-        gate: Gate,
+        authenticator: Authenticator,
         access_log: AccessLog,
         share: FrontEndShare | None = None,
         *,
@@ -47,7 +47,7 @@ class BlobService(Service):
         folding: Folding,
         settings: Settings,
     ) -> None:
-        super().__init__(engine, gate, access_log, share)
+        super().__init__(engine, authenticator, access_log, share)
         dependencies = BlobDependencies(
             engine,
             self._properties,
@@ -66,10 +66,10 @@ class BlobService(Service):
 
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
-        method = exchange.signed.method
+        method = exchange.request.method
         if operation is None:
             raise no_route(method, exchange.parameter("comp") or "")
-        container, blob = exchange.signed.resource
+        container, blob = exchange.request.resource
         return Routed(
             permission_of(operation, exchange),
             f"{container}/{blob}" if blob else container,

@@ -13,11 +13,11 @@ from etagere.bodies.store import BodyWriter
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body, Content, Empty, Inline, Pieces
-from etagere.protocol import requests
-from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, decode_sources, encode
 from etagere.protocol.codecs import structured_messages
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import Headers
 from etagere.protocol.turns import Turn
 
 _MIB = 1 << 20
@@ -26,7 +26,7 @@ _MD5_OF_LISTS_SINCE: Final = "2019-07-07"
 """From this version on a block list that was sent with an MD5 is answered with it."""
 NO_BODY: Final = Body(b"", 0, 0)
 """In a command whose body is still to come."""
-FORESEEN_BYTES_MIN: Final = 256 << 10
+PRECHECK_BYTES_MIN: Final = 256 << 10
 """What is longer is not received before it is known that it would be taken now."""
 
 _CHECKSUMS: Final = ("content-md5", "x-ms-blob-content-md5", "x-ms-content-crc64")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from functools import partial
 
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal
+from etagere.engine.interface import unwrap
 from etagere.model.ids import new_id
 from etagere.model.queues import (
     ClearMessages,
@@ -21,15 +20,15 @@ from etagere.model.queues import (
     UpdateMessage,
 )
 from etagere.operations.queue import messages, queues
-from etagere.protocol import requests
-from etagere.protocol.answers import XML, http_date, metadata_headers
 from etagere.protocol.codecs import access_policies
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed
 from etagere.protocol.queue import decode, encode
 from etagere.protocol.queue.messages import show_messages, take_messages
+from etagere.protocol.rest import requests
 from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.listings import listed
+from etagere.protocol.rest.responses import XML, http_date, metadata_headers
 from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
@@ -41,7 +40,7 @@ _DETAILS = frozenset({"metadata"})
 
 async def list_queues(exchange: Exchange, deps: Dependencies) -> Response:
     asked = ListQueues(
-        exchange.signed.account,
+        exchange.request.account,
         requests.page_limit(exchange),
         requests.text_parameter(exchange, "prefix"),
         _marker(exchange),
@@ -94,9 +93,7 @@ async def get_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
 
 async def set_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
     document = await exchange.http.body.read(access_policies.BYTES_MAX)
-    policies = access_policies.decode(document, "queue")
-    if isinstance(policies, Refusal):
-        raise Refused(policies)
+    policies = unwrap(access_policies.decode(document, "queue"))
     command = SetQueueAccess(decode.queue_name(exchange), policies)
     await deps.engine.write(queues.set_queue_access, command)
     return Response(204)

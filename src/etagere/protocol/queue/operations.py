@@ -10,9 +10,9 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.queue import handlers
 from etagere.protocol.rest import service_operations
+from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 
 
@@ -104,7 +104,7 @@ _INDEX: Final = index_routes(OPERATIONS, Peek)
 
 def find_operation(exchange: Exchange) -> QueueOperation | None:
     """Returns the operation that a request asks for, or None if there is no such operation."""
-    request = exchange.signed
+    request = exchange.request
     level, parameters = _level(*request.resource), request.parameters
     peek = Peek.PEEK_ONLY if parameters.get("peekonly", "").lower() == "true" else None
     return _INDEX.get((request.method, level, parameters.get("comp", "").lower(), "", peek))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from etagere.engine.interface import Engine
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.answers import NO_CACHE
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.queue.operations import OPERATIONS, QueueOperation, find_operation
+from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import is_change, no_route
-from etagere.protocol.service import Call, Routed, Service
+from etagere.protocol.rest.responses import NO_CACHE
+from etagere.protocol.rest.service import Call, Routed, Service
 
 
 class QueueService(Service):
@@ -21,20 +21,24 @@ class QueueService(Service):
     name = "queue"
 
     def __init__(
-        self, engine: Engine, gate: Gate, access_log: AccessLog, share: FrontEndShare | None = None
+        self,
+        engine: Engine,
+        authenticator: Authenticator,
+        access_log: AccessLog,
+        share: FrontEndShare | None = None,
     ) -> None:
-        super().__init__(engine, gate, access_log, share)
+        super().__init__(engine, authenticator, access_log, share)
         dependencies = Dependencies(engine, self._properties)
         self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
 
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
-        method = exchange.signed.method
+        method = exchange.request.method
         if operation is None:
             raise no_route(method, exchange.parameter("comp") or "")
         return Routed(
             operation.permission or operation.name,
-            exchange.signed.resource[0],
+            exchange.request.resource[0],
             self._calls[operation],
             is_change(operation, method),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from etagere.engine.interface import Engine
-from etagere.protocol.properties import PropertiesStore
+from etagere.protocol.rest.properties import PropertiesStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
-from etagere.protocol import answers
 from etagere.protocol.codecs import service_properties as codec
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import responses
 from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.rest.exchange import Exchange
 from etagere.rules import service_properties
 
 _DOCUMENT_BYTES_MAX: Final = 64 << 10
 
 
 async def get_service_properties(exchange: Exchange, deps: Dependencies) -> Response:
-    properties = await deps.properties.read(exchange.signed.account)
-    body = codec.encode(properties, exchange.signed.service, exchange.version)
-    return Response(200, [answers.XML], body)
+    properties = await deps.properties.read(exchange.request.account)
+    body = codec.encode(properties, exchange.request.service, exchange.version)
+    return Response(200, [responses.XML], body)
 
 
 async def set_service_properties(exchange: Exchange, deps: Dependencies) -> Response:
-    change = codec.decode(await exchange.http.body.read(_DOCUMENT_BYTES_MAX))
-    if isinstance(change, Refusal):
-        raise Refused(change)
-    abort_if(service_properties.check(change, exchange.signed.service, exchange.version))
-    await deps.properties.change(exchange.signed.account, change)
+    change = unwrap(codec.decode(await exchange.http.body.read(_DOCUMENT_BYTES_MAX)))
+    abort_if(service_properties.check(change, exchange.request.service, exchange.version))
+    await deps.properties.change(exchange.request.account, change)
     return Response(202)
 
 
 async def get_service_stats(exchange: Exchange, _: Dependencies) -> Response:
     """Only the secondary endpoint has statistics."""
-    if not exchange.signed.secondary:
+    if not exchange.request.secondary:
         raise Refused(Refusal("InvalidQueryParameterValue", {"QueryParameterName": "comp"}))
-    return Response(200, [answers.XML], answers.stats())
+    return Response(200, [responses.XML], responses.stats())

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
-from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
 from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity, parse_level
 from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest.responses import Headers
 from etagere.protocol.table.addresses import Address
 from etagere.rules.entities import (
     ANY,
@@ -83,10 +83,7 @@ def _if_match(kind: Change, fields: Mapping[str, str]) -> IfMatch:
         if kind is Change.DELETE:
             raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
         return ANY
-    stamp = parse_etag(written)
-    if isinstance(stamp, Refusal):
-        raise Refused(stamp)
-    return stamp
+    return unwrap(parse_etag(written))
 
 
 def check_upsert(kind: Change, version: str) -> Refusal | None:
@@ -115,9 +112,7 @@ def decode_body(head: ChangeHead, body: bytes) -> Asked:
         assert keys is not None
         properties = Properties()
     else:
-        decoded = decode_entity(body, is_addressed=keys is not None)
-        if isinstance(decoded, Refusal):
-            raise Refused(decoded)
+        decoded = unwrap(decode_entity(body, is_addressed=keys is not None))
         keys, properties = _keys(decoded, address), decoded.properties
     abort_if(check_keys(keys))
     abort_if(check_entity(keys, properties, sent_bytes=len(body)))
@@ -135,10 +130,10 @@ def decode_change(
 def _keys(decoded: DecodedEntity, address: Address) -> Keys:
     """The keys in the address, or where it has none, those in the body."""
     if address.keys is not None:
-        said = (decoded.partition, decoded.row)
+        in_body = (decoded.partition, decoded.row)
         for name, told, meant in zip(
             ("PartitionKey", "RowKey"),
-            said,
+            in_body,
             (address.keys.partition, address.keys.row),
             strict=True,
         ):

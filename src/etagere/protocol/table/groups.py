@@ -10,7 +10,6 @@ from etagere.auth.request import address, percent_decoded
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.tables import Change
-from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.entity_answers import Origin
 from etagere.protocol.codecs.multipart import (
     OPERATIONS_MAX,
@@ -22,9 +21,10 @@ from etagere.protocol.codecs.multipart import (
     format_query,
     parse_batch,
 )
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.requests import required_header
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import required_header
+from etagere.protocol.rest.responses import Headers
 from etagere.protocol.table.addresses import Address, parse_address
 from etagere.protocol.table.changes import (
     COMMON,
@@ -65,7 +65,7 @@ async def read_batch(exchange: Exchange) -> Batch:
 
 def address_of(exchange: Exchange, request: PartRequest) -> tuple[Address, str]:
     """What the address of a part names, and its query. It may be whole, or begin at any level."""
-    host, account, target = exchange.header("host") or "", exchange.signed.account, request.target
+    host, account, target = exchange.header("host") or "", exchange.request.account, request.target
     find = _known_address if len(target) <= _KNOWN_LENGTH_MAX else _address_of
     found, query = find(host, account, target)
     if found is None:
@@ -104,10 +104,10 @@ def _decode_head(exchange: Exchange, request: PartRequest, change_of: ChangeOf) 
 
 
 def too_long() -> Refusal:
-    said = (
+    message = (
         f"The batch request operation exceeds the maximum {OPERATIONS_MAX} changes per change set."
     )
-    return Refusal("InvalidInput", {"MaxLimit": OPERATIONS_MAX}, said=said)
+    return Refusal("InvalidInput", {"MaxLimit": OPERATIONS_MAX}, message_override=message)
 
 
 def index_told(refusal: Refusal, index: int, count: int) -> int | None:

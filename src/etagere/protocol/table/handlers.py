@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from etagere.auth.permissions import authorize
-from etagere.engine.interface import Refused, abort_if
-from etagere.errors import Refusal, http_status
+from etagere.engine.interface import Refused, abort_if, unwrap
+from etagere.errors import Refusal
 from etagere.model.ids import new_id
 from etagere.model.tables import (
     EVERYTHING,
@@ -28,8 +28,6 @@ from etagere.model.tables import (
 from etagere.operations.table import entities, tables
 from etagere.operations.table import queries as entity_queries
 from etagere.operations.table.queries import LIMITS, EntityPage, Query
-from etagere.protocol import requests
-from etagere.protocol.answers import XML
 from etagere.protocol.codecs import access_policies
 from etagere.protocol.codecs.entities import decode_table
 from etagere.protocol.codecs.entity_answers import (
@@ -42,15 +40,16 @@ from etagere.protocol.codecs.entity_answers import (
     parse_level,
     select_bytes,
 )
-from etagere.protocol.codecs.errors import Occasion, encode_odata
 from etagere.protocol.codecs.multipart import OPERATIONS_MAX, PartRequest, SingleQuery
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.service import is_trusted
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import error_response
+from etagere.protocol.rest.responses import XML
 from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, Kind
 from etagere.protocol.table.dependencies import TableDependencies
-from etagere.protocol.table.refusals import odata_error_headers
+from etagere.protocol.table.refusals import ODATA_PART
 from etagere.protocol.turns import Turn
 from etagere.rules.entities import check_keys, check_table_name, format_etag
 
@@ -82,7 +81,7 @@ async def query_tables(exchange: Exchange, address: Address, deps: TableDependen
         return await _get_table(exchange, deps, address.table)
     level, limit = _level(exchange), queries.limit(exchange)
     asked, start = await queries.filter_of(exchange), queries.table_start_of(exchange)
-    command = tables.ListTables(exchange.signed.account, limit, start)
+    command = tables.ListTables(exchange.request.account, limit, start)
     if not limit:
         page = tables.TablePage([])
     elif asked is None:
@@ -107,9 +106,7 @@ async def _get_table(exchange: Exchange, deps: TableDependencies, name: str) -> 
 
 async def create_table(exchange: Exchange, _: Address, deps: TableDependencies) -> Response:
     level = _level(exchange)
-    name = decode_table(await exchange.http.body.read(_TABLE_BYTES_MAX))
-    if isinstance(name, Refusal):
-        raise Refused(name)
+    name = unwrap(decode_table(await exchange.http.body.read(_TABLE_BYTES_MAX)))
     table = _table_name(exchange, name)
     await deps.engine.write(tables.create_table, CreateTable(table, new_id()))
     prefer = (exchange.header("prefer") or "").strip().lower()
@@ -137,9 +134,7 @@ async def get_table_acl(exchange: Exchange, address: Address, deps: TableDepende
 
 async def set_table_acl(exchange: Exchange, address: Address, deps: TableDependencies) -> Response:
     document = await exchange.http.body.read(access_policies.BYTES_MAX)
-    policies = access_policies.decode(document, "table")
-    if isinstance(policies, Refusal):
-        raise Refused(policies)
+    policies = unwrap(access_policies.decode(document, "table"))
     command = SetTableAccess(_table_name(exchange, address.table), policies)
     with _as_resource():
         await deps.engine.write(tables.set_table_access, command)
@@ -221,7 +216,7 @@ async def _get_entity(
 async def change_entity(
     exchange: Exchange, address: Address, deps: TableDependencies, *, kind: Change
 ) -> Response:
-    fields = exchange.signed.fields
+    fields = exchange.request.fields
     abort_if(changes.check_upsert(kind, exchange.version))
     if kind is not Change.DELETE:
         abort_if(changes.check_content_type(fields))
@@ -241,11 +236,11 @@ async def change_entity(
 async def refuse_below(exchange: Exchange, address: Address, deps: TableDependencies) -> Response:
     """Says what is wrong in the words of the service, by which clients know the mistake."""
     await deps.engine.read(tables.get_table, _table_name(exchange, address.table))
-    if exchange.signed.method == "POST":
-        abort_if(changes.check_content_type(exchange.signed.fields))
+    if exchange.request.method == "POST":
+        abort_if(changes.check_content_type(exchange.request.fields))
         raise Refused(Refusal("PropertiesNeedValue"))
-    resource = f"{exchange.signed.account}.{address.table}"
-    raise Refused(Refusal("InvalidInput", said=_KEYS_NOT_ALL.format(resource=resource)))
+    resource = f"{exchange.request.account}.{address.table}"
+    raise Refused(Refusal("InvalidInput", message_override=_KEYS_NOT_ALL.format(resource=resource)))
 
 
 # Groups
@@ -300,9 +295,7 @@ async def entity_group_transaction(
 
 
 def _authorize(exchange: Exchange, row: str, table: str) -> None:
-    permit = authorize(exchange.principal, f"table.{row}", table, version=exchange.version)
-    if isinstance(permit, Refusal):
-        raise Refused(permit)
+    unwrap(authorize(exchange.principal, f"table.{row}", table, version=exchange.version))
 
 
 async def _single_query(
@@ -314,7 +307,12 @@ async def _single_query(
         if address.kind not in (Kind.ENTITIES, Kind.ENTITY):
             raise Refused(Refusal("InvalidInput", {"Reason": "A part queries no entities."}))
         _authorize(exchange, "query_entities", address.table)
-        inner = exchange.inside(request.method, query, request.headers)
+        inner = exchange.nested(
+            request.method,
+            f"{exchange.request.path}?{query}",
+            request.headers,
+            same_sender=True,
+        )
         response = await query_entities(inner, address, deps)
     except Refused as refused:
         told = groups.index_told(refused.refusal, 0, 1)
@@ -352,10 +350,7 @@ async def _encode(page: EntityPage, encoder: EntityEncoder) -> Keys | None:
 
 
 def _level(exchange: Exchange) -> Level:
-    level = parse_level(exchange.header("accept"), exchange.parameter("$format"))
-    if isinstance(level, Refusal):
-        raise Refused(level)
-    return level
+    return unwrap(parse_level(exchange.header("accept"), exchange.parameter("$format")))
 
 
 def _json(level: Level) -> list[tuple[bytes, bytes]]:
@@ -363,12 +358,12 @@ def _json(level: Level) -> list[tuple[bytes, bytes]]:
 
 
 def _origin(exchange: Exchange) -> Origin:
-    return Origin(requests.endpoint(exchange).rstrip("/"), exchange.signed.account)
+    return Origin(requests.endpoint(exchange).rstrip("/"), exchange.request.account)
 
 
 def _table_name(exchange: Exchange, name: str) -> TableName:
     abort_if(check_table_name(name))
-    return TableName(exchange.signed.account, name)
+    return TableName(exchange.request.account, name)
 
 
 def _require_reach(reach: Reach, keys: Keys) -> None:
@@ -403,11 +398,4 @@ def _refused_group(
 
 def _refused(exchange: Exchange, refusal: Refusal, index: int | None) -> Response:
     """The answer to a part of a batch, which says which it was."""
-    occasion = Occasion(
-        exchange.request_id,
-        time.time_ns() // 100,
-        shows_details=is_trusted(exchange),
-        operation_index=index,
-    )
-    status = http_status(refusal.code, "table")
-    return Response(status, odata_error_headers(), encode_odata(refusal, occasion))
+    return error_response(exchange, refusal, ODATA_PART, operation_index=index)

@@ -11,12 +11,12 @@ from etagere.model.appends import AppendBlock, Appended
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import appends
-from etagere.protocol import requests
 from etagere.protocol.blob import decode, decode_pages, encode, uploads
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
 from etagere.rules.appends import check_etag
 
 
@@ -27,8 +27,8 @@ async def append_block(exchange: Exchange, deps: BlobDependencies) -> Response:
     announced = Body(b"", length, 0)
     command = decode_pages.append_block(exchange, announced, new_id())
     abort_if(check_etag(command.conditions.if_match))
-    if length > uploads.FORESEEN_BYTES_MIN:
-        await deps.engine.read(appends.foresee_append, command)
+    if length > uploads.PRECHECK_BYTES_MIN:
+        await deps.engine.read(appends.precheck_append, command)
     sent_md5 = decode.sent_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, md5=wants_md5) as writer:

@@ -8,8 +8,8 @@ from typing import Final
 from etagere.engine.interface import Refused
 from etagere.protocol.blob import batches, decode
 from etagere.protocol.blob.dependencies import BlobDependencies
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest.exchange import Exchange
 
 # As many as share a commit well, and leave room for those who come alone.
 _TOGETHER_MAX: Final = 64

@@ -26,16 +26,16 @@ from etagere.model.blobs import (
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
 from etagere.operations.blob import blobs, page_blobs, snapshots
-from etagere.protocol import requests
-from etagere.protocol.answers import Headers, metadata_headers
 from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, uploads
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED, NOT_ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import structured_messages
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import Headers, metadata_headers
 from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
@@ -67,12 +67,12 @@ async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
         decode_tiers.tier(exchange),
         decode_tags.tags(exchange),
     )
-    if length > uploads.FORESEEN_BYTES_MIN:
-        foreseen = command
+    if length > uploads.PRECHECK_BYTES_MIN:
+        checked = command
         if uploads.tells_checksum(exchange):
             # A wrong checksum is told before unmet conditions.
-            foreseen = replace(command, conditions=NO_CONDITIONS)
-        await deps.engine.read(blobs.foresee_put, foreseen)
+            checked = replace(command, conditions=NO_CONDITIONS)
+        await deps.engine.read(blobs.precheck_put, checked)
     async with deps.store.writer(length, md5=True) as writer:
         body = await uploads.receive(exchange, writer)
         md5, headers = writer.md5, command.headers

@@ -6,13 +6,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal
+from etagere.engine.interface import unwrap
 from etagere.model.blobs import GetBlockList, PutBlock, PutBlockList, ShownBlockList
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
-from etagere.protocol import requests
-from etagere.protocol.answers import XML
 from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, uploads
 from etagere.protocol.blob.block_listing import list_blocks
 from etagere.protocol.blob.dependencies import BlobDependencies
@@ -20,8 +17,10 @@ from etagere.protocol.blob.drafting import put_drafted
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import block_lists as codec
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import XML
 from etagere.protocol.turns import in_turns
 
 # Longer lists are drafted: in one step they would keep others waiting for too long.
@@ -41,8 +40,8 @@ async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
         decode.lease_id(exchange),
         exchange.permit.only_if_absent,
     )
-    if length > uploads.FORESEEN_BYTES_MIN:
-        await deps.engine.read(staging.foresee_block, command)
+    if length > uploads.PRECHECK_BYTES_MIN:
+        await deps.engine.read(staging.precheck_block, command)
     sent_md5 = decode.sent_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
@@ -56,9 +55,7 @@ async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
 async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response:
     document = await exchange.http.body.read(codec.BYTES_MAX)
     checksum = await _checked(exchange, document)
-    blocks = await in_turns(codec.decode(document))
-    if isinstance(blocks, Refusal):
-        raise Refused(blocks)
+    blocks = unwrap(await in_turns(codec.decode(document)))
     command = PutBlockList(
         decode.blob_name(exchange),
         new_id(),

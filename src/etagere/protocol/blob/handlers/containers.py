@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal
+from etagere.engine.interface import unwrap
 from etagere.model.containers import (
     CreateContainer,
     DeleteContainer,
@@ -17,15 +16,15 @@ from etagere.model.containers import (
 )
 from etagere.model.ids import new_id
 from etagere.operations.blob import containers, listing
-from etagere.protocol import requests
-from etagere.protocol.answers import XML, metadata_headers
 from etagere.protocol.blob import decode, decode_listing, encode, pages
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.permitted import permitted, read_as_caller
 from etagere.protocol.codecs import access_policies
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.listings import listed
+from etagere.protocol.rest.responses import XML, metadata_headers
 
 
 async def create_container(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -75,9 +74,7 @@ async def set_container_metadata(exchange: Exchange, deps: BlobDependencies) -> 
 
 async def set_container_acl(exchange: Exchange, deps: BlobDependencies) -> Response:
     document = await exchange.http.body.read(access_policies.BYTES_MAX)
-    policies = access_policies.decode(document, "blob")
-    if isinstance(policies, Refusal):
-        raise Refused(policies)
+    policies = unwrap(access_policies.decode(document, "blob"))
     command = SetContainerAccess(
         decode.container_name(exchange),
         decode.public_access(exchange),

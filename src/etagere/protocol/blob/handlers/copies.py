@@ -28,17 +28,17 @@ from etagere.model.copies import (
 )
 from etagere.model.ids import new_id
 from etagere.operations.blob import copies, pending_copies
-from etagere.protocol import requests
-from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers, encode, uploads
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.sources import Here, Source
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import UnreadSource, unread
+from etagere.protocol.rest.responses import Headers
 from etagere.protocol.sources import addresses
 from etagere.protocol.sources.elsewhere import Elsewhere
-from etagere.protocol.sources.refusals import UnreadSource, reads_source, unread
 from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
 from etagere.rules.leases import format_lease_id
 from etagere.rules.names import check_metadata
@@ -50,7 +50,6 @@ _TOO_LARGE: Final = (
 )
 
 
-@reads_source
 async def copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     asked = _destination(exchange, tags=decode_tags.tags(exchange))
     asked = replace(asked, seals=decode_sources.seals(exchange), asynchronous=True)
@@ -94,7 +93,6 @@ async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Elsewh
     return begun.blob
 
 
-@reads_source
 async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     copies_tags = decode_sources.copies_tags(exchange)
     asked = _destination(exchange, tags=decode_tags.tags(exchange))
@@ -129,7 +127,7 @@ async def _fetch_copy(
     deps: BlobDependencies, asked: Destination, source: Elsewhere, told: uploads.ToldChecksums
 ) -> tuple[Blob, int]:
     headers, metadata = _described(source), _metadata(source)
-    await deps.engine.read(copies.foresee_copy, asked)
+    await deps.engine.read(copies.precheck_copy, asked)
     async with deps.store.writer(source.length, md5=True) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
         told.require(body.crc, writer.md5)
@@ -139,7 +137,6 @@ async def _fetch_copy(
     return blob, body.crc
 
 
-@reads_source
 async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     asked = replace(_destination(exchange), metadata=(), tier="")
     try:
@@ -203,7 +200,7 @@ def _as_own(exchange: Exchange, refused: Refused) -> Refused:
     code = str(refusal.facts.get("CopySourceErrorCode"))
     if named is None or code not in ("BlobNotFound", "ContainerNotFound"):
         return refused
-    if address(named.authority, named.path).account != exchange.signed.account:
+    if address(named.authority, named.path).account != exchange.request.account:
         return refused
     return Refused(Refusal(code))
 

@@ -19,7 +19,6 @@ from etagere.model.ids import new_id
 from etagere.model.page_blobs import SequenceConditions
 from etagere.model.sources import FindPieces, PutBlobFromBlob
 from etagere.operations.blob import appends, blobs, page_blobs, sharing, staging
-from etagere.protocol import requests
 from etagere.protocol.blob import (
     decode,
     decode_pages,
@@ -32,9 +31,10 @@ from etagere.protocol.blob import (
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.sources import Here, Source
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.sources.refusals import reads_source, reads_source_into_blob
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import without_source_message
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 # To share the bytes of a larger source takes no time, so they are read only if it is to be checked.
@@ -42,7 +42,7 @@ _READ_BYTES_MAX = 4 << 20
 
 T = TypeVar("T")
 
-_Foresee = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
+_Prechecks = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 """Refuse what the destination would refuse: whatever its conditions say, and for all it says."""
 
 
@@ -58,7 +58,6 @@ class _Received(NamedTuple):
         return uploads.checksum_header(self.body.crc, self.md5)
 
 
-@reads_source
 async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     uploads.require_no_body(exchange)
     command = PutBlock(
@@ -69,25 +68,24 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
         decode.lease_id(exchange),
         exchange.permit.only_if_absent,
     )
-    foresee = partial(deps.engine.read, staging.foresee_block, command)
+    precheck = partial(deps.engine.read, staging.precheck_block, command)
     told = uploads.told_of_source(exchange)
     bytes_max = uploads.bytes_max(exchange, uploads.BLOCK_BYTES_MAX)
     async with (
-        await deps.sources.open(exchange, bytes_max=bytes_max, foresee=foresee) as source,
+        await deps.sources.open(exchange, bytes_max=bytes_max, precheck=precheck) as source,
         _copied(exchange, deps, source, told) as received,
     ):
         await deps.engine.write(staging.put_block, replace(command, body=received.body))
     return Response(201, [received.checksum(), ENCRYPTED])
 
 
-@reads_source_into_blob
 async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     uploads.require_no_body(exchange)
     command = decode_pages.append_block(exchange, uploads.NO_BODY, new_id())
     unconditional = replace(command, conditions=NO_CONDITIONS, position=None, length_max=None)
-    foresee = (
-        partial(deps.engine.read, appends.foresee_append, unconditional),
-        partial(deps.engine.read, appends.foresee_append, command),
+    prechecks = (
+        partial(deps.engine.read, appends.precheck_append, unconditional),
+        partial(deps.engine.read, appends.precheck_append, command),
     )
 
     async def append(received: _Received) -> Appended:
@@ -95,12 +93,13 @@ async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> R
         shares = sharing.append_shared_block
         return await deps.engine.write(shares if received.borrowed else appends.append_block, whole)
 
-    received, done = await _laid(exchange, deps, uploads.APPENDED_BYTES_MAX, foresee, append)
+    received, done = await _add_from_source(
+        exchange, deps, uploads.APPENDED_BYTES_MAX, prechecks, append
+    )
     headers = encode.appended_headers(done)
     return Response(201, [*headers, received.checksum(), ENCRYPTED])
 
 
-@reads_source_into_blob
 async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     uploads.require_no_body(exchange)
     if decode_pages.is_clear(exchange):
@@ -114,9 +113,9 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         raise requests.invalid_header("x-ms-source-range", written)
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
     unconditional = replace(command, conditions=NO_CONDITIONS, sequence=SequenceConditions())
-    foresee = (
-        partial(deps.engine.read, page_blobs.foresee_page, unconditional),
-        partial(deps.engine.read, page_blobs.foresee_page, command),
+    prechecks = (
+        partial(deps.engine.read, page_blobs.precheck_page, unconditional),
+        partial(deps.engine.read, page_blobs.precheck_page, command),
     )
 
     async def put(received: _Received) -> Blob:
@@ -126,41 +125,57 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         shares = sharing.put_shared_page
         return await deps.engine.write(shares if received.borrowed else page_blobs.put_page, whole)
 
-    received, blob = await _laid(
-        exchange, deps, uploads.PAGES_BYTES_MAX, foresee, put, on_pages=True
+    received, blob = await _add_from_source(
+        exchange, deps, uploads.PAGES_BYTES_MAX, prechecks, put, on_pages=True
     )
     return Response(201, [*encode.page_headers(blob), received.checksum(), ENCRYPTED])
 
 
-async def _laid(
+async def _add_from_source(
     exchange: Exchange,
     deps: BlobDependencies,
     limits: uploads.Limits,
-    foresee: _Foresee,
-    lay: Callable[[_Received], Awaitable[T]],
+    prechecks: _Prechecks,
+    add: Callable[[_Received], Awaitable[T]],
     *,
     on_pages: bool = False,
 ) -> tuple[_Received, T]:
-    """The bytes of the source, shared with it if they are still there by then, else copied."""
+    """Adds the bytes of the source to a blob: shared with the source if it still has them by then,
+    else copied."""
+    try:
+        return await _add_source(exchange, deps, limits, prechecks, add, on_pages=on_pages)
+    except Refused as refused:
+        raise without_source_message(refused) from None
+
+
+async def _add_source(
+    exchange: Exchange,
+    deps: BlobDependencies,
+    limits: uploads.Limits,
+    prechecks: _Prechecks,
+    add: Callable[[_Received], Awaitable[T]],
+    *,
+    on_pages: bool,
+) -> tuple[_Received, T]:
     told = uploads.told_of_source(exchange)
     bytes_max = uploads.bytes_max(exchange, limits)
-    async with await _open_source(exchange, deps, bytes_max, foresee, told) as source:
+    async with await _open_source(exchange, deps, bytes_max, prechecks, told) as source:
         shared = await _shared(deps, source, told, on_pages)
         if shared is not None:
             try:
-                return shared, await lay(shared)
+                return shared, await add(shared)
             except Refused as refused:
                 if refused.refusal.code != sharing.GONE:
                     raise
         async with _copied(exchange, deps, source, told) as received:
-            return received, await lay(received)
+            return received, await add(received)
 
 
 async def _open_source(
     exchange: Exchange,
     deps: BlobDependencies,
     bytes_max: int,
-    foresee: _Foresee,
+    prechecks: _Prechecks,
     told: uploads.ToldChecksums,
     *,
     tags_too: bool = False,
@@ -168,9 +183,9 @@ async def _open_source(
     """A source that is as the request wants it, which the service looks at before the
     destination's conditions. Those are looked at before any byte is read, unless the bytes
     are to be compared with a checksum: that comes first too."""
-    unconditionally, fully = foresee
+    unconditionally, fully = prechecks
     source = await deps.sources.open(
-        exchange, bytes_max=bytes_max, tags_too=tags_too, foresee=unconditionally
+        exchange, bytes_max=bytes_max, tags_too=tags_too, precheck=unconditionally
     )
     if told != uploads.NOTHING_TOLD:
         return source
@@ -220,7 +235,6 @@ async def _copied(
 # Whole blobs
 
 
-@reads_source
 async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     uploads.require_no_body(exchange)
     if decode.blob_kind(exchange) is not BlobKind.BLOCK:
@@ -242,13 +256,13 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     copies_tags = decode_sources.copies_tags(exchange)
     copies_properties = decode_sources.copies_properties(exchange)
     told = uploads.told_of_source(exchange)
-    foresee = (
-        partial(deps.engine.read, blobs.foresee_put, replace(command, conditions=NO_CONDITIONS)),
-        partial(deps.engine.read, blobs.foresee_put, command),
+    prechecks = (
+        partial(deps.engine.read, blobs.precheck_put, replace(command, conditions=NO_CONDITIONS)),
+        partial(deps.engine.read, blobs.precheck_put, command),
     )
     bytes_max = uploads.bytes_max(exchange, uploads.BLOB_BYTES_MAX)
     async with await _open_source(
-        exchange, deps, bytes_max, foresee, told, tags_too=copies_tags
+        exchange, deps, bytes_max, prechecks, told, tags_too=copies_tags
     ) as source:
         if copies_tags and isinstance(source, Here):
             command = replace(command, tags=source.blob.tags)

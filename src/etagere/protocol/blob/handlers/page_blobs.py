@@ -11,15 +11,15 @@ from etagere.errors import Refusal
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import page_blobs
-from etagere.protocol import requests
-from etagere.protocol.answers import XML
 from etagere.protocol.blob import decode, decode_pages, encode, uploads
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import page_lists
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import XML
 
 # A longer list is written in a thread, so that others have their turn.
 _LONG_LIST = 1_000
@@ -33,8 +33,8 @@ async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
     if length != end - start:
         raise requests.invalid_header("Content-Length", str(length))
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
-    if length > uploads.FORESEEN_BYTES_MIN:
-        await deps.engine.read(page_blobs.foresee_page, command)
+    if length > uploads.PRECHECK_BYTES_MIN:
+        await deps.engine.read(page_blobs.precheck_page, command)
     sent_md5 = decode.sent_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:

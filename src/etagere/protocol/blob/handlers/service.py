@@ -9,19 +9,19 @@ from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.containers import ListContainers
 from etagere.operations.blob import containers
-from etagere.protocol import requests
 from etagere.protocol.blob import decode_listing, pages
 from etagere.protocol.blob.dependencies import BlobDependencies
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.listings import listed
 
 _HIERARCHY_TOLD_SINCE: Final = "2019-07-07"
 
 
 async def list_containers(exchange: Exchange, deps: BlobDependencies) -> Response:
     asked = ListContainers(
-        exchange.signed.account,
+        exchange.request.account,
         requests.page_limit(exchange),
         requests.text_parameter(exchange, "prefix"),
         decode_listing.marker(exchange)[0],

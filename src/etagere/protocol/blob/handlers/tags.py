@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from functools import partial
 
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal
+from etagere.engine.interface import unwrap
 from etagere.model.containers import ContainerName
 from etagere.model.tags import SetBlobTags
 from etagere.operations.blob import tags
 from etagere.operations.blob.tags import FindBlobs
-from etagere.protocol import requests
-from etagere.protocol.answers import XML
 from etagere.protocol.blob import decode, decode_tags, uploads
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.codecs import tags as codec
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.listings import listed
+from etagere.protocol.rest.responses import XML
 
 
 async def set_blob_tags(exchange: Exchange, deps: BlobDependencies) -> Response:
     document = await exchange.http.body.read(codec.BYTES_MAX)
     uploads.checked_document(exchange, document)
-    told = codec.decode(document)
-    if isinstance(told, Refusal):
-        raise Refused(told)
+    told = unwrap(codec.decode(document))
     command = SetBlobTags(
         decode.blob_name(exchange),
         told,
@@ -57,7 +54,7 @@ async def _found(
     search = decode_tags.tag_search(exchange)
     requests.included(exchange, decode_tags.FOUND_DETAILS)
     asked = FindBlobs(
-        exchange.signed.account,
+        exchange.request.account,
         search,
         requests.page_limit(exchange),
         container,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.tiers import Priority, SetBlobTier
 from etagere.operations.blob import tiers
-from etagere.protocol import requests
 from etagere.protocol.blob import decode, decode_tiers
 from etagere.protocol.blob.dependencies import BlobDependencies
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
 
 
 async def set_blob_tier(exchange: Exchange, deps: BlobDependencies) -> Response:

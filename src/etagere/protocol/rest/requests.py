@@ -9,7 +9,7 @@ from etagere.auth.request import is_text, text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.containers import Metadata
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest.exchange import Exchange
 from etagere.rules import names
 
 PAGE_MAX: Final = 5_000
@@ -82,7 +82,7 @@ def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
 
 def endpoint(exchange: Exchange) -> str:
     """The address of the service as the client knows it."""
-    signed = exchange.signed
+    signed = exchange.request
     account = f"/{signed.account}" if signed.path_style else ""
     host = exchange.header("host") or ""
     return f"{signed.scheme}://{host if is_text(host) else ''}{account}/"

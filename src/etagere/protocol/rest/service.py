@@ -4,30 +4,24 @@ out, and make an answer of any outcome."""
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from etagere.auth.bearer import Challenge
 from etagere.auth.permissions import authorize
-from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
-from etagere.auth.request import octets
-from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
-from etagere.errors import Refusal, http_status
+from etagere.auth.principal import Anonymous, TokenHolder
+from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
+from etagere.errors import Refusal
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.answers import Headers
-from etagere.protocol.codecs.errors import BY_SERVICE, Encoder, Occasion, encode_odata
-from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
-from etagere.protocol.gate import Gate
+from etagere.protocol.codecs.errors import ErrorContext
 from etagere.protocol.http.memory import MemoryExhausted
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
 from etagere.protocol.http.sharing import FrontEndShare
-from etagere.protocol.properties import PropertiesStore
-from etagere.rules import tags
-from etagere.rules.conditions import NotModified
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange, new_request_id
+from etagere.protocol.rest.properties import PropertiesStore
+from etagere.protocol.rest.refusals import ErrorForm, error_form_of, error_response, now
+from etagere.protocol.rest.responses import Headers
 
 logger = logging.getLogger(__name__)
 
@@ -65,13 +59,16 @@ class Service(ABC):
     name: str
 
     def __init__(
-        self, engine: Engine, gate: Gate, access_log: AccessLog, share: FrontEndShare | None = None
+        self,
+        engine: Engine,
+        authenticator: Authenticator,
+        access_log: AccessLog,
+        share: FrontEndShare | None = None,
     ) -> None:
         """`share` is what the front ends of the server know of each other; None: there is one."""
-        self._gate = gate
+        self._authenticator = authenticator
         self._access_log = access_log
         self._properties = PropertiesStore(engine, self.name, share)
-        self._content_type, self._encode_error = BY_SERVICE[self.name]
 
     @abstractmethod
     def route(self, exchange: Exchange) -> Routed:
@@ -125,27 +122,26 @@ class Service(ABC):
             default = await self._properties.default_version(exchange)
             if default is not None:
                 exchange.version, exchange.names_version = default, True
-        signed = exchange.signed
+        signed = exchange.request
         if signed.method == "OPTIONS":
             return await self._properties.preflight(exchange)
         routed = self.route(exchange)
-        exchange.principal = await self._gate.admit(exchange)
+        exchange.principal = await self._authenticator.authenticate(exchange)
         if holder is not None and isinstance(exchange.principal, Anonymous):
             exchange.principal = holder
         if signed.secondary and routed.is_change:
             # It is there to be read when the primary cannot be.
-            said = "Write operations are not allowed."
-            raise Refused(Refusal("InsufficientAccountPermissions", said=said))
-        permit = authorize(
-            exchange.principal,
-            f"{self.name}.{routed.permission}",
-            routed.target,
-            also=routed.extra_letters,
-            version=exchange.challenge_version,
+            message = "Write operations are not allowed."
+            raise Refused(Refusal("InsufficientAccountPermissions", message_override=message))
+        exchange.permit = unwrap(
+            authorize(
+                exchange.principal,
+                f"{self.name}.{routed.permission}",
+                routed.target,
+                also=routed.extra_letters,
+                version=exchange.challenge_version,
+            )
         )
-        if isinstance(permit, Refusal):
-            raise Refused(permit)
-        exchange.permit = permit
         return await routed.call(exchange)
 
     async def _cors_headers(self, exchange: Exchange, response: Response) -> Headers:
@@ -155,26 +151,11 @@ class Service(ABC):
             return []
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
-        if isinstance(refusal, NotModified):
-            headers = [(b"x-ms-error-code", refusal.code.encode())]
-            return Response(304, headers, reason=refusal.message)
-        status = 401 if isinstance(refusal, Challenge) else http_status(refusal.code, self.name)
-        headers, encode = self.error_form(exchange, refusal)
-        if status == 401:
-            headers.append((b"WWW-Authenticate", _challenge(exchange)))
-        elif refusal.code == "InvalidRange" and exchange.signed.method == "GET":
-            length = int(refusal.facts["ContentLength"])
-            headers.append((b"Content-Range", b"bytes */%d" % length))
-        body = encode(visible(refusal, exchange), occasion(exchange))
-        return Response(status, headers, body, reason=reason_of(refusal, encode))
+        return error_response(exchange, refusal, self.error_form(exchange, refusal))
 
-    def error_form(self, _exchange: Exchange, refusal: Refusal) -> tuple[Headers, Encoder]:
-        """The headers of an error answer besides the common ones, and the encoder of its body."""
-        headers = [
-            (b"x-ms-error-code", refusal.code.encode()),
-            (b"Content-Type", self._content_type.encode()),
-        ]
-        return headers, self._encode_error
+    def error_form(self, _exchange: Exchange, refusal: Refusal) -> ErrorForm:
+        """The form of an error response; that of the service, unless it depends on the request."""
+        return error_form_of(self.name, refusal)
 
     # What the connection asks for
 
@@ -182,14 +163,14 @@ class Service(ABC):
         """The answer to what no exchange could be made of."""
         refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
         request_id = new_request_id()
-        occasion = Occasion(request_id, _now(), shows_details=True)
+        form = error_form_of(self.name, refusal)
         headers = [
             (b"x-ms-request-id", request_id.encode()),
             (b"x-ms-version", VERSION_NEWEST.encode()),
-            (b"x-ms-error-code", refusal.code.encode()),
-            (b"Content-Type", self._content_type.encode()),
+            *form.headers,
         ]
-        return Response(status, headers, self._encode_error(refusal, occasion))
+        context = ErrorContext(request_id, now(), shows_details=True)
+        return Response(status, headers, form.encode(refusal, context))
 
     def failed(self, request: Request, error: Exception) -> Response:
         logger.error("a request failed: %s", request.method, exc_info=error)
@@ -212,54 +193,3 @@ def _without_body(response: Response) -> Response:
     response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
     response.body = b""
     return response
-
-
-def _now() -> int:
-    return time.time_ns() // 100
-
-
-def reason_of(refusal: Refusal, encode: Encoder) -> str:
-    """The reason phrase of an error answer: its message, or the standard phrase for OData."""
-    return "" if encode is encode_odata else refusal.message
-
-
-def occasion(exchange: Exchange) -> Occasion:
-    """Of a refusal that is told now."""
-    return Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
-
-
-def is_trusted(exchange: Exchange) -> bool:
-    """Facts are for those who may read what they are about. Before anybody was let in, they are
-    about the request alone. Who has no name is let in to read, and is refused without facts where
-    the container is private."""
-    principal = getattr(exchange, "principal", None)
-    if principal is None or isinstance(principal, KeyOwner):
-        return True
-    if isinstance(principal, Anonymous):
-        return getattr(exchange, "permit", None) is not None
-    return "r" in principal.permissions
-
-
-def visible(refusal: Refusal, exchange: Exchange) -> Refusal:
-    """The refusal with the facts that this caller may see: tags have a permission of their own.
-    With conditions on the tags of a source, nobody can tell whose tags the facts are about."""
-    facts = refusal.facts
-    if facts.get("Condition") != tags.CONDITION_HEADER or tags.CURRENT not in facts:
-        return refusal
-    principal = getattr(exchange, "principal", None)
-    sees_tags = isinstance(principal, KeyOwner) or (
-        isinstance(principal, TokenHolder) and "t" in principal.permissions
-    )
-    if sees_tags and exchange.header("x-ms-source-if-tags") is None:
-        return refusal
-    kept = {name: fact for name, fact in facts.items() if name != tags.CURRENT}
-    return replace(refusal, facts=kept)
-
-
-def _challenge(exchange: Exchange) -> bytes:
-    scheme = exchange.signed.scheme
-    host = exchange.header("host") or "localhost"
-    return octets(
-        f"Bearer authorization_uri={scheme}://{host}/common/oauth2/authorize "
-        "resource_id=https://storage.azure.com"
-    )

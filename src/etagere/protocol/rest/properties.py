@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from etagere.auth.request import octets
-from etagere.engine.interface import Engine, Refused
-from etagere.errors import Refusal
+from etagere.engine.interface import Engine, unwrap
 from etagere.model.service import CorsRule, ServiceProperties, ServicePropertiesChange
 from etagere.operations.service import (
     SetServiceProperties,
     get_service_properties,
     set_service_properties,
 )
-from etagere.protocol import answers
-from etagere.protocol.exchange import VERSION_NEWEST, Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare, alone
+from etagere.protocol.rest import responses
+from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange
 from etagere.rules import cors
 from etagere.rules.accounts import check_account_name
 
@@ -60,35 +59,35 @@ class PropertiesStore:
 
     async def default_version(self, exchange: Exchange) -> str | None:
         """The version of a request that names none, if the owner of the account has set one."""
-        version = (await self.read(exchange.signed.account)).default_service_version
+        version = (await self.read(exchange.request.account)).default_service_version
         return None if version is None else min(version, VERSION_NEWEST)
 
     async def preflight(self, exchange: Exchange) -> Response:
         """A browser asks before it has anything to show for itself."""
-        answer = cors.preflight(
-            (await self.read(exchange.signed.account)).cors,
-            exchange.header("origin"),
-            exchange.header("access-control-request-method"),
-            exchange.header("access-control-request-headers"),
+        answer = unwrap(
+            cors.preflight(
+                (await self.read(exchange.request.account)).cors,
+                exchange.header("origin"),
+                exchange.header("access-control-request-method"),
+                exchange.header("access-control-request-headers"),
+            )
         )
-        if isinstance(answer, Refusal):
-            raise Refused(answer)
         return Response(200, [(octets(name), octets(value)) for name, value in answer])
 
-    async def cors_headers(self, exchange: Exchange, response: Response) -> answers.Headers:
+    async def cors_headers(self, exchange: Exchange, response: Response) -> responses.Headers:
         """What a page of another origin is told with the answer to its request, which has its
         common headers already."""
-        origin, method = exchange.header("origin"), exchange.signed.method
+        origin, method = exchange.header("origin"), exchange.request.method
         if origin is None:
             if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
                 return []
-            rules = self._known_rules().get(exchange.signed.account)
+            rules = self._known_rules().get(exchange.request.account)
             if rules is None:
                 rules = await self._learn_rules(exchange)
         elif method == "OPTIONS":
             return []
         else:
-            rules = (await self.read(exchange.signed.account)).cors
+            rules = (await self.read(exchange.request.account)).cors
         if not rules:
             return []
         found = cors.actual(rules, origin, method, _exposable(exchange, response))
@@ -105,11 +104,11 @@ class PropertiesStore:
 
     async def _learn_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
         known = self._rules
-        rules = (await self.read(exchange.signed.account)).cors
+        rules = (await self.read(exchange.request.account)).cors
         if len(known) >= _ACCOUNTS_KNOWN_MAX:
             known.clear()
         # Not in what has taken its place by now, if there was a change meanwhile.
-        known[exchange.signed.account] = rules
+        known[exchange.request.account] = rules
         return rules
 
 
