@@ -10,8 +10,9 @@ import enum
 
 from etagere.model.base import Command, Part, Record
 from etagere.model.bodies import Block, Body, Chunked, ChunkUse, Content, Piece
+from etagere.model.common import Metadata, Shown
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.model.containers import ContainerName, Metadata, Shown
+from etagere.model.containers import ContainerName
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from etagere.model.base import Command, Part, Record, Result
 from etagere.model.blobs import Blob, BlobHeaders, BlobName, Tags
 from etagere.model.bodies import Body
+from etagere.model.common import Metadata
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.model.containers import ContainerName, Metadata
+from etagere.model.containers import ContainerName
 
 
 class PendingCopy(Record, frozen=True):

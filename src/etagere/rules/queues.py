@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from etagere.errors import Refusal
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.rules.names import NAME_LENGTH_MESSAGE
 
 NAME_LENGTH_MIN: Final = 3

@@ -22,7 +22,10 @@ from etagere.model.page_blobs import (
 )
 from etagere.protocol.blob import decode
 from etagere.protocol.http.ranges import Range, parse_range
+from etagere.protocol.rest import leases, requests
+from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.ranges import byte_range
 from etagere.protocol.rest.requests import (
     NUMBER,
     bad_parameter,
@@ -45,7 +48,7 @@ _LONG = re.compile(r"[0-9]{1,19}")
 def page_blob_length(exchange: Exchange) -> int:
     name = LENGTH_HEADER
     written = required_header(exchange, name)
-    length = decode.integer(exchange, name, 0, PAGE_BLOB_BYTES_MAX)
+    length = requests.integer_header(exchange, name, 0, PAGE_BLOB_BYTES_MAX)
     if length is None or length % PAGE_BYTES:
         raise invalid_header(name, written)
     return length
@@ -98,8 +101,8 @@ def put_page(exchange: Exchange, start: int, body: Body, child_id: bytes) -> Put
         start,
         body,
         child_id,
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         _sequence_conditions(exchange),
     )
 
@@ -109,8 +112,8 @@ def clear_pages(exchange: Exchange, child_id: bytes) -> ClearPages:
         decode.blob_name(exchange),
         *pages(exchange),
         child_id,
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         _sequence_conditions(exchange),
     )
 
@@ -143,8 +146,8 @@ def page_blob_properties(exchange: Exchange, child_id: bytes) -> SetPageBlobProp
         decode.blob_headers(exchange) if described else None,
         page_blob_length(exchange) if resized else None,
         _sequence_change(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
 
 
@@ -179,7 +182,7 @@ def asks_for_part(exchange: Exchange) -> bool:
 
 def get_page_ranges(exchange: Exchange) -> GetPageRanges:
     """Older clients cannot ask for more, so they get all at once."""
-    asked = decode.byte_range(exchange) or Range(0, None)
+    asked = byte_range(exchange) or Range(0, None)
     in_parts = exchange.version >= PAGE_RANGES_IN_PARTS_SINCE
     limit = page_limit(exchange) if exchange.parameter("maxresults") else PAGE_RANGES_MAX
     marker = exchange.parameter("marker") or "0"
@@ -228,8 +231,8 @@ def append_block(exchange: Exchange, body: Body, child_id: bytes) -> AppendBlock
         child_id,
         _long(exchange, "x-ms-blob-condition-appendpos"),
         _long(exchange, "x-ms-blob-condition-maxsize"),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
 
 
@@ -237,6 +240,6 @@ def seal_blob(exchange: Exchange) -> SealBlob:
     return SealBlob(
         decode.blob_name(exchange),
         _long(exchange, "x-ms-blob-condition-appendpos"),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )

@@ -14,10 +14,10 @@ from etagere.model.conditions import Conditions
 from etagere.operations.blob.tags import Place
 from etagere.protocol.blob import decode
 from etagere.protocol.codecs.tags import parse_marker
+from etagere.protocol.rest import leases
+from etagere.protocol.rest.conditions import conditions_under, refuse_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.requests import (
-    bad_parameter,
-)
+from etagere.protocol.rest.requests import bad_parameter
 from etagere.rules import conditions as condition_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules.tag_expressions import Search
@@ -34,8 +34,8 @@ def tags(exchange: Exchange) -> Tags:
 def tag_conditions(exchange: Exchange) -> Conditions:
     """What a request for tags asks of its blob, in headers of its own; those that others have
     would be about the tags, which have neither an ETag nor a date."""
-    decode.refuse_conditions(exchange)
-    asked = decode.conditions_under(exchange, "x-ms-blob-")
+    refuse_conditions(exchange)
+    asked = conditions_under(exchange, "x-ms-blob-")
     abort_if(condition_rules.check_write_headers(asked))
     return asked
 
@@ -44,7 +44,7 @@ def get_blob_tags(exchange: Exchange) -> GetBlob:
     return GetBlob(
         decode.blob_name(exchange),
         tag_conditions(exchange),
-        decode.lease_id(exchange),
+        leases.lease_id(exchange),
         decode.snapshot(exchange),
     )
 

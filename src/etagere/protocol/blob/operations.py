@@ -32,7 +32,8 @@ from etagere.protocol.blob.handlers import (
     tags,
     tiers,
 )
-from etagere.protocol.rest import service_operations
+from etagere.protocol.rest import leases, service_operations
+from etagere.protocol.rest.conditions import refuse_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 
@@ -292,7 +293,7 @@ def permission_of(operation: BlobOperation, exchange: Exchange) -> str:
     if not operation.lease_of:
         return operation.permission or operation.name
     try:
-        verb = decode.lease_verb(exchange)
+        verb = leases.lease_verb(exchange)
     except Refused:
         verb = LeaseVerb.ACQUIRE
     return f"{verb.value}_{operation.lease_of}_lease"
@@ -324,7 +325,7 @@ def refuse_unaccepted(operation: BlobOperation, exchange: Exchange) -> None:
     if not operation.ignores_blob_parameters:
         _refuse_unsupported(exchange)
     if not operation.conditions:
-        decode.refuse_conditions(exchange)
+        refuse_conditions(exchange)
     if not (operation.snapshot or operation.ignores_blob_parameters):
         decode.refuse_snapshot(exchange)
 

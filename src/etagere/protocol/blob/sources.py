@@ -34,6 +34,7 @@ from etagere.protocol.blob.permitted import read_permitted
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.ranges import source_range
 from etagere.protocol.rest.refusals import unread, unread_as
 from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.sources import addresses
@@ -110,7 +111,7 @@ class Sources:
         source = addresses.parse(written)
         if source is None or not is_text(written):
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
-        asked = decode_sources.source_range(exchange)
+        asked = source_range(exchange)
         conditions = decode_sources.source_conditions(exchange)
         reads_tags = tags_too or conditions.if_tags is not None
         if precheck is not None:

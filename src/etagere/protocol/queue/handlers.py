@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from functools import partial
 
-from etagere.engine.interface import unwrap
 from etagere.model.ids import new_id
 from etagere.model.queues import (
     ClearMessages,
@@ -20,15 +19,16 @@ from etagere.model.queues import (
     UpdateMessage,
 )
 from etagere.operations.queue import messages, queues
-from etagere.protocol.codecs import access_policies
 from etagere.protocol.http.messages import Response
 from etagere.protocol.queue import decode, encode
 from etagere.protocol.queue.messages import show_messages, take_messages
 from etagere.protocol.rest import requests
+from etagere.protocol.rest.access_policies import policies_response, read_policies
 from etagere.protocol.rest.dependencies import Dependencies
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.listings import listed
-from etagere.protocol.rest.responses import XML, http_date, metadata_headers
+from etagere.protocol.rest.metadata import metadata_headers, read_metadata
+from etagere.protocol.rest.responses import XML, http_date
 from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
@@ -58,7 +58,7 @@ async def list_queues(exchange: Exchange, deps: Dependencies) -> Response:
 
 
 async def create_queue(exchange: Exchange, deps: Dependencies) -> Response:
-    name, metadata = decode.queue_name(exchange), requests.metadata(exchange)
+    name, metadata = decode.queue_name(exchange), read_metadata(exchange)
     command = CreateQueue(name, new_id(), metadata)
     return Response(201 if await deps.engine.write(queues.create_queue, command) else 204)
 
@@ -81,19 +81,18 @@ async def get_queue_metadata(exchange: Exchange, deps: Dependencies) -> Response
 
 
 async def set_queue_metadata(exchange: Exchange, deps: Dependencies) -> Response:
-    command = SetQueueMetadata(decode.queue_name(exchange), requests.metadata(exchange))
+    command = SetQueueMetadata(decode.queue_name(exchange), read_metadata(exchange))
     await deps.engine.write(queues.set_queue_metadata, command)
     return Response(204)
 
 
 async def get_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
     queue = await deps.engine.read(queues.get_queue, decode.queue_name(exchange))
-    return Response(200, [XML], access_policies.encode(queue.policies))
+    return policies_response(queue.policies)
 
 
 async def set_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
-    document = await exchange.http.body.read(access_policies.BYTES_MAX)
-    policies = unwrap(access_policies.decode(document, "queue"))
+    policies = await read_policies(exchange)
     command = SetQueueAccess(decode.queue_name(exchange), policies)
     await deps.engine.write(queues.set_queue_access, command)
     return Response(204)

@@ -5,31 +5,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from etagere.auth.request import is_text, text
-from etagere.engine.interface import Refused, abort_if
+from etagere.auth.request import is_text
+from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.containers import Metadata
 from etagere.protocol.rest.exchange import Exchange
 from etagere.rules import names
 
 PAGE_MAX: Final = 5_000
-_META: Final = b"x-ms-meta-"
 # Python reads no number of thousands of digits, and none of ours has more than these.
 NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 # Headers
-
-
-def metadata(exchange: Exchange) -> Metadata:
-    """Names keep the case in which they were sent."""
-    pairs = tuple(
-        (text(name[len(_META) :]), text(value))
-        for name, value in exchange.http.headers
-        if name[: len(_META)].lower() == _META
-    )
-    abort_if(names.check_metadata(pairs))
-    return pairs
 
 
 def required_header(exchange: Exchange, name: str) -> str:
@@ -41,6 +28,15 @@ def required_header(exchange: Exchange, name: str) -> str:
 
 def invalid_header(name: str, value: str) -> Refused:
     return Refused(Refusal("InvalidHeaderValue", {"HeaderName": name, "HeaderValue": value}))
+
+
+def integer_header(exchange: Exchange, name: str, minimum: int, maximum: int) -> int | None:
+    written = exchange.header(name)
+    if written is None:
+        return None
+    if NUMBER.fullmatch(written) is None or not minimum <= int(written) <= maximum:
+        raise invalid_header(name, written)
+    return int(written)
 
 
 # Parameters

@@ -11,7 +11,7 @@ from etagere.auth.request import is_text
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import BlobHeaders
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.refusals import unread
 from etagere.protocol.sources.addresses import SourceAddress

@@ -28,7 +28,6 @@ from etagere.model.tables import (
 from etagere.operations.table import entities, tables
 from etagere.operations.table import queries as entity_queries
 from etagere.operations.table.queries import LIMITS, EntityPage, Query
-from etagere.protocol.codecs import access_policies
 from etagere.protocol.codecs.entities import decode_table
 from etagere.protocol.codecs.entity_answers import (
     EntityEncoder,
@@ -43,9 +42,9 @@ from etagere.protocol.codecs.entity_answers import (
 from etagere.protocol.codecs.multipart import OPERATIONS_MAX, PartRequest, SingleQuery
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import requests
+from etagere.protocol.rest.access_policies import policies_response, read_policies
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.refusals import error_response
-from etagere.protocol.rest.responses import XML
 from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, Kind
 from etagere.protocol.table.dependencies import TableDependencies
@@ -129,12 +128,11 @@ async def get_table_acl(exchange: Exchange, address: Address, deps: TableDepende
     name = _table_name(exchange, address.table)
     with _as_resource():
         table = await deps.engine.read(tables.get_table, name)
-    return Response(200, [XML], access_policies.encode(table.policies))
+    return policies_response(table.policies)
 
 
 async def set_table_acl(exchange: Exchange, address: Address, deps: TableDependencies) -> Response:
-    document = await exchange.http.body.read(access_policies.BYTES_MAX)
-    policies = unwrap(access_policies.decode(document, "table"))
+    policies = await read_policies(exchange)
     command = SetTableAccess(_table_name(exchange, address.table), policies)
     with _as_resource():
         await deps.engine.write(tables.set_table_access, command)

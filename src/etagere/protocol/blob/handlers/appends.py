@@ -11,17 +11,18 @@ from etagere.model.appends import AppendBlock, Appended
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import appends
-from etagere.protocol.blob import decode, decode_pages, encode, uploads
+from etagere.protocol.blob import decode_pages, encode, limits
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import checksums, requests, uploads
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import stamp_headers
 from etagere.rules.appends import check_etag
 
 
 async def append_block(exchange: Exchange, deps: BlobDependencies) -> Response:
-    length = uploads.announced_length(exchange, uploads.APPENDED_BYTES_MAX)
+    length = uploads.announced_length(exchange, limits.APPENDED_BYTES_MAX)
     if not length:
         raise requests.invalid_header("Content-Length", "0")
     announced = Body(b"", length, 0)
@@ -29,14 +30,14 @@ async def append_block(exchange: Exchange, deps: BlobDependencies) -> Response:
     abort_if(check_etag(command.conditions.if_match))
     if length > uploads.PRECHECK_BYTES_MIN:
         await deps.engine.read(appends.precheck_append, command)
-    sent_md5 = decode.sent_md5(exchange)
+    sent_md5 = checksums.announced_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, md5=wants_md5) as writer:
         body = await uploads.receive(exchange, writer)
-        uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
+        checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         done = await append(deps.engine, deps.store, deps.folding, replace(command, body=body))
     headers = encode.appended_headers(done)
-    headers.append(uploads.checksum_header(body.crc, sent_md5))
+    headers.append(checksums.checksum_header(body.crc, sent_md5))
     return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
 
@@ -59,4 +60,4 @@ async def append(
 
 async def append_blob_seal(exchange: Exchange, deps: BlobDependencies) -> Response:
     blob = await deps.engine.write(appends.seal_blob, decode_pages.seal_blob(exchange))
-    return Response(200, encode.stamp_headers(blob.stamp) + encode.sealed_headers(blob))
+    return Response(200, stamp_headers(blob.stamp) + encode.sealed_headers(blob))

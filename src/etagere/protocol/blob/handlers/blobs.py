@@ -26,16 +26,19 @@ from etagere.model.blobs import (
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
 from etagere.operations.blob import blobs, page_blobs, snapshots
-from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, uploads
+from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, limits
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED, NOT_ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import structured_messages
 from etagere.protocol.http.messages import FilePart, Response
-from etagere.protocol.http.ranges import Range, parse_range
-from etagere.protocol.rest import requests
+from etagere.protocol.http.ranges import Range
+from etagere.protocol.rest import checksums, leases, requests, uploads
+from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.responses import Headers, metadata_headers
+from etagere.protocol.rest.metadata import metadata_headers, read_metadata
+from etagere.protocol.rest.ranges import byte_range
+from etagere.protocol.rest.responses import Headers, stamp_headers
 from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
@@ -53,39 +56,39 @@ async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
         abort_if(check_resizable(kind))
     if kind is not BlobKind.BLOCK:
         return await _put_without_bytes(exchange, deps, kind)
-    length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
+    length = uploads.announced_length(exchange, limits.BLOB_BYTES_MAX)
     command = PutBlob(
         decode.blob_name(exchange),
         uploads.NO_BODY,
         decode.blob_headers(
             exchange, standard=True, default_type=decode.DEFAULT_TYPE, md5_of_body=True
         ),
-        requests.metadata(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
         decode_tiers.tier(exchange),
         decode_tags.tags(exchange),
     )
     if length > uploads.PRECHECK_BYTES_MIN:
         checked = command
-        if uploads.tells_checksum(exchange):
+        if checksums.tells_checksum(exchange):
             # A wrong checksum is told before unmet conditions.
             checked = replace(command, conditions=NO_CONDITIONS)
         await deps.engine.read(blobs.precheck_put, checked)
     async with deps.store.writer(length, md5=True) as writer:
         body = await uploads.receive(exchange, writer)
         md5, headers = writer.md5, command.headers
-        uploads.require_intact(exchange, body, md5, headers.content_md5)
+        checksums.require_intact(exchange, body, md5, headers.content_md5)
         headers = replace(headers, content_md5=md5)
         whole = replace(command, body=body, headers=headers)
         blob = await deps.engine.write(blobs.put_blob, whole)
     return Response(
         201,
         [
-            *encode.stamp_headers(blob.stamp),
-            encode.md5_header(md5),
-            encode.crc64_header(body.crc),
+            *stamp_headers(blob.stamp),
+            checksums.md5_header(md5),
+            checksums.crc64_header(body.crc),
             *uploads.structured_headers(exchange),
             ENCRYPTED,
         ],
@@ -103,9 +106,9 @@ async def _put_without_bytes(
         decode.blob_name(exchange),
         uploads.NO_BODY,
         decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
-        requests.metadata(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
         decode_tiers.tier(exchange, kind),
         decode_tags.tags(exchange),
@@ -115,7 +118,7 @@ async def _put_without_bytes(
         decode_pages.sequence_number(exchange) or 0,
     )
     blob = await deps.engine.write(blobs.put_blob, command)
-    return Response(201, [*encode.stamp_headers(blob.stamp), ENCRYPTED])
+    return Response(201, [*stamp_headers(blob.stamp), ENCRYPTED])
 
 
 # Shown
@@ -135,7 +138,7 @@ async def get_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
 
 async def get_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Response:
     blob = (await _shown(exchange, deps)).blob
-    headers = encode.stamp_headers(blob.stamp)
+    headers = stamp_headers(blob.stamp)
     return Response(200, headers + metadata_headers(blob.metadata))
 
 
@@ -159,9 +162,9 @@ async def get_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
 
 
 async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader) -> Response:
-    asked, structured = _range(exchange), decode.is_structured(exchange)
+    asked, structured = byte_range(exchange), uploads.is_structured(exchange)
     if asked is None:
-        decode.refuse_range_checksums(exchange)
+        checksums.refuse_range_checksums(exchange)
     shown, start, length, plan, is_range = await _located(exchange, deps, asked)
     reader.limit_to(plan)
     if length <= _READ_BYTES_MAX:
@@ -178,12 +181,12 @@ async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader
         headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
         last = start + length - 1
         headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
-        checksums = decode.wanted_checksums(exchange, length)
-        if checksums:
+        wanted = checksums.wanted_checksums(exchange, length)
+        if wanted:
             plan = await _joined(reader.chunks(plan))
-            headers += encode.checksum_headers(plan, checksums)
+            headers += checksums.checksum_headers(plan, wanted)
     if structured:
-        headers += encode.structured_headers(length)
+        headers += uploads.structured_response_headers(length)
         return _structured(status, headers, plan, length, reader)
     return Response(status, headers, _body(exchange, plan, reader), length)
 
@@ -231,12 +234,12 @@ def _body(
 async def set_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Response:
     command = SetBlobMetadata(
         decode.blob_name(exchange),
-        requests.metadata(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
     blob = await deps.engine.write(blobs.set_blob_metadata, command)
-    return Response(200, [*encode.stamp_headers(blob.stamp), ENCRYPTED])
+    return Response(200, [*stamp_headers(blob.stamp), ENCRYPTED])
 
 
 async def set_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -247,8 +250,8 @@ async def set_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
     command = SetBlobHeaders(
         decode.blob_name(exchange),
         decode.blob_headers(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
     blob = await deps.engine.write(blobs.set_blob_headers, command)
     return Response(200, encode.page_headers(blob))
@@ -258,13 +261,13 @@ async def set_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
 
 
 async def lease_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
-    action = decode.lease_action(exchange)
-    conditions = decode.write_conditions(exchange)
+    action = leases.lease_action(exchange)
+    conditions = write_conditions(exchange)
     command = LeaseBlob(decode.blob_name(exchange), action, conditions)
     shown = await deps.engine.write(blobs.lease_blob, command)
-    headers = encode.stamp_headers(shown.blob.stamp)
-    headers += encode.lease_action_headers(shown.blob.lease, shown.now)
-    return Response(encode.LEASE_STATUS.get(action.verb, 200), headers)
+    headers = stamp_headers(shown.blob.stamp)
+    headers += leases.lease_action_headers(shown.blob.lease, shown.now)
+    return Response(leases.LEASE_STATUS.get(action.verb, 200), headers)
 
 
 # Kept as they are
@@ -273,13 +276,13 @@ async def lease_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
 async def snapshot_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     command = SnapshotBlob(
         decode.blob_name(exchange),
-        requests.metadata(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
     taken = await deps.engine.write(snapshots.snapshot_blob, command)
     moment = (b"x-ms-snapshot", format_instant(taken.snapshot).encode())
-    return Response(201, [*encode.stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
+    return Response(201, [*stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
 
 
 # Deleted
@@ -288,7 +291,7 @@ async def snapshot_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
 async def delete_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     name, snapshot = decode.blob_name(exchange), decode.snapshot(exchange)
     snapshots_too = decode.snapshots_too(exchange)
-    conditions, lease_id = decode.write_conditions(exchange), decode.lease_id(exchange)
+    conditions, lease_id = write_conditions(exchange), leases.lease_id(exchange)
     if snapshot is None:
         dates = decode_tiers.tier_dates(exchange)
         uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
@@ -309,8 +312,3 @@ async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
         joined.append(chunk)
         await turn.give_way()
     return b"".join(joined)
-
-
-def _range(exchange: Exchange) -> Range | None:
-    written = exchange.header("x-ms-range") or exchange.header("range")
-    return None if written is None else parse_range(written)

@@ -10,7 +10,7 @@ from etagere.engine.interface import unwrap
 from etagere.model.blobs import GetBlockList, PutBlock, PutBlockList, ShownBlockList
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
-from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, uploads
+from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, limits
 from etagere.protocol.blob.block_listing import list_blocks
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.drafting import put_drafted
@@ -18,9 +18,11 @@ from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import block_lists as codec
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import checksums, leases, requests, uploads
+from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.responses import XML
+from etagere.protocol.rest.metadata import read_metadata
+from etagere.protocol.rest.responses import XML, stamp_headers
 from etagere.protocol.turns import in_turns
 
 # Longer lists are drafted: in one step they would keep others waiting for too long.
@@ -29,7 +31,7 @@ _LONG_DOCUMENT_BYTES = 1 << 20
 
 
 async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
-    length = uploads.announced_length(exchange, uploads.BLOCK_BYTES_MAX)
+    length = uploads.announced_length(exchange, limits.BLOCK_BYTES_MAX)
     if not length:
         raise requests.invalid_header("Content-Length", "0")
     command = PutBlock(
@@ -37,18 +39,18 @@ async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
         decode.block_name(exchange),
         uploads.NO_BODY,
         new_id(),
-        decode.lease_id(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
     )
     if length > uploads.PRECHECK_BYTES_MIN:
         await deps.engine.read(staging.precheck_block, command)
-    sent_md5 = decode.sent_md5(exchange)
+    sent_md5 = checksums.announced_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
         body = await uploads.receive(exchange, writer)
-        uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
+        checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         await deps.engine.write(staging.put_block, replace(command, body=body))
-    checksum = uploads.checksum_header(body.crc, sent_md5)
+    checksum = checksums.checksum_header(body.crc, sent_md5)
     return Response(201, [checksum, *uploads.structured_headers(exchange), ENCRYPTED])
 
 
@@ -61,9 +63,9 @@ async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
         new_id(),
         blocks,
         decode.blob_headers(exchange, default_type=decode.DEFAULT_TYPE),
-        requests.metadata(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
         decode_tiers.tier(exchange),
         decode_tags.tags(exchange),
@@ -73,7 +75,7 @@ async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
         blob = await put_drafted(deps.engine, command)
     if blob is None:
         blob = await deps.engine.write(block_lists.put_block_list, command)
-    return Response(201, [*encode.stamp_headers(blob.stamp), checksum, ENCRYPTED])
+    return Response(201, [*stamp_headers(blob.stamp), checksum, ENCRYPTED])
 
 
 async def get_block_list(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -81,7 +83,7 @@ async def get_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
     shown = await _listed_blocks(exchange, deps, command)
     headers = [XML]
     if shown.blob is not None:
-        headers += encode.stamp_headers(shown.blob.stamp)
+        headers += stamp_headers(shown.blob.stamp)
         headers.append(encode.length_header(shown.blob))
     return Response(200, headers, await in_turns(codec.encode(shown, command)))
 
@@ -105,5 +107,5 @@ async def _listed_blocks(
 async def _checked(exchange: Exchange, document: bytes) -> tuple[bytes, bytes]:
     """Checksums are what a thread is good for: the interpreter is not needed for them."""
     if len(document) > _LONG_DOCUMENT_BYTES:
-        return await asyncio.to_thread(uploads.checked_document, exchange, document)
-    return uploads.checked_document(exchange, document)
+        return await asyncio.to_thread(checksums.checked_document, exchange, document)
+    return checksums.checked_document(exchange, document)

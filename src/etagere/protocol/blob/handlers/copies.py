@@ -16,7 +16,7 @@ from etagere.auth.request import address, is_text
 from etagere.engine.interface import Fault, FaultReason, Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobHeaders, CopyStatus
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.model.copies import (
     AbortCopy,
     BeginCopy,
@@ -28,15 +28,17 @@ from etagere.model.copies import (
 )
 from etagere.model.ids import new_id
 from etagere.operations.blob import copies, pending_copies
-from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers, encode, uploads
+from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.sources import Here, Source
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import checksums, leases, uploads
+from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.refusals import UnreadSource, unread
-from etagere.protocol.rest.responses import Headers
+from etagere.protocol.rest.responses import Headers, stamp_headers
 from etagere.protocol.sources import addresses
 from etagere.protocol.sources.elsewhere import Elsewhere
 from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
@@ -97,7 +99,7 @@ async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     copies_tags = decode_sources.copies_tags(exchange)
     asked = _destination(exchange, tags=decode_tags.tags(exchange))
     asked = replace(asked, source_tags=copies_tags)
-    told = uploads.told_of_source(exchange)
+    told = checksums.told_of_source(exchange)
     for _ in range(_ATTEMPTS_MAX):
         async with await _opened_in_time(exchange, deps, tags_too=copies_tags) as source:
             asked = replace(asked, source=source.address)
@@ -124,7 +126,7 @@ async def _opened_in_time(exchange: Exchange, deps: BlobDependencies, *, tags_to
 
 
 async def _fetch_copy(
-    deps: BlobDependencies, asked: Destination, source: Elsewhere, told: uploads.ToldChecksums
+    deps: BlobDependencies, asked: Destination, source: Elsewhere, told: checksums.ToldChecksums
 ) -> tuple[Blob, int]:
     headers, metadata = _described(source), _metadata(source)
     await deps.engine.read(copies.precheck_copy, asked)
@@ -155,7 +157,7 @@ async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> R
 
 async def abort_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     copy_id = decode_sources.aborted_copy(exchange)
-    command = AbortCopy(decode.blob_name(exchange), copy_id, decode.lease_id(exchange))
+    command = AbortCopy(decode.blob_name(exchange), copy_id, leases.lease_id(exchange))
     await deps.engine.write(pending_copies.abort_copy, command)
     deps.copying.drop(copy_id)
     return Response(204)
@@ -169,10 +171,10 @@ def _destination(exchange: Exchange, tags: tuple[tuple[str, str], ...] = ()) -> 
         decode.blob_name(exchange),
         new_id(),
         "",
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
-        requests.metadata(exchange),
+        read_metadata(exchange),
         tags,
         tier=decode_tiers.any_tier(exchange),
     )
@@ -208,9 +210,9 @@ def _as_own(exchange: Exchange, refused: Refused) -> Refused:
 _ENCRYPTION_TOLD_SINCE: Final = "2021-06-08"
 
 
-def _received(exchange: Exchange, crc: int, told: uploads.ToldChecksums) -> Headers:
+def _received(exchange: Exchange, crc: int, told: checksums.ToldChecksums) -> Headers:
     """What the answer says of bytes that were copied while the client waited."""
-    headers = [uploads.checksum_header(crc, told.md5)]
+    headers = [checksums.checksum_header(crc, told.md5)]
     return [*headers, ENCRYPTED] if exchange.version >= _ENCRYPTION_TOLD_SINCE else headers
 
 
@@ -218,7 +220,7 @@ def _accepted(
     blob: Blob, received: Headers | None = None, status: CopyStatus | None = None
 ) -> Response:
     assert blob.copied is not None
-    headers = encode.stamp_headers(blob.stamp)
+    headers = stamp_headers(blob.stamp)
     headers += [
         (b"x-ms-copy-id", format_lease_id(blob.copied.id).encode()),
         (b"x-ms-copy-status", (status or blob.copied.status).value.encode()),
@@ -254,11 +256,11 @@ def _metadata(source: Elsewhere) -> Metadata:
 # Checksums
 
 
-async def _checked(source: Here, told: uploads.ToldChecksums) -> int:
+async def _checked(source: Here, told: checksums.ToldChecksums) -> int:
     """The CRC64 of all bytes, which are read only if nobody knows without."""
-    crc = uploads.known_crc(source.blob.content) if told.md5 is None else None
+    crc = checksums.known_crc(source.blob.content) if told.md5 is None else None
     if crc is None:
-        crc, md5 = await uploads.checksums_of(source.chunks())
+        crc, md5 = await checksums.checksums_of(source.chunks())
         told.require(crc, md5)
     else:
         told.require(crc, None)

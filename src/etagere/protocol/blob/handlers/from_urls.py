@@ -26,15 +26,19 @@ from etagere.protocol.blob import (
     decode_tags,
     decode_tiers,
     encode,
-    uploads,
+    limits,
 )
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.sources import Here, Source
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import checksums, leases, requests, uploads
+from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import read_metadata
+from etagere.protocol.rest.ranges import source_range
 from etagere.protocol.rest.refusals import without_source_message
+from etagere.protocol.rest.responses import stamp_headers
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 # To share the bytes of a larger source takes no time, so they are read only if it is to be checked.
@@ -55,7 +59,7 @@ class _Received(NamedTuple):
     """Its source holds the pieces too."""
 
     def checksum(self) -> tuple[bytes, bytes]:
-        return uploads.checksum_header(self.body.crc, self.md5)
+        return checksums.checksum_header(self.body.crc, self.md5)
 
 
 async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -65,12 +69,12 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
         decode.block_name(exchange),
         uploads.NO_BODY,
         new_id(),
-        decode.lease_id(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
     )
     precheck = partial(deps.engine.read, staging.precheck_block, command)
-    told = uploads.told_of_source(exchange)
-    bytes_max = uploads.bytes_max(exchange, uploads.BLOCK_BYTES_MAX)
+    told = checksums.told_of_source(exchange)
+    bytes_max = uploads.bytes_max(exchange, limits.BLOCK_BYTES_MAX)
     async with (
         await deps.sources.open(exchange, bytes_max=bytes_max, precheck=precheck) as source,
         _copied(exchange, deps, source, told) as received,
@@ -94,7 +98,7 @@ async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> R
         return await deps.engine.write(shares if received.borrowed else appends.append_block, whole)
 
     received, done = await _add_from_source(
-        exchange, deps, uploads.APPENDED_BYTES_MAX, prechecks, append
+        exchange, deps, limits.APPENDED_BYTES_MAX, prechecks, append
     )
     headers = encode.appended_headers(done)
     return Response(201, [*headers, received.checksum(), ENCRYPTED])
@@ -107,7 +111,7 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         raise requests.invalid_header("x-ms-page-write", "clear")
     start, end = decode_pages.pages(exchange)
     written = requests.required_header(exchange, "x-ms-source-range")
-    asked = decode_sources.source_range(exchange)
+    asked = source_range(exchange)
     length = end - start
     if asked is None or asked.end is None or asked.end + 1 - asked.start != length:
         raise requests.invalid_header("x-ms-source-range", written)
@@ -126,7 +130,7 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         return await deps.engine.write(shares if received.borrowed else page_blobs.put_page, whole)
 
     received, blob = await _add_from_source(
-        exchange, deps, uploads.PAGES_BYTES_MAX, prechecks, put, on_pages=True
+        exchange, deps, limits.PAGES_BYTES_MAX, prechecks, put, on_pages=True
     )
     return Response(201, [*encode.page_headers(blob), received.checksum(), ENCRYPTED])
 
@@ -157,7 +161,7 @@ async def _add_source(
     *,
     on_pages: bool,
 ) -> tuple[_Received, T]:
-    told = uploads.told_of_source(exchange)
+    told = checksums.told_of_source(exchange)
     bytes_max = uploads.bytes_max(exchange, limits)
     async with await _open_source(exchange, deps, bytes_max, prechecks, told) as source:
         shared = await _shared(deps, source, told, on_pages)
@@ -176,7 +180,7 @@ async def _open_source(
     deps: BlobDependencies,
     bytes_max: int,
     prechecks: _Prechecks,
-    told: uploads.ToldChecksums,
+    told: checksums.ToldChecksums,
     *,
     tags_too: bool = False,
 ) -> Source:
@@ -187,7 +191,7 @@ async def _open_source(
     source = await deps.sources.open(
         exchange, bytes_max=bytes_max, tags_too=tags_too, precheck=unconditionally
     )
-    if told != uploads.NOTHING_TOLD:
+    if told != checksums.NOTHING_TOLD:
         return source
     try:
         await fully()
@@ -198,7 +202,7 @@ async def _open_source(
 
 
 async def _shared(
-    deps: BlobDependencies, source: Source, told: uploads.ToldChecksums, on_pages: bool
+    deps: BlobDependencies, source: Source, told: checksums.ToldChecksums, on_pages: bool
 ) -> _Received | None:
     """None if there is nothing to be shared."""
     if not isinstance(source, Here):
@@ -209,16 +213,16 @@ async def _shared(
         return None
     md5 = None
     if told.md5 is None:
-        crc = await uploads.crc64_of(source.chunks())
+        crc = await checksums.crc64_of(source.chunks())
     else:
-        crc, md5 = await uploads.checksums_of(source.chunks())
+        crc, md5 = await checksums.checksums_of(source.chunks())
     told.require(crc, md5)
     return _Received(Body(b"", source.length, crc, pieces=pieces), md5, borrowed=True)
 
 
 @asynccontextmanager
 async def _copied(
-    exchange: Exchange, deps: BlobDependencies, source: Source, told: uploads.ToldChecksums
+    exchange: Exchange, deps: BlobDependencies, source: Source, told: checksums.ToldChecksums
 ) -> AsyncIterator[_Received]:
     """The bytes of the source in pieces of their own; at least one."""
     wants_md5 = told.md5 is not None
@@ -246,21 +250,21 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         decode.blob_name(exchange),
         uploads.NO_BODY,
         decode.blob_headers(exchange),
-        requests.metadata(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         exchange.permit.only_if_absent,
         decode_tiers.tier(exchange),
         decode_tags.tags(exchange),
     )
     copies_tags = decode_sources.copies_tags(exchange)
     copies_properties = decode_sources.copies_properties(exchange)
-    told = uploads.told_of_source(exchange)
+    told = checksums.told_of_source(exchange)
     prechecks = (
         partial(deps.engine.read, blobs.precheck_put, replace(command, conditions=NO_CONDITIONS)),
         partial(deps.engine.read, blobs.precheck_put, command),
     )
-    bytes_max = uploads.bytes_max(exchange, uploads.BLOB_BYTES_MAX)
+    bytes_max = uploads.bytes_max(exchange, limits.BLOB_BYTES_MAX)
     async with await _open_source(
         exchange, deps, bytes_max, prechecks, told, tags_too=copies_tags
     ) as source:
@@ -269,25 +273,25 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         described = source.headers if copies_properties else BlobHeaders()
         command = replace(command, headers=_described(command.headers, described))
         blob, crc = await _put(deps, source, command, told)
-    headers = encode.stamp_headers(blob.stamp)
+    headers = stamp_headers(blob.stamp)
     if crc is not None:
-        headers.append(uploads.checksum_header(crc, told.md5))
+        headers.append(checksums.checksum_header(crc, told.md5))
     return Response(201, [*headers, ENCRYPTED])
 
 
 async def _put(
-    deps: BlobDependencies, source: Source, command: PutBlob, told: uploads.ToldChecksums
+    deps: BlobDependencies, source: Source, command: PutBlob, told: checksums.ToldChecksums
 ) -> tuple[Blob, int | None]:
     """The blob, and the CRC64 of its bytes; None if they were shared without being read, and
     nobody knows it."""
     if isinstance(source, Here) and source.is_whole and _is_shareable(source):
-        if told != uploads.NOTHING_TOLD or source.length <= _READ_BYTES_MAX:
-            known, md5 = await uploads.checksums_of(source.chunks())
+        if told != checksums.NOTHING_TOLD or source.length <= _READ_BYTES_MAX:
+            known, md5 = await checksums.checksums_of(source.chunks())
             told.require(known, md5)
             command = _with_md5(command, md5)
             crc: int | None = known
         else:
-            crc = uploads.known_crc(source.blob.content)
+            crc = checksums.known_crc(source.blob.content)
         shared = PutBlobFromBlob(command, source.found)
         blob = await deps.engine.write(sharing.put_blob_from_blob, shared)
         if blob is not None:

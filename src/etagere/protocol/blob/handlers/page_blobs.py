@@ -11,15 +11,15 @@ from etagere.errors import Refusal
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import page_blobs
-from etagere.protocol.blob import decode, decode_pages, encode, uploads
+from etagere.protocol.blob import decode_pages, encode, limits
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import page_lists
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import checksums, requests, uploads
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.responses import XML
+from etagere.protocol.rest.responses import XML, stamp_headers
 
 # A longer list is written in a thread, so that others have their turn.
 _LONG_LIST = 1_000
@@ -28,21 +28,21 @@ _LONG_LIST = 1_000
 async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
     if decode_pages.is_clear(exchange):
         return await _clear_pages(exchange, deps)
-    length = uploads.announced_length(exchange, uploads.PAGES_BYTES_MAX)
+    length = uploads.announced_length(exchange, limits.PAGES_BYTES_MAX)
     start, end = decode_pages.pages(exchange)
     if length != end - start:
         raise requests.invalid_header("Content-Length", str(length))
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
     if length > uploads.PRECHECK_BYTES_MIN:
         await deps.engine.read(page_blobs.precheck_page, command)
-    sent_md5 = decode.sent_md5(exchange)
+    sent_md5 = checksums.announced_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
         body = await uploads.receive(exchange, writer)
-        uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
+        checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         blob = await deps.engine.write(page_blobs.put_page, replace(command, body=body))
     headers = encode.page_headers(blob)
-    headers.append(uploads.checksum_header(body.crc, sent_md5))
+    headers.append(checksums.checksum_header(body.crc, sent_md5))
     return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
 
@@ -71,7 +71,7 @@ async def get_page_ranges(exchange: Exchange, deps: BlobDependencies) -> Respons
     if shown.following is not None and not in_parts:
         # Who does not know that there may be more would take these for all.
         raise Refused(Refusal("OutOfRangeInput", {"Maximum": command.limit}))
-    headers = [XML, *encode.stamp_headers(shown.blob.stamp), encode.length_header(shown.blob)]
+    headers = [XML, *stamp_headers(shown.blob.stamp), encode.length_header(shown.blob)]
     in_parts = in_parts and decode_pages.asks_for_part(exchange)
     if len(shown.ranges) > _LONG_LIST:
         body = await asyncio.to_thread(page_lists.encode, shown, in_parts=in_parts)

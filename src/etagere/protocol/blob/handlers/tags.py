@@ -9,11 +9,11 @@ from etagere.model.containers import ContainerName
 from etagere.model.tags import SetBlobTags
 from etagere.operations.blob import tags
 from etagere.operations.blob.tags import FindBlobs
-from etagere.protocol.blob import decode, decode_tags, uploads
+from etagere.protocol.blob import decode, decode_tags
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.codecs import tags as codec
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import checksums, leases, requests
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.listings import listed
 from etagere.protocol.rest.responses import XML
@@ -21,13 +21,13 @@ from etagere.protocol.rest.responses import XML
 
 async def set_blob_tags(exchange: Exchange, deps: BlobDependencies) -> Response:
     document = await exchange.http.body.read(codec.BYTES_MAX)
-    uploads.checked_document(exchange, document)
+    checksums.checked_document(exchange, document)
     told = unwrap(codec.decode(document))
     command = SetBlobTags(
         decode.blob_name(exchange),
         told,
         decode_tags.tag_conditions(exchange),
-        decode.lease_id(exchange),
+        leases.lease_id(exchange),
         decode.snapshot(exchange),
     )
     await deps.engine.write(tags.set_blob_tags, command)

@@ -8,7 +8,8 @@ from etagere.operations.blob import tiers
 from etagere.protocol.blob import decode, decode_tiers
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.http.messages import Response
-from etagere.protocol.rest import requests
+from etagere.protocol.rest import leases, requests
+from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
 
 
@@ -20,8 +21,8 @@ async def set_blob_tier(exchange: Exchange, deps: BlobDependencies) -> Response:
         decode_tiers.any_tier(exchange),
         _seconds(deps, priority) * TICKS_PER_SECOND,
         priority,
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         decode.snapshot(exchange),
     )
     blob = await deps.engine.write(tiers.set_blob_tier, command)
