@@ -9,7 +9,6 @@ import msgspec
 from etagere.bodies import intervals
 from etagere.bodies.contents import Plan, adopt, is_long, locate, release
 from etagere.engine.interface import (
-    EXCLUSIVE,
     ReadTxn,
     Refused,
     WriteTxn,
@@ -39,14 +38,13 @@ from etagere.model.bodies import Content
 from etagere.model.conditions import Conditions
 from etagere.model.leases import NO_LEASE, LeaseKind
 from etagere.operations.blob import preconditions, snapshots, staging, tags
-from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
-from etagere.operations.blob.containers import find, find_guarded
+from etagere.operations.blob.collections import BLOBS
+from etagere.operations.blob.containers import find
+from etagere.operations.blob.lookup import BlobKey, find_blob, find_for_change
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules import tiers as tier_rules
-
-_Key = tuple[bytes, str]
 
 
 class OpenedBlob(NamedTuple):
@@ -96,7 +94,7 @@ def _traits(command: PutBlob | PutBlockList) -> PageTraits | AppendTraits | None
 
 
 def replace(
-    txn: WriteTxn, key: _Key, old: Blob | None, command: PutBlob | PutBlockList, content: Content
+    txn: WriteTxn, key: BlobKey, old: Blob | None, command: PutBlob | PutBlockList, content: Content
 ) -> Blob:
     """All of a blob but its lease and the day it was made. Not of one that is in the archive."""
     if old is not None:
@@ -128,28 +126,16 @@ def replace(
 
 
 def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
-    blob = find_shown(txn, command.blob, command.snapshot)
+    blob = find_blob(txn, command.ref)
     preconditions.check_read(blob, command.conditions, command.lease_id, txn.steady_now)
     return ShownBlob(txn.steady_now, blob)
-
-
-def find_shown(txn: ReadTxn, name: BlobName, snapshot: int | None) -> Blob:
-    """A blob, or what it was."""
-    container_id = find(txn, name.container).id
-    if snapshot is None:
-        blob = txn.get(BLOBS, (container_id, name.name))
-    else:
-        blob = txn.get(SNAPSHOTS, (container_id, name.name, snapshot))
-    if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
-    return blob
 
 
 def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     """In one snapshot: the blob, where the range begins, how long it is, and where its bytes lie.
     Pin before. None if it takes long and must not."""
     shown = get_blob(txn, command.ask)
-    if command.ask.snapshot is None:
+    if command.ask.ref.is_current:
         preconditions.check_not_incremental_copy(shown.blob)
     abort_if(tier_rules.check_online(shown.blob, txn.steady_now))
     total = shown.blob.content.length
@@ -231,7 +217,7 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     release(txn, blob.content)
 
 
-def _delete_uncommitted(txn: WriteTxn, key: _Key, command: DeleteBlob) -> None:
+def _delete_uncommitted(txn: WriteTxn, key: BlobKey, command: DeleteBlob) -> None:
     """A blob of nothing but uncommitted blocks has no ETag, no tags and no lease."""
     if not command.uncommitted or not staging.is_there(txn, key):
         raise Refused(Refusal("BlobNotFound"))
@@ -239,7 +225,7 @@ def _delete_uncommitted(txn: WriteTxn, key: _Key, command: DeleteBlob) -> None:
     staging.discard(txn, key)
 
 
-def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
+def _kept(txn: WriteTxn, command: DeleteBlob) -> BlobKey:
     """The key of a blob that stays, whose snapshots are deleted."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
@@ -251,14 +237,9 @@ def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
 # What all changes do first
 
 
-def find_for_change(txn: WriteTxn, name: BlobName) -> tuple[_Key, Blob | None]:
-    key = (find_guarded(txn, name.container).id, name.name)
-    return key, txn.get(BLOBS, key, EXCLUSIVE)
-
-
 def find_changeable(
     txn: WriteTxn, name: BlobName, lease_id: bytes | None, conditions: Conditions
-) -> tuple[_Key, Blob]:
+) -> tuple[BlobKey, Blob]:
     """A blob that is there and that this caller may change now."""
     key, blob = find_for_change(txn, name)
     if blob is None:

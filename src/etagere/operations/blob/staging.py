@@ -52,7 +52,7 @@ _TICKS_PER_HOUR = 3600 * TICKS_PER_SECOND
 
 
 def precheck_block(txn: ReadTxn, command: PutBlock) -> None:
-    """A courtesy before a long upload: refuses what would be refused if it ended now."""
+    """Refuses, before a long upload, what would be refused if the upload ended now."""
     key = (find(txn, command.blob.container).id, command.blob.name)
     _check(txn.get(BLOBS, key), command, txn.steady_now)
 
