@@ -74,8 +74,7 @@ def put_copy(txn: WriteTxn, command: PutCopy) -> Blob:
 
 
 def precheck_copy(txn: ReadTxn, destination: Destination) -> None:
-    """A courtesy before something is read from elsewhere: refuses what would be refused if it
-    were to be decided now."""
+    """Refuses, before a source on another server is read, what would be refused now."""
     container = find(txn, destination.blob.container)
     old = txn.get(BLOBS, (container.id, destination.blob.name))
     check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
