@@ -116,11 +116,11 @@ class Sources:
         reads_tags = tags_too or conditions.if_tags is not None
         if precheck is not None:
             await precheck()
-        signed = exchange.request
+        request = exchange.request
         host = exchange.header("host") or ""
         is_allowed = addresses.is_allowed(source, self._allowed)
-        if addresses.is_here(source, host, signed.scheme, self._port) or (
-            not is_allowed and addresses.is_public_endpoint_of(source, signed.account)
+        if addresses.is_here(source, host, request.scheme, self._port) or (
+            not is_allowed and addresses.is_public_endpoint_of(source, request.account)
         ):
             opened = await self._open_here(exchange, source, asked, owner_reads, reads, reads_tags)
             try:

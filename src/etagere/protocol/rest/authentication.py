@@ -1,4 +1,4 @@
-"""Who sent a request, and whether they may: the schemes in turn, then the table of permissions."""
+"""Authentication: who sent a request, by SharedKey, SAS or no credentials at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NANOSECONDS_PER_TICK = 100
 
 @lru_cache(maxsize=256)
 def _prepared(key: bytes) -> AccountKey:
-    """Keys are few and always in use: what HMAC makes of one is kept."""
+    """Caches the HMAC state of a key: keys are few and always in use."""
     return AccountKey(key)
 
 
@@ -39,16 +39,16 @@ def _all(keys: tuple[bytes, ...]) -> Keys:
 
 
 PoliciesOf = Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]
-"""The stored policies of what a name in an account stands for; none if it stands for nothing."""
+"""Returns the stored access policies of the resource with a name in an account, if there is one."""
 
 
 class Authenticator:
-    """Lets requests in, or says why not. Signatures and tokens are judged by the wall clock."""
+    """Verifies signatures and tokens, by the wall clock."""
 
     def __init__(
         self, engine: Engine, settings: Settings, policies: Mapping[str, PoliciesOf]
     ) -> None:
-        """`policies` says, for each service, where the policies that its tokens name are kept."""
+        """`policies` reads, for each service, the policies that its tokens may refer to."""
         self._engine = engine
         self._policies = policies
         self._settings = settings
@@ -97,17 +97,17 @@ class Authenticator:
         return self._nobodys if stored is None else _all(stored.keys)
 
     async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> Principal:
-        signed = exchange.request
-        token = self._tokens.find(signed, keys)
+        request = exchange.request
+        token = self._tokens.find(request, keys)
         if token is None:
-            token = await self._verified(signed, keys)
-            self._tokens.keep(signed, keys, token)
-        abort_if(sas.check_origin(token.sas, signed))
+            token = await self._verified(request, keys)
+            self._tokens.keep(request, keys, token)
+        abort_if(sas.check_origin(token.sas, request))
         abort_if(sas.check_time(token.granted, now))
         return token.holder
 
-    async def _verified(self, signed: RestRequest, keys: Keys) -> KnownToken:
-        token = unwrap(sas_parsing.parse(signed))
+    async def _verified(self, request: RestRequest, keys: Keys) -> KnownToken:
+        token = unwrap(sas_parsing.parse(request))
         abort_if(sas_signature.verify(token, keys))
         policy = await self._policy(token) if token.policy_id else None
         granted = unwrap(sas.effective(token, policy))

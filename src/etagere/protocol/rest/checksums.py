@@ -23,7 +23,7 @@ MD5_BYTES = 16
 CRC64_BYTES = 8
 _CHECKED_RANGE_MAX = 4 << 20
 _MD5_OF_LISTS_SINCE: Final = "2019-07-07"
-"""From this version on a block list that was sent with an MD5 is answered with it."""
+"""From this version on, the response to a block list that was sent with an MD5 repeats it."""
 _CHECKSUMS: Final = ("content-md5", "x-ms-blob-content-md5", "x-ms-content-crc64")
 
 
@@ -52,37 +52,36 @@ def announced_crc64(exchange: Exchange) -> int | None:
     return None if found is None else int.from_bytes(found, "little")
 
 
-def tells_checksum(exchange: Exchange) -> bool:
-    """Whether the body is to be compared with a checksum."""
+def announces_checksum(exchange: Exchange) -> bool:
+    """Whether a request announces a checksum of its body."""
     return any(exchange.header(name) is not None for name in _CHECKSUMS)
 
 
 def require_intact(
     exchange: Exchange, body: Body, md5: bytes | None, blob_md5: bytes | None = None
 ) -> None:
-    """What arrived must be what was sent, as far as the sender said what that was.
+    """Refuses a body that does not have the announced checksums.
 
-    A blob that is put whole is its body: what is said of the blob counts before what is said of
-    the body.
+    `blob_md5` is the MD5 that the request sets as a property of a blob which is put whole. It
+    takes precedence over that of the body.
     """
     sent_md5, sent_crc = announced_md5(exchange), announced_crc64(exchange)
     if sent_md5 is not None and sent_crc is not None:
         raise Refused(Refusal("BothCrc64AndMd5HeaderPresent"))
-    told_md5 = blob_md5 or sent_md5
-    if told_md5 is not None and md5 is not None and told_md5 != md5:
+    expected_md5 = blob_md5 or sent_md5
+    if expected_md5 is not None and md5 is not None and expected_md5 != md5:
         facts: dict[str, str | int] = {
-            "UserSpecifiedMd5": digest_text(told_md5).decode(),
+            "UserSpecifiedMd5": digest_text(expected_md5).decode(),
             "ServerCalculatedMd5": digest_text(md5).decode(),
         }
         raise Refused(Refusal("Md5Mismatch", facts))
     if sent_crc is not None and sent_crc != body.crc:
-        told, calculated = sent_crc.to_bytes(8, "little"), body.crc.to_bytes(8, "little")
-        raise Refused(structured_messages.crc_mismatch(told, calculated))
+        sent, calculated = sent_crc.to_bytes(8, "little"), body.crc.to_bytes(8, "little")
+        raise Refused(structured_messages.crc_mismatch(sent, calculated))
 
 
 def checked_document(exchange: Exchange, document: bytes) -> tuple[bytes, bytes]:
-    """The checksum that a request which is a document is answered with, after those that it was
-    sent with were compared."""
+    """Compares a document with its announced checksums; returns the header that confirms it."""
     sent_md5 = announced_md5(exchange)
     body = Body(b"", len(document), crc64nvme(document))
     md5 = hashlib.md5(document, usedforsecurity=False).digest() if sent_md5 else None
@@ -91,7 +90,7 @@ def checked_document(exchange: Exchange, document: bytes) -> tuple[bytes, bytes]
 
 
 def refuse_range_checksums(exchange: Exchange) -> None:
-    """For a read of the whole blob: only those of ranges are told."""
+    """Refuses the request for checksums of a range where no range is read."""
     for kind in ("md5", "crc64"):
         name = f"x-ms-range-get-content-{kind}"
         if (exchange.header(name) or "").lower() == "true":
@@ -99,7 +98,8 @@ def refuse_range_checksums(exchange: Exchange) -> None:
 
 
 def wanted_checksums(exchange: Exchange, length: int) -> set[str]:
-    """Which checksums of a range are asked for; one at a time, of a range that is not large."""
+    """Returns the checksums of a range that a request asks for: at most one, and only of a short
+    range."""
     wanted = {
         kind
         for kind in ("md5", "crc64")
@@ -126,14 +126,14 @@ def source_crc64(exchange: Exchange) -> int | None:
     return None if found is None else int.from_bytes(found, "little")
 
 
-class ToldChecksums(NamedTuple):
-    """What a request says of the bytes of its source."""
+class SourceChecksums(NamedTuple):
+    """The checksums that a request announces for the bytes of its source."""
 
     md5: bytes | None
     crc: int | None
 
     def require(self, crc: int, md5: bytes | None) -> None:
-        """The bytes must have these checksums, as far as the request says so."""
+        """Refuses bytes that do not have the announced checksums."""
         if self.md5 is not None and md5 is not None and self.md5 != md5:
             facts: dict[str, str | int] = {
                 "UserSpecifiedMd5": digest_text(self.md5).decode(),
@@ -141,18 +141,18 @@ class ToldChecksums(NamedTuple):
             }
             raise Refused(Refusal("Md5Mismatch", facts))
         if self.crc is not None and self.crc != crc:
-            told, calculated = self.crc.to_bytes(8, "little"), crc.to_bytes(8, "little")
-            raise Refused(structured_messages.crc_mismatch(told, calculated))
+            sent, calculated = self.crc.to_bytes(8, "little"), crc.to_bytes(8, "little")
+            raise Refused(structured_messages.crc_mismatch(sent, calculated))
 
 
-NOTHING_TOLD: Final = ToldChecksums(None, None)
+NO_CHECKSUMS: Final = SourceChecksums(None, None)
 
 
-def told_of_source(exchange: Exchange) -> ToldChecksums:
-    told = ToldChecksums(source_md5(exchange), source_crc64(exchange))
-    if told.md5 is not None and told.crc is not None:
+def source_checksums(exchange: Exchange) -> SourceChecksums:
+    announced = SourceChecksums(source_md5(exchange), source_crc64(exchange))
+    if announced.md5 is not None and announced.crc is not None:
         raise Refused(Refusal("BothCrc64AndMd5HeaderPresent"))
-    return told
+    return announced
 
 
 # Responses
@@ -171,7 +171,7 @@ def crc64_header(crc: int) -> tuple[bytes, bytes]:
 
 
 def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
-    """Checksums of exactly what is sent."""
+    """Returns the headers with the checksums of a response body."""
     headers = []
     if "md5" in wanted:
         md5 = hashlib.md5(data, usedforsecurity=False).digest()
@@ -182,7 +182,7 @@ def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
 
 
 def checksum_header(crc: int, sent_md5: bytes | None) -> tuple[bytes, bytes]:
-    """Of what arrived and was found to be what was sent: the MD5 if the client sent one, otherwise
+    """Returns the header that confirms what was received: the MD5 if the client sent one, otherwise
     the CRC64."""
     return crc64_header(crc) if sent_md5 is None else md5_header(sent_md5)
 
@@ -191,7 +191,8 @@ def checksum_header(crc: int, sent_md5: bytes | None) -> tuple[bytes, bytes]:
 
 
 async def checksums_of(chunks: AsyncIterator[bytes]) -> tuple[int, bytes]:
-    """CRC64 and MD5, made in a thread: others have their turn meanwhile."""
+    """Returns CRC64 and MD5. The MD5 is computed in a thread, so that other requests are served
+    meanwhile."""
     crc, md5 = 0, hashlib.md5(usedforsecurity=False)
     async for chunk in chunks:
         await asyncio.to_thread(md5.update, chunk)
@@ -208,7 +209,7 @@ async def crc64_of(chunks: AsyncIterator[bytes]) -> int:
 
 
 def known_crc(content: Content) -> int | None:
-    """The CRC64 of all bytes of a content; None if it takes reading them."""
+    """Returns the CRC64 of a content, or None if its bytes would have to be read for it."""
     if isinstance(content, Empty):
         return 0
     if isinstance(content, Inline):

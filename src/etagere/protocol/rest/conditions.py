@@ -35,7 +35,7 @@ def _conditions(exchange: Exchange) -> Conditions:
 def conditions_under(
     exchange: Exchange, prefix: str, tags_header: str = "x-ms-if-tags"
 ) -> Conditions:
-    """The conditions whose headers have this before their names."""
+    """Returns the conditions of the headers that have `prefix` before their names."""
     tags = exchange.header(tags_header)
     if tags is not None:
         abort_if(tag_rules.check_expression(tags))
@@ -65,7 +65,7 @@ def date(exchange: Exchange, name: str) -> int | None:
 
 
 def refuse_conditions(exchange: Exchange) -> None:
-    """For what takes none."""
+    """Refuses conditions on ETags and dates."""
     for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
         if exchange.header(name) is not None:
             raise Refused(Refusal("ConditionHeadersNotSupported", {"HeaderName": name}))

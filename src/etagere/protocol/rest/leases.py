@@ -90,11 +90,11 @@ def lease_headers(lease: Lease, now: int) -> Headers:
 
 
 LEASE_STATUS: Final = {LeaseVerb.ACQUIRE: 201, LeaseVerb.BREAK: 202}
-"""Of the answers to the actions that have one of their own."""
+"""The status of the response to a lease action, where it is not 200."""
 
 
 def lease_action_headers(lease: Lease, now: int) -> Headers:
-    """What the answer to an action says of the lease as it is then."""
+    """Returns the headers that describe a lease after an action."""
     if isinstance(lease, FixedLease | InfiniteLease):
         return [(b"x-ms-lease-id", format_lease_id(lease.id).encode())]
     if isinstance(lease, BrokenLease):

@@ -16,7 +16,7 @@ _META: Final = b"x-ms-meta-"
 
 
 def read_metadata(exchange: Exchange) -> Metadata:
-    """Names keep the case in which they were sent."""
+    """Returns the metadata of a request. Names keep the case in which they were sent."""
     pairs = tuple(
         (text(name[len(_META) :]), text(value))
         for name, value in exchange.http.headers

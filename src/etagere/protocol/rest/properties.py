@@ -1,4 +1,4 @@
-"""The properties of a service, and what they decide: which pages of other origins may use it."""
+"""Service properties: reading and changing them, and what they decide (CORS, default version)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from etagere.rules.accounts import check_account_name
 _BYTES_MAX: Final = 64 << 10
 _ACCOUNTS_KNOWN_MAX: Final = 1_024
 _RULES_KNOWN_SECONDS: Final = 5.0
-"""How long CORS rules are kept at most: a change whose client is gone may be published before it is
-made."""
+"""How long CORS rules are cached at most. If the client of a change disconnects, the change may be
+published before it is made."""
 _NOT_CACHED_STATUS_MIN: Final = 300
 # The service names these first and last, whether an answer has the last ones or not.
 _EXPOSED_FIRST: Final = ("x-ms-request-id", "x-ms-client-request-id", "Server", "x-ms-version")
@@ -63,7 +63,7 @@ class PropertiesStore:
         return None if version is None else min(version, VERSION_NEWEST)
 
     async def preflight(self, exchange: Exchange) -> Response:
-        """A browser asks before it has anything to show for itself."""
+        """Answers the preflight request of a browser, which is not authenticated."""
         answer = unwrap(
             cors.preflight(
                 (await self.read(exchange.request.account)).cors,
@@ -75,8 +75,7 @@ class PropertiesStore:
         return Response(200, [(octets(name), octets(value)) for name, value in answer])
 
     async def cors_headers(self, exchange: Exchange, response: Response) -> responses.Headers:
-        """What a page of another origin is told with the answer to its request, which has its
-        common headers already."""
+        """Returns the CORS headers of a response, which has its common headers already."""
         origin, method = exchange.header("origin"), exchange.request.method
         if origin is None:
             if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
@@ -94,8 +93,8 @@ class PropertiesStore:
         return [(octets(name), octets(value)) for name, value in found]
 
     def _known_rules(self) -> dict[str, Sequence[CorsRule]]:
-        """The rules of accounts, as far as they were read since any properties were changed:
-        requests without an origin are nearly all, and must not pay for those that have one."""
+        """Returns the cached CORS rules of accounts. Nearly all requests have no origin, and must
+        not cost a read."""
         changed, now = self._share.properties_changed, time.monotonic()
         if changed != self._rules_as_of or now > self._rules_until:
             self._rules_as_of, self._rules = changed, {}
@@ -113,7 +112,8 @@ class PropertiesStore:
 
 
 def _exposable(exchange: Exchange, response: Response) -> list[str]:
-    """The names of the headers of an answer that a rule may expose, in the service's order."""
+    """Returns the names of the headers of a response that a rule may expose, in the order of the
+    real service."""
     names = {name.decode(): None for name, _ in response.headers}
     if exchange.parameter("comp") == "properties":
         # Scripts may read it anyway, and the service leaves it out here, though not of listings.

@@ -13,7 +13,7 @@ def byte_range(exchange: Exchange) -> Range | None:
 
 
 def source_range(exchange: Exchange) -> Range | None:
-    """The bytes of a source that are asked for; None: all."""
+    """Returns the range of a source that is to be read, or None for all of it."""
     written = exchange.header("x-ms-source-range")
     if written is None:
         return None

@@ -1,4 +1,4 @@
-"""What requests to every service say in the same words. Raw headers stop here."""
+"""Headers and parameters that requests to all services have in common."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def page_limit(exchange: Exchange) -> int:
 
 
 def text_parameter(exchange: Exchange, name: str) -> str:
-    """What names are compared with; "" where it is absent."""
+    """Returns a parameter that is compared with names, or "" if it is absent."""
     written = exchange.parameter(name) or ""
     if not is_text(written) or len(written) > names.BLOB_NAME_LENGTH_MAX:
         raise bad_parameter("InvalidQueryParameterValue", name, written)
@@ -68,7 +68,7 @@ def text_parameter(exchange: Exchange, name: str) -> str:
 
 
 def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
-    """What a listing is to tell besides. What there is nothing of yet is never told."""
+    """Returns the details that a listing is to include; `known` are those that it accepts."""
     written = exchange.parameter("include") or ""
     include = {detail.strip() for detail in written.lower().split(",")} - {""}
     if not include <= known:
@@ -77,8 +77,8 @@ def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
 
 
 def endpoint(exchange: Exchange) -> str:
-    """The address of the service as the client knows it."""
-    signed = exchange.request
-    account = f"/{signed.account}" if signed.path_style else ""
+    """Returns the URL of the service as the client knows it."""
+    request = exchange.request
+    account = f"/{request.account}" if request.path_style else ""
     host = exchange.header("host") or ""
-    return f"{signed.scheme}://{host if is_text(host) else ''}{account}/"
+    return f"{request.scheme}://{host if is_text(host) else ''}{account}/"

@@ -1,4 +1,4 @@
-"""What every service answers in the same words."""
+"""Headers and documents that responses of all services have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def http_date(ticks: int) -> str:
 
 
 def stats() -> bytes:
-    """There is no second place that could lag behind: it is always as of now."""
+    """Returns the service statistics. There is no secondary location that could lag behind, so the
+    last synchronization is always now."""
     synced = http_date(time.time_ns() // 100)
     return xml.document(
         "<StorageServiceStats><GeoReplication><Status>live</Status>"

@@ -1,5 +1,5 @@
-"""What all REST services do with a request: find out what it asks for and whether it may, carry it
-out, and make an answer of any outcome."""
+"""A REST service: takes a request through routing, authentication, authorization and its handler,
+and makes a response of any outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ERROR_STATUS_MIN: Final = 400
 
 
 Call = Callable[[Exchange], Awaitable[Response]]
-"""Carries out an operation for a request that may have it."""
+"""Handles a request that has been authorized."""
 
 
 class Routed(NamedTuple):
@@ -54,7 +54,7 @@ class Routed(NamedTuple):
 
 
 class Service(ABC):
-    """Answers the requests of one front end to one service. Each service says what they ask for."""
+    """Answers the requests to one service in one front end. Subclasses route them."""
 
     name: str
 
@@ -65,14 +65,14 @@ class Service(ABC):
         access_log: AccessLog,
         share: FrontEndShare | None = None,
     ) -> None:
-        """`share` is what the front ends of the server know of each other; None: there is one."""
+        """`share` is the state that front ends share; None: there is only one front end."""
         self._authenticator = authenticator
         self._access_log = access_log
         self._properties = PropertiesStore(engine, self.name, share)
 
     @abstractmethod
     def route(self, exchange: Exchange) -> Routed:
-        """What is asked for; raises `Refused` where that is nothing that there is."""
+        """Returns what a request asks for; raises `Refused` if there is no such operation."""
 
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
@@ -94,7 +94,7 @@ class Service(ABC):
         return response
 
     async def _outcome(self, exchange: Exchange, holder: TokenHolder | None = None) -> Response:
-        """An answer, whatever happens."""
+        """Returns a response, whatever happens."""
         try:
             return await self._carry_out(exchange, holder)
         except Refused as refused:
@@ -122,14 +122,14 @@ class Service(ABC):
             default = await self._properties.default_version(exchange)
             if default is not None:
                 exchange.version, exchange.names_version = default, True
-        signed = exchange.request
-        if signed.method == "OPTIONS":
+        request = exchange.request
+        if request.method == "OPTIONS":
             return await self._properties.preflight(exchange)
         routed = self.route(exchange)
         exchange.principal = await self._authenticator.authenticate(exchange)
         if holder is not None and isinstance(exchange.principal, Anonymous):
             exchange.principal = holder
-        if signed.secondary and routed.is_change:
+        if request.secondary and routed.is_change:
             # It is there to be read when the primary cannot be.
             message = "Write operations are not allowed."
             raise Refused(Refusal("InsufficientAccountPermissions", message_override=message))
@@ -160,7 +160,7 @@ class Service(ABC):
     # What the connection asks for
 
     def malformed(self, status: int, detail: str) -> Response:
-        """The answer to what no exchange could be made of."""
+        """Returns the response to bytes that are not a valid request."""
         refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
         request_id = new_request_id()
         form = error_form_of(self.name, refusal)
@@ -188,8 +188,8 @@ class Service(ABC):
 
 
 def _without_body(response: Response) -> Response:
-    """An error as the answer to HEAD, which describes no body: some clients would wait for one, or
-    parse it, although it cannot come."""
+    """Returns an error response to HEAD, without the headers of a body: some clients would wait for
+    the body, or parse it."""
     response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
     response.body = b""
     return response

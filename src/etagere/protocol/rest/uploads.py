@@ -16,15 +16,15 @@ from etagere.protocol.rest.responses import Headers
 from etagere.protocol.turns import Turn
 
 NO_BODY: Final = Body(b"", 0, 0)
-"""In a command whose body is still to come."""
+"""The body in a command until the real one has been received."""
 PRECHECK_BYTES_MIN: Final = 256 << 10
-"""What is longer is not received before it is known that it would be taken now."""
-# The newest first; versions before the last one have its limits.
+"""Longer bodies are received only after a check that the write would be accepted now."""
 Limits = tuple[tuple[str, int], ...]
+"""The maximum length of a body in bytes, by the version from which on it holds, newest first."""
 
 
 def announced_length(exchange: Exchange, limits: Limits) -> int:
-    """The length of a content, which has to be said before it is sent."""
+    """Returns the length of the content, which a client has to announce."""
     length = exchange.http.body.length
     if length is None:
         raise Refused(Refusal("MissingContentLengthHeader"))
@@ -38,12 +38,12 @@ def announced_length(exchange: Exchange, limits: Limits) -> int:
 
 
 def bytes_max(exchange: Exchange, limits: Limits) -> int:
-    """How long a content may be that is not announced."""
+    """Returns the maximum length of a content."""
     return next(most for since, most in limits if exchange.version >= since)
 
 
 def require_no_body(exchange: Exchange) -> None:
-    """For what takes its bytes from elsewhere."""
+    """Refuses a body: the bytes come from a source."""
     length = exchange.http.body.length
     if length is None:
         raise Refused(Refusal("MissingContentLengthHeader"))
@@ -52,7 +52,7 @@ def require_no_body(exchange: Exchange) -> None:
 
 
 async def receive(exchange: Exchange, writer: BodyWriter) -> Body:
-    """The content of a request: its body, or what a structured message has in it."""
+    """Receives the content of a request: its body, or the content of a structured message."""
     body = exchange.http.body
     content_length = structured_content_length(exchange, body.length or 0)
     if content_length is None:
@@ -84,7 +84,7 @@ STRUCTURED_BODY: Headers = [(b"x-ms-structured-body", structured_messages.KIND.e
 
 
 def is_structured(exchange: Exchange) -> bool:
-    """Whether the body that is sent, or the one that is asked for, is a structured message."""
+    """Whether the body of the request, or the requested one, is a structured message."""
     written = exchange.header("x-ms-structured-body")
     if written is None:
         return False
@@ -94,8 +94,8 @@ def is_structured(exchange: Exchange) -> bool:
 
 
 def structured_content_length(exchange: Exchange, body_length: int) -> int | None:
-    """Of the content of a structured message, which has to fit the length of the message; None
-    if the body is the content."""
+    """Returns the length of the content of a structured message, which has to fit the length of the
+    message, or None if the body is the content."""
     name = "x-ms-structured-content-length"
     if not is_structured(exchange):
         if exchange.header(name) is not None:
@@ -110,10 +110,10 @@ def structured_content_length(exchange: Exchange, body_length: int) -> int | Non
 
 
 def structured_headers(exchange: Exchange) -> Headers:
-    """Says that a structured message was taken for one; clients insist on it."""
+    """Returns the header that confirms a structured message; clients require it."""
     return STRUCTURED_BODY if is_structured(exchange) else []
 
 
 def structured_response_headers(content_length: int) -> Headers:
-    """Of an answer whose body is a structured message."""
+    """Returns the headers of a response whose body is a structured message."""
     return [*STRUCTURED_BODY, (b"x-ms-structured-content-length", b"%d" % content_length)]

@@ -72,7 +72,7 @@ async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     )
     if length > uploads.PRECHECK_BYTES_MIN:
         checked = command
-        if checksums.tells_checksum(exchange):
+        if checksums.announces_checksum(exchange):
             # A wrong checksum is told before unmet conditions.
             checked = replace(command, conditions=NO_CONDITIONS)
         await deps.engine.read(blobs.precheck_put, checked)

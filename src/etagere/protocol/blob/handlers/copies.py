@@ -99,18 +99,18 @@ async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     copies_tags = decode_sources.copies_tags(exchange)
     asked = _destination(exchange, tags=decode_tags.tags(exchange))
     asked = replace(asked, source_tags=copies_tags)
-    told = checksums.told_of_source(exchange)
+    expected = checksums.source_checksums(exchange)
     for _ in range(_ATTEMPTS_MAX):
         async with await _opened_in_time(exchange, deps, tags_too=copies_tags) as source:
             asked = replace(asked, source=source.address)
             if isinstance(source, Elsewhere):
-                blob, crc = await _fetch_copy(deps, asked, source, told)
-                return _accepted(blob, _received(exchange, crc, told))
-            crc = await _checked(source, told)
+                blob, crc = await _fetch_copy(deps, asked, source, expected)
+                return _accepted(blob, _received(exchange, crc, expected))
+            crc = await _checked(source, expected)
             found = _blob_source(exchange, source, stamp=source.found.stamp)
             shared = await deps.engine.write(copies.copy_blob, CopyBlob(asked, found))
             if shared is not None:
-                return _accepted(shared, _received(exchange, crc, told))
+                return _accepted(shared, _received(exchange, crc, expected))
     raise Fault(FaultReason.CONTENTION, "the source of a copy changed again and again")
 
 
@@ -126,13 +126,16 @@ async def _opened_in_time(exchange: Exchange, deps: BlobDependencies, *, tags_to
 
 
 async def _fetch_copy(
-    deps: BlobDependencies, asked: Destination, source: Elsewhere, told: checksums.ToldChecksums
+    deps: BlobDependencies,
+    asked: Destination,
+    source: Elsewhere,
+    expected: checksums.SourceChecksums,
 ) -> tuple[Blob, int]:
     headers, metadata = _described(source), _metadata(source)
     await deps.engine.read(copies.precheck_copy, asked)
     async with deps.store.writer(source.length, md5=True) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
-        told.require(body.crc, writer.md5)
+        expected.require(body.crc, writer.md5)
         headers = replace(headers, content_md5=writer.md5)
         command = PutCopy(asked, body, headers, metadata)
         blob = await deps.engine.write(copies.put_copy, command)
@@ -151,7 +154,7 @@ async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> R
         asked = replace(asked, source=source.address)
         command = CopyIncrementally(asked, _blob_source(exchange, source))
         blob = await deps.engine.write(copies.copy_incrementally, command)
-    # Clients expect to be told to wait, and find the copy made when they look.
+    # Clients expect to have to wait, and find the copy made when they look.
     return _accepted(blob, status=CopyStatus.PENDING)
 
 
@@ -186,7 +189,7 @@ def _blob_source(exchange: Exchange, source: Here, stamp: int | None = None) -> 
 
 
 def _as_told(refused: Refused) -> Refused:
-    """Clients expect tags of a source that are not as they asked to be told like their own."""
+    """Unmet conditions on the tags of a source are refused like those on the blob's own tags."""
     refusal = refused.refusal
     if refusal.code != "SourceConditionNotMet" or refusal.facts.get("Condition") != "x-ms-if-tags":
         return refused
@@ -210,9 +213,9 @@ def _as_own(exchange: Exchange, refused: Refused) -> Refused:
 _ENCRYPTION_TOLD_SINCE: Final = "2021-06-08"
 
 
-def _received(exchange: Exchange, crc: int, told: checksums.ToldChecksums) -> Headers:
+def _received(exchange: Exchange, crc: int, expected: checksums.SourceChecksums) -> Headers:
     """What the answer says of bytes that were copied while the client waited."""
-    headers = [checksums.checksum_header(crc, told.md5)]
+    headers = [checksums.checksum_header(crc, expected.md5)]
     return [*headers, ENCRYPTED] if exchange.version >= _ENCRYPTION_TOLD_SINCE else headers
 
 
@@ -234,7 +237,7 @@ def _accepted(
 def _described(source: Elsewhere) -> BlobHeaders:
     kind = source.fields.get("x-ms-blob-type", "BlockBlob")
     if kind != "BlockBlob":
-        # Which pages are there, and where blocks end, cannot be told from bytes.
+        # Which pages are there, and where blocks end, cannot be seen from the bytes.
         raise Refused(Refusal("InvalidSourceBlobType", {"Source": kind[:20]}))
     try:
         md5 = base64.b64decode(source.fields.get("content-md5", ""), validate=True)
@@ -249,19 +252,19 @@ _MD5_BYTES = 16
 def _metadata(source: Elsewhere) -> Metadata:
     """None at all if a blob could not have them."""
     pairs = source.metadata
-    told = all(is_text(name) and is_text(value) for name, value in pairs)
-    return pairs if told and check_metadata(pairs) is None else ()
+    is_valid = all(is_text(name) and is_text(value) for name, value in pairs)
+    return pairs if is_valid and check_metadata(pairs) is None else ()
 
 
 # Checksums
 
 
-async def _checked(source: Here, told: checksums.ToldChecksums) -> int:
+async def _checked(source: Here, expected: checksums.SourceChecksums) -> int:
     """The CRC64 of all bytes, which are read only if nobody knows without."""
-    crc = checksums.known_crc(source.blob.content) if told.md5 is None else None
+    crc = checksums.known_crc(source.blob.content) if expected.md5 is None else None
     if crc is None:
         crc, md5 = await checksums.checksums_of(source.chunks())
-        told.require(crc, md5)
+        expected.require(crc, md5)
     else:
-        told.require(crc, None)
+        expected.require(crc, None)
     return crc

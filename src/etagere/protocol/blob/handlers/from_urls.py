@@ -73,11 +73,11 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
         exchange.permit.only_if_absent,
     )
     precheck = partial(deps.engine.read, staging.precheck_block, command)
-    told = checksums.told_of_source(exchange)
+    expected = checksums.source_checksums(exchange)
     bytes_max = uploads.bytes_max(exchange, limits.BLOCK_BYTES_MAX)
     async with (
         await deps.sources.open(exchange, bytes_max=bytes_max, precheck=precheck) as source,
-        _copied(exchange, deps, source, told) as received,
+        _copied(exchange, deps, source, expected) as received,
     ):
         await deps.engine.write(staging.put_block, replace(command, body=received.body))
     return Response(201, [received.checksum(), ENCRYPTED])
@@ -161,17 +161,17 @@ async def _add_source(
     *,
     on_pages: bool,
 ) -> tuple[_Received, T]:
-    told = checksums.told_of_source(exchange)
+    expected = checksums.source_checksums(exchange)
     bytes_max = uploads.bytes_max(exchange, limits)
-    async with await _open_source(exchange, deps, bytes_max, prechecks, told) as source:
-        shared = await _shared(deps, source, told, on_pages)
+    async with await _open_source(exchange, deps, bytes_max, prechecks, expected) as source:
+        shared = await _shared(deps, source, expected, on_pages)
         if shared is not None:
             try:
                 return shared, await add(shared)
             except Refused as refused:
                 if refused.refusal.code != sharing.GONE:
                     raise
-        async with _copied(exchange, deps, source, told) as received:
+        async with _copied(exchange, deps, source, expected) as received:
             return received, await add(received)
 
 
@@ -180,7 +180,7 @@ async def _open_source(
     deps: BlobDependencies,
     bytes_max: int,
     prechecks: _Prechecks,
-    told: checksums.ToldChecksums,
+    expected: checksums.SourceChecksums,
     *,
     tags_too: bool = False,
 ) -> Source:
@@ -191,7 +191,7 @@ async def _open_source(
     source = await deps.sources.open(
         exchange, bytes_max=bytes_max, tags_too=tags_too, precheck=unconditionally
     )
-    if told != checksums.NOTHING_TOLD:
+    if expected != checksums.NO_CHECKSUMS:
         return source
     try:
         await fully()
@@ -202,7 +202,7 @@ async def _open_source(
 
 
 async def _shared(
-    deps: BlobDependencies, source: Source, told: checksums.ToldChecksums, on_pages: bool
+    deps: BlobDependencies, source: Source, expected: checksums.SourceChecksums, on_pages: bool
 ) -> _Received | None:
     """None if there is nothing to be shared."""
     if not isinstance(source, Here):
@@ -212,27 +212,27 @@ async def _shared(
     if not pieces or (on_pages and not sharing.lie_on_pages(pieces)):
         return None
     md5 = None
-    if told.md5 is None:
+    if expected.md5 is None:
         crc = await checksums.crc64_of(source.chunks())
     else:
         crc, md5 = await checksums.checksums_of(source.chunks())
-    told.require(crc, md5)
+    expected.require(crc, md5)
     return _Received(Body(b"", source.length, crc, pieces=pieces), md5, borrowed=True)
 
 
 @asynccontextmanager
 async def _copied(
-    exchange: Exchange, deps: BlobDependencies, source: Source, told: checksums.ToldChecksums
+    exchange: Exchange, deps: BlobDependencies, source: Source, expected: checksums.SourceChecksums
 ) -> AsyncIterator[_Received]:
     """The bytes of the source in pieces of their own; at least one."""
-    wants_md5 = told.md5 is not None
+    wants_md5 = expected.md5 is not None
     async with deps.store.writer(source.length, inline=False, md5=wants_md5) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
         if not body.length:
             written = exchange.header("x-ms-source-range") or ""
             raise requests.invalid_header("x-ms-source-range", written)
         md5 = writer.md5 if wants_md5 else None
-        told.require(body.crc, md5)
+        expected.require(body.crc, md5)
         yield _Received(body, md5)
 
 
@@ -259,35 +259,35 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     )
     copies_tags = decode_sources.copies_tags(exchange)
     copies_properties = decode_sources.copies_properties(exchange)
-    told = checksums.told_of_source(exchange)
+    expected = checksums.source_checksums(exchange)
     prechecks = (
         partial(deps.engine.read, blobs.precheck_put, replace(command, conditions=NO_CONDITIONS)),
         partial(deps.engine.read, blobs.precheck_put, command),
     )
     bytes_max = uploads.bytes_max(exchange, limits.BLOB_BYTES_MAX)
     async with await _open_source(
-        exchange, deps, bytes_max, prechecks, told, tags_too=copies_tags
+        exchange, deps, bytes_max, prechecks, expected, tags_too=copies_tags
     ) as source:
         if copies_tags and isinstance(source, Here):
             command = replace(command, tags=source.blob.tags)
         described = source.headers if copies_properties else BlobHeaders()
         command = replace(command, headers=_described(command.headers, described))
-        blob, crc = await _put(deps, source, command, told)
+        blob, crc = await _put(deps, source, command, expected)
     headers = stamp_headers(blob.stamp)
     if crc is not None:
-        headers.append(checksums.checksum_header(crc, told.md5))
+        headers.append(checksums.checksum_header(crc, expected.md5))
     return Response(201, [*headers, ENCRYPTED])
 
 
 async def _put(
-    deps: BlobDependencies, source: Source, command: PutBlob, told: checksums.ToldChecksums
+    deps: BlobDependencies, source: Source, command: PutBlob, expected: checksums.SourceChecksums
 ) -> tuple[Blob, int | None]:
     """The blob, and the CRC64 of its bytes; None if they were shared without being read, and
     nobody knows it."""
     if isinstance(source, Here) and source.is_whole and _is_shareable(source):
-        if told != checksums.NOTHING_TOLD or source.length <= _READ_BYTES_MAX:
+        if expected != checksums.NO_CHECKSUMS or source.length <= _READ_BYTES_MAX:
             known, md5 = await checksums.checksums_of(source.chunks())
-            told.require(known, md5)
+            expected.require(known, md5)
             command = _with_md5(command, md5)
             crc: int | None = known
         else:
@@ -300,7 +300,7 @@ async def _put(
     async with deps.store.writer(source.length, md5=True) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
         md5 = writer.md5
-        told.require(body.crc, md5)
+        expected.require(body.crc, md5)
         whole = replace(_with_md5(command, md5), body=body)
         blob = await deps.engine.write(blobs.put_blob, whole)
     return blob, body.crc
