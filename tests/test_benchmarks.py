@@ -15,7 +15,7 @@ from benchmarks.load import Load, account_sas, development_sas, run_all, run_eac
 from benchmarks.queues import create, delete_load, get_load, put_load, taken_in
 from benchmarks.services import QUEUE, TABLE, etagere
 from etagere.auth import sas_parsing, sas_signature
-from etagere.auth.request import Address, SignedRequest
+from etagere.auth.request import Address, RestRequest
 from etagere.auth.shared_key import AccountKey
 from etagere.errors import Refusal
 
@@ -124,7 +124,7 @@ def test_the_table_is_aligned() -> None:
 @pytest.mark.parametrize("service", ["blob", "queue", "table"])
 def test_a_token_for_the_whole_account_is_let_in(service: str) -> None:
     query = account_sas(b"key", "account", "2099-01-01T00:00:00Z")
-    signed = SignedRequest(service, "GET", Address("account", False, True), "/account/c", query, {})
+    signed = RestRequest(service, "GET", Address("account", False, True), "/account/c", query, {})
     token = sas_parsing.parse(signed)
     assert not isinstance(token, Refusal)
     assert sas_signature.verify(token, [AccountKey(b"key")]) is None

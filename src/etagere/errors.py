@@ -594,7 +594,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     facts: dict[str, str | int] = {}
     subject: str = ""
     """What it is about, where the row's message speaks of a blob and it is something else."""
-    said: str = ""
+    message_override: str = ""
     """What the service says instead, where it is more precise than the row."""
 
     def __post_init__(self) -> None:
@@ -607,5 +607,5 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def message(self) -> str:
-        message = self.said or self.error.message
+        message = self.message_override or self.error.message
         return message.replace("blob", self.subject) if self.subject else message

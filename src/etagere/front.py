@@ -37,15 +37,14 @@ from etagere.operations.queue import queues
 from etagere.operations.table import tables
 from etagere.processes import GRACE_SECONDS, ChildMain, end_without_supervisor
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.blob.handlers.base import Means
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.blob.sources import Sources
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.queue.service import QueueService
+from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
 
@@ -94,18 +93,27 @@ class FrontEnd:
             "queue": queues.policies_of,
             "table": tables.policies_of,
         }
-        gate = Gate(engine, self.settings, policies)
+        authenticator = Authenticator(engine, self.settings, policies)
         blob_port = self.sockets["blob"].getsockname()[1]
-        sources = Sources(engine, store, gate, self.settings.copy_sources, blob_port)
+        sources = Sources(engine, store, authenticator, self.settings.copy_sources, blob_port)
         copying = Copying(engine, store, coordinator)
         folding = Folding(engine, store)
         indexing = Indexing(engine)
-        means = Means(engine, store, sources, copying, folding, self.settings)
         share = FrontEndShare(self.table, number)
         services = (
-            BlobService(means, gate, access_log, share),
-            QueueService(engine, gate, access_log, share),
-            TableService(engine, gate, access_log, indexing, share),
+            BlobService(
+                engine,
+                authenticator,
+                access_log,
+                share,
+                store=store,
+                sources=sources,
+                copying=copying,
+                folding=folding,
+                settings=self.settings,
+            ),
+            QueueService(engine, authenticator, access_log, share),
+            TableService(engine, authenticator, access_log, indexing, share),
         )
         pool = ConnectionPool(self.config.connections_max)
         memory = MemoryBudget(self.config.memory_budget_bytes, share)

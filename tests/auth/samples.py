@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from etagere.auth.request import SignedRequest, address
+from etagere.auth.request import RestRequest, address
 from etagere.auth.sas import iso_time
 from etagere.auth.shared_key import AccountKey, http_date
 
@@ -46,9 +46,9 @@ def request(
     host: str = "127.0.0.1:10000",
     scheme: str = "https",
     client: str = "1.2.3.4",
-) -> SignedRequest:
+) -> RestRequest:
     path, _, query = target.partition("?")
-    return SignedRequest(
+    return RestRequest(
         service,
         method,
         address(host, path),
@@ -74,7 +74,7 @@ def signed(
     target: str = f"/{ACCOUNT}/c/b",
     service: str = "blob",
     host: str = "127.0.0.1:10000",
-) -> SignedRequest:
+) -> RestRequest:
     """A request whose signer wrote this string to sign."""
     authorization = f"{scheme} {ACCOUNT}:{sign(string)}"
     sent = {**headers, "Authorization": authorization}

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote
 
 import pytest
 
-from etagere.auth.request import SignedRequest
+from etagere.auth.request import RestRequest
 from etagere.auth.sas import DelegationKey, Sas
 from etagere.auth.sas_parsing import parse
 from etagere.auth.sas_signature import verify
@@ -38,7 +38,7 @@ def built(
     name: str | None = None,
     timestamp: str | None = None,
     account: str = ACCOUNT,
-) -> SignedRequest:
+) -> RestRequest:
     """A request that the token of a vector was made for."""
     token = parameters_of(vector) if parameters is None else parameters
     service = "blob" if vector["service"] == "account" else vector["service"]
@@ -64,12 +64,12 @@ def delegated(_: DelegationKey) -> AccountKey:
     return DELEGATION_KEY
 
 
-def judged(made: SignedRequest) -> Refusal | None:
+def judged(made: RestRequest) -> Refusal | None:
     sas = parse(made)
     return sas if isinstance(sas, Refusal) else verify(sas, [KEY], delegated)
 
 
-def accepted(made: SignedRequest) -> Sas:
+def accepted(made: RestRequest) -> Sas:
     sas = parse(made)
     assert isinstance(sas, Sas), sas
     assert verify(sas, [KEY], delegated) is None

@@ -8,7 +8,7 @@ import pytest
 
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.principal import Kind
-from etagere.auth.request import SignedRequest
+from etagere.auth.request import RestRequest
 from etagere.auth.sas import effective, principal
 from etagere.auth.sas_parsing import parse
 from etagere.auth.shared_key import AccountKey
@@ -19,7 +19,7 @@ from tests.auth.sas_samples import TOKENS, built, parameters_of
 KEYS = (KEY,)
 
 
-def known(request: SignedRequest) -> KnownToken | None:
+def known(request: RestRequest) -> KnownToken | None:
     """What can be remembered of a request, as if its signature were right."""
     token = parse(request)
     if isinstance(token, Refusal):
@@ -30,7 +30,7 @@ def known(request: SignedRequest) -> KnownToken | None:
     return KnownToken(token, granted, principal(token, granted))
 
 
-def other_place(vector: dict[str, Any], container: str) -> SignedRequest:
+def other_place(vector: dict[str, Any], container: str) -> RestRequest:
     """The same token, for something else."""
     return built(vector, parameters_of(vector), name=f"{container}/else")
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etagere.auth.request import SignedRequest, address, text
+from etagere.auth.request import RestRequest, address, text
 from etagere.auth.shared_key import (
     SKEW_TICKS,
     AccountKey,
@@ -50,7 +50,7 @@ def service_of(vector: dict[str, Any]) -> str:
     return "table" if vector["service"] == "table" else "blob"
 
 
-def built(vector: dict[str, Any], **changes: Any) -> SignedRequest:
+def built(vector: dict[str, Any], **changes: Any) -> RestRequest:
     merged = {**vector, **changes}
     return request(
         merged["method"], merged["target"], merged["headers"], service=service_of(vector)
@@ -252,7 +252,7 @@ def changed_targets(vector: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda vector: str(vector["target"]))
 def test_every_single_change_is_refused(vector: dict[str, Any]) -> None:
     assert verify(built(vector), [KEY], NOW) is None
-    changes: list[SignedRequest] = [
+    changes: list[RestRequest] = [
         built(vector, method=method)
         for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "MERGE", "get")
         if method != vector["method"]
@@ -478,7 +478,7 @@ def test_whatever_comes_is_refused(
     authorization: str,
 ) -> None:
     path = f"/{account}/{quote(query.encode('utf-8', 'surrogateescape'))}{host}"
-    made = SignedRequest(
+    made = RestRequest(
         service,
         method,
         address(host, path),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from etagere.auth.permissions import NEEDS, Public
-from etagere.protocol.blob.routes import ROUTES, from_source
+from etagere.protocol.blob.operations import OPERATIONS as SERVED
 from tests.probes.client import (
     VERSION,
     Request,
@@ -33,14 +33,7 @@ Scheme = Callable[[str, str], Signer]
 
 
 def test_every_operation_is_probed() -> None:
-    rows = {"get_blob_properties", "get_account_information"}
-    for name in ROUTES.values():
-        verb, _, leased = name.partition("_")
-        actions = ("acquire", "renew", "change", "release", "break") if verb == "lease" else ()
-        rows |= {f"{action}_{leased}_lease" for action in actions} or {name}
-        if not actions:
-            for has_kind, at_once in ((True, False), (False, False), (False, True)):
-                rows.add(from_source(name, has_kind=has_kind, at_once=at_once))
+    rows = {row for operation in SERVED for row in operation.permission_rows}
     assert {operation.row for operation in OPERATIONS} == rows
 
 

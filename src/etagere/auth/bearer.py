@@ -25,8 +25,8 @@ def refuse_bearer(service: str, version: str) -> Refusal:
         return Challenge(
             "InvalidAuthenticationInfo",
             {"AuthenticationErrorDetail": "The access token was missing or malformed."},
-            said="Server failed to authenticate the request. Please refer to the information in "
-            "the www-authenticate header.",
+            message_override="Server failed to authenticate the request. Please refer to the "
+            "information in the www-authenticate header.",
         )
     if service == "table":
         return failed("Bearer tokens are not accepted.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from etagere.auth.principal import Kind, TokenHolder
-from etagere.auth.request import SignedRequest
+from etagere.auth.request import RestRequest
 from etagere.auth.sas import Effective, Sas
 from etagere.auth.shared_key import AccountKey
 
@@ -34,12 +34,12 @@ class KnownTokens:
         self._count_max = count_max
         self._kept: dict[tuple[str, ...], tuple[tuple[AccountKey, ...], KnownToken]] = {}
 
-    def find(self, request: SignedRequest, keys: tuple[AccountKey, ...]) -> KnownToken | None:
+    def find(self, request: RestRequest, keys: tuple[AccountKey, ...]) -> KnownToken | None:
         """None if these keys have not verified it, be it that they are new."""
         kept = self._kept.get(_anywhere(request)) or self._kept.get(_in_container(request))
         return kept[1] if kept is not None and kept[0] == keys else None
 
-    def keep(self, request: SignedRequest, keys: tuple[AccountKey, ...], token: KnownToken) -> None:
+    def keep(self, request: RestRequest, keys: tuple[AccountKey, ...], token: KnownToken) -> None:
         if len(request.query) > _QUERY_CHARACTERS_MAX or not _stands_alone(token.sas):
             return
         if len(self._kept) >= self._count_max:
@@ -49,11 +49,11 @@ class KnownTokens:
         self._kept[found_by(request)] = keys, token
 
 
-def _anywhere(request: SignedRequest) -> tuple[str, ...]:
+def _anywhere(request: RestRequest) -> tuple[str, ...]:
     return request.service, request.account, request.query
 
 
-def _in_container(request: SignedRequest) -> tuple[str, ...]:
+def _in_container(request: RestRequest) -> tuple[str, ...]:
     return request.service, request.account, request.query, request.resource[0]
 
 

@@ -1,6 +1,6 @@
 """What authentication needs to know of a request.
 
-A parser fills a `SignedRequest` with what it has at hand, exactly as it came over the wire.
+A parser fills a `RestRequest` with what it has at hand, exactly as it came over the wire.
 All that takes work (decoded parameters and names) is made when it is first asked for, so a
 request pays only for the scheme it uses.
 
@@ -80,7 +80,7 @@ def _account_in(host: str) -> str | None:
 # The request
 
 
-class SignedRequest:
+class RestRequest:
     """A request as its signer saw it."""
 
     __slots__ = (

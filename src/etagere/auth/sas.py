@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from etagere.auth.principal import KeyRange, Kind, TokenHolder
-from etagere.auth.request import SignedRequest
+from etagere.auth.request import RestRequest
 from etagere.auth.shared_key import failed, utc_ticks
 from etagere.errors import Refusal
 
@@ -131,7 +131,7 @@ def ipv4(written: str) -> int | None:
     return _parse_address(written) if len(written) <= len("255.255.255.255") else None
 
 
-def check_origin(sas: Sas, request: SignedRequest) -> Refusal | None:
+def check_origin(sas: Sas, request: RestRequest) -> Refusal | None:
     """Whether the token may be used over this connection."""
     if sas.https_only and request.scheme != "https":
         return Refusal("AuthorizationProtocolMismatch")

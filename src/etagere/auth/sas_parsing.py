@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from etagere.auth.principal import Kind
-from etagere.auth.request import SignedRequest
+from etagere.auth.request import RestRequest
 from etagere.auth.sas import (
     ACCOUNT_LETTERS,
     LETTERS,
@@ -41,11 +41,11 @@ _PARAMETERS: Final = _EXTRAS | frozenset(
 )
 
 
-def carries_sas(request: SignedRequest) -> bool:
+def carries_sas(request: RestRequest) -> bool:
     return bool(request.query) and "sig" in request.parameters
 
 
-def parse(request: SignedRequest) -> Sas | Refusal:
+def parse(request: RestRequest) -> Sas | Refusal:
     """What the token of a request claims, or why it cannot be one."""
     if "sig" not in request.parameters:
         return Refusal("NoAuthenticationInformation")
@@ -87,7 +87,7 @@ def _names(kind: Kind, service: str, given: Mapping[str, str]) -> Lines | Refusa
 
 
 def _claimed(
-    request: SignedRequest, kind: Kind, names: Lines, given: Mapping[str, str]
+    request: RestRequest, kind: Kind, names: Lines, given: Mapping[str, str]
 ) -> Sas | Refusal:
     place = _account_place(given) if kind is Kind.ACCOUNT else _place(request, given)
     if isinstance(place, Refusal):
@@ -156,7 +156,7 @@ def _account_place(given: Mapping[str, str]) -> _Place | Refusal:
     return _Place(ACCOUNT_LETTERS, services, types)
 
 
-def _place(request: SignedRequest, given: Mapping[str, str]) -> _Place | Refusal:
+def _place(request: RestRequest, given: Mapping[str, str]) -> _Place | Refusal:
     resource = given.get("sr", "")
     letters = LETTERS.get((request.service, resource))
     if letters is None or given["sv"] < _RESOURCE_SINCE.get(resource, ""):
@@ -170,7 +170,7 @@ def _place(request: SignedRequest, given: Mapping[str, str]) -> _Place | Refusal
     return _Place(letters, resource=resource, scope=scope, timestamp=timestamp)
 
 
-def _scope(request: SignedRequest, resource: str, given: Mapping[str, str]) -> str | Refusal:
+def _scope(request: RestRequest, resource: str, given: Mapping[str, str]) -> str | Refusal:
     """The resource that the token must have been signed for, to be of use in this request."""
     if request.service == "table":
         return _table_scope(request, given)
@@ -189,7 +189,7 @@ def _scope(request: SignedRequest, resource: str, given: Mapping[str, str]) -> s
     return f"{container}/{below}"
 
 
-def _table_scope(request: SignedRequest, given: Mapping[str, str]) -> str | Refusal:
+def _table_scope(request: RestRequest, given: Mapping[str, str]) -> str | Refusal:
     table = given.get("tn", "").lower()
     named = request.resource[0].partition("(")[0].lower()
     # Requests to these carry the names of their tables elsewhere.
@@ -201,9 +201,7 @@ def _table_scope(request: SignedRequest, given: Mapping[str, str]) -> str | Refu
     return table
 
 
-def _directory_scope(
-    request: SignedRequest, container: str, below: str, depth: str
-) -> str | Refusal:
+def _directory_scope(request: RestRequest, container: str, below: str, depth: str) -> str | Refusal:
     """The first `sdd` parts of the path; where a container is listed, of the directory listed."""
     if not _DEPTH.fullmatch(depth):
         return failed("The parameter sdd is not a depth.")
@@ -229,7 +227,7 @@ def _directory_scope(
     return "/".join([container, *parts[:count]])
 
 
-def _timestamp(request: SignedRequest, resource: str) -> str | Refusal:
+def _timestamp(request: RestRequest, resource: str) -> str | Refusal:
     """Which snapshot or version is meant stands in the request, not in the token."""
     wanted, other = _TIMESTAMP_PARAMETERS[resource]
     moment = request.parameters.get(wanted, "")

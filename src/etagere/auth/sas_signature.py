@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from etagere.auth.principal import Kind
-from etagere.auth.request import SignedRequest, octets
+from etagere.auth.request import RestRequest, octets
 from etagere.auth.sas import KEY_RANGE, DelegationKey, Sas
 from etagere.auth.shared_key import AccountKey, failed
 from etagere.errors import Refusal
@@ -113,7 +113,7 @@ def signed_names(kind: Kind, service: str, version: str) -> Lines | None:
 
 
 def signed_lines(
-    request: SignedRequest,
+    request: RestRequest,
     names: Lines,
     given: Mapping[str, str],
     scope: str,

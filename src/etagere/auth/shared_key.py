@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.auth.request import SECONDARY, SignedRequest, octets
+from etagere.auth.request import SECONDARY, RestRequest, octets
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
 
@@ -98,7 +98,7 @@ def parse_authorization(header: str) -> Claim | Refusal:
 # Verification
 
 
-def verify(request: SignedRequest, keys: Sequence[AccountKey], now: int) -> Refusal | None:
+def verify(request: RestRequest, keys: Sequence[AccountKey], now: int) -> Refusal | None:
     """Checks the Authorization header of a request against the keys of its account."""
     header = request.fields.get("authorization")
     if header is None:
@@ -125,7 +125,7 @@ def verify(request: SignedRequest, keys: Sequence[AccountKey], now: int) -> Refu
     )
 
 
-def _check_length_signed(request: SignedRequest, *, lite: bool) -> Refusal | None:
+def _check_length_signed(request: RestRequest, *, lite: bool) -> Refusal | None:
     """Refuses a chunked body where a signature covers the length: it reads as one of length zero,
     so a body could be added to any signed request that has none."""
     if "transfer-encoding" not in request.fields or lite or request.service == "table":
@@ -211,7 +211,7 @@ def utc_ticks(year: int, month: int, day: int, hour: int, minute: int, second: i
     return (days * 86_400 + hour * 3_600 + minute * 60 + second) * TICKS_PER_SECOND
 
 
-def check_date(request: SignedRequest, now: int) -> Refusal | None:
+def check_date(request: RestRequest, now: int) -> Refusal | None:
     """A signature is good for a quarter of an hour around its date, which it must have."""
     written = request.fields.get("x-ms-date")
     if written is None:
@@ -273,14 +273,14 @@ def _canonical_value(value: str) -> str:
 # Strings to sign
 
 
-def strings_to_sign(request: SignedRequest, *, lite: bool) -> Iterator[str]:
+def strings_to_sign(request: RestRequest, *, lite: bool) -> Iterator[str]:
     """Every accepted text of a request, the usual one first."""
     if request.service == "table":
         return _table_strings(request, lite)
     return _lite_strings(request) if lite else _strings(request)
 
 
-def _strings(request: SignedRequest) -> Iterator[str]:
+def _strings(request: RestRequest) -> Iterator[str]:
     fields = request.fields
     get = fields.get
     encoding = get("content-encoding", "")
@@ -322,7 +322,7 @@ def _strings(request: SignedRequest) -> Iterator[str]:
         )
 
 
-def _lite_strings(request: SignedRequest) -> Iterator[str]:
+def _lite_strings(request: RestRequest) -> Iterator[str]:
     fields = request.fields
     date_line = fields.get("date", "")
     dates = [date_line]
@@ -335,7 +335,7 @@ def _lite_strings(request: SignedRequest) -> Iterator[str]:
         yield f"{head}{dated}\n{block}{path}{comp}"
 
 
-def _table_strings(request: SignedRequest, lite: bool) -> Iterator[str]:
+def _table_strings(request: RestRequest, lite: bool) -> Iterator[str]:
     """Tables sign no x-ms- headers, so the date that is checked must be the one that is signed."""
     fields = request.fields
     head = f"{request.method}\n{fields.get('content-md5', '')}\n{fields.get('content-type', '')}\n"
@@ -355,7 +355,7 @@ def _header_blocks(fields: Mapping[str, str], usual: str) -> list[str]:
     return [usual] if plain == usual else [usual, plain]
 
 
-def _canonical_paths(request: SignedRequest) -> list[str]:
+def _canonical_paths(request: RestRequest) -> list[str]:
     """The resource without its query; the path stays as it was sent, account included."""
     path = request.path or "/"
     paths = [f"/{request.account}{path}"]
@@ -366,12 +366,12 @@ def _canonical_paths(request: SignedRequest) -> list[str]:
     return paths
 
 
-def _canonical_query(request: SignedRequest) -> str:
+def _canonical_query(request: RestRequest) -> str:
     parameters = request.parameters
     return "".join([f"\n{name}:{parameters[name]}" for name in sorted(parameters)])
 
 
-def _comp(request: SignedRequest) -> str:
+def _comp(request: RestRequest) -> str:
     """All that SharedKeyLite and tables sign of a query."""
     comp = request.parameters.get("comp") if request.query else None
     return "" if comp is None else f"?comp={comp}"

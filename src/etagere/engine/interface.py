@@ -252,6 +252,13 @@ def abort_if(refusal: Refusal | None) -> None:
         raise Refused(refusal)
 
 
+def unwrap(result: T | Refusal) -> T:
+    """Returns a result, or ends the operation with the refusal in its place."""
+    if isinstance(result, Refusal):
+        raise Refused(result)
+    return result
+
+
 class Operation(Generic[C, T]):
     """A registered write operation: its name, and the decoders of its command and result."""
 

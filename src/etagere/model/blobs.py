@@ -10,8 +10,9 @@ import enum
 
 from etagere.model.base import Command, Part, Record
 from etagere.model.bodies import Block, Body, Chunked, ChunkUse, Content, Piece
+from etagere.model.common import Metadata, Shown
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.model.containers import ContainerName, Metadata, Shown
+from etagere.model.containers import ContainerName
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
 
 
@@ -156,6 +157,18 @@ class BlobName(Part, frozen=True):
     name: str
 
 
+class BlobRef(Part, frozen=True):
+    """Which state of a blob: the current one, or that of a snapshot."""
+
+    blob: BlobName
+    snapshot: int | None = None
+    """The moment that names the snapshot."""
+
+    @property
+    def is_current(self) -> bool:
+        return self.snapshot is None
+
+
 # What is asked of whole blobs
 
 
@@ -185,6 +198,10 @@ class GetBlob(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     snapshot: int | None = None
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)
 
 
 class OpenBlob(Command, frozen=True):
@@ -266,6 +283,10 @@ class DeleteSnapshot(Command, frozen=True):
     snapshot: int
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)
 
 
 # What is asked of blocks
@@ -364,6 +385,10 @@ class GetBlockList(Command, frozen=True):
     if_tags: str | None = None
     public: bool = False
     """The caller is anonymous, and sees no uncommitted blocks."""
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)
 
 
 class BlockSize(Part, frozen=True):

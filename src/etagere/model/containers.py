@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import enum
 
-from etagere.model.base import Command, Part, Record, Result
+from etagere.model.base import Command, Part, Record
+from etagere.model.common import ListNamed, Metadata, Shown
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
 from etagere.model.service import SignedIdentifier
-
-Metadata = tuple[tuple[str, str], ...]
-"""Names with their case, and values, in the order in which they were sent."""
 
 
 class PublicAccess(enum.Enum):
@@ -95,23 +93,13 @@ class LeaseContainer(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
 
 
-class Shown(Result, frozen=True):
-    """A moment, which decides what a lease looks like."""
-
-    now: int
-
-
 class ShownContainer(Shown, frozen=True):
     name: str
     container: Container
 
 
-class ListContainers(Command, frozen=True):
-    account: str
-    limit: int
-    prefix: str = ""
-    marker: str = ""
-    """The first name to show."""
+class ListContainers(ListNamed, frozen=True):
+    """List the containers of an account."""
 
 
 NamedContainer = tuple[str, Container]

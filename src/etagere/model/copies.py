@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from etagere.model.base import Command, Part, Record, Result
-from etagere.model.blobs import Blob, BlobHeaders, BlobName, Tags
+from etagere.model.blobs import Blob, BlobHeaders, BlobName, BlobRef, Tags
 from etagere.model.bodies import Body
+from etagere.model.common import Metadata
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.model.containers import ContainerName, Metadata
+from etagere.model.containers import ContainerName
 
 
 class PendingCopy(Record, frozen=True):
@@ -28,6 +29,10 @@ class BlobSource(Part, frozen=True):
     conditions: Conditions = NO_CONDITIONS
     stamp: int | None = None
     """The version that was looked at before; another one is not copied."""
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)
 
 
 class Destination(Part, frozen=True):

@@ -10,8 +10,8 @@ import enum
 from etagere.model.base import Command, Part
 from etagere.model.blobs import Blob, BlobHeaders, BlobName, GetBlob
 from etagere.model.bodies import Body
+from etagere.model.common import Shown
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.model.containers import Shown
 
 
 class SequenceConditions(Part, frozen=True):

@@ -8,7 +8,7 @@ moment at which it can be seen (again), and by the one at which it is gone.
 from __future__ import annotations
 
 from etagere.model.base import Command, Part, Record
-from etagere.model.containers import Metadata
+from etagere.model.common import ListNamed, Metadata
 from etagere.model.service import SignedIdentifier
 
 
@@ -86,12 +86,8 @@ class SetQueueAccess(Command, frozen=True):
     policies: tuple[SignedIdentifier, ...]
 
 
-class ListQueues(Command, frozen=True):
-    account: str
-    limit: int
-    prefix: str = ""
-    marker: str = ""
-    """The first name to show."""
+class ListQueues(ListNamed, frozen=True):
+    """List the queues of an account."""
 
 
 NamedQueue = tuple[str, Queue]

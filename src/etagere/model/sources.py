@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etagere.model.base import Command, Part
-from etagere.model.blobs import BlobName, PutBlob
+from etagere.model.blobs import BlobName, BlobRef, PutBlob
 
 
 class SourceBlob(Part, frozen=True):
@@ -13,6 +13,10 @@ class SourceBlob(Part, frozen=True):
     snapshot: int | None
     stamp: int
     """Pins it: other stamp, other bytes."""
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)
 
 
 class PutBlobFromBlob(Command, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etagere.model.base import Command, Record
-from etagere.model.blobs import BlobName, Tags
+from etagere.model.blobs import BlobName, BlobRef, Tags
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
@@ -33,3 +33,7 @@ class SetBlobTags(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     snapshot: int | None = None
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)

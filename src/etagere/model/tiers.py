@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from etagere.model.base import Command
-from etagere.model.blobs import BlobName
+from etagere.model.blobs import BlobName, BlobRef
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
@@ -25,3 +25,7 @@ class SetBlobTier(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     snapshot: int | None = None
+
+    @property
+    def ref(self) -> BlobRef:
+        return BlobRef(self.blob, self.snapshot)

@@ -59,7 +59,7 @@ def check_table_name(name: str) -> Refusal | None:
             "Minimum": TABLE_NAME_LENGTH_MIN,
             "Maximum": TABLE_NAME_LENGTH_MAX,
         }
-        return Refusal("OutOfRangeInput", facts, said=_NAME_LENGTH)
+        return Refusal("OutOfRangeInput", facts, message_override=_NAME_LENGTH)
     if _TABLE_NAME.fullmatch(name) is None or name.lower() == _RESERVED_TABLE_NAME:
         return Refusal("InvalidResourceName")
     return None
@@ -244,11 +244,11 @@ def parse_etag(text: str) -> IfMatch | Refusal:
     found = _WEAK_ETAG.fullmatch(text)
     if found is None:
         facts: dict[str, str | int] = {"HeaderName": "If-Match", "HeaderValue": text}
-        said = (
+        message = (
             f"The etag value '{text[:_SHOWN_MAX]}' specified in one of the request headers is not "
             "valid. Please make sure only one etag value is specified and is valid."
         )
-        return Refusal("InvalidInput", facts, said=said)
+        return Refusal("InvalidInput", facts, message_override=message)
     moment = _STAMP_IN_ETAG.fullmatch(found[1])
     stamp = None
     if moment is not None:

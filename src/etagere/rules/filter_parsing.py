@@ -157,8 +157,10 @@ class _MalformedError(Exception):
         self.position = position
 
 
-def _refuse(reason: str, position: int, said: str = "") -> Refusal:
-    return Refusal("InvalidInput", {"Reason": reason, "Position": position}, said=said)
+def _refuse(reason: str, position: int, message: str = "") -> Refusal:
+    return Refusal(
+        "InvalidInput", {"Reason": reason, "Position": position}, message_override=message
+    )
 
 
 def parse_condition(text: str) -> Condition | Refusal:
@@ -177,8 +179,8 @@ def parse_condition(text: str) -> Condition | Refusal:
     try:
         return parser.condition()
     except _MalformedError as malformed:
-        said = f"Syntax error at position {parser.end} in '{text[:_REPEATED_MAX]}'."
-        return _refuse(malformed.reason, malformed.position, said)
+        message = f"Syntax error at position {parser.end} in '{text[:_REPEATED_MAX]}'."
+        return _refuse(malformed.reason, malformed.position, message)
 
 
 class _Group:

@@ -81,4 +81,4 @@ def _utf16_length(text: str) -> int:
 
 def _out_of_range(what: str, minimum: int, maximum: int) -> Refusal:
     facts: dict[str, str | int] = {"Input": what, "Minimum": minimum, "Maximum": maximum}
-    return Refusal("OutOfRangeInput", facts, said=NAME_LENGTH_MESSAGE)
+    return Refusal("OutOfRangeInput", facts, message_override=NAME_LENGTH_MESSAGE)

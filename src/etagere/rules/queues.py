@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from etagere.errors import Refusal
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.rules.names import NAME_LENGTH_MESSAGE
 
 NAME_LENGTH_MIN: Final = 3
@@ -32,7 +32,7 @@ def check_queue_name(name: str) -> Refusal | None:
     if not NAME_LENGTH_MIN <= len(name) <= NAME_LENGTH_MAX:
         facts: dict[str, str | int] = {"Minimum": NAME_LENGTH_MIN, "Maximum": NAME_LENGTH_MAX}
         facts["Input"] = "QueueName"
-        return Refusal("OutOfRangeInput", facts, said=NAME_LENGTH_MESSAGE)
+        return Refusal("OutOfRangeInput", facts, message_override=NAME_LENGTH_MESSAGE)
     return None if _NAME.fullmatch(name) is not None else Refusal("InvalidResourceName")
 
 

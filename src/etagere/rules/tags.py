@@ -115,5 +115,5 @@ def parse_where(written: str) -> Search | Refusal:
     facts: dict[str, str | int] = {"QueryParameterName": "where", "QueryParameterValue": written}
     reason = asked.reason[:1].lower() + asked.reason[1:].removesuffix(".")
     place = f"at or near character position {asked.position + 1}"
-    said = f"Error parsing query {place}: {reason}"
-    return Refusal("InvalidQueryParameterValue", facts, said=said)
+    message = f"Error parsing query {place}: {reason}"
+    return Refusal("InvalidQueryParameterValue", facts, message_override=message)

@@ -32,8 +32,9 @@ from etagere.model.blobs import (
     SnapshotBlob,
 )
 from etagere.model.bodies import Body
+from etagere.model.common import Metadata
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.model.containers import Container, ContainerName, CreateContainer, Metadata
+from etagere.model.containers import Container, ContainerName, CreateContainer
 from etagere.model.ids import new_id
 from etagere.model.leases import LeaseAction
 from etagere.operations.blob.blobs import lease_blob, open_blob, put_blob

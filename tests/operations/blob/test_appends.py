@@ -43,7 +43,7 @@ from etagere.model.page_blobs import (
     SequenceConditions,
     SetPageBlobProperties,
 )
-from etagere.operations.blob.appends import append_block, foresee_append, seal_blob
+from etagere.operations.blob.appends import append_block, precheck_append, seal_blob
 from etagere.operations.blob.blobs import delete_blob, put_blob, set_blob_headers
 from etagere.operations.blob.collections import SNAPSHOTS
 from etagere.operations.blob.containers import create_container
@@ -175,7 +175,7 @@ async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
         ("LeaseNotPresentWithBlobOperation", NAME, {"lease_id": new_lease_id()}),
     ):
         foreseen = AppendBlock(name, Body(b"", 3, 0), new_id(), **asked)
-        assert await code_of(shelf.read(foresee_append, foreseen)) == code
+        assert await code_of(shelf.read(precheck_append, foreseen)) == code
         assert await code_of(_append(shelf, b"678", name, **asked)) == code
     met = Conditions(if_match=(format_etag(blob.stamp),))
     done = await _append(shelf, b"678", position=5, length_max=8, conditions=met)

@@ -22,8 +22,8 @@ from etagere.model.bodies import Body
 from etagere.model.conditions import ANY, Conditions
 from etagere.operations.blob.blobs import (
     delete_blob,
-    foresee_put,
     get_blob,
+    precheck_put,
     set_blob_headers,
     set_blob_metadata,
 )
@@ -158,5 +158,5 @@ async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
     stale, current = '"0x1"', format_etag(put.stamp)
     for etag, code in ((stale, "ConditionNotMet"), (current, "")):
         ask = PutBlob(NAME, Body(b"", 0, 0), conditions=Conditions(if_match=(etag,)))
-        assert await code_of(shelf.read(foresee_put, ask)) == code
+        assert await code_of(shelf.read(precheck_put, ask)) == code
     assert await shelf.get("blob") == b"x"

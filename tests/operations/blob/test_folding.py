@@ -41,8 +41,7 @@ from etagere.operations.blob.appends import (
 from etagere.operations.blob.blobs import delete_blob, open_blob, put_blob
 from etagere.operations.blob.containers import create_container
 from etagere.operations.blob.snapshots import delete_snapshot
-from etagere.protocol.blob.handlers.appends import AppendHandlers
-from etagere.protocol.blob.handlers.base import Means
+from etagere.protocol.blob.handlers.appends import append
 from etagere.rules.appends import APPENDED_BLOCKS_MAX
 from tests.clocks import SharedClock
 from tests.operations.blob.accounts import rows
@@ -151,12 +150,10 @@ async def test_what_has_no_room_in_the_ledger_goes_to_a_segment(shelf: Shelf) ->
     """Nobody folds here, as if that did not keep up."""
     await _begin(shelf)
     folding = Folding(shelf.engine, shelf.store)
-    unused: Any = None
-    means = Means(shelf.engine, shelf.store, unused, unused, folding, unused)
-    handlers, expected = AppendHandlers(means, unused), b""
+    expected = b""
     for number in range(40):
         data = b"block %d;" % number
-        done = await handlers._append(_small(data))
+        done = await append(shelf.engine, shelf.store, folding, _small(data))
         assert done.offset == len(expected)
         expected += data
     content = _mapped(await _shown(shelf))

@@ -36,8 +36,8 @@ from etagere.model.page_blobs import (
 from etagere.operations.blob.blobs import delete_blob, put_blob, set_blob_headers
 from etagere.operations.blob.page_blobs import (
     clear_pages,
-    foresee_page,
     get_page_ranges,
+    precheck_page,
     put_page,
     set_page_blob_properties,
 )
@@ -175,7 +175,7 @@ async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
         ("LeaseNotPresentWithBlobOperation", NAME, 0, {"lease_id": new_lease_id()}),
     ):
         foreseen = PutPage(name, page * PAGE, Body(b"", PAGE, 0), new_id(), **asked)
-        assert await code_of(shelf.read(foresee_page, foreseen)) == code
+        assert await code_of(shelf.read(precheck_page, foreseen)) == code
         assert await code_of(_write(shelf, page, b"x" * PAGE, name, **asked)) == code
         assert await code_of(_clear(shelf, page, page + 1, name, **asked)) == code
     assert await shelf.get("disk") == bytes(2 * PAGE)

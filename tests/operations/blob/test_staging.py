@@ -44,7 +44,7 @@ from etagere.operations.blob.staging import (
     STALE_SECONDS,
     PurgeStagings,
     discard_stale,
-    foresee_block,
+    precheck_block,
     purge_discarded,
 )
 from tests.operations.blob.accounts import rows
@@ -217,15 +217,15 @@ async def test_who_may_only_create_adds_nothing_to_a_blob(shelf: Shelf) -> None:
 async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
     ask = PutBlock(NAME, b"a", NOTHING_SENT, new_id())
     only = PutBlock(NAME, b"a", NOTHING_SENT, new_id(), only_if_absent=True)
-    assert await code_of(shelf.read(foresee_block, ask)) == "ContainerNotFound"
+    assert await code_of(shelf.read(precheck_block, ask)) == "ContainerNotFound"
     await shelf.create()
-    await shelf.read(foresee_block, only)
+    await shelf.read(precheck_block, only)
     await shelf.put("blob", b"x")
     mismatch = "UnauthorizedBlobOverwrite"
-    assert await code_of(shelf.read(foresee_block, only)) == mismatch
-    await shelf.read(foresee_block, ask)
+    assert await code_of(shelf.read(precheck_block, only)) == mismatch
+    await shelf.read(precheck_block, ask)
     await shelf.lease("blob", Acquire(new_lease_id(), None))
-    assert await code_of(shelf.read(foresee_block, ask)) == "LeaseIdMissing"
+    assert await code_of(shelf.read(precheck_block, ask)) == "LeaseIdMissing"
 
 
 @on_a_shelf

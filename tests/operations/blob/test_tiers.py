@@ -30,8 +30,8 @@ from etagere.model.leases import Acquire, new_lease_id
 from etagere.model.tiers import Priority, SetBlobTier
 from etagere.operations.blob.blobs import (
     delete_blob,
-    foresee_put,
     get_blob,
+    precheck_put,
     put_blob,
     set_blob_headers,
     set_blob_metadata,
@@ -76,7 +76,7 @@ class Tiered:
             await code_of(self.shelf.get("blob", 0, 1)),
             await code_of(self.shelf.commit("blob", [listed])),
             await code_of(self.shelf.put("blob", b"other")),
-            await code_of(self.shelf.read(foresee_put, put)),
+            await code_of(self.shelf.read(precheck_put, put)),
             await code_of(self.shelf.write(set_blob_headers, described)),
             await code_of(self.shelf.write(set_blob_metadata, named)),
         }

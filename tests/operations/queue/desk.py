@@ -9,7 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Lane, ReadTxn, T
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.model.ids import new_id
 from etagere.model.queues import (
     ClearMessages,

@@ -12,10 +12,12 @@ import pytest
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import KeyOwner
 from etagere.engine.interface import Refused
-from etagere.protocol.blob.batches import BYTES_MAX, PARTS_MAX, answer, parts_of, read_requests
+from etagere.protocol.blob import batches
+from etagere.protocol.blob.batches import BYTES_MAX, PARTS_MAX, answer, read_requests
+from etagere.protocol.blob.operations import find_operation
 from etagere.protocol.codecs.multipart import PartRequest
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import BodyTooLarge, Request, RequestBody, Response
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.flows import Arrived
 
 ACCOUNT = "devstoreaccount1"
@@ -63,6 +65,14 @@ def requests_in(body: bytes, content_type: str = TYPE) -> list[PartRequest]:
 
 def asked(*requests: tuple[str, str]) -> list[PartRequest]:
     return [PartRequest(*request, {}, b"", "") for request in requests]
+
+
+def parts_of(exchange: Exchange, requests: Sequence[PartRequest], container: str) -> list[Exchange]:
+    def name_of(part: Exchange) -> str | None:
+        operation = find_operation(part)
+        return None if operation is None else operation.name
+
+    return batches.parts_of(exchange, requests, container, name_of)
 
 
 def reason(exchange: Exchange, requests: Sequence[PartRequest], container: str = "") -> str:
@@ -145,8 +155,8 @@ def test_a_part_is_a_request_of_its_own() -> None:
         "",
     )
     (found,) = parts_of(whole, [request], "box")
-    assert found.signed.resource == ("box", "a b")
-    assert found.signed.path == f"/{ACCOUNT}/box/a%20b"
+    assert found.request.resource == ("box", "a b")
+    assert found.request.path == f"/{ACCOUNT}/box/a%20b"
     assert found.parameter("snapshot") == "x"
     assert found.header("host") == whole.header("host")
     assert found.version == whole.version == "2021-12-02"
@@ -161,7 +171,7 @@ def test_a_part_is_a_request_of_its_own() -> None:
 def test_a_part_names_its_account_as_the_batch_does() -> None:
     host = f"{ACCOUNT}.blob.localhost"
     (found,) = parts_of(batch(host=host), asked(("DELETE", "/box/blob")), "box")
-    assert found.signed.resource == ("box", "blob")
+    assert found.request.resource == ("box", "blob")
 
 
 OTHER_ACCOUNT = "All requests of a batch must be for its account."

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from etagere.auth.permissions import NEEDS
-from etagere.protocol.blob.handlers import Handlers
-from etagere.protocol.blob.routes import ROUTES, find_route, from_source
-from etagere.protocol.blob.service import LEASED
+from etagere.protocol.blob.operations import BlobOperation, find_operation
+from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.rest.exchange import Exchange
+from tests.protocol.flows import Arrived
 
 DATA: Final = Path(__file__).parents[2] / "data"
 REQUESTS: Final[list[dict[str, str]]] = json.loads((DATA / "blob_requests.json").read_text("utf-8"))
@@ -31,15 +31,17 @@ MISSING: Final = {
     "Service_GetUserDelegationKey",
 }
 """What has no route yet."""
-FROM_SOURCE: Final = {
-    "AppendBlob_AppendBlockFromUrl": {},
-    "Blob_CopyFromUrl": {"at_once": True},
-    "Blob_StartCopyFromUrl": {},
-    "BlockBlob_PutBlobFromUrl": {"has_kind": True},
-    "BlockBlob_StageBlockFromUrl": {},
-    "PageBlob_UploadPagesFromUrl": {},
+SOURCE: Final = {"x-ms-copy-source": "http://127.0.0.1/account/box/other"}
+FROM_SOURCE: Final[dict[str, dict[str, str]]] = {
+    "AppendBlob_AppendBlockFromUrl": SOURCE,
+    "Blob_CopyFromUrl": SOURCE | {"x-ms-requires-sync": "true"},
+    "Blob_StartCopyFromUrl": SOURCE,
+    "BlockBlob_PutBlobFromUrl": SOURCE | {"x-ms-blob-type": "BlockBlob"},
+    "BlockBlob_StageBlockFromUrl": SOURCE,
+    "PageBlob_UploadPagesFromUrl": SOURCE,
 }
-"""What is told apart by its headers: there is a source."""
+"""Requests that are told apart by their headers."""
+PATHS: Final = {"service": "", "container": "/box", "blob": "/box/blob"}
 
 
 def names_of(request: dict[str, str]) -> set[str]:
@@ -47,36 +49,30 @@ def names_of(request: dict[str, str]) -> set[str]:
     return {name for name, ids in OPERATIONS.items() if request["id"] in ids}
 
 
-def routed(request: dict[str, str]) -> str | None:
-    container = "" if request["level"] == "service" else "box"
-    blob = "blob" if request["level"] == "blob" else ""
-    _, name = find_route(request["method"], container, blob, request["restype"], request["comp"])
-    return name
+def found(
+    method: str, level: str, query: str = "", headers: dict[str, str] | None = None
+) -> BlobOperation | None:
+    fields = {name.encode(): value.encode() for name, value in (headers or {}).items()}
+    body = RequestBody(Arrived(), 0)
+    target = f"/account{PATHS[level]}?{query}".encode()
+    return find_operation(Exchange("blob", Request(method, target, [], fields, body)))
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["id"])
 def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
-    found = routed(request_)
+    query = f"restype={request_['restype']}&comp={request_['comp']}"
+    if not request_["restype"]:
+        query = f"comp={request_['comp']}"
+    headers = FROM_SOURCE.get(request_["id"])
+    operation = found(request_["method"], request_["level"], query, headers)
     if request_["id"] in MISSING:
-        assert found is None
+        assert operation is None
         return
-    assert found is not None
-    if request_["id"] in FROM_SOURCE:
-        told = {"has_kind": False, "at_once": False} | FROM_SOURCE[request_["id"]]
-        found = from_source(found, **told)
-    if found in LEASED:
-        assert names_of(request_) <= {
-            f"{verb}_{LEASED[found]}_lease"
-            for verb in ("acquire", "renew", "change", "release", "break")
-        }
-    else:
-        assert found in names_of(request_)
-
-
-def test_no_route_leads_nowhere() -> None:
-    for name in ROUTES.values():
-        assert "_service_" in name or callable(getattr(Handlers, name))
-        assert name in LEASED or f"blob.{name}" in NEEDS
+    assert operation is not None
+    rows = set(operation.permission_rows)
+    assert rows & names_of(request_)
+    if operation.lease_of:
+        assert names_of(request_) <= rows
 
 
 def test_what_is_missing_is_in_the_protocol() -> None:
@@ -84,6 +80,15 @@ def test_what_is_missing_is_in_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "TRACE", "COPY"])
-@pytest.mark.parametrize("level", [("", ""), ("box", ""), ("box", "blob")])
-def test_methods_that_nothing_takes(method: str, level: tuple[str, str]) -> None:
-    assert find_route(method, *level, "", "")[1] is None
+@pytest.mark.parametrize("level", PATHS)
+def test_methods_that_nothing_takes(method: str, level: str) -> None:
+    assert found(method, level, "restype=container" if level == "container" else "") is None
+
+
+@pytest.mark.parametrize("level", PATHS)
+def test_account_information_is_told_at_every_level(level: str) -> None:
+    for method in ("GET", "HEAD"):
+        operation = found(method, level, "restype=Account&comp=Properties")
+        assert operation is not None
+        assert operation.name == "get_account_information"
+    assert found("PUT", level, "restype=account&comp=properties") is None

@@ -27,10 +27,10 @@ from etagere.operations.blob.sharing import (
 )
 from etagere.operations.blob.snapshots import delete_snapshot
 from etagere.protocol.http.ranges import Range
+from etagere.protocol.rest.refusals import UnreadSource, unread
 from etagere.protocol.sources import fetching
 from etagere.protocol.sources.addresses import SourceAddress, is_allowed, is_here, parse
 from etagere.protocol.sources.fetching import Fetcher
-from etagere.protocol.sources.refusals import UnreadSource, unread
 from etagere.settings import CopySource, parse_copy_source
 from tests.engine.conftest import start
 from tests.operations.blob.shelf import (

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import ERRORS, Refusal
 from etagere.protocol.codecs import errors
-from etagere.protocol.codecs.errors import Occasion
+from etagere.protocol.codecs.errors import ErrorContext
 
 NOW = 1_704_448_800 * TICKS_PER_SECOND + 12
 REQUEST_ID = "7f2c6a1e-001e-0001-0000-000000000000"
-HIDDEN = Occasion(REQUEST_ID, NOW)
-SHOWN = Occasion(REQUEST_ID, NOW, shows_details=True)
+HIDDEN = ErrorContext(REQUEST_ID, NOW)
+SHOWN = ErrorContext(REQUEST_ID, NOW, shows_details=True)
 REFUSAL = Refusal(
     "InvalidHeaderValue", {"HeaderName": "x-ms-<a>", "HeaderValue": "é & \x00", "N": 1}
 )
@@ -102,7 +102,7 @@ FACTS = st.dictionaries(st.text(), st.text() | st.integers(), max_size=4)
 
 @given(st.sampled_from(sorted(ERRORS)), FACTS, st.text())
 def test_every_body_can_be_read(code: str, facts: dict[str, str | int], request_id: str) -> None:
-    occasion = Occasion(request_id, NOW, shows_details=True)
+    occasion = ErrorContext(request_id, NOW, shows_details=True)
     refusal = Refusal(code, facts)
     root = ElementTree.fromstring(errors.encode_xml(refusal, occasion))
     assert root.findtext("Code") == code

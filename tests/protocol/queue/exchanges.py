@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.flows import Arrived
 
 T = TypeVar("T")
@@ -21,17 +21,18 @@ def exchange(
     query: str = "",
     body: bytes = b"",
     *,
-    below: str = "",
+    below: str | None = "",
     version: str = VERSION,
     method: str = "POST",
 ) -> Exchange:
-    """A request for what lies below the queue `tray`."""
+    """A request for what lies below the queue `tray`; None: for the service."""
     arrived = RequestBody(Arrived(), len(body))
     if body:
         arrived.feed(body)
     arrived.feed_end()
     fields = {b"host": b"localhost", b"x-ms-version": version.encode()}
-    target = f"/shelf/tray{below}" + (f"?{query}" if query else "")
+    path = "/shelf" if below is None else f"/shelf/tray{below}"
+    target = path + (f"?{query}" if query else "")
     return Exchange("queue", Request(method, target.encode(), [], fields, arrived))
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.queue import decode
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.codecs.test_xml import BILLION_LAUGHS
 from tests.protocol.queue.exchanges import decoded, exchange
 

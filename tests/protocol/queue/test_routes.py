@@ -8,13 +8,11 @@ from typing import Final
 
 import pytest
 
-from etagere.auth.permissions import NEEDS
 from etagere.engine.memory import MemoryEngine
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.gate import Gate
-from etagere.protocol.queue.handlers import Handlers
-from etagere.protocol.queue.routes import ROUTES, find_route
+from etagere.protocol.queue.operations import find_operation
 from etagere.protocol.queue.service import QueueService
+from etagere.protocol.rest.authentication import Authenticator
 from etagere.settings import Settings
 from tests.protocol.queue.exchanges import exchange
 from tests.sdk.server import ROOT
@@ -32,15 +30,21 @@ NO_ROUTE: Final = {"Preflight"}
 """What is asked of any address."""
 
 LEVELS: Final = {
-    "service": ("", ""),
-    "queue": ("tray", ""),
-    "messages": ("tray", "messages"),
-    "message": ("tray", "messages/5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10"),
+    "service": None,
+    "queue": "",
+    "messages": "/messages",
+    "message": "/messages/5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10",
 }
 
 
 def routed(method: str, level: str, comp: str = "", peekonly: str = "") -> str | None:
-    return find_route(method, *LEVELS[level], comp, peek=peekonly == "true")
+    return found(method, LEVELS[level], f"comp={comp}&peekonly={peekonly}")
+
+
+def found(method: str, below: str | None, query: str = "") -> str | None:
+    """The operation that a request asks for; `below` None: of the service."""
+    operation = find_operation(exchange(query, below=below, method=method))
+    return None if operation is None else operation.name
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["id"])
@@ -58,12 +62,6 @@ def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
 def test_every_operation_of_the_protocol_is_asked_for() -> None:
     asked = {request["id"] for request in REQUESTS} | NO_ROUTE
     assert asked == {name for names in OPERATIONS.values() for name in names}
-
-
-def test_no_route_leads_nowhere() -> None:
-    for name in (*ROUTES.values(), "peek_messages"):
-        assert "_service_" in name or callable(getattr(Handlers, name))
-        assert f"queue.{name}" in NEEDS
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -95,7 +93,7 @@ def test_peeking_is_for_those_who_get() -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 def test_places_that_there_are_not(method: str, below: str) -> None:
-    assert find_route(method, "tray", below, "", peek=False) is None
+    assert found(method, f"/{below}") is None
 
 
 @pytest.mark.parametrize(
@@ -112,7 +110,7 @@ def test_places_that_there_are_not(method: str, below: str) -> None:
 )
 def test_who_says_that_they_only_peek(query: str, name: str) -> None:
     engine = MemoryEngine()
-    service = QueueService(engine, Gate(engine, Settings(), {}), AccessLog())
+    service = QueueService(engine, Authenticator(engine, Settings(), {}), AccessLog())
     routed_to = service.route(exchange(query, below="/messages", method="GET"))
     assert (routed_to.permission, routed_to.target) == (name, "tray")
 

@@ -15,9 +15,9 @@ from etagere.auth.request import octets, text
 from etagere.engine.memory import MemoryEngine
 from etagere.jobs.indexing import Indexing
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
 from tests.protocol.flows import Arrived
@@ -72,12 +72,12 @@ class Answer(NamedTuple):
         return [entity["RowKey"] for entity in self.json()["value"]]
 
 
-class _Gate(Gate):
+class _Gate(Authenticator):
     """Lets in whom it is told to; who that is, other tests ask."""
 
     caller: Principal = OWNER
 
-    async def admit(self, _exchange: Exchange) -> Principal:
+    async def authenticate(self, _exchange: Exchange) -> Principal:
         return self.caller
 
 
@@ -109,17 +109,17 @@ class Office:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         engine = self._engine = MemoryEngine()
-        self._gate = _Gate(engine, Settings(), {})
+        self._authenticator = _Gate(engine, Settings(), {})
         self._runner = runner
-        self.service = TableService(engine, self._gate, AccessLog(), Indexing(engine))
+        self.service = TableService(engine, self._authenticator, AccessLog(), Indexing(engine))
 
     @contextmanager
     def visited_by(self, caller: Principal) -> Iterator[None]:
-        self._gate.caller = caller
+        self._authenticator.caller = caller
         try:
             yield
         finally:
-            self._gate.caller = OWNER
+            self._authenticator.caller = OWNER
 
     @contextmanager
     def counted_reads(self) -> Iterator[list[str]]:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import product
 from typing import Final
 
 import pytest
 
-from etagere.auth.permissions import NEEDS
 from etagere.engine.interface import Refused
-from etagere.engine.memory import MemoryEngine
-from etagere.jobs.indexing import Indexing
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.table.handlers import Handlers
-from etagere.protocol.table.service import ROUTES
+from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.table.office import Office, request
 from tests.sdk.server import ROOT
 
@@ -80,17 +74,6 @@ def test_every_operation_of_the_protocol_is_asked_for() -> None:
     rows = {row for _, _, _, row in FORMS}
     operations = json.loads((ROOT / "tests/data/operations.json").read_text("utf-8"))["table"]
     assert rows == operations.keys() - {"preflight_table_request"}
-    assert {f"table.{row}" for row in rows} <= NEEDS.keys()
-
-
-def test_no_route_leads_nowhere() -> None:
-    async def named() -> Handlers:
-        engine = MemoryEngine()
-        return Handlers(engine, Indexing(engine))
-
-    handlers = asyncio.run(named())
-    for name in ROUTES.values():
-        assert "_service_" in name or callable(getattr(handlers, name))
 
 
 ADDRESSES: Final = ("", "Tables", TABLE, "People", ENTITY, "$batch")

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from etagere.auth.permissions import NEEDS, Public
-from etagere.protocol.queue.routes import ROUTES
+from etagere.protocol.queue.operations import OPERATIONS
 from tests.probes.client import VERSION, Signer, http_date, shared_key, shared_key_lite
 from tests.probes.judgement import refusal
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token, service_token
@@ -45,7 +45,7 @@ def sentry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentry]:
 
 
 def test_every_operation_is_probed() -> None:
-    assert {form.row for form in FORMS} == {*ROUTES.values(), "peek_messages"}
+    assert {form.row for form in FORMS} == {operation.name for operation in OPERATIONS}
 
 
 @each_scheme

@@ -14,18 +14,19 @@ from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, opera
 from etagere.errors import Refusal
 from etagere.model.appends import AppendBlock, Appended, SealBlob
 from etagere.model.base import Command
-from etagere.model.blobs import AppendTraits, Blob, BlobName
+from etagere.model.blobs import AppendTraits, Blob, BlobName, BlobRef
 from etagere.model.bodies import Body, Empty, Mapped
-from etagere.operations.blob.blobs import changed, find_changeable, find_for_change, find_shown
+from etagere.operations.blob.blobs import changed, find_changeable
 from etagere.operations.blob.collections import BLOBS
-from etagere.operations.blob.terms import check_change
+from etagere.operations.blob.lookup import find_blob, find_for_change
+from etagere.operations.blob.preconditions import check_change
 from etagere.rules import appends as rules
 
 
-def foresee_append(txn: ReadTxn, command: AppendBlock) -> None:
-    """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
+def precheck_append(txn: ReadTxn, command: AppendBlock) -> None:
+    """Refuses, before a long upload, what would be refused if the upload ended now. Of the
     body only the length has to be known."""
-    blob = find_shown(txn, command.blob, None)
+    blob = find_blob(txn, BlobRef(command.blob))
     check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     _check_append(blob, command)
 
@@ -85,7 +86,7 @@ class FoldBlocks(Command, frozen=True):
 
 def find_loose(txn: ReadTxn, name: BlobName) -> inlays.Found | None:
     """What there is to fold of a blob; None if it is gone, or has too little."""
-    content = find_shown(txn, name, None).content
+    content = find_blob(txn, BlobRef(name)).content
     if not isinstance(content, Mapped) or not inlays.is_due(content):
         return None
     found = inlays.find(txn, content)

@@ -8,7 +8,14 @@ import msgspec
 
 from etagere.bodies import intervals
 from etagere.bodies.contents import Plan, adopt, is_long, locate, release
-from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
+from etagere.engine.interface import (
+    ReadTxn,
+    Refused,
+    WriteTxn,
+    abort_if,
+    operation,
+    unwrap,
+)
 from etagere.errors import Refusal
 from etagere.model.blobs import (
     AppendTraits,
@@ -30,15 +37,14 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Content
 from etagere.model.conditions import Conditions
 from etagere.model.leases import NO_LEASE, LeaseKind
-from etagere.operations.blob import snapshots, staging, tags, terms
-from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
-from etagere.operations.blob.containers import find, find_guarded
+from etagere.operations.blob import preconditions, snapshots, staging, tags
+from etagere.operations.blob.collections import BLOBS
+from etagere.operations.blob.containers import find
+from etagere.operations.blob.lookup import BlobKey, find_blob, find_for_change
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules import tiers as tier_rules
-
-_Key = tuple[bytes, str]
 
 
 class OpenedBlob(NamedTuple):
@@ -55,20 +61,20 @@ class OpenedBlob(NamedTuple):
 # Put whole
 
 
-def foresee_put(txn: ReadTxn, command: PutBlob) -> None:
-    """A courtesy before a long upload: refuses what would be refused if it ended now."""
+def precheck_put(txn: ReadTxn, command: PutBlob) -> None:
+    """Refuses, before a long upload, what would be refused if the upload ended now."""
     container = find(txn, command.blob.container)
     old = txn.get(BLOBS, (container.id, command.blob.name))
-    terms.check_replace(old, command, txn.steady_now)
+    preconditions.check_replace(old, command, txn.steady_now)
     if old is not None:
         abort_if(tier_rules.check_online(old, txn.steady_now))
 
 
 @operation
 def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
-    """The decision that counts: whatever was foreseen before the upload may be otherwise now."""
+    """The decision that counts: things may have changed since the check before the upload."""
     key, old = find_for_change(txn, command.blob)
-    terms.check_replace(old, command, txn.steady_now)
+    preconditions.check_replace(old, command, txn.steady_now)
     staging.discard(txn, key)
     return replace(txn, key, old, command, _content(txn, command))
 
@@ -88,7 +94,7 @@ def _traits(command: PutBlob | PutBlockList) -> PageTraits | AppendTraits | None
 
 
 def replace(
-    txn: WriteTxn, key: _Key, old: Blob | None, command: PutBlob | PutBlockList, content: Content
+    txn: WriteTxn, key: BlobKey, old: Blob | None, command: PutBlob | PutBlockList, content: Content
 ) -> Blob:
     """All of a blob but its lease and the day it was made. Not of one that is in the archive."""
     if old is not None:
@@ -120,29 +126,17 @@ def replace(
 
 
 def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
-    blob = find_shown(txn, command.blob, command.snapshot)
-    terms.check_read(blob, command.conditions, command.lease_id, txn.steady_now)
+    blob = find_blob(txn, command.ref)
+    preconditions.check_read(blob, command.conditions, command.lease_id, txn.steady_now)
     return ShownBlob(txn.steady_now, blob)
-
-
-def find_shown(txn: ReadTxn, name: BlobName, snapshot: int | None) -> Blob:
-    """A blob, or what it was."""
-    container_id = find(txn, name.container).id
-    if snapshot is None:
-        blob = txn.get(BLOBS, (container_id, name.name))
-    else:
-        blob = txn.get(SNAPSHOTS, (container_id, name.name, snapshot))
-    if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
-    return blob
 
 
 def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     """In one snapshot: the blob, where the range begins, how long it is, and where its bytes lie.
     Pin before. None if it takes long and must not."""
     shown = get_blob(txn, command.ask)
-    if command.ask.snapshot is None:
-        terms.check_ordinary(shown.blob)
+    if command.ask.ref.is_current:
+        preconditions.check_not_incremental_copy(shown.blob)
     abort_if(tier_rules.check_online(shown.blob, txn.steady_now))
     total = shown.blob.content.length
     start, end = 0, total
@@ -191,11 +185,9 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
         raise Refused(Refusal("BlobNotFound"))
     abort_if(condition_rules.check_write(command.conditions, blob.stamp))
     abort_if(tag_rules.check_condition(command.conditions.if_tags, blob.tags))
-    terms.check_ordinary(blob)
-    terms.check_settled(blob)
-    lease = lease_rules.step(blob.lease, command.action, txn.steady_now)
-    if isinstance(lease, Refusal):
-        raise Refused(lease)
+    preconditions.check_not_incremental_copy(blob)
+    preconditions.check_no_pending_copy(blob)
+    lease = unwrap(lease_rules.step(blob.lease, command.action, txn.steady_now))
     changed = txn.put(BLOBS, key, msgspec.structs.replace(blob, lease=lease))
     return ShownBlob(txn.steady_now, changed)
 
@@ -212,7 +204,7 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     if blob is None:
         _delete_uncommitted(txn, key, command)
         return
-    terms.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
+    preconditions.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     since, not_since = command.tier_modified_since, command.tier_unmodified_since
     abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
     if command.snapshots is SnapshotsToo.INCLUDE:
@@ -225,40 +217,35 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     release(txn, blob.content)
 
 
-def _delete_uncommitted(txn: WriteTxn, key: _Key, command: DeleteBlob) -> None:
+def _delete_uncommitted(txn: WriteTxn, key: BlobKey, command: DeleteBlob) -> None:
     """A blob of nothing but uncommitted blocks has no ETag, no tags and no lease."""
     if not command.uncommitted or not staging.is_there(txn, key):
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_absent(command.conditions, command.lease_id, txn.steady_now)
+    preconditions.check_absent(command.conditions, command.lease_id, txn.steady_now)
     staging.discard(txn, key)
 
 
-def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
+def _kept(txn: WriteTxn, command: DeleteBlob) -> BlobKey:
     """The key of a blob that stays, whose snapshots are deleted."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_snapshots_delete(blob, command.conditions, command.lease_id, txn.steady_now)
+    preconditions.check_snapshots_delete(blob, command.conditions, command.lease_id, txn.steady_now)
     return key
 
 
 # What all changes do first
 
 
-def find_for_change(txn: WriteTxn, name: BlobName) -> tuple[_Key, Blob | None]:
-    key = (find_guarded(txn, name.container).id, name.name)
-    return key, txn.get(BLOBS, key, EXCLUSIVE)
-
-
 def find_changeable(
     txn: WriteTxn, name: BlobName, lease_id: bytes | None, conditions: Conditions
-) -> tuple[_Key, Blob]:
+) -> tuple[BlobKey, Blob]:
     """A blob that is there and that this caller may change now."""
     key, blob = find_for_change(txn, name)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_change(blob, conditions, lease_id, txn.steady_now)
-    terms.check_ordinary(blob)
+    preconditions.check_change(blob, conditions, lease_id, txn.steady_now)
+    preconditions.check_not_incremental_copy(blob)
     return key, blob
 
 

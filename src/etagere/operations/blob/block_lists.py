@@ -20,7 +20,15 @@ from etagere.bodies.contents import (
     release,
 )
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
+from etagere.engine.interface import (
+    EXCLUSIVE,
+    ReadTxn,
+    Refused,
+    WriteTxn,
+    abort_if,
+    operation,
+    unwrap,
+)
 from etagere.errors import Refusal
 from etagere.model.base import Command
 from etagere.model.blobs import (
@@ -45,10 +53,11 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Block, Chunked, ChunkUse, Content, Empty
 from etagere.model.leases import NO_LEASE, LeaseKind
 from etagere.operations.blob import staging as stagings
-from etagere.operations.blob.blobs import find_for_change, find_shown, replace
+from etagere.operations.blob.blobs import replace
 from etagere.operations.blob.collections import BLOBS, DRAFTS, STAGED_BLOCKS, STAGINGS
 from etagere.operations.blob.containers import find
-from etagere.operations.blob.terms import check_replace
+from etagere.operations.blob.lookup import find_blob, find_for_change
+from etagere.operations.blob.preconditions import check_replace
 from etagere.rules import leases as lease_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
@@ -65,9 +74,7 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     base = _base(old)
     staged, committed = _blocks(txn, staging, base, command)
-    blocks = resolve(command.blocks, staged, committed)
-    if isinstance(blocks, Refusal):
-        raise Refused(blocks)
+    blocks = unwrap(resolve(command.blocks, staged, committed))
     content: Content = Empty()
     if blocks:
         borrowed = {piece.extent for block in committed.values() for piece in block.pieces}
@@ -249,11 +256,11 @@ def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
     public."""
     key = (find(txn, command.blob.container).id, command.blob.name)
     staging = None
-    if command.snapshot is None and not command.public:
+    if command.ref.is_current and not command.public:
         staging = txn.get(STAGINGS, key)
     blob = None
     if staging is None or txn.get(BLOBS, key) is not None:
-        blob = find_shown(txn, command.blob, command.snapshot)
+        blob = find_blob(txn, command.ref)
     lease = blob.lease if blob is not None else NO_LEASE
     abort_if(lease_rules.check_read(lease, command.lease_id, txn.steady_now, LeaseKind.BLOB))
     abort_if(tag_rules.check_condition(command.if_tags, blob.tags if blob is not None else ()))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from etagere.engine.interface import (
-    EXCLUSIVE,
-    SHARED,
     ReadTxn,
     Refused,
     Steps,
     WriteTxn,
     abort_if,
     operation,
+    unwrap,
 )
 from etagere.errors import Refusal
 from etagere.model.conditions import Conditions
@@ -31,25 +32,25 @@ from etagere.model.containers import (
     ShownContainer,
 )
 from etagere.model.leases import LeaseKind
-from etagere.model.service import SignedIdentifier
-from etagere.operations import pages
-from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
-from etagere.operations.pages import FilledPage, FillPage, Pace
+from etagere.operations.named import NamedResources, policies_reader
+from etagere.operations.pages import FilledPage, FillPage
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules.names import check_container_name
 
+_NAMED: Final = NamedResources(CONTAINERS, "ContainerNotFound")
+find = _NAMED.find
+find_guarded = _NAMED.find_guarded
+policies_of = policies_reader(CONTAINERS, check_container_name)
+
 
 @operation
 def create_container(txn: WriteTxn, command: CreateContainer) -> Container:
-    key = command.container.key
-    # Nobody removes the account meanwhile, be it stored or not.
-    txn.get(ACCOUNTS, (command.container.account,), SHARED)
-    if txn.get(CONTAINERS, key, EXCLUSIVE) is not None:
+    if _NAMED.find_for_creation(txn, command.container) is not None:
         raise Refused(Refusal("ContainerAlreadyExists"))
     made = Container(command.id, txn.stamp, command.metadata, command.public_access)
-    return txn.put(CONTAINERS, key, made)
+    return txn.put(CONTAINERS, command.container.key, made)
 
 
 def get_container(txn: ReadTxn, command: GetContainer) -> ShownContainer:
@@ -83,9 +84,9 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
     """A lease changes neither the ETag nor the date."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
-    lease = lease_rules.step(container.lease, command.action, txn.steady_now, LeaseKind.CONTAINER)
-    if isinstance(lease, Refusal):
-        raise Refused(lease)
+    lease = unwrap(
+        lease_rules.step(container.lease, command.action, txn.steady_now, LeaseKind.CONTAINER)
+    )
     changed = msgspec.structs.replace(container, lease=lease)
     txn.put(CONTAINERS, command.container.key, changed)
     return ShownContainer(txn.steady_now, command.container.name, changed)
@@ -104,42 +105,7 @@ def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
 def list_containers(
     txn: ReadTxn, command: FillPage[ListContainers, NamedContainer]
 ) -> Steps[FilledPage[NamedContainer]]:
-    asked = command.asked
-    span = CONTAINERS.under((asked.account,), asked.prefix)
-    if asked.marker:
-        span = CONTAINERS.starting(span, (asked.account, asked.marker))
-    pace = Pace()
-    slices = (
-        [(name, container) for (_, name), container in rows]
-        for rows in pages.scan_in_steps(txn, CONTAINERS, span, asked.limit, pace)
-    )
-    return pages.fill(txn, command, slices, asked.limit, pace)
-
-
-def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
-    """The stored policies of a container, by account and name, whatever that may be."""
-    if check_container_name(place[1]) is not None:
-        return ()
-    container = txn.get(CONTAINERS, place)
-    return container.policies if container is not None else ()
-
-
-# What all do first
-
-
-def find(txn: ReadTxn, name: ContainerName) -> Container:
-    container = txn.get(CONTAINERS, name.key)
-    if container is None:
-        raise Refused(Refusal("ContainerNotFound"))
-    return container
-
-
-def find_guarded(txn: WriteTxn, name: ContainerName, *, exclusive: bool = False) -> Container:
-    """Shared for whoever changes what is in it, exclusive for whoever changes itself."""
-    container = txn.get(CONTAINERS, name.key, EXCLUSIVE if exclusive else SHARED)
-    if container is None:
-        raise Refused(Refusal("ContainerNotFound"))
-    return container
+    return _NAMED.list(txn, command)
 
 
 def _usable(

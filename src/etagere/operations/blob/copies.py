@@ -11,7 +11,6 @@ import msgspec
 
 from etagere.bodies.contents import adopt, release, share
 from etagere.engine.interface import (
-    SHARED,
     ReadTxn,
     Refused,
     WriteTxn,
@@ -28,10 +27,10 @@ from etagere.model.copies import (
     PutCopy,
 )
 from etagere.model.leases import NO_LEASE, LeaseKind
-from etagere.operations.blob import staging, tags, terms
-from etagere.operations.blob.blobs import find_for_change
+from etagere.operations.blob import preconditions, staging, tags
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
-from etagere.operations.blob.containers import find, find_guarded
+from etagere.operations.blob.containers import find
+from etagere.operations.blob.lookup import find_for_change, find_source
 from etagere.rules import conditions as condition_rules
 from etagere.rules import copies as rules
 from etagere.rules import leases as lease_rules
@@ -48,7 +47,7 @@ def copy_blob(txn: WriteTxn, command: CopyBlob) -> Blob | None:
     """None if the source is not any more what was looked at before."""
     destination = command.destination
     key, old = find_for_change(txn, destination.blob)
-    source = _find_source(txn, command.source, key, old)
+    source = find_source(txn, command.source.ref)
     if command.source.stamp not in (None, source.stamp):
         return None
     _check_source(source, command.source)
@@ -74,9 +73,8 @@ def put_copy(txn: WriteTxn, command: PutCopy) -> Blob:
     return place(txn, key, old, destination, copy, copied)
 
 
-def foresee_copy(txn: ReadTxn, destination: Destination) -> None:
-    """A courtesy before something is read from elsewhere: refuses what would be refused if it
-    were to be decided now."""
+def precheck_copy(txn: ReadTxn, destination: Destination) -> None:
+    """Refuses, before a source on another server is read, what would be refused now."""
     container = find(txn, destination.blob.container)
     old = txn.get(BLOBS, (container.id, destination.blob.name))
     check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
@@ -88,7 +86,7 @@ def copy_incrementally(txn: WriteTxn, command: CopyIncrementally) -> Blob:
     is good for nothing else."""
     destination, source_name = command.destination, command.source.blob
     key, old = find_for_change(txn, destination.blob)
-    source = _find_source(txn, command.source, key, old)
+    source = find_source(txn, command.source.ref)
     _check_conditions(old, destination, txn.steady_now)
     abort_if(rules.check_incremental(old, source, source_name, command.source.snapshot))
     length = source.content.length
@@ -103,25 +101,13 @@ def copy_incrementally(txn: WriteTxn, command: CopyIncrementally) -> Blob:
     return blob
 
 
-def _find_source(txn: WriteTxn, source: BlobSource, key: _Key, old: Blob | None) -> Blob:
-    """Nobody changes it until the copy is made."""
-    place = (find_guarded(txn, source.blob.container).id, source.blob.name)
-    if source.snapshot is not None:
-        found = txn.get(SNAPSHOTS, (*place, source.snapshot), SHARED)
-    else:
-        found = old if place == key else txn.get(BLOBS, place, SHARED)
-    if found is None:
-        raise Refused(Refusal("BlobNotFound"))
-    return found
-
-
 def _check_source(source: Blob, asked: BlobSource) -> None:
     """Before the destination, as the service does."""
     abort_if(condition_rules.check_source(asked.conditions, source.stamp))
     abort_if(tag_rules.check_condition(asked.conditions.if_tags, source.tags))
     abort_if(rules.check_source(source))
-    if asked.snapshot is None:
-        terms.check_ordinary(source)
+    if asked.ref.is_current:
+        preconditions.check_not_incremental_copy(source)
 
 
 def check_destination(old: Blob | None, destination: Destination, kind: BlobKind, now: int) -> None:
@@ -131,9 +117,9 @@ def check_destination(old: Blob | None, destination: Destination, kind: BlobKind
     if destination.tier:
         abort_if(tier_rules.check_kind(destination.tier, kind))
     if old is not None:
-        terms.check_ordinary(old)
+        preconditions.check_not_incremental_copy(old)
         abort_if(rules.check_kind(old, kind))
-        terms.check_settled(old)
+        preconditions.check_no_pending_copy(old)
         abort_if(tier_rules.check_online(old, now))
 
 

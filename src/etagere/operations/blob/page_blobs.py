@@ -9,9 +9,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, operation
+from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, operation, unwrap
 from etagere.errors import Refusal
-from etagere.model.blobs import Blob, PageTraits
+from etagere.model.blobs import Blob, BlobRef, PageTraits
 from etagere.model.bodies import Mapped
 from etagere.model.page_blobs import (
     ClearPages,
@@ -22,16 +22,17 @@ from etagere.model.page_blobs import (
     ShownPageRanges,
 )
 from etagere.operations.blob.appends import mapped
-from etagere.operations.blob.blobs import changed, find_changeable, find_shown
+from etagere.operations.blob.blobs import changed, find_changeable
 from etagere.operations.blob.collections import BLOBS
-from etagere.operations.blob.terms import check_change, check_read
+from etagere.operations.blob.lookup import find_blob
+from etagere.operations.blob.preconditions import check_change, check_read
 from etagere.rules import page_blobs as rules
 
 
-def foresee_page(txn: ReadTxn, command: PutPage) -> None:
-    """A courtesy before a long upload: refuses what would be refused if it ended now. Of the
+def precheck_page(txn: ReadTxn, command: PutPage) -> None:
+    """Refuses, before a long upload, what would be refused if the upload ended now. Of the
     body only the length has to be known."""
-    blob = find_shown(txn, command.blob, None)
+    blob = find_blob(txn, BlobRef(command.blob))
     check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     _check_write(blob, command)
 
@@ -64,9 +65,7 @@ def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> B
         abort_if(rules.check_resizable(blob.kind))
     traits = _traits(blob)
     if command.sequence is not None:
-        number = rules.next_sequence_number(traits.sequence_number, command.sequence)
-        if isinstance(number, Refusal):
-            raise Refused(number)
+        number = unwrap(rules.next_sequence_number(traits.sequence_number, command.sequence))
         blob = replace(blob, traits=PageTraits(number))
     if command.length is not None:
         content = mapped(txn, blob, command.child_id)
@@ -95,7 +94,7 @@ def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> ShownPageRanges:
     """Those of a blob or a snapshot, or what became of them since an earlier snapshot. More than
     were asked for are told from where the first ones end."""
     ask = command.ask
-    blob = find_shown(txn, ask.blob, ask.snapshot)
+    blob = find_blob(txn, ask.ref)
     check_read(blob, ask.conditions, ask.lease_id, txn.steady_now)
     _traits(blob)
     start, end = _span(command, blob.content.length)
@@ -138,6 +137,6 @@ def _found(
 def _previous(txn: ReadTxn, command: GetPageRanges, previous: int) -> Blob:
     abort_if(rules.check_previous(previous, command.ask.snapshot))
     try:
-        return find_shown(txn, command.ask.blob, previous)
+        return find_blob(txn, BlobRef(command.ask.blob, previous))
     except Refused:
         raise Refused(Refusal("PreviousSnapshotNotFound")) from None

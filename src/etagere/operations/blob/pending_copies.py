@@ -33,9 +33,10 @@ from etagere.model.copies import (
     PendingCopy,
 )
 from etagere.model.leases import LeaseKind
-from etagere.operations.blob.blobs import changed, find_for_change
+from etagere.operations.blob.blobs import changed
 from etagere.operations.blob.collections import BLOBS, CONTAINERS
 from etagere.operations.blob.copies import attempt, check_destination, place
+from etagere.operations.blob.lookup import find_for_change
 from etagere.rules import copies as rules
 from etagere.rules import leases as lease_rules
 

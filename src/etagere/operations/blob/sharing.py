@@ -11,15 +11,15 @@ from itertools import islice
 
 from etagere.bodies.contents import BLOCK_LISTS, CHUNKS, MissingRecord, share
 from etagere.bodies.maps import cut_piece, parts
-from etagere.engine.interface import SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.interface import ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.appends import AppendBlock, Appended
 from etagere.model.blobs import Blob
 from etagere.model.bodies import Chunked, Content, Mapped, Piece, Pieces
 from etagere.model.page_blobs import PutPage
 from etagere.model.sources import FindPieces, PutBlobFromBlob, SourceBlob
-from etagere.operations.blob import appends, blobs, page_blobs, staging, terms
-from etagere.operations.blob.collections import BLOBS, CONTAINERS, SNAPSHOTS
+from etagere.operations.blob import appends, blobs, page_blobs, preconditions, staging
+from etagere.operations.blob.lookup import find_blob, find_for_change, find_source
 from etagere.rules.page_blobs import PAGE_BYTES
 
 GONE = "SourceConditionNotMet"
@@ -36,26 +36,22 @@ _PIECES_MAX = 64
 def put_blob_from_blob(txn: WriteTxn, command: PutBlobFromBlob) -> Blob | None:
     """None if the source is no more what it was when its bytes were judged."""
     put = command.put
-    key, old = blobs.find_for_change(txn, put.blob)
-    terms.check_replace(old, put, txn.steady_now)
-    source = _find_guarded(txn, command.source)
+    key, old = find_for_change(txn, put.blob)
+    preconditions.check_replace(old, put, txn.steady_now)
+    source = _find_unchanged(txn, command.source)
     if source is None:
         return None
     staging.discard(txn, key)
     return blobs.replace(txn, key, old, put, share(txn, source.content))
 
 
-def _find_guarded(txn: WriteTxn, source: SourceBlob) -> Blob | None:
-    """A source as it was found, which keeps its bytes meanwhile. Who deletes a snapshot guards its
-    blob."""
-    container = txn.get(CONTAINERS, source.blob.container.key, SHARED)
-    if container is None:
+def _find_unchanged(txn: WriteTxn, source: SourceBlob) -> Blob | None:
+    """A source as it was found, which keeps its bytes meanwhile; None if it has changed."""
+    try:
+        found = find_source(txn, source.ref)
+    except Refused:
         return None
-    key = (container.id, source.blob.name)
-    found = txn.get(BLOBS, key, SHARED)
-    if source.snapshot is not None:
-        found = txn.get(SNAPSHOTS, (*key, source.snapshot))
-    return found if found is not None and found.stamp == source.stamp else None
+    return found if found.stamp == source.stamp else None
 
 
 # Pieces of ranges
@@ -66,7 +62,7 @@ def find_pieces(txn: ReadTxn, command: FindPieces) -> tuple[Piece, ...]:
     if command.length < _BYTES_MIN:
         return ()
     try:
-        blob = blobs.find_shown(txn, command.source.blob, command.source.snapshot)
+        blob = find_blob(txn, command.source.ref)
     except Refused:
         return ()
     if blob.stamp != command.source.stamp:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from etagere.bodies.contents import release, share
-from etagere.engine.interface import EXCLUSIVE, Refused, WriteTxn, abort_if, operation
+from etagere.engine.interface import Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
 from etagere.model.blobs import DeleteSnapshot, SnapshotBlob, TakenSnapshot
 from etagere.model.leases import NO_LEASE
-from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
-from etagere.operations.blob.containers import find_guarded
-from etagere.operations.blob.terms import check_beside, check_change
+from etagere.operations.blob.collections import SNAPSHOTS
+from etagere.operations.blob.lookup import find_for_change, find_ref_for_change
+from etagere.operations.blob.preconditions import check_change, check_non_modifying
 from etagere.rules.tiers import check_online
 
 _DELETED_TOGETHER = 500
@@ -24,11 +24,10 @@ _DELETED_TOGETHER = 500
 @operation
 def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
     """The blob stays as it is. Its snapshot has the same ETag, unless its metadata differ."""
-    key = (find_guarded(txn, command.blob.container).id, command.blob.name)
-    blob = txn.get(BLOBS, key, EXCLUSIVE)
+    key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
+    check_non_modifying(blob, command.conditions, command.lease_id, txn.steady_now)
     abort_if(check_online(blob, txn.steady_now))
     moment = txn.stamp
     taken = msgspec.structs.replace(blob, content=share(txn, blob.content), lease=NO_LEASE)
@@ -40,15 +39,10 @@ def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
 
 @operation(reclaims=True)
 def delete_snapshot(txn: WriteTxn, command: DeleteSnapshot) -> None:
-    name = (find_guarded(txn, command.blob.container).id, command.blob.name)
-    txn.get(BLOBS, name, EXCLUSIVE)  # which all who change its snapshots guard
-    key = (*name, command.snapshot)
-    found = txn.get(SNAPSHOTS, key)
-    if found is None:
-        raise Refused(Refusal("BlobNotFound"))
-    check_change(found, command.conditions, command.lease_id, txn.steady_now)
-    txn.delete(SNAPSHOTS, key)
-    release(txn, found.content)
+    found = find_ref_for_change(txn, command.ref)
+    check_change(found.blob, command.conditions, command.lease_id, txn.steady_now)
+    found.delete(txn)
+    release(txn, found.blob.content)
 
 
 # For whoever has guarded the blob

@@ -41,7 +41,7 @@ from etagere.operations.blob.collections import (
     STAGINGS,
 )
 from etagere.operations.blob.containers import find, find_guarded
-from etagere.operations.blob.terms import check_settled
+from etagere.operations.blob.preconditions import check_no_pending_copy
 from etagere.rules import leases as lease_rules
 from etagere.rules.blocks import check_staged_count, check_staged_name
 
@@ -51,8 +51,8 @@ STALE_SECONDS = 7 * 24 * 3600
 _TICKS_PER_HOUR = 3600 * TICKS_PER_SECOND
 
 
-def foresee_block(txn: ReadTxn, command: PutBlock) -> None:
-    """A courtesy before a long upload: refuses what would be refused if it ended now."""
+def precheck_block(txn: ReadTxn, command: PutBlock) -> None:
+    """Refuses, before a long upload, what would be refused if the upload ended now."""
     key = (find(txn, command.blob.container).id, command.blob.name)
     _check(txn.get(BLOBS, key), command, txn.steady_now)
 
@@ -66,7 +66,7 @@ def _check(blob: Blob | None, command: PutBlock, now: int) -> None:
         raise Refused(Refusal("UnauthorizedBlobOverwrite"))
     if blob.kind is not BlobKind.BLOCK:
         raise Refused(Refusal("InvalidBlobType"))
-    check_settled(blob)
+    check_no_pending_copy(blob)
 
 
 @operation

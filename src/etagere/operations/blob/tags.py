@@ -18,22 +18,21 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, Steps, WriteTxn, operation
+from etagere.engine.interface import ReadTxn, Steps, WriteTxn, operation
 from etagere.engine.records import Collection, Span
-from etagere.errors import Refusal
-from etagere.model.blobs import Blob, GetBlob, ShownBlob, Tags
+from etagere.model.blobs import GetBlob, ShownBlob, Tags
 from etagere.model.containers import ContainerName
 from etagere.model.tags import SetBlobTags, TaggedBlob, TaggedContainer, TagValue
-from etagere.operations.blob import terms
+from etagere.operations.blob import preconditions
 from etagere.operations.blob.collections import (
     BLOBS,
     CONTAINERS,
-    SNAPSHOTS,
     TAG_VALUES,
     TAGGED_BLOBS,
     TAGGED_CONTAINERS,
 )
-from etagere.operations.blob.containers import find, find_guarded
+from etagere.operations.blob.containers import find
+from etagere.operations.blob.lookup import find_blob, find_ref_for_change
 from etagere.operations.pages import FilledPage, FillPage
 from etagere.rules.tag_expressions import Interval, Search
 
@@ -45,33 +44,18 @@ _TAGGED: Final = TaggedBlob()
 @operation
 def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
     """Tags change neither the ETag nor the date."""
-    name = command.blob
-    key = (find_guarded(txn, name.container).id, name.name)
-    blob = txn.get(BLOBS, key, EXCLUSIVE)  # which all who change its snapshots guard too
-    taken = None if command.snapshot is None else (*key, command.snapshot)
-    found = blob if taken is None else txn.get(SNAPSHOTS, taken)
-    if found is None:
-        raise Refused(Refusal("BlobNotFound"))
-    terms.check_change(found, command.conditions, command.lease_id, txn.steady_now)
-    tagged = msgspec.structs.replace(found, tags=command.tags)
-    if taken is not None:
-        txn.put(SNAPSHOTS, taken, tagged)
-        return
-    txn.put(BLOBS, key, tagged)
-    index(txn, key, name.container, found.tags, command.tags)
+    found = find_ref_for_change(txn, command.ref)
+    blob = found.blob
+    preconditions.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
+    found.put(txn, msgspec.structs.replace(blob, tags=command.tags))
+    if command.ref.is_current:
+        index(txn, found.key, command.blob.container, blob.tags, command.tags)
 
 
 def get_blob_tags(txn: ReadTxn, command: GetBlob) -> ShownBlob:
     """What a request for tags asks of the blob, unmet, is always a failure."""
-    key = (find(txn, command.blob.container).id, command.blob.name)
-    blob: Blob | None
-    if command.snapshot is None:
-        blob = txn.get(BLOBS, key)
-    else:
-        blob = txn.get(SNAPSHOTS, (*key, command.snapshot))
-    if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
-    terms.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
+    blob = find_blob(txn, command.ref)
+    preconditions.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
     return ShownBlob(txn.steady_now, blob)
 
 

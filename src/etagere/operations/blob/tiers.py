@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from etagere.engine.interface import Refused, WriteTxn, operation
-from etagere.errors import Refusal
+from etagere.engine.interface import WriteTxn, operation, unwrap
 from etagere.model.blobs import Blob
 from etagere.model.tiers import SetBlobTier
-from etagere.operations.blob import terms
-from etagere.operations.blob.blobs import find_for_change
-from etagere.operations.blob.collections import BLOBS, SNAPSHOTS
+from etagere.operations.blob import preconditions
+from etagere.operations.blob.lookup import find_ref_for_change
 from etagere.rules import tiers as tier_rules
 
 
 @operation
 def set_blob_tier(txn: WriteTxn, command: SetBlobTier) -> Blob:
     """Neither ETag nor date change, so that a lease keeps nobody from it."""
-    key, blob = find_for_change(txn, command.blob)
-    place = None
-    if command.snapshot is not None:
-        place = (*key, command.snapshot)
-        blob = txn.get(SNAPSHOTS, place)  # whoever changes one guards the blob
-    if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
-    asked = tier_rules.Move(command.tier, command.priority, txn.steady_now + command.ticks)
-    moved = tier_rules.move(blob, asked, txn.steady_now, txn.stamp, past=place is not None)
-    if isinstance(moved, Refusal):
-        raise Refused(moved)
-    if place is not None:
-        return txn.put(SNAPSHOTS, place, moved)
-    return txn.put(BLOBS, key, moved)
+    found = find_ref_for_change(txn, command.ref)
+    blob, now = found.blob, txn.steady_now
+    preconditions.check_non_modifying(blob, command.conditions, command.lease_id, now)
+    asked = tier_rules.Move(command.tier, command.priority, now + command.ticks)
+    past = not command.ref.is_current
+    return found.put(txn, unwrap(tier_rules.move(blob, asked, now, txn.stamp, past=past)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, Steps, WriteTxn, operation
+from etagere.engine.interface import ReadTxn, Refused, Steps, WriteTxn, operation
 from etagere.engine.records import Span
 from etagere.errors import Refusal
 from etagere.model.queues import (
@@ -21,12 +21,15 @@ from etagere.model.queues import (
     SetQueueAccess,
     SetQueueMetadata,
 )
-from etagere.model.service import SignedIdentifier
-from etagere.operations import pages
-from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.pages import FilledPage, FillPage, Pace
+from etagere.operations.named import NamedResources, policies_reader
+from etagere.operations.pages import FilledPage, FillPage
 from etagere.operations.queue.collections import DISCARDED, QUEUES, VISIBLE
 from etagere.rules.queues import check_queue_name, is_same_metadata
+
+_NAMED: Final = NamedResources(QUEUES, "QueueNotFound")
+find = _NAMED.find
+find_guarded = _NAMED.find_guarded
+policies_of = policies_reader(QUEUES, check_queue_name)
 
 _COUNTED_PER_STEP = 50_000
 
@@ -34,9 +37,7 @@ _COUNTED_PER_STEP = 50_000
 @operation
 def create_queue(txn: WriteTxn, command: CreateQueue) -> bool:
     """Whether it is new; one that is there with the same metadata will do."""
-    # Nobody removes the account meanwhile, be it stored or not.
-    txn.get(ACCOUNTS, (command.queue.account,), SHARED)
-    queue = txn.get(QUEUES, command.queue.key, EXCLUSIVE)
+    queue = _NAMED.find_for_creation(txn, command.queue)
     if queue is None:
         txn.put(QUEUES, command.queue.key, Queue(command.contents, command.metadata))
         return True
@@ -112,36 +113,4 @@ def count_messages(txn: ReadTxn, command: CountMessages) -> CountedMessages:
 def list_queues(
     txn: ReadTxn, command: FillPage[ListQueues, NamedQueue]
 ) -> Steps[FilledPage[NamedQueue]]:
-    asked = command.asked
-    span = QUEUES.under((asked.account,), asked.prefix)
-    if asked.marker:
-        span = QUEUES.starting(span, (asked.account, asked.marker))
-    pace = Pace()
-    slices = (
-        [(name, queue) for (_, name), queue in rows]
-        for rows in pages.scan_in_steps(txn, QUEUES, span, asked.limit, pace)
-    )
-    return pages.fill(txn, command, slices, asked.limit, pace)
-
-
-def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
-    """The stored policies of a queue, by account and name, whatever that may be."""
-    if check_queue_name(place[1]) is not None:
-        return ()
-    queue = txn.get(QUEUES, place)
-    return queue.policies if queue is not None else ()
-
-
-def find(txn: ReadTxn, name: QueueName) -> Queue:
-    queue = txn.get(QUEUES, name.key)
-    if queue is None:
-        raise Refused(Refusal("QueueNotFound"))
-    return queue
-
-
-def find_guarded(txn: WriteTxn, name: QueueName, *, exclusive: bool = False) -> Queue:
-    """Shared for whoever changes what is in it, exclusive for whoever changes itself."""
-    queue = txn.get(QUEUES, name.key, EXCLUSIVE if exclusive else SHARED)
-    if queue is None:
-        raise Refused(Refusal("QueueNotFound"))
-    return queue
+    return _NAMED.list(txn, command)

@@ -8,11 +8,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
 from etagere.engine.records import Span
 from etagere.errors import Refusal
 from etagere.model.base import Command
-from etagere.model.service import SignedIdentifier
 from etagere.model.tables import (
     CreateTable,
     DeletedTable,
@@ -21,7 +20,7 @@ from etagere.model.tables import (
     Table,
     TableName,
 )
-from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.named import NamedResources, policies_reader
 from etagere.operations.table.collections import (
     DELETED_TABLES,
     DROPPED_INDEXES,
@@ -31,12 +30,15 @@ from etagere.operations.table.collections import (
 )
 from etagere.rules.entities import check_table_name
 
+_NAMED: Final = NamedResources(TABLES, "TableNotFound")
+find = _NAMED.find
+find_guarded = _NAMED.find_guarded
+policies_of = policies_reader(TABLES, check_table_name, str.lower)
+
 
 @operation
 def create_table(txn: WriteTxn, command: CreateTable) -> None:
-    # Nobody removes the account meanwhile, be it stored or not.
-    txn.get(ACCOUNTS, (command.table.account,), SHARED)
-    if txn.get(TABLES, command.table.key, EXCLUSIVE) is not None:
+    if _NAMED.find_for_creation(txn, command.table) is not None:
         raise Refused(Refusal("TableAlreadyExists"))
     txn.put(TABLES, command.table.key, Table(command.id, command.table.name))
 
@@ -118,30 +120,6 @@ def query_tables(txn: ReadTxn, query: TableQuery) -> TablePage:
         if time.monotonic() > ends_at:
             following = txn.scan(TABLES, span, 1)
             return TablePage(found, following[0][0][1] if following else "")
-
-
-def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
-    """The stored policies of a table, by account and name, whatever that may be."""
-    account, name = place
-    if check_table_name(name) is not None:
-        return ()
-    table = txn.get(TABLES, (account, name.lower()))
-    return table.policies if table is not None else ()
-
-
-def find(txn: ReadTxn, name: TableName) -> Table:
-    table = txn.get(TABLES, name.key)
-    if table is None:
-        raise Refused(Refusal("TableNotFound"))
-    return table
-
-
-def find_guarded(txn: WriteTxn, name: TableName, *, exclusive: bool = False) -> Table:
-    """Shared for whoever changes what is in it, exclusive for whoever changes itself."""
-    table = txn.get(TABLES, name.key, EXCLUSIVE if exclusive else SHARED)
-    if table is None:
-        raise Refused(Refusal("TableNotFound"))
-    return table
 
 
 # What is removed later

@@ -10,23 +10,21 @@ it, and the others are carried out nevertheless.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal, http_status
-from etagere.protocol.blob.routes import find_route
-from etagere.protocol.codecs.errors import BY_SERVICE
+from etagere.engine.interface import Refused, unwrap
+from etagere.errors import Refusal
 from etagere.protocol.codecs.multipart import (
     PartRequest,
     PartResponse,
     format_responses,
     parse_requests,
 )
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.requests import required_header
-from etagere.protocol.service import occasion
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import error_form_of, error_response
+from etagere.protocol.rest.requests import required_header
 
 BYTES_MAX: Final = 4 << 20
 PARTS_MAX: Final = 256
@@ -41,31 +39,29 @@ async def read_requests(exchange: Exchange) -> list[PartRequest]:
     if length is not None and length > BYTES_MAX:
         raise Refused(Refusal("RequestBodyTooLarge", {"MaxLimit": BYTES_MAX}))
     body = await exchange.http.body.read(BYTES_MAX)
-    requests = parse_requests(content_type, body, PARTS_MAX)
-    if isinstance(requests, Refusal):
-        raise Refused(requests)
-    return requests
+    return unwrap(parse_requests(content_type, body, PARTS_MAX))
 
 
-def parts_of(exchange: Exchange, requests: Sequence[PartRequest], container: str) -> list[Exchange]:
-    """Each as a request of its own, to this container if one is given."""
-    parts = [exchange.part(request.method, request.target, request.headers) for request in requests]
-    if any(part.signed.account != exchange.signed.account for part in parts):
+def parts_of(
+    exchange: Exchange,
+    requests: Sequence[PartRequest],
+    container: str,
+    operation_of: Callable[[Exchange], str | None],
+) -> list[Exchange]:
+    """Returns each part as a request of its own, to this container if one is given."""
+    parts = [
+        exchange.nested(request.method, request.target, request.headers) for request in requests
+    ]
+    if any(part.request.account != exchange.request.account for part in parts):
         raise _unusable("All requests of a batch must be for its account.")
-    if container and any(part.signed.resource[0] != container for part in parts):
+    if container and any(part.request.resource[0] != container for part in parts):
         raise _unusable("All requests of a batch must be for its container.")
-    operations = {_operation(part) for part in parts}
+    operations = {operation_of(part) for part in parts}
     if not operations <= _OPERATIONS:
         raise _unusable("A batch can delete blobs or set tiers.")
     if len(operations) > 1:
         raise Refused(Refusal("AllBatchSubRequestsShouldBeSameApi"))
     return parts
-
-
-def _operation(part: Exchange) -> str | None:
-    container, blob = part.signed.resource
-    restype, comp = part.parameter("restype") or "", part.parameter("comp") or ""
-    return find_route(part.signed.method, container, blob, restype, comp)[1]
 
 
 def _unusable(reason: str) -> Refused:
@@ -84,16 +80,10 @@ def answer(requests: Sequence[PartRequest], responses: Sequence[Response]) -> Re
 
 def answer_refused(exchange: Exchange, refusal: Refusal) -> Response:
     """By one part that answers none of the requests."""
-    content_type, encode = BY_SERVICE[exchange.signed.service]
-    headers = [
-        *exchange.common_headers(),
-        (b"x-ms-error-code", refusal.code.encode()),
-        (b"Content-Type", content_type.encode()),
-    ]
-    status = http_status(refusal.code, exchange.signed.service)
-    body = encode(refusal, occasion(exchange))
-    refused = _part_of(Response(status, headers, body, reason=refusal.message), "")
-    content_type, batch = format_responses([refused], str(uuid.uuid4()))
+    form = error_form_of(exchange.request.service, refusal)
+    response = error_response(exchange, refusal, form)
+    response.headers = [*exchange.common_headers(), *response.headers]
+    content_type, batch = format_responses([_part_of(response, "")], str(uuid.uuid4()))
     return Response(202, [(b"Content-Type", content_type.encode())], batch)
 
 

@@ -10,8 +10,8 @@ from etagere.model.blobs import (
     ListBlobs,
 )
 from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import (
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import (
     NUMBER,
     bad_parameter,
     included,

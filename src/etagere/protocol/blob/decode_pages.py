@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from etagere.auth.request import SignedRequest, address
+from etagere.auth.request import RestRequest, address
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.appends import AppendBlock, SealBlob
@@ -21,9 +21,12 @@ from etagere.model.page_blobs import (
     SetPageBlobProperties,
 )
 from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.ranges import Range, parse_range
-from etagere.protocol.requests import (
+from etagere.protocol.rest import leases, requests
+from etagere.protocol.rest.conditions import write_conditions
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.ranges import byte_range
+from etagere.protocol.rest.requests import (
     NUMBER,
     bad_parameter,
     invalid_header,
@@ -45,7 +48,7 @@ _LONG = re.compile(r"[0-9]{1,19}")
 def page_blob_length(exchange: Exchange) -> int:
     name = LENGTH_HEADER
     written = required_header(exchange, name)
-    length = decode.integer(exchange, name, 0, PAGE_BLOB_BYTES_MAX)
+    length = requests.integer_header(exchange, name, 0, PAGE_BLOB_BYTES_MAX)
     if length is None or length % PAGE_BYTES:
         raise invalid_header(name, written)
     return length
@@ -98,8 +101,8 @@ def put_page(exchange: Exchange, start: int, body: Body, child_id: bytes) -> Put
         start,
         body,
         child_id,
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         _sequence_conditions(exchange),
     )
 
@@ -109,8 +112,8 @@ def clear_pages(exchange: Exchange, child_id: bytes) -> ClearPages:
         decode.blob_name(exchange),
         *pages(exchange),
         child_id,
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
         _sequence_conditions(exchange),
     )
 
@@ -143,8 +146,8 @@ def page_blob_properties(exchange: Exchange, child_id: bytes) -> SetPageBlobProp
         decode.blob_headers(exchange) if described else None,
         page_blob_length(exchange) if resized else None,
         _sequence_change(exchange),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
 
 
@@ -179,7 +182,7 @@ def asks_for_part(exchange: Exchange) -> bool:
 
 def get_page_ranges(exchange: Exchange) -> GetPageRanges:
     """Older clients cannot ask for more, so they get all at once."""
-    asked = decode.byte_range(exchange) or Range(0, None)
+    asked = byte_range(exchange) or Range(0, None)
     in_parts = exchange.version >= PAGE_RANGES_IN_PARTS_SINCE
     limit = page_limit(exchange) if exchange.parameter("maxresults") else PAGE_RANGES_MAX
     marker = exchange.parameter("marker") or "0"
@@ -212,11 +215,11 @@ def _previous_snapshot(exchange: Exchange) -> int | None:
     except ValueError:
         raise invalid_header(name, url) from None
     where = address(parts.netloc, parts.path)
-    named = SignedRequest("blob", "GET", where, parts.path, parts.query, {})
+    named = RestRequest("blob", "GET", where, parts.path, parts.query, {})
     moment = parse_instant(named.parameters.get("snapshot", ""))
     if moment is None:
         raise invalid_header(name, url)
-    if (named.account, named.resource) != (exchange.signed.account, exchange.signed.resource):
+    if (named.account, named.resource) != (exchange.request.account, exchange.request.resource):
         raise Refused(Refusal("PreviousSnapshotOperationNotSupported"))
     return moment
 
@@ -228,8 +231,8 @@ def append_block(exchange: Exchange, body: Body, child_id: bytes) -> AppendBlock
         child_id,
         _long(exchange, "x-ms-blob-condition-appendpos"),
         _long(exchange, "x-ms-blob-condition-maxsize"),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )
 
 
@@ -237,6 +240,6 @@ def seal_blob(exchange: Exchange) -> SealBlob:
     return SealBlob(
         decode.blob_name(exchange),
         _long(exchange, "x-ms-blob-condition-appendpos"),
-        decode.write_conditions(exchange),
-        decode.lease_id(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
     )

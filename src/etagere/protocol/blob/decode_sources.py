@@ -7,14 +7,9 @@ from typing import Final
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.http.ranges import Range, parse_range
-from etagere.protocol.requests import (
-    bad_parameter,
-    invalid_header,
-    required_header,
-)
+from etagere.protocol.rest.conditions import conditions_under
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import bad_parameter, invalid_header, required_header
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 
@@ -33,22 +28,11 @@ def copy_source(exchange: Exchange) -> str:
     return required_header(exchange, "x-ms-copy-source")
 
 
-def source_range(exchange: Exchange) -> Range | None:
-    """The bytes of a source that are asked for; None: all."""
-    written = exchange.header("x-ms-source-range")
-    if written is None:
-        return None
-    found = parse_range(written)
-    if found is None:
-        raise invalid_header("x-ms-source-range", written)
-    return found
-
-
 def source_conditions(exchange: Exchange) -> Conditions:
     prefix = condition_rules.SOURCE_PREFIX
-    if not any(name.startswith(f"{prefix}if-") for name in exchange.signed.fields):
+    if not any(name.startswith(f"{prefix}if-") for name in exchange.request.fields):
         return NO_CONDITIONS
-    asked = decode.conditions_under(exchange, prefix, f"{prefix}if-tags")
+    asked = conditions_under(exchange, prefix, f"{prefix}if-tags")
     abort_if(condition_rules.check_write_headers(asked))
     return asked
 
@@ -66,16 +50,6 @@ def forwarded_conditions(exchange: Exchange) -> dict[str, str]:
         if not value.isascii() or not value.isprintable():
             raise invalid_header(f"{prefix}{name.lower()}", value)
     return told
-
-
-def source_md5(exchange: Exchange) -> bytes | None:
-    return decode.digest(exchange, "x-ms-source-content-md5", decode.MD5_BYTES, "InvalidMd5")
-
-
-def source_crc64(exchange: Exchange) -> int | None:
-    name = "x-ms-source-content-crc64"
-    found = decode.digest(exchange, name, decode.CRC64_BYTES, "InvalidHeaderValue")
-    return None if found is None else int.from_bytes(found, "little")
 
 
 def copies_properties(exchange: Exchange) -> bool:

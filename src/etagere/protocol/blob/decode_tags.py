@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.blobs import (
     GetBlob,
@@ -14,10 +14,10 @@ from etagere.model.conditions import Conditions
 from etagere.operations.blob.tags import Place
 from etagere.protocol.blob import decode
 from etagere.protocol.codecs.tags import parse_marker
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import (
-    bad_parameter,
-)
+from etagere.protocol.rest import leases
+from etagere.protocol.rest.conditions import conditions_under, refuse_conditions
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import bad_parameter
 from etagere.rules import conditions as condition_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules.tag_expressions import Search
@@ -28,17 +28,14 @@ def tags(exchange: Exchange) -> Tags:
     written = exchange.header("x-ms-tags")
     if not written:
         return ()
-    parsed = tag_rules.parse_header(written)
-    if isinstance(parsed, Refusal):
-        raise Refused(parsed)
-    return parsed
+    return unwrap(tag_rules.parse_header(written))
 
 
 def tag_conditions(exchange: Exchange) -> Conditions:
     """What a request for tags asks of its blob, in headers of its own; those that others have
     would be about the tags, which have neither an ETag nor a date."""
-    decode.refuse_conditions(exchange)
-    asked = decode.conditions_under(exchange, "x-ms-blob-")
+    refuse_conditions(exchange)
+    asked = conditions_under(exchange, "x-ms-blob-")
     abort_if(condition_rules.check_write_headers(asked))
     return asked
 
@@ -47,7 +44,7 @@ def get_blob_tags(exchange: Exchange) -> GetBlob:
     return GetBlob(
         decode.blob_name(exchange),
         tag_conditions(exchange),
-        decode.lease_id(exchange),
+        leases.lease_id(exchange),
         decode.snapshot(exchange),
     )
 
@@ -59,10 +56,7 @@ def tag_search(exchange: Exchange) -> Search:
     written = exchange.parameter("where")
     if not written:
         raise Refused(Refusal("MissingRequiredQueryParameter", {"QueryParameterName": "where"}))
-    search = tag_rules.parse_where(written)
-    if isinstance(search, Refusal):
-        raise Refused(search)
-    return search
+    return unwrap(tag_rules.parse_where(written))
 
 
 def found_marker(exchange: Exchange) -> Place | None:

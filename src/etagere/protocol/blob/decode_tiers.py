@@ -7,11 +7,9 @@ from etagere.model.blobs import (
     BlobKind,
 )
 from etagere.model.tiers import Priority
-from etagere.protocol.blob import decode
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import (
-    invalid_header,
-)
+from etagere.protocol.rest.conditions import date
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import invalid_header
 from etagere.rules import tiers as tier_rules
 
 
@@ -37,8 +35,8 @@ def any_tier(exchange: Exchange) -> str:
 def tier_dates(exchange: Exchange) -> tuple[int | None, int | None]:
     """Since when the tier must, and must not, have changed."""
     return (
-        decode.date(exchange, tier_rules.CHANGED_SINCE),
-        decode.date(exchange, tier_rules.UNCHANGED_SINCE),
+        date(exchange, tier_rules.CHANGED_SINCE),
+        date(exchange, tier_rules.UNCHANGED_SINCE),
     )
 
 

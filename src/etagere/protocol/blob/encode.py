@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import Final
-
-from awscrt.checksums import crc64nvme
 
 from etagere.auth.request import octets
 from etagere.model.appends import Appended
@@ -19,44 +15,16 @@ from etagere.model.blobs import (
     ShownBlob,
 )
 from etagere.model.containers import Container, PublicAccess, ShownContainer
-from etagere.model.leases import BrokenLease, FixedLease, InfiniteLease, Lease, LeaseVerb
-from etagere.protocol.answers import Headers, http_date, metadata_headers
-from etagere.protocol.codecs import structured_messages
-from etagere.rules.conditions import format_etag
+from etagere.protocol.rest import checksums, leases
+from etagere.protocol.rest.metadata import metadata_headers
+from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
 from etagere.rules.dates import format_instant
-from etagere.rules.leases import format_lease_id, report, seconds_until_free
+from etagere.rules.leases import format_lease_id
 from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
 
-
-def stamp_headers(stamp: int) -> Headers:
-    return [
-        (b"ETag", format_etag(stamp).encode()),
-        (b"Last-Modified", http_date(stamp).encode()),
-    ]
-
-
-def lease_headers(lease: Lease, now: int) -> Headers:
-    shown = report(lease, now)
-    headers = [
-        (b"x-ms-lease-status", shown.status.encode()),
-        (b"x-ms-lease-state", shown.state.encode()),
-    ]
-    if shown.duration is not None:
-        headers.append((b"x-ms-lease-duration", shown.duration.encode()))
-    return headers
-
-
-LEASE_STATUS: Final = {LeaseVerb.ACQUIRE: 201, LeaseVerb.BREAK: 202}
-"""Of the answers to the actions that have one of their own."""
-
-
-def lease_action_headers(lease: Lease, now: int) -> Headers:
-    """What the answer to an action says of the lease as it is then."""
-    if isinstance(lease, FixedLease | InfiniteLease):
-        return [(b"x-ms-lease-id", format_lease_id(lease.id).encode())]
-    if isinstance(lease, BrokenLease):
-        return [(b"x-ms-lease-time", b"%d" % seconds_until_free(lease, now))]
-    return []
+ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
+NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
+"""For an operation that stores no bytes, but is answered like one that does."""
 
 
 VERSION_LEVEL_IMMUTABILITY_SINCE: Final = "2020-10-02"
@@ -66,7 +34,7 @@ def container_headers(shown: ShownContainer, version: str) -> Headers:
     container = shown.container
     headers = stamp_headers(container.stamp)
     headers += metadata_headers(container.metadata)
-    headers += lease_headers(container.lease, shown.now)
+    headers += leases.lease_headers(container.lease, shown.now)
     headers += access_headers(container)
     headers += [
         (b"x-ms-has-immutability-policy", b"false"),
@@ -113,7 +81,7 @@ def blob_headers(
         (b"x-ms-server-encrypted", b"true"),
     ]
     if not is_snapshot:
-        headers += lease_headers(blob.lease, shown.now)
+        headers += leases.lease_headers(blob.lease, shown.now)
     if blob.traits is not None:
         headers += sequence_headers(blob) + block_count_headers(blob) + sealed_headers(blob)
     if blob.copied is not None:
@@ -153,41 +121,10 @@ _INFERRED = (b"x-ms-access-tier-inferred", b"true")
 _USUAL_TIER: Headers = [(b"x-ms-access-tier", INFERRED_TIER.encode()), _INFERRED]
 
 
-def digest_text(digest: bytes) -> bytes:
-    return base64.b64encode(digest)
-
-
 def md5_headers(blob: Blob, name: bytes) -> Headers:
     """The checksum of the whole blob, under the name that does not claim it for a part."""
     md5 = blob.headers.content_md5
-    return [] if md5 is None else [(name, digest_text(md5))]
-
-
-def md5_header(md5: bytes) -> tuple[bytes, bytes]:
-    return b"Content-MD5", digest_text(md5)
-
-
-def crc64_header(crc: int) -> tuple[bytes, bytes]:
-    return b"x-ms-content-crc64", digest_text(crc.to_bytes(8, "little"))
-
-
-STRUCTURED_BODY: Headers = [(b"x-ms-structured-body", structured_messages.KIND.encode())]
-
-
-def structured_headers(content_length: int) -> Headers:
-    """Of an answer whose body is a structured message."""
-    return [*STRUCTURED_BODY, (b"x-ms-structured-content-length", b"%d" % content_length)]
-
-
-def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
-    """Checksums of exactly what is sent."""
-    headers = []
-    if "md5" in wanted:
-        md5 = hashlib.md5(data, usedforsecurity=False).digest()
-        headers.append(md5_header(md5))
-    if "crc64" in wanted:
-        headers.append(crc64_header(crc64nvme(data)))
-    return headers
+    return [] if md5 is None else [(name, checksums.digest_text(md5))]
 
 
 def length_header(blob: Blob) -> tuple[bytes, bytes]:

@@ -27,13 +27,14 @@ from etagere.model.blobs import (
 )
 from etagere.model.containers import Container, NamedContainer
 from etagere.model.leases import Lease, NoLease
-from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.blob.encode import VERSION_LEVEL_IMMUTABILITY_SINCE, archive_status
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.tags import tags_element
 from etagere.protocol.codecs.xml import element, escape, name_element
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import endpoint
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import metadata_element
+from etagere.protocol.rest.requests import endpoint
+from etagere.protocol.rest.responses import http_date
 from etagere.rules.conditions import ETAG_OFFSET, format_etag
 from etagere.rules.dates import format_http_date, format_instant
 from etagere.rules.leases import format_lease_id, report

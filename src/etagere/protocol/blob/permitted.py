@@ -10,6 +10,7 @@ from etagere.auth.permissions import Permit, Public, check_public
 from etagere.engine.interface import C, Engine, Lane, ReadTxn, T, abort_if
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.operations.blob.collections import CONTAINERS
+from etagere.protocol.rest.exchange import Exchange
 
 _PUBLIC: Final = {
     PublicAccess.NOTHING: Public.NOTHING,
@@ -36,6 +37,28 @@ def permitted(
         return operation(txn, command)
 
     return as_anybody
+
+
+async def read_as_caller(
+    exchange: Exchange,
+    engine: Engine,
+    operation: Callable[[ReadTxn, C], T],
+    command: C,
+    container: ContainerName,
+    *,
+    aside: bool = False,
+) -> T:
+    """Reads what the sender of a request may see. `aside`: the read may take long."""
+    lane = exchange.lane(operation.__name__) if aside else None
+    return await read_permitted(
+        engine,
+        exchange.permit,
+        exchange.challenge_version,
+        operation,
+        command,
+        container,
+        lane=lane,
+    )
 
 
 async def read_permitted(

@@ -10,22 +10,20 @@ A source *here* is looked up in the ledger, never fetched, whatever name of this
 uses. The right to read it is judged as if the caller had asked for it, with nothing but what the
 address carries. A source *elsewhere* is fetched only if the operator named its host.
 
-Put `@reads_source` (of `protocol.sources.refusals`) on each handler that opens one: it answers for
-sources that could not be read.
+A source that cannot be read is refused with an `UnreadSource`.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
-from etagere.auth.request import SignedRequest, address, is_text
+from etagere.auth.request import is_text
 from etagere.bodies.contents import require_intact
 from etagere.bodies.store import BodyStore
-from etagere.engine.interface import C, Engine, ReadTxn, Refused, T
+from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, unwrap
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobName, GetBlob, OpenBlob
 from etagere.model.conditions import Conditions
@@ -33,15 +31,16 @@ from etagere.model.sources import SourceBlob
 from etagere.operations.blob import blobs
 from etagere.protocol.blob import decode, decode_sources
 from etagere.protocol.blob.permitted import read_permitted
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.ranges import Range
-from etagere.protocol.requests import invalid_header
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.ranges import source_range
+from etagere.protocol.rest.refusals import unread, unread_as
+from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.sources import addresses
 from etagere.protocol.sources.addresses import SourceAddress
 from etagere.protocol.sources.elsewhere import UPLOAD_SECONDS_MAX, Elsewhere, too_large
 from etagere.protocol.sources.here import Here
-from etagere.protocol.sources.refusals import unread, unread_as
 from etagere.rules import conditions as condition_rules
 from etagere.rules import copies as copy_rules
 from etagere.rules import tags as tag_rules
@@ -62,14 +61,14 @@ class Sources:
         self,
         engine: Engine,
         store: BodyStore,
-        gate: Gate,
+        authenticator: Authenticator,
         allowed: tuple[CopySource, ...],
         port: int,
     ) -> None:
         """`allowed` are the other servers that may be read; `port` is the one of our Blob."""
         self._engine = engine
         self._store = store
-        self._gate = gate
+        self._authenticator = authenticator
         self._allowed = allowed
         self._port = port
         self._fetcher = _fetcher() if allowed else None
@@ -88,7 +87,7 @@ class Sources:
         reads: bool = True,
         tags_too: bool = False,
         seconds_max: float | None = UPLOAD_SECONDS_MAX,
-        foresee: Callable[[], Awaitable[None]] | None = None,
+        precheck: Callable[[], Awaitable[None]] | None = None,
     ) -> Source:
         """The source that `x-ms-copy-source` names, or the range of it that `x-ms-source-range`
         asks for, if it is as `x-ms-source-if-*` want it. Close it, or use it as a context.
@@ -102,7 +101,7 @@ class Sources:
         whatever its size. `tags_too`: the tags are to be copied, for which a token needs `t`, as it
         does for `x-ms-source-if-tags`.
         `seconds_max`: how long another server has until its last byte; None: for ever, as long
-        as it goes on sending. `foresee`: refuses what the destination would refuse, after what
+        as it goes on sending. `precheck`: refuses what the destination would refuse, after what
         the request says was understood and before anything is read.
 
         Raises `Refused`: with `InvalidHeaderValue` for what is no address, and with an
@@ -112,16 +111,16 @@ class Sources:
         source = addresses.parse(written)
         if source is None or not is_text(written):
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
-        asked = decode_sources.source_range(exchange)
+        asked = source_range(exchange)
         conditions = decode_sources.source_conditions(exchange)
         reads_tags = tags_too or conditions.if_tags is not None
-        if foresee is not None:
-            await foresee()
-        signed = exchange.signed
+        if precheck is not None:
+            await precheck()
+        request = exchange.request
         host = exchange.header("host") or ""
         is_allowed = addresses.is_allowed(source, self._allowed)
-        if addresses.is_here(source, host, signed.scheme, self._port) or (
-            not is_allowed and addresses.is_public_endpoint_of(source, signed.account)
+        if addresses.is_here(source, host, request.scheme, self._port) or (
+            not is_allowed and addresses.is_public_endpoint_of(source, request.account)
         ):
             opened = await self._open_here(exchange, source, asked, owner_reads, reads, reads_tags)
             try:
@@ -133,8 +132,8 @@ class Sources:
                 raise
             return opened
         if self._fetcher is None or not is_allowed:
-            said = "The source is on a server that this one must not read from."
-            raise unread(403, "AuthorizationFailure", said)
+            message = "The source is on a server that this one must not read from."
+            raise unread(403, "AuthorizationFailure", message)
         if not written.isascii() or tags_too:
             raise invalid_header("x-ms-copy-source", source.shown())
         forwarded = decode_sources.forwarded_conditions(exchange)
@@ -192,7 +191,7 @@ class Sources:
         reads_tags: bool,
     ) -> Permit:
         """As for a request of its own, which says no more than its address does."""
-        principal = await self._gate.admit_source(exchange, asking)
+        principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
         if (
             owner_reads
@@ -203,9 +202,9 @@ class Sources:
             principal = owner
         target = f"{name.container.name}/{name.name}"
         also = "t" if reads_tags else ""
-        permit = authorize(principal, "blob.get_blob", target, also=also, version=exchange.version)
-        if isinstance(permit, Refusal):
-            raise Refused(permit)
+        permit = unwrap(
+            authorize(principal, "blob.get_blob", target, also=also, version=exchange.version)
+        )
         if reads_tags and permit.public is not Public.NOTHING:
             # What a container shows to everybody are its blobs, not their tags.
             raise Refused(refuse_anonymous(exchange.version))
@@ -250,21 +249,15 @@ def _fetcher() -> Fetcher:
 
 def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
     """The request that the caller could have sent for the source."""
-    host = source.authority
     # A token for encrypted connections only was not sent over one if the request was not.
-    encrypted = source.scheme == exchange.signed.scheme == "https"
-    asking = copy.copy(exchange)
-    asking.signed = SignedRequest(
-        "blob",
+    is_encrypted = source.scheme == exchange.request.scheme == "https"
+    return exchange.nested(
         "GET",
-        address(host, source.path),
-        source.path,
-        source.query,
-        {"host": host},
-        scheme="https" if encrypted else "http",
-        client=exchange.signed.client,
+        f"{source.path}?{source.query}",
+        {},
+        host=source.authority,
+        scheme="https" if is_encrypted else "http",
     )
-    return asking
 
 
 def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:

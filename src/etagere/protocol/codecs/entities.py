@@ -101,7 +101,9 @@ def _misfit(name: str) -> Refusal:
     """What the service says of a value that is not one of its type."""
     facts: dict[str, str | int] = {"PropertyName": name}
     facts["Reason"] = "The value does not fit its type."
-    return Refusal("InvalidInput", facts, said="An error occurred while processing this request.")
+    return Refusal(
+        "InvalidInput", facts, message_override="An error occurred while processing this request."
+    )
 
 
 def _too_many() -> Refusal:

@@ -30,7 +30,7 @@ _NOT_FIRST_IN_NAMES = re.compile(r"[0-9.-]+|xml", re.IGNORECASE)
 _TAKEN: Final = frozenset({"Code", "Message"})
 
 
-class Occasion(NamedTuple):
+class ErrorContext(NamedTuple):
     """What the edge adds to a refusal: whose it was, and when."""
 
     request_id: str
@@ -42,7 +42,7 @@ class Occasion(NamedTuple):
     """Which operation of a change set failed; tables put it before the message."""
 
 
-def encode_xml(refusal: Refusal, occasion: Occasion) -> bytes:
+def encode_xml(refusal: Refusal, occasion: ErrorContext) -> bytes:
     details = "".join(xml.element(*detail) for detail in _details(refusal, occasion).items())
     return xml.document(
         f"<Error>{xml.element('Code', refusal.code)}"
@@ -50,7 +50,7 @@ def encode_xml(refusal: Refusal, occasion: Occasion) -> bytes:
     )
 
 
-def encode_odata(refusal: Refusal, occasion: Occasion) -> bytes:
+def encode_odata(refusal: Refusal, occasion: ErrorContext) -> bytes:
     message = _message(refusal, occasion)
     if occasion.operation_index is not None:
         message = f"{occasion.operation_index}:{message}"
@@ -63,7 +63,7 @@ def encode_odata(refusal: Refusal, occasion: Occasion) -> bytes:
     return msgspec.json.encode(answer)
 
 
-def encode_table_xml(refusal: Refusal, occasion: Occasion) -> bytes:
+def encode_table_xml(refusal: Refusal, occasion: ErrorContext) -> bytes:
     """The form of the table service for requests that are no OData. It has no details, but for
     those who sign requests: they are told what was to be signed."""
     details = ""
@@ -84,7 +84,7 @@ AUTHENTICATION_CODES: Final = frozenset(
 _ODATA_NAMESPACE: Final = "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata"
 
 
-def encode_json(refusal: Refusal, occasion: Occasion) -> bytes:
+def encode_json(refusal: Refusal, occasion: ErrorContext) -> bytes:
     error: dict[str, object] = {"code": refusal.code, "message": _message(refusal, occasion)}
     details = _details(refusal, occasion)
     if details:
@@ -92,7 +92,7 @@ def encode_json(refusal: Refusal, occasion: Occasion) -> bytes:
     return msgspec.json.encode({"error": error})
 
 
-Encoder = Callable[[Refusal, Occasion], bytes]
+Encoder = Callable[[Refusal, ErrorContext], bytes]
 
 BY_SERVICE: Final[dict[str, tuple[str, Encoder]]] = {
     "blob": (XML_TYPE, encode_xml),
@@ -104,13 +104,13 @@ BY_SERVICE: Final[dict[str, tuple[str, Encoder]]] = {
 """The Content-Type of each service's errors, and what encodes them."""
 
 
-def _message(refusal: Refusal, occasion: Occasion) -> str:
+def _message(refusal: Refusal, occasion: ErrorContext) -> str:
     return _text(
         f"{refusal.message}\nRequestId:{occasion.request_id}\nTime:{format_instant(occasion.now)}"
     )
 
 
-def _details(refusal: Refusal, occasion: Occasion) -> dict[str, str]:
+def _details(refusal: Refusal, occasion: ErrorContext) -> dict[str, str]:
     if not occasion.shows_details:
         return {}
     return {

@@ -166,8 +166,8 @@ def crc_mismatch(told: bytes, calculated: bytes) -> Refusal:
 
 
 def _malformed(reason: str) -> Refused:
-    said = f"The structured message of the request is not valid. {reason}"
-    return Refused(Refusal("InvalidInput", {"Reason": reason}, said=said))
+    message = f"The structured message of the request is not valid. {reason}"
+    return Refused(Refusal("InvalidInput", {"Reason": reason}, message_override=message))
 
 
 # Writing

@@ -8,13 +8,13 @@ import re
 import uuid
 from typing import Final
 
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.queues import QueueName
 from etagere.protocol.codecs import xml
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import BodyTooLarge
-from etagere.protocol.requests import bad_parameter
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import bad_parameter
 from etagere.rules import queues
 
 BODY_BYTES_MAX: Final = 8 * queues.TEXT_BYTES_MAX
@@ -33,14 +33,14 @@ _PLAIN: Final = re.compile(
 
 
 def queue_name(exchange: Exchange) -> QueueName:
-    name, _ = exchange.signed.resource
+    name, _ = exchange.request.resource
     abort_if(queues.check_queue_name(name))
-    return QueueName(exchange.signed.account, name)
+    return QueueName(exchange.request.account, name)
 
 
 def message_id(exchange: Exchange) -> bytes:
     """What is not written as one is the id of no message."""
-    _, below = exchange.signed.resource
+    _, below = exchange.request.resource
     try:
         return uuid.UUID(below.partition("/")[2]).bytes
     except ValueError:
@@ -123,9 +123,7 @@ async def optional_text(exchange: Exchange) -> str | None:
         text = plain[1].decode("ascii")
         abort_if(queues.check_text(text))
         return text
-    root = xml.read(body, "QueueMessage", _LIMITS)
-    if isinstance(root, Refusal):
-        raise Refused(root)
+    root = unwrap(xml.read(body, "QueueMessage", _LIMITS))
     for child in root.children:
         if child.name == "MessageText":
             # Markup inside of a text is left out of it.

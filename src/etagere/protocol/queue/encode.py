@@ -8,10 +8,11 @@ from typing import Final
 
 from etagere.auth.request import octets
 from etagere.model.queues import Message, NamedQueue, ShownMessage
-from etagere.protocol import requests
-from etagere.protocol.answers import http_date, metadata_element
 from etagere.protocol.codecs import xml
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import metadata_element
+from etagere.protocol.rest.responses import http_date
 from etagere.rules.entities import format_guid
 
 _NEVER = "Fri, 31 Dec 9999 23:59:59 GMT"

@@ -1,12 +1,10 @@
-"""What each operation of the queue service takes from a request and gives back."""
+"""The handlers of the queue service: one function per operation, each named in its row."""
 
 from __future__ import annotations
 
 import base64
 from functools import partial
 
-from etagere.engine.interface import Engine, Refused
-from etagere.errors import Refusal
 from etagere.model.ids import new_id
 from etagere.model.queues import (
     ClearMessages,
@@ -21,140 +19,145 @@ from etagere.model.queues import (
     UpdateMessage,
 )
 from etagere.operations.queue import messages, queues
-from etagere.protocol import requests
-from etagere.protocol.answers import XML, http_date, metadata_headers
-from etagere.protocol.codecs import access_policies
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.listings import listed
 from etagere.protocol.queue import decode, encode
 from etagere.protocol.queue.messages import show_messages, take_messages
+from etagere.protocol.rest import requests
+from etagere.protocol.rest.access_policies import policies_response, read_policies
+from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.listings import listed
+from etagere.protocol.rest.metadata import metadata_headers, read_metadata
+from etagere.protocol.rest.responses import XML, http_date
 from etagere.protocol.turns import in_turns
 from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
 
 _DETAILS = frozenset({"metadata"})
 
 
-class Handlers:
-    """One method per operation, under the name that it has in the table of routes."""
+# Queues
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
-    # Queues
+async def list_queues(exchange: Exchange, deps: Dependencies) -> Response:
+    asked = ListQueues(
+        exchange.request.account,
+        requests.page_limit(exchange),
+        requests.text_parameter(exchange, "prefix"),
+        _marker(exchange),
+    )
+    include = requests.included(exchange, _DETAILS)
+    return await listed(
+        deps.engine,
+        exchange.lane("listing"),
+        queues.list_queues,
+        asked,
+        partial(encode.queue_rows, include=include),
+        encode.queues_start(exchange),
+        encode.queues_end,
+    )
 
-    async def list_queues(self, exchange: Exchange) -> Response:
-        asked = ListQueues(
-            exchange.signed.account,
-            requests.page_limit(exchange),
-            requests.text_parameter(exchange, "prefix"),
-            _marker(exchange),
-        )
-        include = requests.included(exchange, _DETAILS)
-        return await listed(
-            self._engine,
-            exchange.lane("listing"),
-            queues.list_queues,
-            asked,
-            partial(encode.queue_rows, include=include),
-            encode.queues_start(exchange),
-            encode.queues_end,
-        )
 
-    async def create_queue(self, exchange: Exchange) -> Response:
-        name, metadata = decode.queue_name(exchange), requests.metadata(exchange)
-        command = CreateQueue(name, new_id(), metadata)
-        return Response(201 if await self._engine.write(queues.create_queue, command) else 204)
+async def create_queue(exchange: Exchange, deps: Dependencies) -> Response:
+    name, metadata = decode.queue_name(exchange), read_metadata(exchange)
+    command = CreateQueue(name, new_id(), metadata)
+    return Response(201 if await deps.engine.write(queues.create_queue, command) else 204)
 
-    async def delete_queue(self, exchange: Exchange) -> Response:
-        await self._engine.write(queues.delete_queue, DeleteQueue(decode.queue_name(exchange)))
-        return Response(204)
 
-    async def get_queue_metadata(self, exchange: Exchange) -> Response:
-        name, lane = decode.queue_name(exchange), exchange.lane("count of messages")
-        counted = await self._engine.read_aside(
-            queues.count_messages, queues.CountMessages(name), lane
-        )
-        messages = counted.messages
-        while counted.rest is not None:
-            command = queues.CountMessages(name, counted.rest)
-            counted = await self._engine.read_aside(queues.count_messages, command, lane)
-            messages += counted.messages
-        count = (b"x-ms-approximate-messages-count", b"%d" % messages)
-        return Response(200, [*metadata_headers(counted.queue.metadata), count])
+async def delete_queue(exchange: Exchange, deps: Dependencies) -> Response:
+    await deps.engine.write(queues.delete_queue, DeleteQueue(decode.queue_name(exchange)))
+    return Response(204)
 
-    async def set_queue_metadata(self, exchange: Exchange) -> Response:
-        command = SetQueueMetadata(decode.queue_name(exchange), requests.metadata(exchange))
-        await self._engine.write(queues.set_queue_metadata, command)
-        return Response(204)
 
-    async def get_queue_acl(self, exchange: Exchange) -> Response:
-        queue = await self._engine.read(queues.get_queue, decode.queue_name(exchange))
-        return Response(200, [XML], access_policies.encode(queue.policies))
+async def get_queue_metadata(exchange: Exchange, deps: Dependencies) -> Response:
+    name, lane = decode.queue_name(exchange), exchange.lane("count of messages")
+    counted = await deps.engine.read_aside(queues.count_messages, queues.CountMessages(name), lane)
+    messages = counted.messages
+    while counted.rest is not None:
+        command = queues.CountMessages(name, counted.rest)
+        counted = await deps.engine.read_aside(queues.count_messages, command, lane)
+        messages += counted.messages
+    count = (b"x-ms-approximate-messages-count", b"%d" % messages)
+    return Response(200, [*metadata_headers(counted.queue.metadata), count])
 
-    async def set_queue_acl(self, exchange: Exchange) -> Response:
-        document = await exchange.http.body.read(access_policies.BYTES_MAX)
-        policies = access_policies.decode(document, "queue")
-        if isinstance(policies, Refusal):
-            raise Refused(policies)
-        command = SetQueueAccess(decode.queue_name(exchange), policies)
-        await self._engine.write(queues.set_queue_access, command)
-        return Response(204)
 
-    # Messages
+async def set_queue_metadata(exchange: Exchange, deps: Dependencies) -> Response:
+    command = SetQueueMetadata(decode.queue_name(exchange), read_metadata(exchange))
+    await deps.engine.write(queues.set_queue_metadata, command)
+    return Response(204)
 
-    async def put_message(self, exchange: Exchange) -> Response:
-        hidden, lives = decode.times_of_new(exchange)
-        text = await decode.message_text(exchange)
-        command = PutMessage(decode.queue_name(exchange), new_id(), text, hidden, lives)
-        shown = await self._engine.write(messages.put_message, command)
-        if exchange.version < TOLD_OF_NEW_SINCE:
-            return Response(201)
-        return Response(201, [XML], encode.put(shown))
 
-    async def get_messages(self, exchange: Exchange) -> Response:
-        command = GetMessages(
-            decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
-        )
-        lane = exchange.lane("search for messages")
-        taken = await take_messages(self._engine, command, lane)
-        # They are hidden now: who were told otherwise would wait for them in vain.
-        return Response(200, [XML], await in_turns(encode.taken(taken)), has_effect=True)
+async def get_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
+    queue = await deps.engine.read(queues.get_queue, decode.queue_name(exchange))
+    return policies_response(queue.policies)
 
-    async def peek_messages(self, exchange: Exchange) -> Response:
-        queue, count = decode.queue_name(exchange), decode.count(exchange)
-        lane = exchange.lane("search for messages")
-        peeked = await show_messages(self._engine, queue, count, lane)
-        return Response(200, [XML], await in_turns(encode.peeked(peeked)))
 
-    async def update_message(self, exchange: Exchange) -> Response:
-        command = UpdateMessage(
-            decode.queue_name(exchange),
-            decode.message_id(exchange),
-            decode.receipt(exchange),
-            decode.updated_seconds(exchange),
-            await decode.optional_text(exchange),
-        )
-        updated = (await self._engine.write(messages.update_message, command)).message
-        return Response(
-            204,
-            [
-                (b"x-ms-popreceipt", encode.receipt_text(updated).encode()),
-                (b"x-ms-time-next-visible", http_date(updated.visible).encode()),
-            ],
-        )
+async def set_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
+    policies = await read_policies(exchange)
+    command = SetQueueAccess(decode.queue_name(exchange), policies)
+    await deps.engine.write(queues.set_queue_access, command)
+    return Response(204)
 
-    async def delete_message(self, exchange: Exchange) -> Response:
-        command = DeleteMessage(
-            decode.queue_name(exchange), decode.message_id(exchange), decode.receipt(exchange)
-        )
-        await self._engine.write(messages.delete_message, command)
-        return Response(204)
 
-    async def clear_messages(self, exchange: Exchange) -> Response:
-        command = ClearMessages(decode.queue_name(exchange), new_id())
-        await self._engine.write(queues.clear_messages, command)
-        return Response(204)
+# Messages
+
+
+async def put_message(exchange: Exchange, deps: Dependencies) -> Response:
+    hidden, lives = decode.times_of_new(exchange)
+    text = await decode.message_text(exchange)
+    command = PutMessage(decode.queue_name(exchange), new_id(), text, hidden, lives)
+    shown = await deps.engine.write(messages.put_message, command)
+    if exchange.version < TOLD_OF_NEW_SINCE:
+        return Response(201)
+    return Response(201, [XML], encode.put(shown))
+
+
+async def get_messages(exchange: Exchange, deps: Dependencies) -> Response:
+    command = GetMessages(
+        decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
+    )
+    lane = exchange.lane("search for messages")
+    taken = await take_messages(deps.engine, command, lane)
+    # They are hidden now: who were told otherwise would wait for them in vain.
+    return Response(200, [XML], await in_turns(encode.taken(taken)), has_effect=True)
+
+
+async def peek_messages(exchange: Exchange, deps: Dependencies) -> Response:
+    queue, count = decode.queue_name(exchange), decode.count(exchange)
+    lane = exchange.lane("search for messages")
+    peeked = await show_messages(deps.engine, queue, count, lane)
+    return Response(200, [XML], await in_turns(encode.peeked(peeked)))
+
+
+async def update_message(exchange: Exchange, deps: Dependencies) -> Response:
+    command = UpdateMessage(
+        decode.queue_name(exchange),
+        decode.message_id(exchange),
+        decode.receipt(exchange),
+        decode.updated_seconds(exchange),
+        await decode.optional_text(exchange),
+    )
+    updated = (await deps.engine.write(messages.update_message, command)).message
+    return Response(
+        204,
+        [
+            (b"x-ms-popreceipt", encode.receipt_text(updated).encode()),
+            (b"x-ms-time-next-visible", http_date(updated.visible).encode()),
+        ],
+    )
+
+
+async def delete_message(exchange: Exchange, deps: Dependencies) -> Response:
+    command = DeleteMessage(
+        decode.queue_name(exchange), decode.message_id(exchange), decode.receipt(exchange)
+    )
+    await deps.engine.write(messages.delete_message, command)
+    return Response(204)
+
+
+async def clear_messages(exchange: Exchange, deps: Dependencies) -> Response:
+    command = ClearMessages(decode.queue_name(exchange), new_id())
+    await deps.engine.write(queues.clear_messages, command)
+    return Response(204)
 
 
 def _marker(exchange: Exchange) -> str:

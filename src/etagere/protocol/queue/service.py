@@ -1,21 +1,18 @@
-"""The queue service: each request to its operation."""
+"""The queue service: from each request to its operation."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from etagere.engine.interface import Engine
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.answers import NO_CACHE
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
-from etagere.protocol.queue.handlers import Handlers
-from etagere.protocol.queue.routes import PEEK, READS, ROUTES, find_route
-from etagere.protocol.service import Routed, Service, no_route
-
-Handler = Callable[[Exchange], Awaitable[Response]]
+from etagere.protocol.queue.operations import OPERATIONS, QueueOperation, find_operation
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.operations import is_change, no_route
+from etagere.protocol.rest.responses import NO_CACHE
+from etagere.protocol.rest.service import Call, Routed, Service
 
 
 class QueueService(Service):
@@ -24,39 +21,37 @@ class QueueService(Service):
     name = "queue"
 
     def __init__(
-        self, engine: Engine, gate: Gate, access_log: AccessLog, share: FrontEndShare | None = None
+        self,
+        engine: Engine,
+        authenticator: Authenticator,
+        access_log: AccessLog,
+        share: FrontEndShare | None = None,
     ) -> None:
-        super().__init__(engine, gate, access_log, share)
-        handlers = Handlers(engine)
-        of_service: dict[str, Handler] = {
-            "get_queue_service_properties": self._properties.get,
-            "set_queue_service_properties": self._properties.set,
-            "get_queue_service_stats": self._properties.stats,
-        }
-        self._calls: dict[str, Handler] = {
-            name: of_service.get(name) or getattr(handlers, name)
-            for name in (*ROUTES.values(), PEEK)
-        }
-        for name in (*READS, PEEK):
-            self._calls[name] = _uncached(self._calls[name])
+        super().__init__(engine, authenticator, access_log, share)
+        dependencies = Dependencies(engine, self._properties)
+        self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
 
     def route(self, exchange: Exchange) -> Routed:
-        method = exchange.signed.method
-        queue, below = exchange.signed.resource
-        comp = exchange.parameter("comp") or ""
-        peek = (exchange.parameter("peekonly") or "").lower() == "true"
-        name = find_route(method, queue, below, comp, peek=peek)
-        if name is None:
-            raise no_route(method, comp)
-        return Routed(name, queue, self._calls[name], changes=name == "get_messages")
+        operation = find_operation(exchange)
+        method = exchange.request.method
+        if operation is None:
+            raise no_route(method, exchange.parameter("comp") or "")
+        return Routed(
+            operation.permission or operation.name,
+            exchange.request.resource[0],
+            self._calls[operation],
+            is_change(operation, method),
+        )
 
 
-def _uncached(call: Handler) -> Handler:
-    """Tells caches not to keep the answers of an operation."""
+def _bind(operation: QueueOperation, dependencies: Dependencies) -> Call:
+    handler = operation.handler
+    if operation.is_cacheable:
+        return lambda exchange: handler(exchange, dependencies)
 
-    async def answer(exchange: Exchange) -> Response:
-        response = await call(exchange)
+    async def call(exchange: Exchange) -> Response:
+        response = await handler(exchange, dependencies)
         response.headers = [*response.headers, NO_CACHE]
         return response
 
-    return answer
+    return call

@@ -11,10 +11,10 @@ from etagere.auth.request import is_text
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import BlobHeaders
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.protocol.http.ranges import Range
+from etagere.protocol.rest.refusals import unread
 from etagere.protocol.sources.addresses import SourceAddress
-from etagere.protocol.sources.refusals import unread
 
 logger = logging.getLogger(__name__)
 
@@ -73,14 +73,14 @@ class Elsewhere:
         if self.status not in (200, 206):
             told = self.fields.get("x-ms-error-code", "")
             is_code = told.isascii() and told.isalnum() and len(told) <= _CODE_CHARACTERS_MAX
-            said = f"The source answered {self.status}."
-            raise unread(self.status, told if is_code else "Unknown", said)
+            message = f"The source answered {self.status}."
+            raise unread(self.status, told if is_code else "Unknown", message)
         # Whoever does not know ranges sends everything, which nobody asked for.
         expected = 200 if asked is None else 206
         start = "" if asked is None else f"bytes {asked.start}-"
         if self.status != expected or not self.fields.get("content-range", "").startswith(start):
-            said = "The source did not send the range that was asked for."
-            raise unread(400, "InvalidRange", said)
+            message = "The source did not send the range that was asked for."
+            raise unread(400, "InvalidRange", message)
         if self._bytes_max is not None and (self.length or 0) > self._bytes_max:
             raise too_large(self._bytes_max)
 

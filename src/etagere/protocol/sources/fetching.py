@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import aiohttp
 from yarl import URL
 
-from etagere.model.containers import Metadata
+from etagere.model.common import Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.sources.addresses import SourceAddress
 from etagere.protocol.sources.elsewhere import Elsewhere, failed

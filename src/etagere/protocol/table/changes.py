@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
-from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
 from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity, parse_level
 from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.http.messages import Response
-from etagere.protocol.table.addresses import Address, Kind
+from etagere.protocol.rest.responses import Headers
+from etagere.protocol.table.addresses import Address
 from etagere.rules.entities import (
     ANY,
     IfMatch,
@@ -25,17 +25,7 @@ from etagere.rules.entities import (
     parse_etag,
 )
 
-MERGING: Final = frozenset({"MERGE", "PATCH"})
-
-PERMISSIONS: Final = {
-    Change.INSERT: "insert_entity",
-    Change.REPLACE: "update_entity",
-    Change.MERGE: "merge_entity",
-    Change.INSERT_OR_REPLACE: "insert_or_replace_entity",
-    Change.INSERT_OR_MERGE: "insert_or_merge_entity",
-    Change.DELETE: "delete_entity",
-}
-"""The rows of the table of permissions."""
+TUNNELLED_METHODS: Final = frozenset({"PUT", "DELETE", "MERGE", "PATCH"})
 
 
 class Asked(NamedTuple):
@@ -55,23 +45,9 @@ def method_of(method: str, fields: Mapping[str, str]) -> str:
         raise Refused(Refusal("XMethodNotUsingPost"))
     if "," in tunnelled:
         raise Refused(Refusal("XMethodIncorrectCount"))
-    if tunnelled.upper() not in {"PUT", "DELETE", *MERGING}:
+    if tunnelled.upper() not in TUNNELLED_METHODS:
         raise Refused(Refusal("XMethodIncorrectValue"))
     return tunnelled.upper()
-
-
-def kind_of_change(method: str, address: Address, fields: Mapping[str, str]) -> Change | None:
-    """What a request does to an entity; None if it does not change one."""
-    if address.kind is Kind.ENTITIES:
-        return Change.INSERT if method == "POST" else None
-    if address.kind is not Kind.ENTITY:
-        return None
-    conditional = "if-match" in fields
-    if method == "PUT":
-        return Change.REPLACE if conditional else Change.INSERT_OR_REPLACE
-    if method in MERGING:
-        return Change.MERGE if conditional else Change.INSERT_OR_MERGE
-    return Change.DELETE if method == "DELETE" else None
 
 
 def check_content_type(fields: Mapping[str, str]) -> Refusal | None:
@@ -107,10 +83,7 @@ def _if_match(kind: Change, fields: Mapping[str, str]) -> IfMatch:
         if kind is Change.DELETE:
             raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
         return ANY
-    stamp = parse_etag(written)
-    if isinstance(stamp, Refusal):
-        raise Refused(stamp)
-    return stamp
+    return unwrap(parse_etag(written))
 
 
 def check_upsert(kind: Change, version: str) -> Refusal | None:
@@ -139,9 +112,7 @@ def decode_body(head: ChangeHead, body: bytes) -> Asked:
         assert keys is not None
         properties = Properties()
     else:
-        decoded = decode_entity(body, is_addressed=keys is not None)
-        if isinstance(decoded, Refusal):
-            raise Refused(decoded)
+        decoded = unwrap(decode_entity(body, is_addressed=keys is not None))
         keys, properties = _keys(decoded, address), decoded.properties
     abort_if(check_keys(keys))
     abort_if(check_entity(keys, properties, sent_bytes=len(body)))
@@ -159,10 +130,10 @@ def decode_change(
 def _keys(decoded: DecodedEntity, address: Address) -> Keys:
     """The keys in the address, or where it has none, those in the body."""
     if address.keys is not None:
-        said = (decoded.partition, decoded.row)
+        in_body = (decoded.partition, decoded.row)
         for name, told, meant in zip(
             ("PartitionKey", "RowKey"),
-            said,
+            in_body,
             (address.keys.partition, address.keys.row),
             strict=True,
         ):

@@ -10,7 +10,6 @@ from etagere.auth.request import address, percent_decoded
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.tables import Change
-from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.entity_answers import Origin
 from etagere.protocol.codecs.multipart import (
     OPERATIONS_MAX,
@@ -22,9 +21,10 @@ from etagere.protocol.codecs.multipart import (
     format_query,
     parse_batch,
 )
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.requests import required_header
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import required_header
+from etagere.protocol.rest.responses import Headers
 from etagere.protocol.table.addresses import Address, parse_address
 from etagere.protocol.table.changes import (
     COMMON,
@@ -36,10 +36,10 @@ from etagere.protocol.table.changes import (
     check_upsert,
     decode_body,
     decode_head,
-    kind_of_change,
     method_of,
     preference_headers,
 )
+from etagere.protocol.table.dependencies import ChangeOf
 from etagere.rules.entities import check_in_group
 
 BYTES_MAX: Final = 4 << 20
@@ -65,7 +65,7 @@ async def read_batch(exchange: Exchange) -> Batch:
 
 def address_of(exchange: Exchange, request: PartRequest) -> tuple[Address, str]:
     """What the address of a part names, and its query. It may be whole, or begin at any level."""
-    host, account, target = exchange.header("host") or "", exchange.signed.account, request.target
+    host, account, target = exchange.header("host") or "", exchange.request.account, request.target
     find = _known_address if len(target) <= _KNOWN_LENGTH_MAX else _address_of
     found, query = find(host, account, target)
     if found is None:
@@ -93,10 +93,10 @@ def _address_of(host: str, account: str, target: str) -> tuple[Address | None, s
 _known_address = lru_cache(maxsize=256)(_address_of)
 
 
-def _decode_head(exchange: Exchange, request: PartRequest) -> ChangeHead:
+def _decode_head(exchange: Exchange, request: PartRequest, change_of: ChangeOf) -> ChangeHead:
     target, _ = address_of(exchange, request)
     method = method_of(request.method, request.headers)
-    kind = kind_of_change(method, target, request.headers)
+    kind = change_of(method, target, request.headers)
     if kind is None:
         raise Refused(Refusal("InvalidInput", {"Reason": "A part changes no entity."}))
     abort_if(check_upsert(kind, exchange.version))
@@ -104,10 +104,10 @@ def _decode_head(exchange: Exchange, request: PartRequest) -> ChangeHead:
 
 
 def too_long() -> Refusal:
-    said = (
+    message = (
         f"The batch request operation exceeds the maximum {OPERATIONS_MAX} changes per change set."
     )
-    return Refusal("InvalidInput", {"MaxLimit": OPERATIONS_MAX}, said=said)
+    return Refusal("InvalidInput", {"MaxLimit": OPERATIONS_MAX}, message_override=message)
 
 
 def index_told(refusal: Refusal, index: int, count: int) -> int | None:
@@ -132,9 +132,10 @@ _BEFORE_PREFERENCE: Final = frozenset({"TableNotFound", "InvalidResourceName", "
 class Group:
     """The parts of a group so far: of one table, of one partition, and no entity twice."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, change_of: ChangeOf) -> None:
         self.parts: list[Part] = []
         self._exchange = exchange
+        self._change_of = change_of
         self._rows: set[str] = set()
         self._last: tuple[PartRequest, ChangeHead] | None = None
 
@@ -148,7 +149,7 @@ class Group:
             or request.target != last[0].target
             or request.method != last[0].method
         ):
-            self._last = last = request, _decode_head(self._exchange, request)
+            self._last = last = request, _decode_head(self._exchange, request, self._change_of)
         head = last[1]
         return Part(head.address.table, decode_body(head, request.body))
 

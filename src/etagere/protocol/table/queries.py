@@ -10,12 +10,11 @@ from typing import Final
 
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
-from etagere.engine.interface import Refused
-from etagere.errors import Refusal
+from etagere.engine.interface import unwrap
 from etagere.model.tables import EVERYTHING, Entity, Keys, Properties, Reach, Table
-from etagere.protocol.answers import Headers
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.requests import NUMBER, bad_parameter
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.requests import NUMBER, bad_parameter
+from etagere.protocol.rest.responses import Headers
 from etagere.rules.entities import TABLE_NAME_LENGTH_MAX
 from etagere.rules.filters import Filter, parse_filter, parse_select
 
@@ -26,7 +25,7 @@ _TOKEN_VERSION: Final = "1"
 def check_parameters(exchange: Exchange) -> None:
     """Refuses what the service has no query option for. What is asked for and repeated in answers
     has to be text."""
-    parameters = exchange.signed.parameters
+    parameters = exchange.request.parameters
     for name in NOT_IMPLEMENTED & parameters.keys():
         raise bad_parameter("NotImplemented", name, parameters[name])
     for name in _TEXTS & parameters.keys():
@@ -67,9 +66,7 @@ async def filter_of(exchange: Exchange) -> Filter | None:
         parsed = parse_filter(written)
     else:
         parsed = await asyncio.to_thread(parse_filter, written)
-    if isinstance(parsed, Refusal):
-        raise Refused(parsed)
-    return parsed
+    return unwrap(parsed)
 
 
 _BRIEF_FILTER_CHARACTERS_MAX: Final = 4_096
@@ -77,10 +74,7 @@ _BRIEF_FILTER_CHARACTERS_MAX: Final = 4_096
 
 
 def select_of(exchange: Exchange) -> tuple[str, ...] | None:
-    parsed = parse_select(exchange.parameter("$select"))
-    if isinstance(parsed, Refusal):
-        raise Refused(parsed)
-    return parsed
+    return unwrap(parse_select(exchange.parameter("$select")))
 
 
 def reach_of(exchange: Exchange) -> Reach:

@@ -10,37 +10,34 @@ from __future__ import annotations
 from typing import Final
 
 from etagere.errors import Refusal
-from etagere.protocol.answers import XML, Headers
 from etagere.protocol.codecs.errors import (
     AUTHENTICATION_CODES,
     ODATA_TYPE,
-    Encoder,
     encode_odata,
     encode_table_xml,
 )
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import ErrorForm
+from etagere.protocol.rest.responses import XML
 from etagere.protocol.table.changes import COMMON
 
-_JSON: Final = (b"Content-Type", ODATA_TYPE.encode())
+ODATA_PART: Final = ErrorForm([*COMMON, (b"Content-Type", ODATA_TYPE.encode())], encode_odata)
+"""The form of errors about tables and entities, and of all those inside of a batch."""
 
 
-def error_form(exchange: Exchange, refusal: Refusal) -> tuple[Headers, Encoder]:
-    """The headers of an error answer besides those of every answer, and the encoder of its body."""
+def error_form(exchange: Exchange, refusal: Refusal) -> ErrorForm:
+    """The form of an error response of the table service."""
     is_authentication = refusal.code in AUTHENTICATION_CODES
     code = (b"x-ms-error-code", refusal.code.encode())
     if not _is_odata(exchange) or (is_authentication and not _asks_for_json(exchange)):
-        return [code, XML], encode_table_xml
+        return ErrorForm([code, XML], encode_table_xml)
     # The answer to HEAD has no body that could name it.
-    has_code = is_authentication or exchange.signed.method == "HEAD"
-    return [*odata_error_headers(), *([code] if has_code else [])], encode_odata
-
-
-def odata_error_headers() -> Headers:
-    return [*COMMON, _JSON]
+    has_code = is_authentication or exchange.request.method == "HEAD"
+    return ErrorForm([*ODATA_PART.headers, code], encode_odata) if has_code else ODATA_PART
 
 
 def _is_odata(exchange: Exchange) -> bool:
-    parameters = exchange.signed.parameters
+    parameters = exchange.request.parameters
     return "comp" not in parameters and "restype" not in parameters
 
 

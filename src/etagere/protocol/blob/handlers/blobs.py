@@ -26,14 +26,19 @@ from etagere.model.blobs import (
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
 from etagere.operations.blob import blobs, page_blobs, snapshots
-from etagere.protocol import requests
-from etagere.protocol.answers import Headers, metadata_headers
-from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, uploads
-from etagere.protocol.blob.handlers.base import ENCRYPTED, NOT_ENCRYPTED, Handling
+from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, limits
+from etagere.protocol.blob.dependencies import BlobDependencies
+from etagere.protocol.blob.encode import ENCRYPTED, NOT_ENCRYPTED
+from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import structured_messages
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
-from etagere.protocol.http.ranges import Range, parse_range
+from etagere.protocol.http.ranges import Range
+from etagere.protocol.rest import checksums, leases, requests, uploads
+from etagere.protocol.rest.conditions import write_conditions
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import metadata_headers, read_metadata
+from etagere.protocol.rest.ranges import byte_range
+from etagere.protocol.rest.responses import Headers, stamp_headers
 from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
@@ -45,218 +50,145 @@ _UNCOMMITTED_DELETED_SINCE: Final = "2013-08-15"
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
 
 
-class BlobHandlers(Handling):
-    """Blobs: put whole, shown, described, leased, kept as they are, and deleted."""
+async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    kind = decode.blob_kind(exchange)
+    if exchange.header(LENGTH_HEADER) is not None:
+        abort_if(check_resizable(kind))
+    if kind is not BlobKind.BLOCK:
+        return await _put_without_bytes(exchange, deps, kind)
+    length = uploads.announced_length(exchange, limits.BLOB_BYTES_MAX)
+    command = PutBlob(
+        decode.blob_name(exchange),
+        uploads.NO_BODY,
+        decode.blob_headers(
+            exchange, standard=True, default_type=decode.DEFAULT_TYPE, md5_of_body=True
+        ),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
+        exchange.permit.only_if_absent,
+        decode_tiers.tier(exchange),
+        decode_tags.tags(exchange),
+    )
+    if length > uploads.PRECHECK_BYTES_MIN:
+        checked = command
+        if checksums.announces_checksum(exchange):
+            # A wrong checksum is told before unmet conditions.
+            checked = replace(command, conditions=NO_CONDITIONS)
+        await deps.engine.read(blobs.precheck_put, checked)
+    async with deps.store.writer(length, md5=True) as writer:
+        body = await uploads.receive(exchange, writer)
+        md5, headers = writer.md5, command.headers
+        checksums.require_intact(exchange, body, md5, headers.content_md5)
+        headers = replace(headers, content_md5=md5)
+        whole = replace(command, body=body, headers=headers)
+        blob = await deps.engine.write(blobs.put_blob, whole)
+    return Response(
+        201,
+        [
+            *stamp_headers(blob.stamp),
+            checksums.md5_header(md5),
+            checksums.crc64_header(body.crc),
+            *uploads.structured_headers(exchange),
+            ENCRYPTED,
+        ],
+    )
 
-    async def put_blob(self, exchange: Exchange) -> Response:
-        kind = decode.blob_kind(exchange)
-        if exchange.header(LENGTH_HEADER) is not None:
-            abort_if(check_resizable(kind))
-        if kind is not BlobKind.BLOCK:
-            return await self._put_without_bytes(exchange, kind)
-        length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
-        command = PutBlob(
-            decode.blob_name(exchange),
-            uploads.NO_BODY,
-            decode.blob_headers(
-                exchange, standard=True, default_type=decode.DEFAULT_TYPE, md5_of_body=True
-            ),
-            requests.metadata(exchange),
-            decode.write_conditions(exchange),
-            decode.lease_id(exchange),
-            exchange.permit.only_if_absent,
-            decode_tiers.tier(exchange),
-            decode_tags.tags(exchange),
-        )
-        if length > uploads.FORESEEN_BYTES_MIN:
-            foreseen = command
-            if uploads.tells_checksum(exchange):
-                # A wrong checksum is told before unmet conditions.
-                foreseen = replace(command, conditions=NO_CONDITIONS)
-            await self._engine.read(blobs.foresee_put, foreseen)
-        async with self._store.writer(length, md5=True) as writer:
-            body = await uploads.receive(exchange, writer)
-            md5, headers = writer.md5, command.headers
-            uploads.require_intact(exchange, body, md5, headers.content_md5)
-            headers = replace(headers, content_md5=md5)
-            whole = replace(command, body=body, headers=headers)
-            blob = await self._engine.write(blobs.put_blob, whole)
-        return Response(
-            201,
-            [
-                *encode.stamp_headers(blob.stamp),
-                encode.md5_header(md5),
-                encode.crc64_header(body.crc),
-                *uploads.structured_headers(exchange),
-                ENCRYPTED,
-            ],
-        )
 
-    async def _put_without_bytes(self, exchange: Exchange, kind: BlobKind) -> Response:
-        """A page blob, which begins as a hole, or an append blob, which begins as nothing."""
-        if exchange.http.body.length:
-            raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
-        is_page = kind is BlobKind.PAGE
-        command = PutBlob(
-            decode.blob_name(exchange),
-            uploads.NO_BODY,
-            decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
-            requests.metadata(exchange),
-            decode.write_conditions(exchange),
-            decode.lease_id(exchange),
-            exchange.permit.only_if_absent,
-            decode_tiers.tier(exchange, kind),
-            decode_tags.tags(exchange),
-            kind,
-            new_id(),
-            decode_pages.page_blob_length(exchange) if is_page else 0,
-            decode_pages.sequence_number(exchange) or 0,
-        )
-        blob = await self._engine.write(blobs.put_blob, command)
-        return Response(201, [*encode.stamp_headers(blob.stamp), ENCRYPTED])
+async def _put_without_bytes(
+    exchange: Exchange, deps: BlobDependencies, kind: BlobKind
+) -> Response:
+    """A page blob, which begins as a hole, or an append blob, which begins as nothing."""
+    if exchange.http.body.length:
+        raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
+    is_page = kind is BlobKind.PAGE
+    command = PutBlob(
+        decode.blob_name(exchange),
+        uploads.NO_BODY,
+        decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
+        exchange.permit.only_if_absent,
+        decode_tiers.tier(exchange, kind),
+        decode_tags.tags(exchange),
+        kind,
+        new_id(),
+        decode_pages.page_blob_length(exchange) if is_page else 0,
+        decode_pages.sequence_number(exchange) or 0,
+    )
+    blob = await deps.engine.write(blobs.put_blob, command)
+    return Response(201, [*stamp_headers(blob.stamp), ENCRYPTED])
 
-    # Shown
 
-    async def get_blob_properties(self, exchange: Exchange) -> Response:
-        shown = await self._shown(exchange)
-        headers = encode.blob_headers(
-            shown,
-            decode.overrides(exchange),
-            is_snapshot=decode.names_snapshot(exchange),
-            with_tier=True,
-        )
+# Shown
+
+
+async def get_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Response:
+    shown = await _shown(exchange, deps)
+    headers = encode.blob_headers(
+        shown,
+        decode.overrides(exchange),
+        is_snapshot=decode.names_snapshot(exchange),
+        with_tier=True,
+    )
+    headers += encode.md5_headers(shown.blob, b"Content-MD5")
+    return Response(200, headers, length=shown.blob.content.length)
+
+
+async def get_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Response:
+    blob = (await _shown(exchange, deps)).blob
+    headers = stamp_headers(blob.stamp)
+    return Response(200, headers + metadata_headers(blob.metadata))
+
+
+async def _shown(exchange: Exchange, deps: BlobDependencies) -> ShownBlob:
+    command = decode.get_blob(exchange)
+    return await read_as_caller(
+        exchange, deps.engine, blobs.get_blob, command, command.blob.container
+    )
+
+
+async def get_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    reader = deps.store.open_reader()
+    try:
+        response = await _opened(exchange, deps, reader)
+    except BaseException:
+        reader.close()
+        raise
+    # What was found stays readable until the last byte is out.
+    response.finished = reader.close
+    return response
+
+
+async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader) -> Response:
+    asked, structured = byte_range(exchange), uploads.is_structured(exchange)
+    if asked is None:
+        checksums.refuse_range_checksums(exchange)
+    shown, start, length, plan, is_range = await _located(exchange, deps, asked)
+    reader.limit_to(plan)
+    if length <= _READ_BYTES_MAX:
+        plan = await reader.read(plan)
+    total = shown.blob.content.length
+    headers = encode.blob_headers(
+        shown, decode.overrides(exchange), is_snapshot=decode.names_snapshot(exchange)
+    )
+    if not is_range:
+        status = 200
         headers += encode.md5_headers(shown.blob, b"Content-MD5")
-        return Response(200, headers, length=shown.blob.content.length)
-
-    async def get_blob_metadata(self, exchange: Exchange) -> Response:
-        blob = (await self._shown(exchange)).blob
-        headers = encode.stamp_headers(blob.stamp)
-        return Response(200, headers + metadata_headers(blob.metadata))
-
-    async def _shown(self, exchange: Exchange) -> ShownBlob:
-        command = decode.get_blob(exchange)
-        return await self._read(exchange, blobs.get_blob, command, command.blob.container)
-
-    async def get_blob(self, exchange: Exchange) -> Response:
-        reader = self._store.open_reader()
-        try:
-            response = await self._opened(exchange, reader)
-        except BaseException:
-            reader.close()
-            raise
-        # What was found stays readable until the last byte is out.
-        response.finished = reader.close
-        return response
-
-    async def _opened(self, exchange: Exchange, reader: BodyReader) -> Response:
-        asked, structured = _range(exchange), decode.is_structured(exchange)
-        if asked is None:
-            decode.refuse_range_checksums(exchange)
-        shown, start, length, plan, is_range = await self._located(exchange, asked)
-        reader.limit_to(plan)
-        if length <= _READ_BYTES_MAX:
-            plan = await reader.read(plan)
-        total = shown.blob.content.length
-        headers = encode.blob_headers(
-            shown, decode.overrides(exchange), is_snapshot=decode.names_snapshot(exchange)
-        )
-        if not is_range:
-            status = 200
-            headers += encode.md5_headers(shown.blob, b"Content-MD5")
-        else:
-            status = 206
-            headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
-            last = start + length - 1
-            headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
-            checksums = decode.wanted_checksums(exchange, length)
-            if checksums:
-                plan = await _joined(reader.chunks(plan))
-                headers += encode.checksum_headers(plan, checksums)
-        if structured:
-            headers += encode.structured_headers(length)
-            return _structured(status, headers, plan, length, reader)
-        return Response(status, headers, _body(exchange, plan, reader), length)
-
-    async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
-        ask = decode.get_blob(exchange)
-        first, last = (None, None) if asked is None else (asked.start, asked.end)
-        container, if_range = ask.blob.container, exchange.header("if-range") or ""
-        for brief in (True, False):
-            command = OpenBlob(ask, first, last, brief, if_range)
-            opened = await self._read(
-                exchange, blobs.open_blob, command, container, aside=not brief
-            )
-            if opened is not None:
-                return opened
-        raise RuntimeError("what may take long is not given up")
-
-    # Described
-
-    async def set_blob_metadata(self, exchange: Exchange) -> Response:
-        command = SetBlobMetadata(
-            decode.blob_name(exchange),
-            requests.metadata(exchange),
-            decode.write_conditions(exchange),
-            decode.lease_id(exchange),
-        )
-        blob = await self._engine.write(blobs.set_blob_metadata, command)
-        return Response(200, [*encode.stamp_headers(blob.stamp), ENCRYPTED])
-
-    async def set_blob_properties(self, exchange: Exchange) -> Response:
-        of_pages = decode_pages.page_blob_properties(exchange, new_id())
-        if of_pages is not None:
-            blob = await self._engine.write(page_blobs.set_page_blob_properties, of_pages)
-            return Response(200, encode.page_headers(blob))
-        command = SetBlobHeaders(
-            decode.blob_name(exchange),
-            decode.blob_headers(exchange),
-            decode.write_conditions(exchange),
-            decode.lease_id(exchange),
-        )
-        blob = await self._engine.write(blobs.set_blob_headers, command)
-        return Response(200, encode.page_headers(blob))
-
-    # Leased
-
-    async def lease_blob(self, exchange: Exchange) -> Response:
-        action = decode.lease_action(exchange)
-        conditions = decode.write_conditions(exchange)
-        command = LeaseBlob(decode.blob_name(exchange), action, conditions)
-        shown = await self._engine.write(blobs.lease_blob, command)
-        headers = encode.stamp_headers(shown.blob.stamp)
-        headers += encode.lease_action_headers(shown.blob.lease, shown.now)
-        return Response(encode.LEASE_STATUS.get(action.verb, 200), headers)
-
-    # Kept as they are
-
-    async def snapshot_blob(self, exchange: Exchange) -> Response:
-        command = SnapshotBlob(
-            decode.blob_name(exchange),
-            requests.metadata(exchange),
-            decode.write_conditions(exchange),
-            decode.lease_id(exchange),
-        )
-        taken = await self._engine.write(snapshots.snapshot_blob, command)
-        moment = (b"x-ms-snapshot", format_instant(taken.snapshot).encode())
-        return Response(201, [*encode.stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
-
-    # Deleted
-
-    async def delete_blob(self, exchange: Exchange) -> Response:
-        name, snapshot = decode.blob_name(exchange), decode.snapshot(exchange)
-        snapshots_too = decode.snapshots_too(exchange)
-        conditions, lease_id = decode.write_conditions(exchange), decode.lease_id(exchange)
-        if snapshot is None:
-            dates = decode_tiers.tier_dates(exchange)
-            uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
-            command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
-            await self._engine.write(blobs.delete_blob, command)
-            return Response(202, [_DELETED])
-        if snapshots_too is not SnapshotsToo.NO:
-            raise requests.invalid_header("x-ms-delete-snapshots", snapshots_too.value)
-        taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
-        await self._engine.write(snapshots.delete_snapshot, taken)
-        return Response(202, [_DELETED])
+    else:
+        status = 206
+        headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
+        last = start + length - 1
+        headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
+        wanted = checksums.wanted_checksums(exchange, length)
+        if wanted:
+            plan = await _joined(reader.chunks(plan))
+            headers += checksums.checksum_headers(plan, wanted)
+    if structured:
+        headers += uploads.structured_response_headers(length)
+        return _structured(status, headers, plan, length, reader)
+    return Response(status, headers, _body(exchange, plan, reader), length)
 
 
 def _structured(
@@ -267,6 +199,22 @@ def _structured(
     encoder = structured_messages.Encoder(length)
     body = structured_messages.stream(encoder, reader.chunks(plan, final=True))
     return Response(status, headers, body, encoder.length)
+
+
+async def _located(
+    exchange: Exchange, deps: BlobDependencies, asked: Range | None
+) -> blobs.OpenedBlob:
+    ask = decode.get_blob(exchange)
+    first, last = (None, None) if asked is None else (asked.start, asked.end)
+    container, if_range = ask.blob.container, exchange.header("if-range") or ""
+    for brief in (True, False):
+        command = OpenBlob(ask, first, last, brief, if_range)
+        opened = await read_as_caller(
+            exchange, deps.engine, blobs.open_blob, command, container, aside=not brief
+        )
+        if opened is not None:
+            return opened
+    raise RuntimeError("what may take long is not given up")
 
 
 def _body(
@@ -280,6 +228,83 @@ def _body(
     return reader.chunks(plan, final=True) if parts is None else parts
 
 
+# Described
+
+
+async def set_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Response:
+    command = SetBlobMetadata(
+        decode.blob_name(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
+    )
+    blob = await deps.engine.write(blobs.set_blob_metadata, command)
+    return Response(200, [*stamp_headers(blob.stamp), ENCRYPTED])
+
+
+async def set_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Response:
+    of_pages = decode_pages.page_blob_properties(exchange, new_id())
+    if of_pages is not None:
+        blob = await deps.engine.write(page_blobs.set_page_blob_properties, of_pages)
+        return Response(200, encode.page_headers(blob))
+    command = SetBlobHeaders(
+        decode.blob_name(exchange),
+        decode.blob_headers(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
+    )
+    blob = await deps.engine.write(blobs.set_blob_headers, command)
+    return Response(200, encode.page_headers(blob))
+
+
+# Leased
+
+
+async def lease_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    action = leases.lease_action(exchange)
+    conditions = write_conditions(exchange)
+    command = LeaseBlob(decode.blob_name(exchange), action, conditions)
+    shown = await deps.engine.write(blobs.lease_blob, command)
+    headers = stamp_headers(shown.blob.stamp)
+    headers += leases.lease_action_headers(shown.blob.lease, shown.now)
+    return Response(leases.LEASE_STATUS.get(action.verb, 200), headers)
+
+
+# Kept as they are
+
+
+async def snapshot_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    command = SnapshotBlob(
+        decode.blob_name(exchange),
+        read_metadata(exchange),
+        write_conditions(exchange),
+        leases.lease_id(exchange),
+    )
+    taken = await deps.engine.write(snapshots.snapshot_blob, command)
+    moment = (b"x-ms-snapshot", format_instant(taken.snapshot).encode())
+    return Response(201, [*stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
+
+
+# Deleted
+
+
+async def delete_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
+    name, snapshot = decode.blob_name(exchange), decode.snapshot(exchange)
+    snapshots_too = decode.snapshots_too(exchange)
+    conditions, lease_id = write_conditions(exchange), leases.lease_id(exchange)
+    if snapshot is None:
+        dates = decode_tiers.tier_dates(exchange)
+        uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
+        command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
+        await deps.engine.write(blobs.delete_blob, command)
+        return Response(202, [_DELETED])
+    if snapshots_too is not SnapshotsToo.NO:
+        raise requests.invalid_header("x-ms-delete-snapshots", snapshots_too.value)
+    taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
+    await deps.engine.write(snapshots.delete_snapshot, taken)
+    return Response(202, [_DELETED])
+
+
 async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
     """A blob may be made of very many small pieces."""
     turn, joined = Turn(), []
@@ -287,8 +312,3 @@ async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
         joined.append(chunk)
         await turn.give_way()
     return b"".join(joined)
-
-
-def _range(exchange: Exchange) -> Range | None:
-    written = exchange.header("x-ms-range") or exchange.header("range")
-    return None if written is None else parse_range(written)

@@ -11,64 +11,70 @@ from etagere.errors import Refusal
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
 from etagere.operations.blob import page_blobs
-from etagere.protocol import requests
-from etagere.protocol.answers import XML
-from etagere.protocol.blob import decode, decode_pages, encode, uploads
-from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
+from etagere.protocol.blob import decode_pages, encode, limits
+from etagere.protocol.blob.dependencies import BlobDependencies
+from etagere.protocol.blob.encode import ENCRYPTED
+from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import page_lists
-from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import checksums, requests, uploads
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import XML, stamp_headers
 
 # A longer list is written in a thread, so that others have their turn.
 _LONG_LIST = 1_000
 
 
-class PageBlobHandlers(Handling):
-    """Pages: written, cleared and listed."""
+async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
+    if decode_pages.is_clear(exchange):
+        return await _clear_pages(exchange, deps)
+    length = uploads.announced_length(exchange, limits.PAGES_BYTES_MAX)
+    start, end = decode_pages.pages(exchange)
+    if length != end - start:
+        raise requests.invalid_header("Content-Length", str(length))
+    command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
+    if length > uploads.PRECHECK_BYTES_MIN:
+        await deps.engine.read(page_blobs.precheck_page, command)
+    sent_md5 = checksums.announced_md5(exchange)
+    wants_md5 = sent_md5 is not None
+    async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
+        body = await uploads.receive(exchange, writer)
+        checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
+        blob = await deps.engine.write(page_blobs.put_page, replace(command, body=body))
+    headers = encode.page_headers(blob)
+    headers.append(checksums.checksum_header(body.crc, sent_md5))
+    return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
-    async def put_page(self, exchange: Exchange) -> Response:
-        if decode_pages.is_clear(exchange):
-            return await self._clear_pages(exchange)
-        length = uploads.announced_length(exchange, uploads.PAGES_BYTES_MAX)
-        start, end = decode_pages.pages(exchange)
-        if length != end - start:
-            raise requests.invalid_header("Content-Length", str(length))
-        command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
-        if length > uploads.FORESEEN_BYTES_MIN:
-            await self._engine.read(page_blobs.foresee_page, command)
-        sent_md5 = decode.sent_md5(exchange)
-        wants_md5 = sent_md5 is not None
-        async with self._store.writer(length, inline=False, md5=wants_md5) as writer:
-            body = await uploads.receive(exchange, writer)
-            uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
-            blob = await self._engine.write(page_blobs.put_page, replace(command, body=body))
-        headers = encode.page_headers(blob)
-        headers.append(uploads.checksum_header(body.crc, sent_md5))
-        return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
-    async def _clear_pages(self, exchange: Exchange) -> Response:
-        if exchange.http.body.length:
-            raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
-        if exchange.header("content-md5") is not None:
-            # There are no bytes that it could be of.
-            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
-        command = decode_pages.clear_pages(exchange, new_id())
-        blob = await self._engine.write(page_blobs.clear_pages, command)
-        return Response(201, encode.page_headers(blob))
+async def _clear_pages(exchange: Exchange, deps: BlobDependencies) -> Response:
+    if exchange.http.body.length:
+        raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
+    if exchange.header("content-md5") is not None:
+        # There are no bytes that it could be of.
+        raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
+    command = decode_pages.clear_pages(exchange, new_id())
+    blob = await deps.engine.write(page_blobs.clear_pages, command)
+    return Response(201, encode.page_headers(blob))
 
-    async def get_page_ranges(self, exchange: Exchange) -> Response:
-        command = decode_pages.get_page_ranges(exchange)
-        shown = await self._read(
-            exchange, page_blobs.get_page_ranges, command, command.ask.blob.container, aside=True
-        )
-        in_parts = exchange.version >= decode_pages.PAGE_RANGES_IN_PARTS_SINCE
-        if shown.following is not None and not in_parts:
-            # Who does not know that there may be more would take these for all.
-            raise Refused(Refusal("OutOfRangeInput", {"Maximum": command.limit}))
-        headers = [XML, *encode.stamp_headers(shown.blob.stamp), encode.length_header(shown.blob)]
-        in_parts = in_parts and decode_pages.asks_for_part(exchange)
-        if len(shown.ranges) > _LONG_LIST:
-            body = await asyncio.to_thread(page_lists.encode, shown, in_parts=in_parts)
-        else:
-            body = page_lists.encode(shown, in_parts=in_parts)
-        return Response(200, headers, body)
+
+async def get_page_ranges(exchange: Exchange, deps: BlobDependencies) -> Response:
+    command = decode_pages.get_page_ranges(exchange)
+    shown = await read_as_caller(
+        exchange,
+        deps.engine,
+        page_blobs.get_page_ranges,
+        command,
+        command.ask.blob.container,
+        aside=True,
+    )
+    in_parts = exchange.version >= decode_pages.PAGE_RANGES_IN_PARTS_SINCE
+    if shown.following is not None and not in_parts:
+        # Who does not know that there may be more would take these for all.
+        raise Refused(Refusal("OutOfRangeInput", {"Maximum": command.limit}))
+    headers = [XML, *stamp_headers(shown.blob.stamp), encode.length_header(shown.blob)]
+    in_parts = in_parts and decode_pages.asks_for_part(exchange)
+    if len(shown.ranges) > _LONG_LIST:
+        body = await asyncio.to_thread(page_lists.encode, shown, in_parts=in_parts)
+    else:
+        body = page_lists.encode(shown, in_parts=in_parts)
+    return Response(200, headers, body)

@@ -1,8 +1,4 @@
-"""One request on its way through a service: what was asked, by whom, and how it is answered.
-
-The same for every REST service: versions, request ids, authentication, and the one place where
-refusals, faults and unknown outcomes become answers.
-"""
+"""A request on its way through a service: its version, its id, its sender and what they may do."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Final
 
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import Principal
-from etagere.auth.request import Address, SignedRequest, address, octets, text
+from etagere.auth.request import RestRequest, address, octets, text
 from etagere.engine.interface import Lane
 from etagere.errors import Refusal
 from etagere.model.ids import draw
@@ -46,8 +42,8 @@ class Exchange:
         "names_version",
         "permit",
         "principal",
+        "request",
         "request_id",
-        "signed",
         "version",
     )
 
@@ -59,7 +55,7 @@ class Exchange:
         self.request_id = new_request_id()
         target, _, query = text(http.target).partition("?")
         fields = {text(name): text(value) for name, value in http.fields.items()}
-        self.signed = SignedRequest(
+        self.request = RestRequest(
             service,
             http.method,
             address(fields.get("host", ""), target),
@@ -69,51 +65,48 @@ class Exchange:
             scheme="https" if http.secure else "http",
             client=http.client,
         )
-        asked = self.signed.fields.get("x-ms-version") or self.signed.parameters.get("sv", "")
+        asked = self.request.fields.get("x-ms-version") or self.request.parameters.get("sv", "")
         self.names_version = bool(asked)
         self._asked_version = asked or VERSION_NEWEST
         # What is no version is not repeated in the answer: it may have come percent-encoded.
         known = _is_version(self._asked_version)
         self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
 
-    def inside(self, method: str, query: str, fields: Mapping[str, str]) -> Exchange:
-        """A request that came inside of this one, from the same sender to the same account."""
-        inner = copy.copy(self)
-        outer = self.signed
-        named = Address(outer.account, outer.secondary, outer.path_style)
-        host = {"host": outer.fields.get("host", "")}
-        inner.signed = SignedRequest(
-            outer.service,
-            method,
-            named,
-            outer.path,
-            query,
-            {**fields, **host},
-            scheme=outer.scheme,
-            client=outer.client,
-        )
-        return inner
+    def nested(
+        self,
+        method: str,
+        target: str,
+        fields: Mapping[str, str],
+        *,
+        host: str | None = None,
+        scheme: str | None = None,
+        same_sender: bool = False,
+    ) -> Exchange:
+        """A request inside of this one: a part of a batch, or the read of a source that the sender
+        could have asked for.
 
-    def part(self, method: str, target: str, fields: Mapping[str, str]) -> Exchange:
-        """A request that came inside of this one, but has its own address and its own sender, and
-        is told apart from the others. It is served as this version, whatever it says."""
-        part = copy.copy(self)
-        del part.principal, part.permit
-        part.request_id = new_request_id()
-        outer = self.signed
+        It is served as this version, whatever it says, and was sent to the same host, unless
+        `host` is given. It has to be authenticated and authorized by itself, unless it is of the
+        `same_sender`: then it has the principal, the permit and the id of this request.
+        """
+        nested = copy.copy(self)
+        if not same_sender:
+            del nested.principal, nested.permit
+            nested.request_id = new_request_id()
+        outer = self.request
         path, _, query = target.partition("?")
-        host = outer.fields.get("host", "")
-        part.signed = SignedRequest(
+        host = outer.fields.get("host", "") if host is None else host
+        nested.request = RestRequest(
             outer.service,
             method,
             address(host, path),
             path,
             query,
             {**fields, "host": host},
-            scheme=outer.scheme,
+            scheme=outer.scheme if scheme is None else scheme,
             client=outer.client,
         )
-        return part
+        return nested
 
     def check_version(self) -> Refusal | None:
         if _is_version(self._asked_version):
@@ -132,13 +125,13 @@ class Exchange:
 
     def lane(self, kind: str) -> Lane:
         """Where a long read for this request waits for its turn."""
-        return Lane(kind, self.signed.client)
+        return Lane(kind, self.request.client)
 
     def header(self, name: str) -> str | None:
-        return self.signed.fields.get(name)
+        return self.request.fields.get(name)
 
     def parameter(self, name: str) -> str | None:
-        return self.signed.parameters.get(name)
+        return self.request.parameters.get(name)
 
     def common_headers(self) -> list[tuple[bytes, bytes]]:
         """What every answer has."""
@@ -146,7 +139,7 @@ class Exchange:
             (b"x-ms-request-id", self.request_id.encode()),
             (b"x-ms-version", octets(self.version)),
         ]
-        client_id = self.signed.fields.get("x-ms-client-request-id")
+        client_id = self.request.fields.get("x-ms-client-request-id")
         if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
             headers.append((b"x-ms-client-request-id", octets(client_id)))
         return headers

@@ -1,14 +1,13 @@
-"""What every service answers in the same words."""
+"""Headers and documents that responses of all services have in common."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
-from etagere.auth.request import octets
 from etagere.clock import TICKS_PER_SECOND
-from etagere.model.containers import Metadata
 from etagere.protocol.codecs import xml
+from etagere.rules.conditions import format_etag
 from etagere.rules.dates import format_http_date
 
 Headers = list[tuple[bytes, bytes]]
@@ -21,19 +20,18 @@ def http_date(ticks: int) -> str:
     return format_http_date(ticks // TICKS_PER_SECOND)
 
 
-def metadata_headers(metadata: Metadata) -> Headers:
-    return [(b"x-ms-meta-" + octets(name), octets(value)) for name, value in metadata]
-
-
-def metadata_element(metadata: Metadata) -> str:
-    content = "".join(f"<{name}>{xml.escape(value)}</{name}>" for name, value in metadata)
-    return f"<Metadata>{content}</Metadata>" if content else "<Metadata />"
-
-
 def stats() -> bytes:
-    """There is no second place that could lag behind: it is always as of now."""
+    """Returns the service statistics. There is no secondary location that could lag behind, so the
+    last synchronization is always now."""
     synced = http_date(time.time_ns() // 100)
     return xml.document(
         "<StorageServiceStats><GeoReplication><Status>live</Status>"
         f"<LastSyncTime>{synced}</LastSyncTime></GeoReplication></StorageServiceStats>"
     )
+
+
+def stamp_headers(stamp: int) -> Headers:
+    return [
+        (b"ETag", format_etag(stamp).encode()),
+        (b"Last-Modified", http_date(stamp).encode()),
+    ]

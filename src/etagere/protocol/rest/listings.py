@@ -17,8 +17,8 @@ from typing import Final, Generic
 from etagere.config import KIB, MIB
 from etagere.engine.interface import Engine, Lane, ReadTxn, Steps
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
-from etagere.protocol.answers import XML
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest.responses import XML
 from etagere.protocol.turns import at_once
 
 _JOINED_BYTES_MAX: Final = 64 * KIB

@@ -1,4 +1,4 @@
-"""Who sent a request, and whether they may: the schemes in turn, then the table of permissions."""
+"""Authentication: who sent a request, by SharedKey, SAS or no credentials at all."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from etagere.auth.bearer import is_bearer, refuse_bearer
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner, Principal
-from etagere.auth.request import SignedRequest
+from etagere.auth.request import RestRequest
 from etagere.auth.shared_key import AccountKey
-from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if
-from etagere.errors import Refusal
+from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if, unwrap
 from etagere.model.accounts import BUILT_IN
 from etagere.model.service import SignedIdentifier
 from etagere.operations.accounts import get_account
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest.exchange import Exchange
 from etagere.rules.accounts import check_account_name, check_reach
 from etagere.settings import KEY_BYTES_MAX, Settings
 
@@ -28,7 +27,7 @@ _NANOSECONDS_PER_TICK = 100
 
 @lru_cache(maxsize=256)
 def _prepared(key: bytes) -> AccountKey:
-    """Keys are few and always in use: what HMAC makes of one is kept."""
+    """Caches the HMAC state of a key: keys are few and always in use."""
     return AccountKey(key)
 
 
@@ -40,16 +39,16 @@ def _all(keys: tuple[bytes, ...]) -> Keys:
 
 
 PoliciesOf = Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]
-"""The stored policies of what a name in an account stands for; none if it stands for nothing."""
+"""Returns the stored access policies of the resource with a name in an account, if there is one."""
 
 
-class Gate:
-    """Lets requests in, or says why not. Signatures and tokens are judged by the wall clock."""
+class Authenticator:
+    """Verifies signatures and tokens, by the wall clock."""
 
     def __init__(
         self, engine: Engine, settings: Settings, policies: Mapping[str, PoliciesOf]
     ) -> None:
-        """`policies` says, for each service, where the policies that its tokens name are kept."""
+        """`policies` reads, for each service, the policies that its tokens may refer to."""
         self._engine = engine
         self._policies = policies
         self._settings = settings
@@ -61,17 +60,17 @@ class Gate:
         # anything else, so that the answer does not tell which accounts exist.
         self._nobodys: Keys = (AccountKey(os.urandom(KEY_BYTES_MAX)),)
 
-    async def admit(self, exchange: Exchange) -> Principal:
+    async def authenticate(self, exchange: Exchange) -> Principal:
         """Returns who sent a request; raises `Refused`."""
-        return await self._admit(exchange, exchange.signed.fields.get("host"))
+        return await self._authenticate(exchange, exchange.request.fields.get("host"))
 
-    async def admit_source(self, exchange: Exchange, source: Exchange) -> Principal:
+    async def authenticate_source(self, exchange: Exchange, source: Exchange) -> Principal:
         """Returns who reads the source that a request names; raises `Refused`. The server is
         reached under the name in the request, whatever name the address of the source has."""
-        return await self._admit(source, exchange.signed.fields.get("host"))
+        return await self._authenticate(source, exchange.request.fields.get("host"))
 
-    async def _admit(self, exchange: Exchange, host: str | None) -> Principal:
-        request = exchange.signed
+    async def _authenticate(self, exchange: Exchange, host: str | None) -> Principal:
+        request = exchange.request
         abort_if(check_reach(request.account, request.client, host, self._settings))
         keys = self._configured.get(request.account) or await self._stored(request.account)
         now = time.time_ns() // _NANOSECONDS_PER_TICK
@@ -98,24 +97,20 @@ class Gate:
         return self._nobodys if stored is None else _all(stored.keys)
 
     async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> Principal:
-        signed = exchange.signed
-        token = self._tokens.find(signed, keys)
+        request = exchange.request
+        token = self._tokens.find(request, keys)
         if token is None:
-            token = await self._verified(signed, keys)
-            self._tokens.keep(signed, keys, token)
-        abort_if(sas.check_origin(token.sas, signed))
+            token = await self._verified(request, keys)
+            self._tokens.keep(request, keys, token)
+        abort_if(sas.check_origin(token.sas, request))
         abort_if(sas.check_time(token.granted, now))
         return token.holder
 
-    async def _verified(self, signed: SignedRequest, keys: Keys) -> KnownToken:
-        token = sas_parsing.parse(signed)
-        if isinstance(token, Refusal):
-            raise Refused(token)
+    async def _verified(self, request: RestRequest, keys: Keys) -> KnownToken:
+        token = unwrap(sas_parsing.parse(request))
         abort_if(sas_signature.verify(token, keys))
         policy = await self._policy(token) if token.policy_id else None
-        granted = sas.effective(token, policy)
-        if isinstance(granted, Refusal):
-            raise Refused(granted)
+        granted = unwrap(sas.effective(token, policy))
         return KnownToken(token, granted, sas.principal(token, granted))
 
     async def _policy(self, token: sas.Sas) -> sas.Policy | None:

@@ -1,5 +1,5 @@
-"""On what terms a blob may be read, changed and replaced: leases first, then conditions, then what
-state the blob is in."""
+"""The preconditions for reading, changing and replacing a blob, in the order in which they are
+checked: the lease, the conditions of the request, the state of the blob."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ def check_change(blob: Blob, conditions: Conditions, lease_id: bytes | None, now
     abort_if(lease_rules.check_write(blob.lease, lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_write(conditions, blob.stamp))
     _check_tags(blob, conditions)
-    check_settled(blob)
+    check_no_pending_copy(blob)
 
 
-def check_beside(blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int) -> None:
+def check_non_modifying(
+    blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int
+) -> None:
     """For what leaves the blob as it is, so that its lease keeps nobody from it, but is refused
     like a change."""
     check_tag_read(blob, conditions, lease_id, now)
-    check_ordinary(blob)
-    check_settled(blob)
+    check_not_incremental_copy(blob)
+    check_no_pending_copy(blob)
 
 
 def check_tag_read(blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int) -> None:
@@ -62,10 +64,10 @@ def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -
         return
     if command.only_if_absent:
         raise Refused(Refusal("UnauthorizedBlobOverwrite"))
-    check_ordinary(old)
+    check_not_incremental_copy(old)
     if old.kind is not (command.kind if isinstance(command, PutBlob) else BlobKind.BLOCK):
         raise Refused(Refusal("InvalidBlobType"))
-    check_settled(old)
+    check_no_pending_copy(old)
 
 
 def check_absent(conditions: Conditions, lease_id: bytes | None, now: int) -> None:
@@ -75,13 +77,13 @@ def check_absent(conditions: Conditions, lease_id: bytes | None, now: int) -> No
     abort_if(tag_rules.check_condition(conditions.if_tags, ()))
 
 
-def check_ordinary(blob: Blob) -> None:
+def check_not_incremental_copy(blob: Blob) -> None:
     """What snapshots are copied to one after the other is shown, copied to and deleted: no more."""
     if blob.copied is not None and blob.copied.incremental:
         raise Refused(Refusal("OperationNotAllowedOnIncrementalCopyBlob"))
 
 
-def check_settled(blob: Blob) -> None:
+def check_no_pending_copy(blob: Blob) -> None:
     """While a copy is under way nothing else changes the blob."""
     if blob.copied is not None and blob.copied.status is CopyStatus.PENDING:
         raise Refused(Refusal("PendingCopyOperation"))

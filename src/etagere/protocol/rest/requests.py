@@ -1,35 +1,22 @@
-"""What requests to every service say in the same words. Raw headers stop here."""
+"""Headers and parameters that requests to all services have in common."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from etagere.auth.request import is_text, text
-from etagere.engine.interface import Refused, abort_if
+from etagere.auth.request import is_text
+from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.containers import Metadata
-from etagere.protocol.exchange import Exchange
+from etagere.protocol.rest.exchange import Exchange
 from etagere.rules import names
 
 PAGE_MAX: Final = 5_000
-_META: Final = b"x-ms-meta-"
 # Python reads no number of thousands of digits, and none of ours has more than these.
 NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 # Headers
-
-
-def metadata(exchange: Exchange) -> Metadata:
-    """Names keep the case in which they were sent."""
-    pairs = tuple(
-        (text(name[len(_META) :]), text(value))
-        for name, value in exchange.http.headers
-        if name[: len(_META)].lower() == _META
-    )
-    abort_if(names.check_metadata(pairs))
-    return pairs
 
 
 def required_header(exchange: Exchange, name: str) -> str:
@@ -41,6 +28,15 @@ def required_header(exchange: Exchange, name: str) -> str:
 
 def invalid_header(name: str, value: str) -> Refused:
     return Refused(Refusal("InvalidHeaderValue", {"HeaderName": name, "HeaderValue": value}))
+
+
+def integer_header(exchange: Exchange, name: str, minimum: int, maximum: int) -> int | None:
+    written = exchange.header(name)
+    if written is None:
+        return None
+    if NUMBER.fullmatch(written) is None or not minimum <= int(written) <= maximum:
+        raise invalid_header(name, written)
+    return int(written)
 
 
 # Parameters
@@ -64,7 +60,7 @@ def page_limit(exchange: Exchange) -> int:
 
 
 def text_parameter(exchange: Exchange, name: str) -> str:
-    """What names are compared with; "" where it is absent."""
+    """Returns a parameter that is compared with names, or "" if it is absent."""
     written = exchange.parameter(name) or ""
     if not is_text(written) or len(written) > names.BLOB_NAME_LENGTH_MAX:
         raise bad_parameter("InvalidQueryParameterValue", name, written)
@@ -72,7 +68,7 @@ def text_parameter(exchange: Exchange, name: str) -> str:
 
 
 def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
-    """What a listing is to tell besides. What there is nothing of yet is never told."""
+    """Returns the details that a listing is to include; `known` are those that it accepts."""
     written = exchange.parameter("include") or ""
     include = {detail.strip() for detail in written.lower().split(",")} - {""}
     if not include <= known:
@@ -81,8 +77,8 @@ def included(exchange: Exchange, known: frozenset[str]) -> set[str]:
 
 
 def endpoint(exchange: Exchange) -> str:
-    """The address of the service as the client knows it."""
-    signed = exchange.signed
-    account = f"/{signed.account}" if signed.path_style else ""
+    """Returns the URL of the service as the client knows it."""
+    request = exchange.request
+    account = f"/{request.account}" if request.path_style else ""
     host = exchange.header("host") or ""
-    return f"{signed.scheme}://{host if is_text(host) else ''}{account}/"
+    return f"{request.scheme}://{host if is_text(host) else ''}{account}/"

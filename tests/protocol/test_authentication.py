@@ -19,9 +19,9 @@ from etagere.engine.memory import MemoryEngine
 from etagere.model.accounts import AddAccount, RotateKey
 from etagere.operations.accounts import add_account, rotate_key
 from etagere.operations.blob.containers import policies_of
-from etagere.protocol.exchange import Exchange
-from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Request, RequestBody
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import Exchange
 from etagere.settings import Settings
 
 ACCOUNT = "kept"
@@ -30,11 +30,11 @@ NOW = time.time()
 
 
 class Door:
-    """A gate, and how often it had to look at a signature."""
+    """A authenticator, and how often it had to look at a signature."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = MemoryEngine()
-        self.gate = Gate(self.engine, Settings(), {"blob": policies_of})
+        self.authenticator = Authenticator(self.engine, Settings(), {"blob": policies_of})
         self.verified = 0
         self.now = NOW
         verify = sas_signature.verify
@@ -53,7 +53,7 @@ class Door:
         body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
         request = Request("GET", target.encode(), [], {b"host": b"localhost"}, body)
         request.client = client
-        principal = await self.gate.admit(Exchange("blob", request))
+        principal = await self.authenticator.authenticate(Exchange("blob", request))
         assert isinstance(principal, TokenHolder)
         return principal
 

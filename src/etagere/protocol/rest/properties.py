@@ -1,4 +1,4 @@
-"""The properties of a service, and what they decide: which pages of other origins may use it."""
+"""Service properties: reading and changing them, and what they decide (CORS, default version)."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from collections.abc import Sequence
 from typing import Final
 
 from etagere.auth.request import octets
-from etagere.engine.interface import Engine, Refused, abort_if
-from etagere.errors import Refusal
-from etagere.model.service import CorsRule, ServiceProperties
+from etagere.engine.interface import Engine, unwrap
+from etagere.model.service import CorsRule, ServiceProperties, ServicePropertiesChange
 from etagere.operations.service import (
     SetServiceProperties,
     get_service_properties,
     set_service_properties,
 )
-from etagere.protocol import answers
-from etagere.protocol.codecs import service_properties as codec
-from etagere.protocol.exchange import VERSION_NEWEST, Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare, alone
-from etagere.rules import cors, service_properties
+from etagere.protocol.rest import responses
+from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange
+from etagere.rules import cors
 from etagere.rules.accounts import check_account_name
 
 _BYTES_MAX: Final = 64 << 10
 _ACCOUNTS_KNOWN_MAX: Final = 1_024
 _RULES_KNOWN_SECONDS: Final = 5.0
-"""How long CORS rules are kept at most: a change whose client is gone may be published before it is
-made."""
+"""How long CORS rules are cached at most. If the client of a change disconnects, the change may be
+published before it is made."""
 _NOT_CACHED_STATUS_MIN: Final = 300
 # The service names these first and last, whether an answer has the last ones or not.
 _EXPOSED_FIRST: Final = ("x-ms-request-id", "x-ms-client-request-id", "Server", "x-ms-version")
 _EXPOSED_LAST: Final = ("Content-Length", "Date", "Transfer-Encoding")
 
 
-class PropertiesHandlers:
-    """The same operations for each service."""
+class PropertiesStore:
+    """The service properties of all accounts, for one service."""
 
     def __init__(self, engine: Engine, service: str, share: FrontEndShare | None = None) -> None:
         self._engine = engine
@@ -45,68 +43,58 @@ class PropertiesHandlers:
         self._rules_until = 0.0
         self._rules: dict[str, Sequence[CorsRule]] = {}
 
-    async def get(self, exchange: Exchange) -> Response:
-        properties = await self._properties(exchange)
-        body = codec.encode(properties, self._service, exchange.version)
-        return Response(200, [answers.XML], body)
+    async def read(self, account: str) -> ServiceProperties:
+        if check_account_name(account) is not None:
+            # Callers of preflights need not be known, nor need the account that they name.
+            return ServiceProperties()
+        return await self._engine.read(get_service_properties, (account, self._service))
 
-    async def set(self, exchange: Exchange) -> Response:
-        change = codec.decode(await exchange.http.body.read(_BYTES_MAX))
-        if isinstance(change, Refusal):
-            raise Refused(change)
-        abort_if(service_properties.check(change, self._service, exchange.version))
-        command = SetServiceProperties(exchange.signed.account, self._service, change)
+    async def change(self, account: str, change: ServicePropertiesChange) -> None:
+        command = SetServiceProperties(account, self._service, change)
         try:
             await self._engine.write(set_service_properties, command)
         finally:
             # It may have happened, or be about to, even if nobody waits for it any more.
             self._share.publish_change_of_properties()
-        return Response(202)
-
-    async def stats(self, exchange: Exchange) -> Response:
-        if not exchange.signed.secondary:
-            raise Refused(Refusal("InvalidQueryParameterValue", {"QueryParameterName": "comp"}))
-        return Response(200, [answers.XML], answers.stats())
 
     async def default_version(self, exchange: Exchange) -> str | None:
         """The version of a request that names none, if the owner of the account has set one."""
-        version = (await self._properties(exchange)).default_service_version
+        version = (await self.read(exchange.request.account)).default_service_version
         return None if version is None else min(version, VERSION_NEWEST)
 
     async def preflight(self, exchange: Exchange) -> Response:
-        """A browser asks before it has anything to show for itself."""
-        answer = cors.preflight(
-            (await self._properties(exchange)).cors,
-            exchange.header("origin"),
-            exchange.header("access-control-request-method"),
-            exchange.header("access-control-request-headers"),
+        """Answers the preflight request of a browser, which is not authenticated."""
+        answer = unwrap(
+            cors.preflight(
+                (await self.read(exchange.request.account)).cors,
+                exchange.header("origin"),
+                exchange.header("access-control-request-method"),
+                exchange.header("access-control-request-headers"),
+            )
         )
-        if isinstance(answer, Refusal):
-            raise Refused(answer)
         return Response(200, [(octets(name), octets(value)) for name, value in answer])
 
-    async def cors_headers(self, exchange: Exchange, response: Response) -> answers.Headers:
-        """What a page of another origin is told with the answer to its request, which has its
-        common headers already."""
-        origin, method = exchange.header("origin"), exchange.signed.method
+    async def cors_headers(self, exchange: Exchange, response: Response) -> responses.Headers:
+        """Returns the CORS headers of a response, which has its common headers already."""
+        origin, method = exchange.header("origin"), exchange.request.method
         if origin is None:
             if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
                 return []
-            rules = self._known_rules().get(exchange.signed.account)
+            rules = self._known_rules().get(exchange.request.account)
             if rules is None:
                 rules = await self._learn_rules(exchange)
         elif method == "OPTIONS":
             return []
         else:
-            rules = (await self._properties(exchange)).cors
+            rules = (await self.read(exchange.request.account)).cors
         if not rules:
             return []
         found = cors.actual(rules, origin, method, _exposable(exchange, response))
         return [(octets(name), octets(value)) for name, value in found]
 
     def _known_rules(self) -> dict[str, Sequence[CorsRule]]:
-        """The rules of accounts, as far as they were read since any properties were changed:
-        requests without an origin are nearly all, and must not pay for those that have one."""
+        """Returns the cached CORS rules of accounts. Nearly all requests have no origin, and must
+        not cost a read."""
         changed, now = self._share.properties_changed, time.monotonic()
         if changed != self._rules_as_of or now > self._rules_until:
             self._rules_as_of, self._rules = changed, {}
@@ -115,23 +103,17 @@ class PropertiesHandlers:
 
     async def _learn_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
         known = self._rules
-        rules = (await self._properties(exchange)).cors
+        rules = (await self.read(exchange.request.account)).cors
         if len(known) >= _ACCOUNTS_KNOWN_MAX:
             known.clear()
         # Not in what has taken its place by now, if there was a change meanwhile.
-        known[exchange.signed.account] = rules
+        known[exchange.request.account] = rules
         return rules
-
-    async def _properties(self, exchange: Exchange) -> ServiceProperties:
-        account = exchange.signed.account
-        if check_account_name(account) is not None:
-            # Callers of preflights need not be known, nor need the account that they name.
-            return ServiceProperties()
-        return await self._engine.read(get_service_properties, (account, self._service))
 
 
 def _exposable(exchange: Exchange, response: Response) -> list[str]:
-    """The names of the headers of an answer that a rule may expose, in the service's order."""
+    """Returns the names of the headers of a response that a rule may expose, in the order of the
+    real service."""
     names = {name.decode(): None for name, _ in response.headers}
     if exchange.parameter("comp") == "properties":
         # Scripts may read it anyway, and the service leaves it out here, though not of listings.

@@ -1,0 +1,24 @@
+"""What the records and commands of several services have in common."""
+
+from __future__ import annotations
+
+from etagere.model.base import Command, Result
+
+Metadata = tuple[tuple[str, str], ...]
+"""Names with their case, and values, in the order in which they were sent."""
+
+
+class Shown(Result, frozen=True):
+    """A result as of a moment, which decides what state a lease is in."""
+
+    now: int
+
+
+class ListNamed(Command, frozen=True):
+    """List the containers, queues or shares of an account in the order of their names."""
+
+    account: str
+    limit: int
+    prefix: str = ""
+    marker: str = ""
+    """The first name to show."""

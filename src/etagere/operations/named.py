@@ -1,0 +1,101 @@
+"""Named resources: containers, queues, tables and, one day, shares.
+
+They differ in what lies below them. How they are found by name, guarded and listed, and where
+the access policies are that tokens refer to, is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, Steps, WriteTxn
+from etagere.engine.records import Collection
+from etagere.errors import Refusal
+from etagere.model.base import Record
+from etagere.model.common import ListNamed
+from etagere.model.containers import Container
+from etagere.model.queues import Queue
+from etagere.model.service import SignedIdentifier
+from etagere.model.tables import Table
+from etagere.operations import pages
+from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.pages import FilledPage, FillPage, Pace
+
+
+class ResourceName(Protocol):
+    """The name of a resource in an account."""
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def key(self) -> tuple[str, str]: ...
+
+
+R = TypeVar("R", bound=Record)
+Asked = TypeVar("Asked", bound=ListNamed)
+
+
+class NamedResources(Generic[R]):
+    """The resources of one kind, under (account, name)."""
+
+    def __init__(self, collection: Collection[tuple[str, str], R], not_found: str) -> None:
+        """`not_found` is the error code for a name without a resource."""
+        self._collection = collection
+        self._not_found = not_found
+
+    def find(self, txn: ReadTxn, name: ResourceName) -> R:
+        found = txn.get(self._collection, name.key)
+        if found is None:
+            raise Refused(Refusal(self._not_found))
+        return found
+
+    def find_guarded(self, txn: WriteTxn, name: ResourceName, *, exclusive: bool = False) -> R:
+        """Shared for whoever changes what is in it, exclusive for whoever changes itself."""
+        found = txn.get(self._collection, name.key, EXCLUSIVE if exclusive else SHARED)
+        if found is None:
+            raise Refused(Refusal(self._not_found))
+        return found
+
+    def find_for_creation(self, txn: WriteTxn, name: ResourceName) -> R | None:
+        """What has this name already, for whoever creates a resource. Nobody removes the account
+        meanwhile, whether it is stored or not."""
+        txn.get(ACCOUNTS, (name.account,), SHARED)
+        return txn.get(self._collection, name.key, EXCLUSIVE)
+
+    def list(
+        self, txn: ReadTxn, command: FillPage[Asked, tuple[str, R]]
+    ) -> Steps[FilledPage[tuple[str, R]]]:
+        asked, collection = command.asked, self._collection
+        span = collection.under((asked.account,), asked.prefix)
+        if asked.marker:
+            span = collection.starting(span, (asked.account, asked.marker))
+        pace = Pace()
+        slices = (
+            [(name, found) for (_, name), found in rows]
+            for rows in pages.scan_in_steps(txn, collection, span, asked.limit, pace)
+        )
+        return pages.fill(txn, command, slices, asked.limit, pace)
+
+
+P = TypeVar("P", bound=Container | Queue | Table)
+"""Records with stored access policies."""
+
+
+def policies_reader(
+    collection: Collection[tuple[str, str], P],
+    check_name: Callable[[str], Refusal | None],
+    key_of: Callable[[str], str] = str,
+) -> Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]:
+    """Returns a read of the stored policies of a resource, by account and name, whatever that name
+    may be."""
+
+    def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
+        account, name = place
+        if check_name(name) is not None:
+            return ()
+        found = txn.get(collection, (account, key_of(name)))
+        return found.policies if found is not None else ()
+
+    return policies_of

@@ -1,0 +1,344 @@
+"""The operations of the blob service: one row each.
+
+A row names its routes (method, level, `comp`, `restype`, and whether there is a source), the row of
+`auth.permissions` that it needs, what it accepts, and its handler. Parameters and headers that an
+operation does not accept are refused by `refuse_unaccepted`: a client that sends one would take
+the answer for that to another request.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from etagere.auth.principal import TokenHolder
+from etagere.auth.request import asks_access_control
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.model.leases import LeaseVerb
+from etagere.protocol.blob import decode
+from etagere.protocol.blob.handlers import (
+    appends,
+    batches,
+    blobs,
+    blocks,
+    containers,
+    copies,
+    from_urls,
+    page_blobs,
+    service,
+    tags,
+    tiers,
+)
+from etagere.protocol.rest import leases, service_operations
+from etagere.protocol.rest.conditions import refuse_conditions
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.operations import Operation, Route, index_routes
+
+
+class Level(enum.Enum):
+    """What the address of a request names."""
+
+    SERVICE = enum.auto()
+    CONTAINER = enum.auto()
+    BLOB = enum.auto()
+
+
+class Source(enum.Enum):
+    """What a request with `x-ms-copy-source` asks for."""
+
+    COPY = enum.auto()
+    """To copy all that the source is, and to answer before that is done."""
+    SYNCHRONOUS_COPY = enum.auto()
+    """To do so before it is answered."""
+    UPLOAD = enum.auto()
+    """To store the bytes of the source in a blob of a given type."""
+
+
+SERVICE, CONTAINER, BLOB = Level
+
+
+def _no_letters(_: Exchange) -> str:
+    return ""
+
+
+def _letters_to_set_tags(exchange: Exchange) -> str:
+    return "t" if exchange.header("x-ms-tags") else ""
+
+
+def _letters_to_list_tags(exchange: Exchange) -> str:
+    included = (exchange.parameter("include") or "").lower().split(",")
+    return "t" if "tags" in map(str.strip, included) else ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlobOperation(Operation):
+    """One row: an operation of the blob service."""
+
+    lease_of: str = ""
+    """What it leases. The permission depends on the lease action."""
+    conditions: bool = True
+    """Whether it accepts conditions on ETags and dates."""
+    snapshot: bool = False
+    """Whether it accepts the parameter `snapshot`."""
+    ignores_blob_parameters: bool = False
+    """Whether it leaves out the checks of parameters and headers that are about blobs."""
+    extra_letters: Callable[[Exchange], str] = _no_letters
+    """Returns the letters that a token needs beside those of the permission."""
+
+    @property
+    def permission_rows(self) -> tuple[str, ...]:
+        if not self.lease_of:
+            return super().permission_rows
+        return tuple(f"{verb.value}_{self.lease_of}_lease" for verb in LeaseVerb)
+
+
+# A row reads as a few lines, which the formatter would spread over many.
+# fmt: off
+OPERATIONS: Final = (
+    # The service
+    BlobOperation(
+        name="list_containers", handler=service.list_containers,
+        routes=(Route("GET", SERVICE, "list"),), conditions=False),
+    BlobOperation(
+        name="get_blob_service_properties", handler=service_operations.get_service_properties,
+        routes=(Route("GET", SERVICE, "properties", "service"),),
+        conditions=False, ignores_blob_parameters=True),
+    BlobOperation(
+        name="set_blob_service_properties", handler=service_operations.set_service_properties,
+        routes=(Route("PUT", SERVICE, "properties", "service"),),
+        conditions=False, ignores_blob_parameters=True),
+    BlobOperation(
+        name="get_blob_service_stats", handler=service_operations.get_service_stats,
+        routes=(Route("GET", SERVICE, "stats", "service"),),
+        conditions=False, ignores_blob_parameters=True),
+    BlobOperation(
+        name="get_account_information", handler=service.get_account_information,
+        routes=tuple(Route("GET", level, "properties", "account") for level in Level),
+        conditions=False),
+    BlobOperation(
+        name="find_blobs_by_tags", handler=tags.find_blobs_by_tags,
+        routes=(Route("GET", SERVICE, "blobs"),), conditions=False),
+    BlobOperation(
+        name="blob_batch", handler=batches.blob_batch, conditions=False,
+        # With a `restype` as the JavaScript SDK asks an account that stands in the path: it takes
+        # that for a container.
+        routes=(Route("POST", SERVICE, "batch"), Route("POST", SERVICE, "batch", "container"))),
+    # Containers
+    BlobOperation(
+        name="create_container", handler=containers.create_container,
+        routes=(Route("PUT", CONTAINER, "", "container"),), conditions=False),
+    BlobOperation(
+        name="get_container_properties", handler=containers.get_container_properties,
+        routes=(Route("GET", CONTAINER, "", "container"),), conditions=False),
+    BlobOperation(
+        name="delete_container", handler=containers.delete_container,
+        routes=(Route("DELETE", CONTAINER, "", "container"),)),
+    BlobOperation(
+        name="get_container_metadata", handler=containers.get_container_metadata,
+        routes=(Route("GET", CONTAINER, "metadata", "container"),), conditions=False),
+    BlobOperation(
+        name="set_container_metadata", handler=containers.set_container_metadata,
+        routes=(Route("PUT", CONTAINER, "metadata", "container"),)),
+    BlobOperation(
+        name="get_container_acl", handler=containers.get_container_acl,
+        routes=(Route("GET", CONTAINER, "acl", "container"),), conditions=False),
+    BlobOperation(
+        name="set_container_acl", handler=containers.set_container_acl,
+        routes=(Route("PUT", CONTAINER, "acl", "container"),)),
+    BlobOperation(
+        name="lease_container", handler=containers.lease_container, lease_of="container",
+        routes=(Route("PUT", CONTAINER, "lease", "container"),)),
+    BlobOperation(
+        name="list_blobs", handler=containers.list_blobs,
+        routes=(Route("GET", CONTAINER, "list", "container"),),
+        conditions=False, extra_letters=_letters_to_list_tags),
+    BlobOperation(
+        name="find_blobs_by_tags_in_container", handler=tags.find_blobs_by_tags_in_container,
+        routes=(Route("GET", CONTAINER, "blobs", "container"),), conditions=False),
+    BlobOperation(
+        name="blob_batch_in_container", handler=batches.blob_batch_in_container,
+        routes=(Route("POST", CONTAINER, "batch", "container"),), conditions=False),
+    # Blobs
+    BlobOperation(
+        name="put_blob", handler=blobs.put_blob,
+        routes=(Route("PUT", BLOB),), extra_letters=_letters_to_set_tags),
+    BlobOperation(
+        name="put_blob_from_url", handler=from_urls.put_blob_from_url,
+        routes=(Route("PUT", BLOB, variant=Source.UPLOAD),), extra_letters=_letters_to_set_tags),
+    BlobOperation(
+        name="copy_blob", handler=copies.copy_blob,
+        routes=(Route("PUT", BLOB, variant=Source.COPY),), extra_letters=_letters_to_set_tags),
+    BlobOperation(
+        name="copy_blob_from_url", handler=copies.copy_blob_from_url,
+        routes=(Route("PUT", BLOB, variant=Source.SYNCHRONOUS_COPY),),
+        extra_letters=_letters_to_set_tags),
+    BlobOperation(
+        name="incremental_copy_blob", handler=copies.incremental_copy_blob,
+        routes=(Route("PUT", BLOB, "incrementalcopy"),)),
+    BlobOperation(
+        name="abort_copy_blob", handler=copies.abort_copy_blob,
+        routes=(Route("PUT", BLOB, "copy"),), conditions=False),
+    BlobOperation(
+        name="get_blob", handler=blobs.get_blob,
+        routes=(Route("GET", BLOB),), snapshot=True),
+    BlobOperation(
+        name="get_blob_properties", handler=blobs.get_blob_properties,
+        routes=(Route("HEAD", BLOB),), snapshot=True),
+    BlobOperation(
+        name="get_blob_metadata", handler=blobs.get_blob_metadata,
+        routes=(Route("GET", BLOB, "metadata"),), snapshot=True),
+    BlobOperation(
+        name="set_blob_metadata", handler=blobs.set_blob_metadata,
+        routes=(Route("PUT", BLOB, "metadata"),)),
+    BlobOperation(
+        name="set_blob_properties", handler=blobs.set_blob_properties,
+        routes=(Route("PUT", BLOB, "properties"),)),
+    BlobOperation(
+        name="lease_blob", handler=blobs.lease_blob, lease_of="blob",
+        routes=(Route("PUT", BLOB, "lease"),)),
+    BlobOperation(
+        name="snapshot_blob", handler=blobs.snapshot_blob,
+        routes=(Route("PUT", BLOB, "snapshot"),)),
+    BlobOperation(
+        name="delete_blob", handler=blobs.delete_blob,
+        routes=(Route("DELETE", BLOB),), snapshot=True),
+    BlobOperation(
+        name="set_blob_tier", handler=tiers.set_blob_tier,
+        routes=(Route("PUT", BLOB, "tier"),), conditions=False, snapshot=True),
+    BlobOperation(
+        name="get_blob_tags", handler=tags.get_blob_tags,
+        routes=(Route("GET", BLOB, "tags"),), snapshot=True),
+    BlobOperation(
+        name="set_blob_tags", handler=tags.set_blob_tags,
+        routes=(Route("PUT", BLOB, "tags"),), snapshot=True),
+    # Block blobs
+    BlobOperation(
+        name="put_block", handler=blocks.put_block,
+        routes=(Route("PUT", BLOB, "block"),), conditions=False),
+    BlobOperation(
+        name="put_block_from_url", handler=from_urls.put_block_from_url,
+        routes=tuple(Route("PUT", BLOB, "block", variant=source) for source in Source),
+        conditions=False),
+    BlobOperation(
+        name="put_block_list", handler=blocks.put_block_list,
+        routes=(Route("PUT", BLOB, "blocklist"),), extra_letters=_letters_to_set_tags),
+    BlobOperation(
+        name="get_block_list", handler=blocks.get_block_list,
+        routes=(Route("GET", BLOB, "blocklist"),), conditions=False, snapshot=True),
+    # Append blobs
+    BlobOperation(
+        name="append_block", handler=appends.append_block,
+        routes=(Route("PUT", BLOB, "appendblock"),)),
+    BlobOperation(
+        name="append_block_from_url", handler=from_urls.append_block_from_url,
+        routes=tuple(Route("PUT", BLOB, "appendblock", variant=source) for source in Source)),
+    BlobOperation(
+        name="append_blob_seal", handler=appends.append_blob_seal,
+        routes=(Route("PUT", BLOB, "seal"),)),
+    # Page blobs
+    BlobOperation(
+        name="put_page", handler=page_blobs.put_page,
+        routes=(Route("PUT", BLOB, "page"),)),
+    BlobOperation(
+        name="put_page_from_url", handler=from_urls.put_page_from_url,
+        routes=tuple(Route("PUT", BLOB, "page", variant=source) for source in Source)),
+    BlobOperation(
+        name="get_page_ranges", handler=page_blobs.get_page_ranges,
+        routes=(Route("GET", BLOB, "pagelist"),), snapshot=True),
+)
+# fmt: on
+
+GET_ACCESS_CONTROL: Final = BlobOperation(
+    name="get_access_control",
+    handler=service.refuse_access_control,
+    # By its parameter `action`, whatever else the request says.
+    routes=(),
+    permission="get_account_information",
+    ignores_blob_parameters=True,
+)
+"""The request by which Data Lake clients find out whether an account is hierarchical."""
+
+_INDEX: Final = index_routes(OPERATIONS, Source)
+
+
+def find_operation(exchange: Exchange) -> BlobOperation | None:
+    """Returns the operation that a request asks for, or None if there is no such operation."""
+    request = exchange.request
+    method, (container, blob) = request.method, request.resource
+    parameters, fields = request.parameters, request.fields
+    if method == "HEAD" and asks_access_control(parameters):
+        return GET_ACCESS_CONTROL
+    level = BLOB if blob else CONTAINER if container else SERVICE
+    comp, restype = parameters.get("comp", "").lower(), parameters.get("restype", "").lower()
+    if method == "HEAD" and level is BLOB and not comp:
+        restype = ""
+    source = _source(exchange) if "x-ms-copy-source" in fields else None
+    return _INDEX.get((method, level, comp, restype, source))
+
+
+def _source(exchange: Exchange) -> Source:
+    if exchange.header("x-ms-blob-type") is not None:
+        return Source.UPLOAD
+    is_synchronous = (exchange.header("x-ms-requires-sync") or "").lower() == "true"
+    return Source.SYNCHRONOUS_COPY if is_synchronous else Source.COPY
+
+
+def permission_of(operation: BlobOperation, exchange: Exchange) -> str:
+    """Returns the row of `auth.permissions` that a request needs. A lease request without a valid
+    action needs the row of acquiring, so that the caller learns of the mistake only if they could
+    have acquired one."""
+    if not operation.lease_of:
+        return operation.permission or operation.name
+    try:
+        verb = leases.lease_verb(exchange)
+    except Refused:
+        verb = LeaseVerb.ACQUIRE
+    return f"{verb.value}_{operation.lease_of}_lease"
+
+
+def extra_letters(operation: BlobOperation, exchange: Exchange) -> str:
+    """Returns the letters that a token needs beside those of the permission: whoever asks
+    something of tags needs the right to read them."""
+    if exchange.header("x-ms-if-tags") is not None and not operation.ignores_blob_parameters:
+        return "t"
+    return operation.extra_letters(exchange)
+
+
+# What would change the meaning of a request and is not implemented: better refused than done to
+# something else.
+_UNSUPPORTED_PARAMETERS: Final = ("versionid", "deletetype")
+_UNSUPPORTED_HEADERS: Final = (
+    "x-ms-encryption-key",
+    "x-ms-encryption-scope",
+    "x-ms-default-encryption-scope",
+    "x-ms-immutability-policy-until-date",
+    "x-ms-immutability-policy-mode",
+    "x-ms-legal-hold",
+)
+
+
+def refuse_unaccepted(operation: BlobOperation, exchange: Exchange) -> None:
+    """Refuses parameters and headers that the operation does not accept."""
+    if not operation.ignores_blob_parameters:
+        _refuse_unsupported(exchange)
+    if not operation.conditions:
+        refuse_conditions(exchange)
+    if not (operation.snapshot or operation.ignores_blob_parameters):
+        decode.refuse_snapshot(exchange)
+
+
+def _refuse_unsupported(exchange: Exchange) -> None:
+    parameters, fields = exchange.request.parameters, exchange.request.fields
+    for name in _UNSUPPORTED_PARAMETERS:
+        if name in parameters:
+            raise Refused(Refusal("UnsupportedQueryParameter", {"QueryParameterName": name}))
+    for name in _UNSUPPORTED_HEADERS:
+        if name in fields:
+            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
+    principal = exchange.principal
+    if isinstance(principal, TokenHolder) and principal.encryption_scope:
+        # What it writes must be encrypted with that.
+        raise Refused(Refusal("UnsupportedQueryParameter", {"QueryParameterName": "ses"}))

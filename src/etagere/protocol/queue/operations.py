@@ -1,0 +1,121 @@
+"""The operations of the queue service: one row each.
+
+A row names its routes (method, level, `comp`, and whether messages are only peeked at), the row of
+`auth.permissions` that it needs, and its handler.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from etagere.protocol.queue import handlers
+from etagere.protocol.rest import service_operations
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.operations import Operation, Route, index_routes
+
+
+class Level(enum.Enum):
+    """What the address of a request names."""
+
+    SERVICE = enum.auto()
+    QUEUE = enum.auto()
+    MESSAGES = enum.auto()
+    MESSAGE = enum.auto()
+
+
+class Peek(enum.Enum):
+    """Whether a request says `peekonly`."""
+
+    PEEK_ONLY = enum.auto()
+
+
+SERVICE, QUEUE, MESSAGES, MESSAGE = Level
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueueOperation(Operation):
+    """One row: an operation of the queue service."""
+
+    @property
+    def is_cacheable(self) -> bool:
+        """Whether caches may keep its answers as far as the service is concerned: it tells them
+        not to keep those of GET."""
+        return all(route.method != "GET" for route in self.routes)
+
+
+# A row reads as a few lines, which the formatter would spread over many.
+# fmt: off
+OPERATIONS: Final = (
+    # The service
+    QueueOperation(
+        name="list_queues", handler=handlers.list_queues,
+        routes=(Route("GET", SERVICE, "list"),)),
+    QueueOperation(
+        name="get_queue_service_properties", handler=service_operations.get_service_properties,
+        routes=(Route("GET", SERVICE, "properties"),)),
+    QueueOperation(
+        name="set_queue_service_properties", handler=service_operations.set_service_properties,
+        routes=(Route("PUT", SERVICE, "properties"),)),
+    QueueOperation(
+        name="get_queue_service_stats", handler=service_operations.get_service_stats,
+        routes=(Route("GET", SERVICE, "stats"),)),
+    # Queues
+    QueueOperation(
+        name="create_queue", handler=handlers.create_queue, routes=(Route("PUT", QUEUE),)),
+    QueueOperation(
+        name="delete_queue", handler=handlers.delete_queue, routes=(Route("DELETE", QUEUE),)),
+    QueueOperation(
+        name="get_queue_metadata", handler=handlers.get_queue_metadata,
+        routes=(Route("GET", QUEUE, "metadata"),)),
+    QueueOperation(
+        name="set_queue_metadata", handler=handlers.set_queue_metadata,
+        routes=(Route("PUT", QUEUE, "metadata"),)),
+    QueueOperation(
+        name="get_queue_acl", handler=handlers.get_queue_acl,
+        routes=(Route("GET", QUEUE, "acl"),)),
+    QueueOperation(
+        name="set_queue_acl", handler=handlers.set_queue_acl,
+        routes=(Route("PUT", QUEUE, "acl"),)),
+    # Messages
+    QueueOperation(
+        name="put_message", handler=handlers.put_message, routes=(Route("POST", MESSAGES),)),
+    QueueOperation(
+        name="get_messages", handler=handlers.get_messages, routes=(Route("GET", MESSAGES),),
+        # It hides messages; nobody does that without wanting to see them.
+        changes=True, answers_head=False),
+    QueueOperation(
+        name="peek_messages", handler=handlers.peek_messages, answers_head=False,
+        routes=(Route("GET", MESSAGES, variant=Peek.PEEK_ONLY),)),
+    QueueOperation(
+        name="clear_messages", handler=handlers.clear_messages,
+        routes=(Route("DELETE", MESSAGES),)),
+    QueueOperation(
+        name="update_message", handler=handlers.update_message, routes=(Route("PUT", MESSAGE),)),
+    QueueOperation(
+        name="delete_message", handler=handlers.delete_message,
+        routes=(Route("DELETE", MESSAGE),)),
+)
+# fmt: on
+
+_INDEX: Final = index_routes(OPERATIONS, Peek)
+
+
+def find_operation(exchange: Exchange) -> QueueOperation | None:
+    """Returns the operation that a request asks for, or None if there is no such operation."""
+    request = exchange.request
+    level, parameters = _level(*request.resource), request.parameters
+    peek = Peek.PEEK_ONLY if parameters.get("peekonly", "").lower() == "true" else None
+    return _INDEX.get((request.method, level, parameters.get("comp", "").lower(), "", peek))
+
+
+def _level(queue: str, below: str) -> Level | None:
+    if not queue:
+        return SERVICE
+    if not below:
+        return QUEUE
+    if below == "messages":
+        return MESSAGES
+    collection, _, message = below.partition("/")
+    return MESSAGE if collection == "messages" and message and "/" not in message else None

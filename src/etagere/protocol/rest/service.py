@@ -1,0 +1,195 @@
+"""A REST service: takes a request through routing, authentication, authorization and its handler,
+and makes a response of any outcome."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from etagere.auth.permissions import authorize
+from etagere.auth.principal import Anonymous, TokenHolder
+from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
+from etagere.errors import Refusal
+from etagere.protocol.access_log import AccessLog
+from etagere.protocol.codecs.errors import ErrorContext
+from etagere.protocol.http.memory import MemoryExhausted
+from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
+from etagere.protocol.http.sharing import FrontEndShare
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange, new_request_id
+from etagere.protocol.rest.properties import PropertiesStore
+from etagere.protocol.rest.refusals import ErrorForm, error_form_of, error_response, now
+from etagere.protocol.rest.responses import Headers
+
+logger = logging.getLogger(__name__)
+
+# What a status means where there was no request to refuse.
+_MALFORMED: Final = {
+    413: "RequestBodyTooLarge",
+    414: "RequestUrlFailedToParse",
+    431: "InvalidHeaderValue",
+    500: "InternalError",
+    503: "ServerBusy",
+}
+_ERROR_STATUS_MIN: Final = 400
+
+
+Call = Callable[[Exchange], Awaitable[Response]]
+"""Handles a request that has been authorized."""
+
+
+class Routed(NamedTuple):
+    """What a request asks for."""
+
+    permission: str
+    """The row of `auth.permissions`, without its service."""
+    target: str
+    """The resource that it concerns, as in `authorize`."""
+    call: Call
+    is_change: bool
+    extra_letters: str = ""
+    """Letters that a token needs beside those of the permission."""
+
+
+class Service(ABC):
+    """Answers the requests to one service in one front end. Subclasses route them."""
+
+    name: str
+
+    def __init__(
+        self,
+        engine: Engine,
+        authenticator: Authenticator,
+        access_log: AccessLog,
+        share: FrontEndShare | None = None,
+    ) -> None:
+        """`share` is the state that front ends share; None: there is only one front end."""
+        self._authenticator = authenticator
+        self._access_log = access_log
+        self._properties = PropertiesStore(engine, self.name, share)
+
+    @abstractmethod
+    def route(self, exchange: Exchange) -> Routed:
+        """Returns what a request asks for; raises `Refused` if there is no such operation."""
+
+    async def handle(self, request: Request) -> Response:
+        exchange = Exchange(self.name, request)
+        response = await self._outcome(exchange)
+        if request.method == "HEAD" and response.status >= _ERROR_STATUS_MIN:
+            response = _without_body(response)
+        response.headers = [*exchange.common_headers(), *response.headers]
+        if allowed := await self._cors_headers(exchange, response):
+            response.headers += allowed
+        response.notes["request"] = exchange.request_id
+        return response
+
+    async def answer_nested(self, outer: Exchange, nested: Exchange) -> Response:
+        """Answers a request that came inside of another one as if it had come alone, except that
+        a token of the outer request is valid for it, too."""
+        holder = outer.principal if isinstance(outer.principal, TokenHolder) else None
+        response = await self._outcome(nested, holder)
+        response.headers = [*nested.common_headers(), *response.headers]
+        return response
+
+    async def _outcome(self, exchange: Exchange, holder: TokenHolder | None = None) -> Response:
+        """Returns a response, whatever happens."""
+        try:
+            return await self._carry_out(exchange, holder)
+        except Refused as refused:
+            return self._refused(exchange, refused.refusal)
+        except BodyTooLarge:
+            return self._refused(exchange, Refusal("RequestBodyTooLarge"))
+        except MemoryExhausted:
+            return self._refused(exchange, Refusal("ServerBusy"))
+        except Fault as fault:
+            # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
+            logger.error("request %s: %s", exchange.request_id, fault)
+            return self._refused(exchange, Refusal("ServerBusy"))
+        except Unknown as unknown:
+            logger.error("request %s: unknown: %s", exchange.request_id, unknown)
+            return self._refused(exchange, Refusal("InternalError"))
+        except ClientGone:
+            raise
+        except Exception:
+            logger.exception("request %s failed", exchange.request_id)
+            return self._refused(exchange, Refusal("InternalError"))
+
+    async def _carry_out(self, exchange: Exchange, holder: TokenHolder | None) -> Response:
+        abort_if(exchange.check_version())
+        if not exchange.names_version:
+            default = await self._properties.default_version(exchange)
+            if default is not None:
+                exchange.version, exchange.names_version = default, True
+        request = exchange.request
+        if request.method == "OPTIONS":
+            return await self._properties.preflight(exchange)
+        routed = self.route(exchange)
+        exchange.principal = await self._authenticator.authenticate(exchange)
+        if holder is not None and isinstance(exchange.principal, Anonymous):
+            exchange.principal = holder
+        if request.secondary and routed.is_change:
+            # It is there to be read when the primary cannot be.
+            message = "Write operations are not allowed."
+            raise Refused(Refusal("InsufficientAccountPermissions", message_override=message))
+        exchange.permit = unwrap(
+            authorize(
+                exchange.principal,
+                f"{self.name}.{routed.permission}",
+                routed.target,
+                also=routed.extra_letters,
+                version=exchange.challenge_version,
+            )
+        )
+        return await routed.call(exchange)
+
+    async def _cors_headers(self, exchange: Exchange, response: Response) -> Headers:
+        try:
+            return await self._properties.cors_headers(exchange, response)
+        except (Fault, Unknown):
+            return []
+
+    def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
+        return error_response(exchange, refusal, self.error_form(exchange, refusal))
+
+    def error_form(self, _exchange: Exchange, refusal: Refusal) -> ErrorForm:
+        """The form of an error response; that of the service, unless it depends on the request."""
+        return error_form_of(self.name, refusal)
+
+    # What the connection asks for
+
+    def malformed(self, status: int, detail: str) -> Response:
+        """Returns the response to bytes that are not a valid request."""
+        refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
+        request_id = new_request_id()
+        form = error_form_of(self.name, refusal)
+        headers = [
+            (b"x-ms-request-id", request_id.encode()),
+            (b"x-ms-version", VERSION_NEWEST.encode()),
+            *form.headers,
+        ]
+        context = ErrorContext(request_id, now(), shows_details=True)
+        return Response(status, headers, form.encode(refusal, context))
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        logger.error("a request failed: %s", request.method, exc_info=error)
+        return self.malformed(500, "The request could not be taken apart.")
+
+    def busy(self, request: Request) -> Response:
+        exchange = Exchange(self.name, request)
+        response = self._refused(exchange, Refusal("ServerBusy"))
+        response.headers = [*exchange.common_headers(), *response.headers]
+        response.notes["request"] = exchange.request_id
+        return response
+
+    def sent(self, request: Request, response: Response, seconds: float) -> None:
+        self._access_log.add(request, response, seconds)
+
+
+def _without_body(response: Response) -> Response:
+    """Returns an error response to HEAD, without the headers of a body: some clients would wait for
+    the body, or parse it."""
+    response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
+    response.body = b""
+    return response

@@ -1,0 +1,24 @@
+"""What the handlers of the table service are given beside the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from etagere.jobs.indexing import Indexing
+from etagere.model.tables import Change
+from etagere.protocol.rest.dependencies import Dependencies
+from etagere.protocol.table.addresses import Address
+
+ChangeOf = Callable[[str, Address, Mapping[str, str]], Change | None]
+"""Returns what a request with this method, address and headers does to an entity, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableDependencies(Dependencies):
+    """The dependencies of the handlers of the table service."""
+
+    indexing: Indexing
+    change_of: ChangeOf
+    permissions: Mapping[Change, str]
+    """The rows of `auth.permissions` for the changes of entities."""
