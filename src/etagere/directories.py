@@ -52,7 +52,9 @@ def make_private(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        logger.warning("others may be able to read %s: %s", path, error.strerror)
+        logger.warning(
+            "cannot restrict access to %s, other users may read it: %s", path, error.strerror
+        )
 
 
 def is_private(path: Path) -> bool:

@@ -161,14 +161,14 @@ async def _do_all(*steps: tuple[str, Callable[[], Awaitable[object]]]) -> None:
         try:
             await step()
         except Exception:
-            logger.exception("could not %s in good order", what)
+            logger.exception("shutdown: failed to %s", what)
 
 
 async def _drain(servers: Sequence[HttpServer]) -> None:
     drains = (server.drain(_DRAIN_SECONDS) for server in servers)
     for error in await asyncio.gather(*drains, return_exceptions=True):
         if isinstance(error, Exception):
-            logger.error("a port could not be drained in good order", exc_info=error)
+            logger.error("shutdown: failed to drain a port", exc_info=error)
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:

@@ -180,7 +180,7 @@ class Supervisor:
             try:
                 self._status_socket.answer(self._report)
             except Exception:
-                logger.exception("a question about the processes could not be answered")
+                logger.exception("cannot answer a status query")
 
     def _report(self) -> SupervisorStatus:
         children = tuple(child.status for child in self._children)
@@ -193,7 +193,7 @@ class Supervisor:
                     self._fork(child)
                 except OSError as error:
                     # No memory or no process to be had: the children that run must not end by it.
-                    logger.error("%s cannot be started now: %s", child.name, error)
+                    logger.error("cannot start %s now: %s", child.name, error)
                     child.start_at = time.monotonic() + _FORK_RETRY_SECONDS
 
     def _seconds_until_start(self) -> float:
@@ -253,7 +253,7 @@ class Supervisor:
             # The first restart is immediate; a child that keeps dying is started less and less.
             delay = min(_RESTART_SECONDS_MAX, 0.05 * (2**child.failures - 2))
             child.start_at = time.monotonic() + max(0.0, delay)
-            logger.error("%s (pid %d) died: %s; starting it again", child.name, child.pid, ended)
+            logger.error("%s (pid %d) exited: %s; restarting it", child.name, child.pid, ended)
             if code == EXIT_RESTART_ALL:
                 self._kill_others(child)
         child.pid = 0
@@ -262,7 +262,7 @@ class Supervisor:
         """They start again with the one that asked for it."""
         for child in self._children:
             if child.pid and child is not failed:
-                logger.error("killing %s (pid %d), to start it again", child.name, child.pid)
+                logger.error("killing %s (pid %d) to restart it", child.name, child.pid)
                 os.kill(child.pid, signal.SIGKILL)
                 os.waitpid(child.pid, 0)
                 child.pid, child.start_at = 0, failed.start_at

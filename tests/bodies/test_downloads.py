@@ -147,7 +147,7 @@ def test_without_a_descriptor_in_the_middle_the_connection_ends(spread: Path) ->
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         eventually(lambda: descriptors(pid) <= before, "the end of the connection")
         assert _downloaded(server) == DATA
-        assert "an answer was cut short" in server.log()
+        assert "a response was aborted" in server.log()
 
 
 @contextlib.contextmanager

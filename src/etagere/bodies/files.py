@@ -265,7 +265,7 @@ class FileBodyStore:
             await seal(self._engine, number, length)
         except (Fault, Unknown) as error:
             # It will be tried again by `housekeep`, or by a collector when we are gone.
-            logger.warning("segment %d could not be sealed: %s", number, error)
+            logger.warning("cannot seal segment %d: %s", number, error)
             return False
         return True
 

@@ -61,7 +61,7 @@ class Checkpointer:
         to a later one, and without them a recovery would not find those behind them. A log that
         readers need is written over itself instead. Raises `OSError` if that fails."""
         if not self._restart(_START_SECONDS_MAX):
-            logger.warning("the write-ahead log cannot start over now, and is written again")
+            logger.warning("cannot restart the write-ahead log now; rewriting it")
             ledger.rewrite_log(self._directory)
 
     def _note_log_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
@@ -108,7 +108,7 @@ class Checkpointer:
             self._retry_seconds = _RETRY_SECONDS_MIN
             return
         logger.warning(
-            "a reader keeps the write-ahead log (%d pages) from starting over", self._log_pages
+            "a reader prevents the write-ahead log (%d pages) from restarting", self._log_pages
         )
         self._retry_at = time.monotonic() + self._retry_seconds
         self._retry_seconds = min(_RETRY_SECONDS_MAX, self._retry_seconds * 2)
@@ -125,7 +125,7 @@ class Checkpointer:
         try:
             self._connection.wal_checkpoint(mode=mode)
         except (apsw.BusyError, apsw.FullError) as error:
-            logger.info("the write-ahead log was not moved to its end: %s", error)
+            logger.info("a checkpoint did not complete: %s", error)
             return False
         except apsw.Error as error:
             _stop_everything(error)
@@ -138,7 +138,7 @@ class Checkpointer:
         try:
             connection = ledger.open_for_writing(self._directory, self._config)
         except apsw.Error as error:
-            logger.warning("a checkpoint did not begin and will be tried again: %s", error)
+            logger.warning("cannot start a checkpoint, will retry: %s", error)
             return
         self._move(connection)
         connection.close(True)
@@ -149,7 +149,7 @@ class Checkpointer:
             in_log, moved = connection.wal_checkpoint()
         except (apsw.BusyError, apsw.FullError) as error:
             # The file could not grow: nothing was dropped, and nothing counts as moved.
-            logger.warning("a checkpoint failed and will be tried again: %s", error)
+            logger.warning("a checkpoint failed, will retry: %s", error)
         except apsw.Error as error:
             _stop_everything(error)
         else:
@@ -161,8 +161,7 @@ class Checkpointer:
 
 def _stop_everything(error: apsw.Error) -> NoReturn:
     logger.critical(
-        "a checkpoint failed (%s): all processes start again, and with them the checkpoint, "
-        "from the first frame of the log",
+        "a checkpoint failed (%s): restarting all processes, to checkpoint the whole log again",
         error,
     )
     exit_at_once(EXIT_RESTART_ALL)

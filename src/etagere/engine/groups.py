@@ -243,7 +243,9 @@ class Writer:
         try:
             return self._settle_together(group)
         except TransactionLost as lost:
-            logger.warning("a group of %d was rolled back (%s)", len(group), lost)
+            logger.warning(
+                "a group of %d operations was rolled back, running each alone: %s", len(group), lost
+            )
             return [self._settle_alone(request) for request in group]
 
     def _settle_alone(self, request: wire.Request) -> Answer:
@@ -255,7 +257,7 @@ class Writer:
                 return answer
             except TransactionLost as lost:
                 if ledger.is_disk_full(lost.error) and not self._reserve.spent:
-                    logger.error("the disk is full: only what frees space is done until it is not")
+                    logger.error("the disk is full; only operations that free space are accepted")
                     self._reserve.spend()
                     continue
                 fault = ledger.fault_of(lost.error)
@@ -315,7 +317,7 @@ class Writer:
         except TransactionLost:
             raise
         except Exception as error:
-            logger.exception("the operation %s failed", bytes(request.operation).decode())
+            logger.exception("operation %s failed", bytes(request.operation).decode())
             answer = _fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
         else:
             self._keep(transaction)
@@ -369,7 +371,7 @@ class Writer:
             try:
                 self._cursor.execute("ROLLBACK")
             except apsw.Error:
-                logger.exception("a rollback failed; opening the ledger again")
+                logger.exception("a rollback failed; reopening the ledger")
                 self._reopen()
 
     def _reopen(self) -> None:
@@ -379,7 +381,7 @@ class Writer:
                 self._connection.close(True)
                 self._open()
             except apsw.Error:
-                logger.exception("the ledger could not be opened again (attempt %d)", attempt + 1)
+                logger.exception("cannot reopen the ledger (attempt %d)", attempt + 1)
                 time.sleep(0.1 * 2**attempt)
             else:
                 self._log_in_doubt = True
@@ -394,14 +396,14 @@ class Writer:
         try:
             self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
-            logger.error("the ledger still cannot be written: %s", error)
+            logger.error("cannot write to the ledger yet: %s", error)
             if ledger.is_disk_full(error) and not self._reserve.spent:
                 self._reserve.spend()
             return False
         try:
             self._checkpoints.start_over()
         except OSError as error:
-            logger.error("the write-ahead log cannot be written again: %s", error)
+            logger.error("cannot rewrite the write-ahead log: %s", error)
             return False
         self._log_in_doubt = False
         return True
@@ -429,15 +431,15 @@ class Writer:
         try:
             self._vacuum.run_if_due(self._cursor)
         except apsw.FullError as error:
-            logger.info("free pages are kept until there is room in the log: %s", error)
+            logger.info("the disk is too full to release free pages: %s", error)
             self._abandon()
         except apsw.Error as error:
-            logger.error("free pages could not be given back: %s", error)
+            logger.error("cannot release free pages: %s", error)
             self._reopen()
 
     def restore_reserve(self) -> None:
         if self._reserve.spent and self._reserve.restore():
-            logger.warning("there is room on the disk again")
+            logger.warning("the disk has free space again")
 
     def close(self) -> None:
         self._checkpoints.close()

@@ -173,7 +173,7 @@ class Reader:
             self._reopen()
             return ledger.fault_of(error)
         self._end()
-        logger.error("the operation %s failed", operation.__qualname__, exc_info=error)
+        logger.error("operation %s failed", operation.__qualname__, exc_info=error)
         return Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
 
     def _transaction(self) -> ReadTransaction:
@@ -422,7 +422,7 @@ class _Link(asyncio.Protocol):
             self._watched_id = oldest
             self._watch_deadline = now + self._answer_seconds_max
         elif now > self._watch_deadline:
-            logger.error("the writer has not answered for %g s", self._answer_seconds_max)
+            logger.error("no response from the writer for %g s", self._answer_seconds_max)
             self._transport.abort()
         self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch)
 

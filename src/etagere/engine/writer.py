@@ -185,7 +185,7 @@ class Service:
             return
         except OSError as error:
             # Without descriptors it would be tried again in a busy loop; others are served.
-            logger.error("a front end cannot be accepted: %s", error)
+            logger.error("cannot accept a connection from a front end: %s", error)
             self._poll.unregister(self._listener)
             self._listen_at = time.monotonic() + _LISTEN_AGAIN_SECONDS
             return
@@ -206,7 +206,7 @@ class Service:
         except OSError:
             self._forget(peer)
         except wire.BadFrame as error:
-            logger.error("dropping a front end that sent %s", error)
+            logger.error("closing the connection of a front end that sent %s", error)
             self._forget(peer)
 
     def _take(self, peer: _Peer) -> None:

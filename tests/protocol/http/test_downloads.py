@@ -13,7 +13,7 @@ from etagere.protocol.http.messages import FilePart, Request, Response
 from tests.protocol.http.harness import Client, Handler, get, hello, on_loops, serving, until
 
 MIB = 1 << 20
-CUT = ("an answer was cut short",)
+CUT = ("a response was aborted",)
 
 
 @pytest.fixture(scope="module")

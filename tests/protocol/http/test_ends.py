@@ -39,7 +39,7 @@ async def test_answers_that_cannot_be_written_end_the_connection() -> None:
     async def handle(request: Request) -> Response:
         return Response(299) if request.target == b"/status" else Response(200, finished=broken)
 
-    async with serving(handle, logs=("an answer was cut short",) * 2) as stage:
+    async with serving(handle, logs=("a response was aborted",) * 2) as stage:
         for target in ("/status", "/finished"):
             client = await stage.connect()
             await client.send(get(target))

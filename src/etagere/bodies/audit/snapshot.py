@@ -141,7 +141,7 @@ class Audit:
             what = f"SQLite cannot read what it takes to compare {name}: {error}"
             self.find(kinds.TABLE_UNREADABLE, ledger.DATABASE_NAME, what)
         except apsw.FullError as error:
-            raise CannotCheck(f"there is no room for temporary files: {error}") from error
+            raise CannotCheck(f"not enough space for temporary files: {error}") from error
 
     def rows(
         self,

@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, _Refused):
-                logger.error("a request could not be taken in", exc_info=cause)
+                logger.error("cannot read a request", exc_info=cause)
                 cause = _Refused(400, "The request is malformed.")
             self._refuse(cause)
         except httptools.HttpParserError as error:
@@ -521,7 +521,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         except Exception:
             # The head may be out: all that can be said now is that the answer is not whole.
-            logger.exception("an answer was cut short")
+            logger.exception("a response was aborted")
             self._transport.abort()
         finally:
             request.body.release()

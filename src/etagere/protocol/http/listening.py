@@ -155,7 +155,7 @@ class Listener:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return False
         except OSError as error:
-            logger.error("no connection can be accepted: %s", error)
+            logger.error("cannot accept connections: %s", error)
             self._pool.evict()
             self._wait_for_place()
             return False

@@ -117,7 +117,7 @@ class HttpServer:
                 connection.expire(now, elapsed_seconds)
             except Exception:
                 # The others still have to be looked at, now and the next time.
-                logger.exception("a connection could not be expired; cutting it off")
+                logger.exception("cannot expire a connection; closing it")
                 connection.abort()
 
     async def drain(self, grace_seconds: float) -> None:
@@ -129,7 +129,9 @@ class HttpServer:
             connection.drain()
         await self._closed(grace_seconds)
         if self._connections:
-            logger.warning("%d connections were cut off", len(self._connections))
+            logger.warning(
+                "closed %d connections that did not finish in time", len(self._connections)
+            )
         for connection in list(self._connections):
             connection.abort()
         await self._closed(_ABORT_SECONDS)
