@@ -102,7 +102,7 @@ def _apply(changes: str, directory: Path) -> Iterator[str]:
 
 def test_the_page_on_configuration_names_every_setting() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    server, inside = page.split("\n## Inside\n")
+    server, inside = page.split("\n## Internal limits\n")
     rows = [_cells(row) for row in re.findall(r"^\| `.*\|$", server, re.MULTILINE)]
     assert [row[:4] for row in rows] == [
         [f"`{setting.name}`", f"`{setting.flag}`", f"`{setting.variable}`", shown(setting.default)]
