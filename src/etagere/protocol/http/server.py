@@ -130,7 +130,8 @@ class HttpServer:
         await self._closed(grace_seconds)
         if self._connections:
             logger.warning(
-                "closed %d connections that did not finish in time", len(self._connections)
+                "connections that did not finish in time and were closed: %d",
+                len(self._connections),
             )
         for connection in list(self._connections):
             connection.abort()
