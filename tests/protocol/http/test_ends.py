@@ -12,7 +12,7 @@ from etagere.protocol.http.connection import Limits
 from etagere.protocol.http.messages import ClientGone, Request, Response
 from tests.protocol.http.harness import echo, get, head, on_loops, put, put_chunks, serving, until
 
-CUT_OFF = "did not finish in time and were closed: 1"
+CUT_OFF = "connections that did not finish in time and were closed: 1"
 
 
 @on_loops
