@@ -41,8 +41,8 @@ class _Worker(NamedTuple):
 
 
 class _Others:
-    """Clients that put and get blobs continuously. Each kind has its own process; in one process they
-    would delay each other, and so would the sender of the long document."""
+    """Clients that put and get blobs continuously. Each kind has its own process; in one process
+    they would delay each other, and so would the sender of the long document."""
 
     def __init__(self, service: Service, sas: str) -> None:
         self._service = service
