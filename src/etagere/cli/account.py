@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         added.set_defaults(act=act)
         return added
 
-    add = verb("add", _add, "add an account", "Creates the data directory if it does not exist.")
+    add = verb("add", _add, "add an account", "The data directory is created if it does not exist.")
     add.add_argument("name", metavar="NAME", help="3 to 24 lowercase letters and digits")
     visible = "other users of this machine may see it while the command runs"
     add.add_argument("--key", metavar="KEY", help=f"key 1, in base64 (default: random); {visible}")

@@ -26,8 +26,8 @@ DESCRIPTION = """\
 Runs the server in the foreground. ^C or SIGTERM stops it after it has finished the requests
 in progress; a second ^C stops it at once. No acknowledged write is lost in either case.
 
-When the server accepts requests, it prints a line that begins with READY and lists the
-endpoints to standard output. Standard error shows how to connect, and then the log.
+When the server accepts requests, it prints one line to standard output, which begins with
+READY and lists the endpoints. Standard error shows how to connect, and then the log.
 
 Each setting has a flag, an environment variable and a key in the configuration file. A flag
 takes precedence over a variable, and a variable over the file. Other users of this machine
