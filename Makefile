@@ -3,6 +3,8 @@ ifndef PYTHON
 PYTHON := $(shell scripts/python.sh)
 endif
 PYTEST_FLAGS ?=
+# Many tests wait for a process or a disk, so there is one more worker than cores.
+TEST_WORKERS ?= $(shell expr $$(nproc) + 1)
 SERVE_FLAGS ?=
 CONFORMANCE_FLAGS ?=
 # `make lock LOCK_FLAGS=--upgrade` upgrades every pin to the newest release.
@@ -11,12 +13,13 @@ LOCK_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+QUICK_TESTS := tests/rules tests/auth --ignore=tests/protocol/http tests/protocol tests/operations tests/test_errors.py tests/test_settings.py
 PIP_TOOLS := pip-tools==7.6.2
 
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format torture bench conformance lock clean environment serve-packages test-packages python interpreter
+.PHONY: help serve test quick check format torture bench conformance lock clean environment serve-packages test-packages python interpreter
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +28,11 @@ serve: serve-packages environment ## run the server in the foreground with its d
 	$(BIN)/etagere serve $(SERVE_FLAGS)
 
 test: test-packages environment check ## install missing packages, check, and run the tests
-	$(BIN)/pytest $(PYTEST_FLAGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal -m 'not long and not alone' $(PYTEST_FLAGS)
+	$(BIN)/pytest -m 'alone and not long' $(PYTEST_FLAGS)
+
+quick: environment ## run the tests that need no server (under a minute)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal -q -k 'not sqlite' $(QUICK_TESTS) $(PYTEST_FLAGS)
 
 check: environment ## check lint, formatting, types and layers
 	$(BIN)/ruff check

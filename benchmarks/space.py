@@ -77,7 +77,7 @@ async def _collect(collector: Collector, store: FileBodyStore) -> float:
     """Collects garbage until there is none; returns the duration in seconds."""
     began = time.perf_counter()
     for _ in range(_COLLECTIONS_MAX):
-        await store.housekeep()
+        await store.maintain()
         if not any(await collector.collect()):
             break
     return time.perf_counter() - began

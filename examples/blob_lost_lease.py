@@ -26,9 +26,9 @@ def write_under_lease(state: BlobClient, content: str, lease: BlobLeaseClient) -
     except HttpResponseError as error:
         if error.status_code != 412:
             raise
-        # LeaseNotPresentWithBlobOperation   the lease was broken or released
+        # LeaseNotPresentWithBlobOperation   the lease was released
         # LeaseIdMismatchWithBlobOperation   another client has the lease
-        # LeaseLost                          the lease has expired
+        # LeaseLost                          the lease has expired or was broken
         # Do not retry without the ID or with a new lease: the content was computed from a version
         # that may be outdated.
         raise LeaseLost(error.message.splitlines()[0]) from error

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.progress import LongRunProgress
+
+# The tests run beside each other: how long an example takes says nothing.
+settings.register_profile("etagere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("etagere")
 
 
 def pytest_configure(config: pytest.Config) -> None:

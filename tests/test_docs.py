@@ -59,7 +59,8 @@ def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
         finally:
             server.terminate()
     assert done.returncode == 0, done.stderr
-    shown = ["Once upon a time", "412 Precondition Failed", "['books/first.txt']"]
+    refused = "412 The condition specified using HTTP conditional header(s) is not met."
+    shown = ["Once upon a time", refused, "['books/first.txt']"]
     assert done.stdout.splitlines() == shown
     _run(sys.executable, "-m", "etagere", "check", "--data", "data", directory=tmp_path)
 

@@ -55,7 +55,7 @@ SHOWN = {
     "blob_lost_lease.py": [
         r"first has written: begun first",
         r"An operator breaks the lease of second\.",
-        r"second writes nothing: There is currently no lease on the blob\.",
+        r"second writes nothing: A lease ID was specified, but .* has expired\.",
         r"An operator breaks the lease of third\.",
         r"fourth has written: begun first fourth",
         r"third writes nothing: There is currently no lease on the blob\.",

@@ -1,4 +1,7 @@
-"""The composition root: the only module that knows how the parts are put together."""
+"""Running a server: the data directory, the ports, and the processes.
+
+`front` puts the parts of a front end together.
+"""
 
 from __future__ import annotations
 
@@ -17,55 +20,54 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import apsw
-
 from etagere import descriptors, directories
-from etagere.bodies import collector, files, presence
+from etagere.bodies import collector, files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
+from etagere.coordination import local as coordination
 from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
-from etagere.front import FrontEnd, Last
+from etagere.front import FrontEnd, ReadyBarrier
 from etagere.jobs import health, purging
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
-from etagere.settings import WORKERS_BY_ITSELF_MAX, Settings
+from etagere.settings import DEFAULT_WORKERS_MAX, Settings
 
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = "lock"
-# A running server that has not begun to stop by then is not going to.
+# A running server that has not begun to stop by then is taken to be in use.
 _IN_USE_SECONDS = 5.0
-# A server that is stopping may use the whole grace period of its processes, and the children of a
-# killed server release the directory shortly after it.
+# A server that is stopping may use the whole grace period of its processes. The children of a
+# killed server release the directory shortly after that.
 _CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
 _ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
 _OWN_NAMES = (
     LOCK_NAME,
     groups.LOCK_NAME,
-    collector.LOCK_NAME,
-    purging.LOCK_NAME,
+    coordination.lock_name(collector.TASK),
+    coordination.lock_name(purging.TASK),
     SOCKET_NAME,
     reserve.RESERVE_NAME,
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
     files.DIRECTORY_NAME,
-    presence.DIRECTORY_NAME,
+    coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
 )
-"""What a data directory holds."""
+"""The files and directories in a data directory."""
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 _MEMORY_BUDGET_BYTES_MIN = 96 * MIB
 _CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
 
 Announce = Callable[[Mapping[str, int]], None]
-"""Told once, when all front ends answer requests: the ports, by the names of the services."""
+"""Called once, when all front ends answer requests, with the ports by the names of the services."""
 
 
 class CannotUse(Exception):
-    """What a server needs cannot be had; says why, in one line."""
+    """A server cannot use something that it needs; the message says why, in one line."""
 
 
 class ClockBehind(CannotUse):
@@ -73,7 +75,7 @@ class ClockBehind(CannotUse):
 
 
 class DirectoryInUse(CannotUse):
-    """Another process works on this data directory."""
+    """Another process uses the data directory."""
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def _using(directory: Path) -> Iterator[None]:
         yield
     except (ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise CannotUse(str(error)) from error
-    except apsw.Error as error:
+    except ledger.DatabaseError as error:
         raise CannotUse(f"the ledger in {directory} cannot be used: {error}") from error
     except (FileExistsError, NotADirectoryError) as error:
         raise CannotUse(f"{error.filename} is not a directory") from error
@@ -92,8 +94,8 @@ def _using(directory: Path) -> Iterator[None]:
 
 
 def claim(directory: Path) -> int:
-    """Makes the data directory ours alone, for as long as the returned descriptor is open here
-    or in a child."""
+    """Locks the data directory for as long as the returned descriptor is open in this process or a
+    child."""
     with _using(directory):
         directories.make(directory)
         descriptor = directories.open_private(directory / LOCK_NAME)
@@ -108,20 +110,20 @@ def claim(directory: Path) -> int:
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
-    # Older versions, or copying, may have left files that other users can read.
+    # Files from older versions, or copied ones, may be readable by other users.
     for name in _OWN_NAMES:
         directories.make_private(directory / name)
     return descriptor
 
 
 def _warn_if_accessible_to_others(directory: Path) -> None:
-    """The directory itself may be shared on purpose: whoever runs the server decides."""
+    """Only warns, because the directory itself may be shared on purpose."""
     if not directories.is_private(directory):
         logger.warning("other users can access %s; restrict it with `chmod 700`", directory)
 
 
 def _is_in_use(directory: Path) -> bool:
-    """Whether a server runs in the directory and is not stopping."""
+    """Returns whether a server runs in the directory and is not stopping."""
     status = server_status(directory, _ANSWER_SECONDS_MAX)
     return status is not None and not status.stopping
 
@@ -142,18 +144,19 @@ def engine_children(
     *,
     accept_clock: bool = False,
 ) -> dict[str, ChildMain]:
-    """Prepares the ledger of a claimed directory; returns the processes that serve it."""
+    """Prepares the ledger of a locked directory; returns the processes that serve it."""
     clock = clock or SystemClock()
     with _using(directory):
-        reserve.give_way(directory)
+        reserve.release_if_full(directory)
         stored = ledger.create(directory, config, clock)
         _check_clock(directory, stored, clock, accept_clock)
         return {"writer": writer_main(directory, listen(directory), config, clock)}
 
 
 def _check_clock(directory: Path, stored: Timeline, clock: Clock, accept_clock: bool) -> None:
-    """Either the wall clock is wrong now, or it was when the store was last used. People have to
-    say which: whoever goes on makes changes whose dates lie in the future."""
+    """Refuses to start if the stored times are implausibly far ahead of the wall clock: either the
+    clock is wrong now, or it was when the store was last used. Only the operator knows which, and
+    continuing would make changes with dates in the future."""
     ahead = timeline.ticks_ahead(stored, clock)
     if ahead <= timeline.AHEAD_TICKS_MAX:
         return
@@ -179,14 +182,14 @@ def read_timeline(directory: Path, config: Config) -> Timeline:
 
 
 def serve_engine(directory: Path, config: Config, clock: Clock | None = None) -> int:
-    """Runs the engine's processes until told to stop; returns an exit status."""
+    """Runs the engine's processes until stopped; returns an exit status."""
     with _claimed(directory):
         return _supervise(directory, engine_children(directory, config, clock))
 
 
 def serve(settings: Settings, announce: Announce, *, accept_clock: bool = False) -> int:
-    """Runs a whole server until told to stop; returns an exit status. With `accept_clock` also
-    where the times in the store are implausible."""
+    """Runs a server until stopped; returns an exit status. With `accept_clock`, even if the times
+    in the store are implausible."""
     if not settings.memory:
         return _serve_in(settings.data, settings, Config(), announce, accept_clock)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))
@@ -207,8 +210,8 @@ def _serve_in(
         "table": settings.table_port,
     }
     with ExitStack() as held:
-        # A server that is about to stop here has the ports until then, too. A directory that is
-        # not there yet is made when nothing else can go wrong.
+        # A stopping server in this directory keeps its ports until it ends, so the directory is
+        # locked first. A directory that does not exist is created after the ports were bound.
         with _using(directory):
             claims_first = directory.exists()
         if claims_first:
@@ -223,7 +226,7 @@ def _serve_in(
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
-        announce_all = Last(workers, lambda: announce(ports))
+        announce_all = ReadyBarrier(workers, lambda: announce(ports))
         front_config = _for_descriptors(descriptors_max, _for_one_of(workers, config))
         front_config = _for_memory(_memory_bytes(), front_config)
         table = FrontEndTable(workers, len(sockets))
@@ -244,20 +247,20 @@ def _supervise(directory: Path, children: Mapping[str, ChildMain]) -> int:
 
 
 def _workers_for_cores() -> int:
-    """More than a few would wait for the one writer, and take memory."""
-    return min(len(os.sched_getaffinity(0)), WORKERS_BY_ITSELF_MAX)
+    """Returns the default number of front ends. More would only wait for the one writer."""
+    return min(len(os.sched_getaffinity(0)), DEFAULT_WORKERS_MAX)
 
 
 def _for_one_of(workers: int, config: Config) -> Config:
-    """Pages that one front end has not at hand, the kernel has: they share what one would have."""
+    """Divides the page cache between the front ends; the kernel caches the pages that one lacks."""
     cache_bytes = max(_PAGE_CACHE_BYTES_MIN, config.page_cache_bytes // workers)
     return replace(config, page_cache_bytes=cache_bytes)
 
 
 def _for_descriptors(descriptors_max: int, config: Config) -> Config:
-    """Half of a front end's descriptors are for connections, a quarter for segments that are kept
-    open, and what is left for the ledger, for new segments, for uploads and downloads, which
-    duplicate those of their connections, and for the sources of copies."""
+    """Divides the descriptors of a front end: half for connections, a quarter for open segments,
+    and the rest for the ledger, for new segments, for uploads and downloads, which duplicate those
+    of their connections, and for the sources of copies."""
     return replace(
         config,
         connections_max=min(config.connections_max, descriptors_max // 2),
@@ -266,14 +269,14 @@ def _for_descriptors(descriptors_max: int, config: Config) -> Config:
 
 
 def _for_memory(memory_bytes: int, config: Config) -> Config:
-    """Bodies in flight may take an eighth of a small machine's memory, but as much as the longest
-    document needs."""
+    """Limits bodies in flight to an eighth of a small machine's memory, but not below what the
+    longest document needs."""
     budget_bytes = min(config.memory_budget_bytes, memory_bytes // 8)
     return replace(config, memory_budget_bytes=max(_MEMORY_BUDGET_BYTES_MIN, budget_bytes))
 
 
 def _memory_bytes() -> int:
-    """The memory of this machine, or the limit of the container that we run in."""
+    """Returns the memory of the machine, or the limit of the container."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
         memory_bytes = min(memory_bytes, int(_CGROUP_MEMORY_MAX.read_text("ascii")))
@@ -308,7 +311,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     try:
         _require_certificates(settings.tls_cert)
         _require_readable(settings.tls_key)
-        # Without a password the library would ask the terminal for one.
+        # Without this argument the library would ask for a password on the terminal.
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
@@ -322,7 +325,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _require_certificates(path: Path) -> None:
-    """A chain and its key that are loaded together do not tell which of them is wrong."""
+    """Checks the certificates alone: an error for both files does not say which one is wrong."""
     _require_readable(path)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
@@ -331,6 +334,6 @@ def _require_certificates(path: Path) -> None:
 
 
 def _require_readable(path: Path) -> None:
-    """The library's errors do not name the file."""
+    """Raises an OSError that names the file, which those of the library do not."""
     with path.open("rb"):
         pass

@@ -1,8 +1,7 @@
-"""Where time comes from: the machine's clocks, behind an interface that tests can replace.
+"""The machine's clocks, behind an interface that tests can replace.
 
-All times are integers in ticks of 100 ns, the resolution of the service we follow.
-Nothing but an engine reads a clock to decide something; see `engine/timeline.py`
-for the two kinds of time it makes of it.
+All times are integers in ticks of 100 ns, the resolution of the Azure services. Only engines read
+a clock to decide something; `engine/timeline.py` has the kinds of time that they derive from it.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ _NANOSECONDS_PER_TICK = 100
 
 
 class Clock(Protocol):
-    """What an engine needs to know of the machine's clocks."""
+    """The clocks that an engine needs."""
 
     def wall(self) -> int:
-        """Ticks since 1970 as the machine believes them now. May jump either way."""
+        """Returns the wall clock in ticks since 1970. It may jump in both directions."""
         ...
 
     def elapsed(self) -> int:
-        """Ticks since the machine was booted, time asleep included. Never jumps."""
+        """Returns the ticks since the machine was booted, including suspended time. Never jumps."""
         ...
 
     def boot_id(self) -> str:
-        """Names the boot that `elapsed` counts from."""
+        """Returns the identifier of the boot that `elapsed` counts from."""
         ...
 
 

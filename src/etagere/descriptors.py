@@ -1,4 +1,4 @@
-"""Numbers of open files, and how long they may be used."""
+"""File descriptors: their lifetime and their limit."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import resource
 from typing import NamedTuple
 
-# What a limit is taken for where there is none.
+# Used in place of a limit where there is none.
 _UNLIMITED = 1 << 20
 
 
 class OpenFile:
-    """A file or socket that is closed when the last one who refers to this object lets go of it.
+    """An open file or socket, closed with the last reference to this object.
 
-    A thread that was left behind by whoever asked for its work still holds it, and never finds
-    that its number has become another file's.
+    A thread whose task was cancelled still has a reference, so the number of its descriptor cannot
+    become that of another file.
     """
 
     __slots__ = ("descriptor",)
@@ -29,7 +29,7 @@ class OpenFile:
 
 
 class FilePart(NamedTuple):
-    """Bytes of an open file. While somebody refers to `keeper`, its descriptor stays open."""
+    """A part of an open file. The descriptor stays open while there are references to `keeper`."""
 
     descriptor: int
     offset: int
@@ -38,7 +38,7 @@ class FilePart(NamedTuple):
 
 
 def raise_limit() -> int:
-    """Lets this process and its children open as many files as they may; returns the number."""
+    """Raises the limit of open files to the hard limit; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,14 +1,10 @@
-"""Directories: names that survive a power cut, files that only their owner can read, and work
-that one process does at a time."""
+"""Directories: durable names, and files that only their owner can read."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -26,7 +22,7 @@ def sync(directory: Path) -> None:
 
 
 def make(directory: Path) -> None:
-    """Makes a directory, private and durable, with all that are missing above it."""
+    """Creates a directory and its missing parents, private and durable."""
     if directory.is_dir():
         return
     make(directory.parent)
@@ -35,13 +31,13 @@ def make(directory: Path) -> None:
 
 
 def open_private(path: Path, flags: int = os.O_RDWR) -> int:
-    """Opens a file that only its owner may read and write; it is made if it is missing."""
+    """Opens a file that only its owner may read and write; creates it if it is missing."""
     return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def make_private(path: Path) -> None:
-    """Takes a file or directory, and the files in that, away from everybody but its owner. What
-    is missing is left alone; what belongs to somebody else, too, and is logged."""
+    """Restricts a file, or a directory with its files, to its owner. Missing files are ignored;
+    those that belong to another user are logged and left as they are."""
     try:
         status = path.stat()
         if status.st_mode & _OTHERS:
@@ -52,28 +48,9 @@ def make_private(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        logger.warning(
-            "cannot restrict access to %s, other users may read it: %s", path, error.strerror
-        )
+        logger.warning("other users may be able to read %s: %s", path, error.strerror)
 
 
 def is_private(path: Path) -> bool:
-    """Whether nobody but its owner can look into a directory."""
+    """Returns whether only its owner can access a directory."""
     return not path.stat().st_mode & _OTHERS
-
-
-@contextlib.contextmanager
-def alone(directory: Path, name: str) -> Iterator[bool]:
-    """Whether this process is the only one that has this lock, which it then keeps from others
-    until the end, however that comes."""
-    descriptor = open_private(directory / name)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            locked = False
-        else:
-            locked = True
-        yield locked
-    finally:
-        os.close(descriptor)

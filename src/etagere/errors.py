@@ -64,8 +64,8 @@ _COMMON: Final = (
           "The account holds data that must not be deleted yet."),
     Error("AccountRequiresHttps", 400, "The account being accessed does not support http."),
     Error("AuthenticationFailed", 403,
-          "Server failed to authenticate the request. Make sure the value of the Authorization "
-          "header is formed correctly including the signature.", NtStatus.LOGON_FAILURE),
+          "Server failed to authenticate the request. Make sure the value of Authorization header "
+          "is formed correctly including the signature.", NtStatus.LOGON_FAILURE),
     Error("AuthorizationFailure", 403,
           "This request is not authorized to perform this operation.", NtStatus.ACCESS_DENIED),
     Error("AuthorizationPermissionMismatch", 403,
@@ -95,7 +95,7 @@ _COMMON: Final = (
           "The account being accessed does not have sufficient permissions to execute this "
           "operation.", NtStatus.ACCESS_DENIED),
     Error("InternalError", 500,
-          "The server encountered an internal error. Please retry the request.",
+          "Server encountered an internal error. Please try again after some time.",
           NtStatus.INTERNAL_ERROR),
     Error("InvalidAuthenticationInfo", 400,
           "Authentication information is not given in the correct format. Check the value of "
@@ -116,8 +116,9 @@ _COMMON: Final = (
     Error("InvalidRange", 416,
           "The range specified is invalid for the current size of the resource.",
           NtStatus.END_OF_FILE),
+    # The spelling is the service's: clients compare the text.
     Error("InvalidResourceName", 400,
-          "The specified resource name contains invalid characters.", NtStatus.OBJECT_NAME_INVALID),
+          "The specifed resource name contains invalid characters.", NtStatus.OBJECT_NAME_INVALID),
     Error("InvalidUri", 400, "The requested URI does not represent any resource on the server."),
     Error("InvalidXmlDocument", 400, "XML specified is not syntactically valid."),
     Error("InvalidXmlNodeValue", 400,
@@ -144,10 +145,10 @@ _COMMON: Final = (
     Error("MultipleConditionHeadersNotSupported", 400,
           "Multiple condition headers are not supported."),
     Error("NoAuthenticationInformation", 401,
-          "Server failed to authenticate the request. Please refer to the information in the www- "
-          "authenticate header."),
+          "Server failed to authenticate the request. Please refer to the information in the "
+          "www-authenticate header."),
     Error("OperationTimedOut", 500,
-          "The operation could not be completed within the permitted time.", NtStatus.IO_TIMEOUT),
+          "Operation could not be completed within the specified time.", NtStatus.IO_TIMEOUT),
     Error("OutOfRangeInput", 400,
           "One of the request inputs is out of range.", NtStatus.INVALID_PARAMETER),
     Error("OutOfRangeQueryParameterValue", 400,
@@ -166,9 +167,7 @@ _COMMON: Final = (
     # SMB tells "is a directory" from "is not a directory"; one row cannot, so the SMB side chooses.
     Error("ResourceTypeMismatch", 409,
           "The specified resource type does not match the type of the existing resource."),
-    Error("ServerBusy", 503,
-          "The server is currently unable to receive requests. Please retry your request.",
-          NtStatus.INSUFFICIENT_RESOURCES),
+    Error("ServerBusy", 503, "The server is busy.", NtStatus.INSUFFICIENT_RESOURCES),
     Error("UnsupportedHeader", 400,
           "One of the HTTP headers specified in the request is not supported."),
     Error("UnsupportedHttpVerb", 405, "The resource doesn't support the specified HTTP verb."),
@@ -188,8 +187,7 @@ _SHARED: Final = (
           "The lease has already been broken and cannot be broken again."),
     Error("LeaseAlreadyPresent", 409, "There is already a lease present."),
     Error("LeaseIdMismatchWithLeaseOperation", 409,
-          "The lease ID specified did not match the lease ID for the resource with the specified "
-          "lease operation."),
+          "The lease ID specified did not match the lease ID for the blob."),
     Error("LeaseIdMissing", 412,
           "There is currently a lease on the blob and no lease ID was specified in the request."),
     Error("LeaseIsBreakingAndCannotBeAcquired", 409,
@@ -201,8 +199,8 @@ _SHARED: Final = (
     Error("LeaseIsBrokenAndCannotBeRenewed", 409,
           "The lease ID matched, but the lease has been broken explicitly and cannot be renewed."),
     Error("LeaseLost", 412,
-          "A lease ID was specified, but the lease for the resource has expired."),
-    Error("LeaseNotPresentWithLeaseOperation", 409, "There is currently no lease on the resource."),
+          "A lease ID was specified, but the lease for the blob has expired."),
+    Error("LeaseNotPresentWithLeaseOperation", 409, "There is currently no lease on the blob."),
     Error("NoPendingCopyOperation", 409, "There is currently no pending copy operation."),
     Error("PendingCopyOperation", 409, "There is currently a pending copy operation."),
     Error("PreviousSnapshotNotFound", 409, "The previous snapshot is not found."),
@@ -231,8 +229,7 @@ _BLOB: Final = (
     Error("BlobImmutableDueToPolicy", 409,
           "This operation is not permitted as the blob is immutable due to a policy."),
     Error("BlobIsSealed", 409,
-          "The specified blob is sealed and its contents can't be modified unless the blob is re- "
-          "created after a delete."),
+          "The blob is sealed and its contents cannot be modified."),
     Error("BlobNotArchived", 409, "The specified blob is not archived."),
     Error("BlobNotFound", 404, "The specified blob does not exist."),
     Error("BlobOperationNotSupported", 409,
@@ -317,7 +314,8 @@ _BLOB: Final = (
     Error("SnapshotCountExceeded", 409, "The snapshot count against this blob has been exceeded."),
     Error("SnapshotOperationRateExceeded", 409,
           "The rate of snapshot operations against this blob has been exceeded."),
-    Error("SnapshotsPresent", 409, "This operation is not permitted while the blob has snapshots."),
+    Error("SnapshotsPresent", 409,
+          "This operation is not permitted because the blob has snapshots."),
     Error("SystemInUse", 409, "This blob is in use by the system."),
     Error("TagsTooLarge", 400, "The tags specified exceed the maximum permissible limit."),
     Error("TargetConditionNotMet", 412,
@@ -387,7 +385,8 @@ _TABLE: Final = (
     Error("PropertiesNeedValue", 400,
           "The values are not specified for all properties in the entity."),
     Error("PropertyNameInvalid", 400, "The property name is invalid."),
-    Error("PropertyNameTooLong", 400, "The property name exceeds the maximum allowed length."),
+    Error("PropertyNameTooLong", 400,
+          "The property name exceeds the maximum allowed length (255)."),
     Error("PropertyValueTooLarge", 400,
           "The property value is larger than the maximum size permitted."),
     Error("SettingIOPSForATableInProvisioningNotAllowed", 400,
@@ -397,7 +396,9 @@ _TABLE: Final = (
     Error("TableHasNoProperties", 400, "The table has no properties."),
     Error("TableHasNoSuchProperty", 400, "The table has no property of that name."),
     Error("TableNotFound", 404, "The table specified does not exist."),
-    Error("TooManyProperties", 400, "The entity contains more properties than allowed."),
+    Error("TooManyProperties", 400,
+          "The entity contains more properties than allowed. Each entity can include up to 252 "
+          "properties to store data. Each entity also has 3 system properties."),
     Error("UpdateConditionNotSatisfied", 412,
           "The update condition specified in the request was not satisfied."),
     Error("XMethodIncorrectCount", 400, "More than one X-HTTP-Method is specified."),
@@ -506,6 +507,8 @@ _DFS: Final = (
     Error("FilesystemAlreadyExists", 409, "The specified filesystem already exists."),
     Error("FilesystemBeingDeleted", 409, "The specified filesystem is being deleted."),
     Error("FilesystemNotFound", 404, "The specified filesystem does not exist."),
+    Error("HierarchicalNamespaceNotEnabled", 400,
+          "This operation is only supported on a hierarchical namespace account."),
     Error("InvalidDestinationPath", 409,
           "The specified path, or an element of the path, exists and its resource type is invalid "
           "for this operation."),
@@ -570,7 +573,7 @@ OTHER_STATUSES: Final[dict[str, frozenset[int]]] = {
     # A bearer token that is missing a scope, expired or not acceptable is challenged anew.
     "InvalidAuthenticationInfo": frozenset({401}),
     # A copy repeats the status that its source answered.
-    "CannotVerifyCopySource": frozenset({400, 401, 403, 404, 409, 412, 416}),
+    "CannotVerifyCopySource": frozenset({304, 400, 401, 403, 404, 409, 412, 416}),
 }
 
 

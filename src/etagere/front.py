@@ -1,4 +1,4 @@
-"""A front end: one process that serves requests on sockets it was given."""
+"""A front end: one process that serves requests. Puts the parts of the server together."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from etagere import allocation
 from etagere.bodies.collector import Collector
 from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
+from etagere.coordination.local import LocalCoordinator
 from etagere.engine.sqlite import SqliteEngine
 from etagere.gc_tuning import tune_gc
 from etagere.jobs.copying import Copying
@@ -51,18 +52,18 @@ from etagere.settings import Settings
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = GRACE_SECONDS - 2.0
-"""How long requests at hand have to finish when the server stops, which leaves time to cut off
-those that do not and to close the rest."""
+"""How long the requests under way may take when the server stops. Leaves time to abort the others
+and to close everything."""
 _JOB_SECONDS = 5.0
 _TRIM_SECONDS = 2.0
-# How long a thread that does something long, such as reading aside, makes the loop wait each time.
+# How long a busy thread, such as one with a long read, may keep the event loop waiting each time.
 _THREAD_TURN_SECONDS = 0.0005
 _NOT_THE_LAST, _THE_LAST = b"-", b"!"
 
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """What every front end of a server is made from."""
+    """The configuration of the front ends of a server."""
 
     directory: Path
     config: Config
@@ -71,20 +72,21 @@ class FrontEnd:
     """By the names of the services."""
     tls: ssl.SSLContext | None
     announce: Callable[[], None]
-    """Called when this one answers requests."""
+    """Called when this front end answers requests."""
     table: FrontEndTable
-    """What the front ends tell each other."""
+    """The counters that the front ends share."""
 
     def main(self, name: str, number: int) -> ChildMain:
-        """The work of the child of this name, which is the front end with this number, counted
-        from 0."""
+        """Returns the main function of a child process, which is the front end with this number,
+        counted from 0."""
         return lambda lifeline: uvloop.run(self._run(name, number, lifeline))
 
     async def _run(self, name: str, number: int, lifeline: int) -> None:
         allocation.keep_memory()  # before there are threads
         stopped = _stop_signal(lifeline)
         engine = SqliteEngine(self.directory, self.config)
-        store = FileBodyStore(self.directory, engine, self.config)
+        coordinator = LocalCoordinator(self.directory)
+        store = FileBodyStore(self.directory, engine, self.config, coordinator=coordinator)
         collector = Collector(self.directory, engine, store, self.config)
         access_log = AccessLog()
         policies = {
@@ -95,7 +97,7 @@ class FrontEnd:
         gate = Gate(engine, self.settings, policies)
         blob_port = self.sockets["blob"].getsockname()[1]
         sources = Sources(engine, store, gate, self.settings.copy_sources, blob_port)
-        copying = Copying(engine, store, self.directory)
+        copying = Copying(engine, store, coordinator)
         folding = Folding(engine, store)
         indexing = Indexing(engine)
         means = Means(engine, store, sources, copying, folding, self.settings)
@@ -123,7 +125,7 @@ class FrontEnd:
             server.start()
         jobs = JobSupervisor()
         jobs.start(Job("collecting", collector.run, _JOB_SECONDS))
-        jobs.start(Job("purging", lambda: purge(engine, self.directory), _JOB_SECONDS))
+        jobs.start(Job("purging", lambda: purge(engine, coordinator), _JOB_SECONDS))
         jobs.start(Job("ending copies", copying.end_abandoned, _JOB_SECONDS))
         for folder in range(1, FOLDING_JOBS + 1):
             jobs.start(Job(f"folding {folder}", folding.fold_next, 0))
@@ -134,7 +136,7 @@ class FrontEnd:
         jobs.start(Job("returning memory", allocation.MemoryTrimmer().run, _TRIM_SECONDS))
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
-        # Shows that the writer answers too.
+        # Also shows that the writer answers.
         await engine.write(discard_stale, PurgeStagings())
         with answering(self.directory, name, lambda: _health(jobs)):
             self.announce()
@@ -155,24 +157,23 @@ def _health(jobs: JobSupervisor) -> FrontEndHealth:
 
 
 async def _do_all(*steps: tuple[str, Callable[[], Awaitable[object]]]) -> None:
-    """Takes all steps of an orderly stop in turn, whatever becomes of each: one that fails must
-    not cost the others their orderly end."""
+    """Runs all steps of an orderly stop in turn, even if some of them fail."""
     for what, step in steps:
         try:
             await step()
         except Exception:
-            logger.exception("shutdown: failed to %s", what)
+            logger.exception("could not %s while stopping", what)
 
 
 async def _drain(servers: Sequence[HttpServer]) -> None:
     drains = (server.drain(_DRAIN_SECONDS) for server in servers)
     for error in await asyncio.gather(*drains, return_exceptions=True):
         if isinstance(error, Exception):
-            logger.error("shutdown: failed to drain a port", exc_info=error)
+            logger.error("could not drain a port while stopping", exc_info=error)
 
 
 def _stop_signal(lifeline: int) -> asyncio.Event:
-    """Set when the supervisor says so, or is gone."""
+    """Returns an event that is set when the supervisor stops this process, or is gone."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -186,8 +187,8 @@ def _stop_signal(lifeline: int) -> asyncio.Event:
     return stopped
 
 
-class Last:
-    """Lets the last of several processes do something, whichever it is, and once."""
+class ReadyBarrier:
+    """Runs a callback in the last of several processes to become ready, once."""
 
     def __init__(self, processes: int, do: Callable[[], None]) -> None:
         self._do = do
@@ -196,7 +197,7 @@ class Last:
         os.close(given)
 
     def __call__(self) -> None:
-        # One that was started again may find none left.
+        # There is no token left for a process that was restarted.
         with contextlib.suppress(BlockingIOError):
             if os.read(self._tokens, 1) == _THE_LAST:
                 self._do()

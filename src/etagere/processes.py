@@ -1,8 +1,8 @@
 """A supervisor that keeps a few named child processes running.
 
-Children are forked from one process that has imported everything and opened nothing, so
-they start in milliseconds. Each child gets a lifeline: a pipe that reports end of file
-when the supervisor is gone, however it went, so that no child outlives it.
+Children are forked from one process that has imported everything and opened nothing, so they start
+in milliseconds. Each child gets a lifeline: a pipe that reports end of file when the supervisor is
+gone, for whatever reason, so that no child outlives it.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ from typing import NoReturn, Protocol
 logger = logging.getLogger(__name__)
 
 EXIT_FINAL = 78
-"""A child's exit status that says: starting me again will not help."""
+"""The exit status of a child that would fail again if it were restarted."""
 EXIT_RESTART_ALL = 75
-"""A child's exit status that says: kill all the others, and start all of us again."""
+"""The exit status of a child after which all children must be killed and restarted."""
 
-# SIGIO: somebody asks how the processes are.
+# SIGIO: a status request has arrived.
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGIO}
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 GRACE_SECONDS = 10.0
 """How long a child has to stop before it is killed."""
 STOP_SECONDS_MAX = 2 * GRACE_SECONDS
-"""How long all children have: the first stops after the others."""
+"""How long all children have to stop: the first stops after the others."""
 _RESTART_SECONDS_MAX = 5.0
 _HEALTHY_SECONDS = 10.0
-# One early end may be an accident; a child that ends early again keeps dying.
+# One early exit may be an accident; from the second on, the child is unstable.
 _FAILURES_MIN = 2
 _ATTEMPTS_MAX = 5
 _FORK_RETRY_SECONDS = 1.0
 
 ChildMain = Callable[[int], None]
-"""What a child runs; the argument is the file descriptor of its lifeline."""
+"""The main function of a child; the argument is the file descriptor of its lifeline."""
 
 
 def exit_at_once(status: int) -> NoReturn:
-    """Ends this process as a crash would: nothing is closed, flushed or waited for."""
+    """Ends this process like a crash: nothing is closed, flushed or waited for."""
     os._exit(status)
 
 
 def end_without_supervisor() -> None:
-    """Gives this child, whose lifeline has ended, the time that a supervisor would: then the kernel
-    ends it, however stuck it is. Whoever starts the server again waits for its children."""
+    """Limits how long this child, whose supervisor is gone, may run on: after the usual grace
+    period the kernel kills it, even if it hangs. A new server waits for the children of the old
+    one."""
     signal.alarm(math.ceil(GRACE_SECONDS))
 
 
 def _flush_output() -> None:
-    """As far as that is possible: whoever reads it may be gone, or its disk full, and no process
-    is to be kept from starting or ending by that."""
+    """Flushes the output, and ignores errors: the reader may be gone or its disk full, and that
+    must not keep a process from starting or ending."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -65,18 +66,18 @@ def _flush_output() -> None:
 
 @dataclass(frozen=True)
 class ChildStatus:
-    """What the supervisor knows of a child. Times are in seconds since 1970."""
+    """The status of a child. Times are in seconds since 1970."""
 
     name: str
     pid: int
-    """0: it is not running."""
+    """0 if it is not running."""
     started: float
     restarts: int
     last_end: str
-    """How it ended the last time; nothing if it never did."""
+    """How it last ended; empty if it never did."""
     last_ended: float | None
     settled: bool
-    """It has been running for a while, or does not keep dying."""
+    """Whether it has been running for a while, or has not failed repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class SupervisorStatus:
 
 
 class StatusSocket(Protocol):
-    """Where the supervisor is asked for its status."""
+    """The socket on which the supervisor receives status requests."""
 
     def fileno(self) -> int: ...
 
@@ -106,7 +107,7 @@ class _Child:
     start_at: float = 0.0
     failures: int = 0
     proven: bool = False
-    """It has been seen at work: what ends it now may pass."""
+    """Whether it has worked before, so that a failure may be temporary."""
     starts: int = 0
     last_end: str = ""
     last_ended: float | None = None
@@ -126,8 +127,8 @@ class _Child:
 
 
 class Supervisor:
-    """Starts children in order, restarts those that die, and stops them: all but the first
-    together, then the first, which serves the others."""
+    """Starts children in order, restarts those that die, and stops them: first all but the first
+    one, then the first one, which serves the others."""
 
     def __init__(
         self,
@@ -144,9 +145,9 @@ class Supervisor:
         self._status = 0
 
     def run(self) -> int:
-        """Supervises until told to stop by SIGTERM or SIGINT; returns an exit status."""
+        """Supervises until SIGTERM or SIGINT; returns an exit status."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        self._signal_questions(True)
+        self._signal_status_requests(True)
         try:
             while not self._stopping:
                 self._start_due()
@@ -154,11 +155,11 @@ class Supervisor:
                 if received is not None and received.si_signo in _STOP_SIGNALS:
                     self._stopping = True
                 self._reap()
-                self._answer_questions()
+                self._answer_status_requests()
         finally:
             self._stop()
-            self._signal_questions(False)
-            # Whoever has asked more often than it takes has been heard.
+            self._signal_status_requests(False)
+            # Discards signals that are still pending.
             while signal.sigtimedwait(_SIGNALS, 0):
                 pass
             os.close(self._life)
@@ -166,21 +167,21 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         return self._status
 
-    def _signal_questions(self, wanted: bool) -> None:
-        """Has the kernel send SIGIO, which is blocked and waited for like the others, when
-        somebody asks for the status."""
+    def _signal_status_requests(self, wanted: bool) -> None:
+        """Makes the kernel send SIGIO, which is blocked and waited for like the other signals, when
+        a status request arrives."""
         if self._status_socket is not None:
             descriptor = self._status_socket.fileno()
             fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
             flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_ASYNC
             fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_ASYNC if wanted else 0))
 
-    def _answer_questions(self) -> None:
+    def _answer_status_requests(self) -> None:
         if self._status_socket is not None:
             try:
                 self._status_socket.answer(self._report)
             except Exception:
-                logger.exception("cannot answer a status query")
+                logger.exception("could not answer a status request")
 
     def _report(self) -> SupervisorStatus:
         children = tuple(child.status for child in self._children)
@@ -192,8 +193,8 @@ class Supervisor:
                 try:
                     self._fork(child)
                 except OSError as error:
-                    # No memory or no process to be had: the children that run must not end by it.
-                    logger.error("cannot start %s now: %s", child.name, error)
+                    # No memory or too many processes, which must not affect running children.
+                    logger.error("cannot start %s: %s", child.name, error)
                     child.start_at = time.monotonic() + _FORK_RETRY_SECONDS
 
     def _seconds_until_start(self) -> float:
@@ -211,13 +212,13 @@ class Supervisor:
         logger.info("started %s (pid %d)", child.name, pid)
 
     def _become(self, child: _Child) -> None:
-        """Runs the child's work in the process just forked; never returns."""
+        """Runs the child's main function in the process just forked; never returns."""
         status = 1
         try:
             os.close(self._life)
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's ^C is the supervisor's
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C on a terminal is for the supervisor
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             child.main(self._lifeline)
             status = 0
@@ -243,7 +244,7 @@ class Supervisor:
         child.last_end, child.last_ended = ended, time.time()
         lived = time.monotonic() - child.started_at
         child.failures = 0 if lived > _HEALTHY_SECONDS else child.failures + 1
-        # Who was killed had been running.
+        # A child that was killed by a signal had been running.
         child.proven = child.proven or not child.failures or code < 0
         hopeless = child.failures >= _ATTEMPTS_MAX and not child.proven
         if code == EXIT_FINAL or hopeless:
@@ -259,7 +260,7 @@ class Supervisor:
         child.pid = 0
 
     def _kill_others(self, failed: _Child) -> None:
-        """They start again with the one that asked for it."""
+        """Kills the other children, to be restarted together with the one that requested it."""
         for child in self._children:
             if child.pid and child is not failed:
                 logger.error("killing %s (pid %d) to restart it", child.name, child.pid)
@@ -287,7 +288,7 @@ class Supervisor:
                 child.pid = 0
 
     def _wait_for(self, children: Sequence[_Child]) -> None:
-        """Waits until these have ended or their time is up."""
+        """Waits until these children have ended or the grace period is over."""
         deadline = time.monotonic() + self._grace_seconds
         while True:
             for child in children:
@@ -297,8 +298,8 @@ class Supervisor:
             if left <= 0 or not any(child.pid for child in children):
                 return
             received = signal.sigtimedwait(_SIGNALS, left)
-            # Not SIGTERM: some who mean it once send it to a process and then to its group.
+            # Not on a second SIGTERM: some tools send one to the process and one to its group.
             if received is not None and received.si_signo == signal.SIGINT:
                 self._grace_seconds = 0.0
                 return
-            self._answer_questions()
+            self._answer_status_requests()

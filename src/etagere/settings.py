@@ -35,7 +35,7 @@ VARIABLE_PREFIX = "ETAGERE_"
 CONFIG_FLAG, CONFIG_VARIABLE = "--config", f"{VARIABLE_PREFIX}CONFIG"
 _PORT_MAX = 65_535
 _WORKERS_MAX = 256
-WORKERS_BY_ITSELF_MAX: Final = 4
+DEFAULT_WORKERS_MAX: Final = 4
 _SECONDS_MAX = 7 * 24 * 3600
 _DIGITS_MAX = 9
 _WORDS: Final = {
@@ -339,7 +339,7 @@ class Settings:
         _Whole("COUNT", 0, _WORKERS_MAX),
         0,
         f"number of front-end processes, at most {_WORKERS_MAX}; 0 starts one per core, at most "
-        f"{WORKERS_BY_ITSELF_MAX}",
+        f"{DEFAULT_WORKERS_MAX}",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         _Accounts(),
@@ -359,7 +359,10 @@ class Settings:
         "`development` accepts unsigned bearer tokens from this machine (no effect yet)",
     )
     development_account_anywhere: bool = _setting(
-        _SWITCH, False, "accept the development account, whose key is public, from other machines"
+        _SWITCH,
+        False,
+        "accept the development account, whose key is public, from other machines and under any "
+        "host name",
     )
     rehydrate_standard_seconds: int = _setting(
         _SECONDS, 10, "duration of a rehydration from the archive tier"

@@ -319,7 +319,7 @@ def test_create_without_write(name: str, permissions: str, only_if_absent: bool)
         permit = authorize(caller, f"blob.{name}", "c/b")
         assert permit == Permit(only_if_absent=only_if_absent)
         assert check_absent(permit, exists=False) is None
-        expected = "AuthorizationPermissionMismatch" if only_if_absent else ""
+        expected = "UnauthorizedBlobOverwrite" if only_if_absent else ""
         assert code(check_absent(permit, exists=True)) == expected
 
 

@@ -29,14 +29,21 @@ def test_account_from_host_or_path(host: str, path: str, expected: Address) -> N
 
 
 def test_parameters() -> None:
-    sent = request(target="/acct/c?Comp=list&prefix=p%20x&a=2&a=1&&flag&p+q=%2B%zz&A=0")
+    sent = request(target="/acct/c?Comp=list&prefix=p%20x&a=2&a=1&&flag&p+q=%2B%zz&A=0&r=1+2%203")
     assert sent.parameters == {
         "comp": "list",
         "prefix": "p x",
         "a": "0,1,2",
         "flag": "",
-        "p+q": "+%zz",
+        "p q": "+%zz",
+        "r": "1 2 3",
     }
+
+
+def test_the_expression_of_find_blobs_by_tags_keeps_its_plus() -> None:
+    sent = request(target="/acct?comp=blobs&Where=%22a%22%20%3D%20'x+y'&marker=1+2")
+    assert sent.parameters["where"] == "\"a\" = 'x+y'"
+    assert sent.parameters["marker"] == "1 2"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +54,7 @@ def test_parameters() -> None:
         ("blob", "/acct/c?restype=container", ("c", "")),
         ("blob", "/acct/c%20d/a%2Fb//e", ("c d", "a/b//e")),
         ("blob", "/acct/alone.txt", ("$root", "alone.txt")),
+        ("blob", "/acct/c/a+b%2Bc", ("c", "a+b+c")),
         ("queue", "/acct/q", ("q", "")),
         ("queue", "/acct/q/messages/1", ("q", "messages/1")),
     ],

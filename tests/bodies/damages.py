@@ -14,23 +14,24 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     INLINE,
     MOVES,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.files import DIRECTORY_NAME
 from etagere.model.bodies import (
     BlockList,
     Chunk,
+    ContentToReap,
     Counter,
-    Dead,
+    DeadExtent,
     DeadTotal,
-    Dying,
     Extent,
     Inline,
     InlineBytes,
@@ -139,14 +140,14 @@ def chunk_added(store: Broken) -> None:
     store.put(CHUNKS, (new_id(), 0), Chunk(()))
 
 
-@finds(kinds.DYING_HELD)
+@finds(kinds.CONTENT_TO_REAP_HELD)
 def held_content_dying(store: Broken) -> None:
-    store.put(DYING, (store.content("many").id,), Dying())
+    store.put(CONTENTS_TO_REAP, (store.content("many").id,), ContentToReap())
 
 
-@finds(kinds.DYING_EMPTY)
+@finds(kinds.CONTENT_TO_REAP_EMPTY)
 def dying_added(store: Broken) -> None:
-    store.put(DYING, (new_id(),), Dying())
+    store.put(CONTENTS_TO_REAP, (new_id(),), ContentToReap())
 
 
 @finds(kinds.SHARERS_TOO_FEW)
@@ -316,23 +317,24 @@ def segment_record_shortened(store: Broken) -> None:
     store.put(SEGMENTS, key, replace(store.get(SEGMENTS, key), length=100))
 
 
-@finds(kinds.SPACE_UNACCOUNTED)
+@finds(kinds.DEAD_TOTAL_WRONG)
 def segment_record_lengthened(store: Broken) -> None:
     key = (store.segment_of("copied"),)
     segment = store.get(SEGMENTS, key)
     store.put(SEGMENTS, key, replace(segment, length=segment.length + 9))
 
 
-@finds(kinds.SPACE_UNACCOUNTED, kinds.DEAD_TOTAL_WRONG)
+@finds(kinds.DEAD_TOTAL_WRONG)
 def dead_space_deleted(store: Broken) -> None:
-    sealed, _ = store.segment(SegmentState.SEALED)
-    store.delete(DEAD, next(key for key, _ in store.rows(DEAD) if key[0] >= sealed))
+    sealed = {n for (n,), s in store.rows(SEGMENTS) if s.state is SegmentState.SEALED}
+    rows = store.rows(UNCOUNTED_DEAD)
+    store.delete(UNCOUNTED_DEAD, next(key for key, _ in rows if key[0] in sealed))
 
 
-@finds(kinds.EXTENTS_OVERLAP, kinds.DEAD_TOTAL_WRONG)
+@finds(kinds.EXTENTS_OVERLAP)
 def dead_space_in_extent(store: Broken) -> None:
     segment, offset = store.content("single").pieces[0].extent
-    store.put(DEAD, (segment, offset + 1), Dead(1))
+    store.put(UNCOUNTED_DEAD, (segment, offset + 1), DeadExtent(1))
 
 
 @finds(kinds.EXTENTS_OVERLAP, kinds.EXTENT_UNUSED)
@@ -346,7 +348,7 @@ def segment_record_added(store: Broken) -> None:
     store.put(SEGMENTS, (5,), store.get(SEGMENTS, (5,)))
     store.put(COUNTERS, (0,), Counter(40))
     store.put(SEGMENTS, (33,), Segment(new_id(), SegmentState.SEALED, 77))
-    store.put(DEAD, (33, 0), Dead(77))
+    store.put(COUNTED_DEAD, (33, 0), DeadExtent(77))
     store.put(DEAD_TOTALS, (33,), DeadTotal(77))
 
 
@@ -357,7 +359,8 @@ def segments_left_by_crashes(store: Broken) -> None:
     store.put(SEGMENTS, (33,), Segment(new_id()))
     store.put(SEGMENTS, (34,), Segment(new_id(), SegmentState.SEALED, 0))
     store.put(SEGMENTS, (35,), Segment(new_id(), SegmentState.RETIRED, 50))
-    store.put(DEAD, (35, 20), Dead(30))
+    store.put(UNCOUNTED_DEAD, (35, 20), DeadExtent(20))
+    store.put(COUNTED_DEAD, (35, 40), DeadExtent(10))
     store.put(DEAD_TOTALS, (35,), DeadTotal(30))
     number, _ = store.segment(SegmentState.RETIRED)
     store.path(number).unlink()
@@ -365,20 +368,26 @@ def segments_left_by_crashes(store: Broken) -> None:
 
 @finds(kinds.DEAD_UNUSED)
 def dead_space_added(store: Broken) -> None:
-    store.put(DEAD, (777, 0), Dead(3))
-    store.put(DEAD, (777, 3), Dead(3))
+    store.put(UNCOUNTED_DEAD, (777, 0), DeadExtent(3))
+    store.put(COUNTED_DEAD, (777, 3), DeadExtent(3))
     store.put(DEAD_TOTALS, (777,), DeadTotal(6))
+
+
+def _sealed_total(store: Broken) -> tuple[int, int]:
+    """A sealed segment, and how much of it was counted as dead."""
+    sealed = {n for (n,), s in store.rows(SEGMENTS) if s.state is SegmentState.SEALED}
+    return next((n, t.length) for (n,), t in store.rows(DEAD_TOTALS) if n in sealed)
 
 
 @finds(kinds.DEAD_TOTAL_WRONG)
 def dead_total_changed(store: Broken) -> None:
-    (number,), total = store.rows(DEAD_TOTALS)[0]
-    store.put(DEAD_TOTALS, (number,), DeadTotal(total.length + 1))
+    number, total = _sealed_total(store)
+    store.put(DEAD_TOTALS, (number,), DeadTotal(total + 1))
 
 
 @finds(kinds.DEAD_TOTAL_WRONG)
 def dead_total_deleted(store: Broken) -> None:
-    store.delete(DEAD_TOTALS, store.rows(DEAD_TOTALS)[0][0])
+    store.delete(DEAD_TOTALS, (_sealed_total(store)[0],))
 
 
 @finds(kinds.DEAD_TOTAL_WRONG)

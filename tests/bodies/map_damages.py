@@ -7,22 +7,22 @@ import msgspec
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.contents import EXTENTS
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
 )
 from etagere.model.bodies import (
-    Fading,
     FormerInterval,
     Holders,
     Interval,
     IntervalMap,
     Mapped,
+    MapToFlatten,
+    MapToReap,
     Piece,
-    Stacked,
 )
 from etagere.model.ids import new_id
 from tests.bodies.damages import finds
@@ -60,7 +60,7 @@ def map_added(store: Broken) -> None:
 
 @finds(kinds.MAP_UNMARKED)
 def stacked_mark_deleted(store: Broken) -> None:
-    store.delete(STACKED, (store.content("pages-fork").id,))
+    store.delete(MAPS_TO_FLATTEN, (store.content("pages-fork").id,))
 
 
 @finds(kinds.GENERATION_UNUSED)
@@ -158,14 +158,14 @@ def extent_of_interval_deleted(store: Broken) -> None:
     store.delete(EXTENTS, pieces[0].extent)
 
 
-@finds(kinds.DYING_EMPTY)
+@finds(kinds.CONTENT_TO_REAP_EMPTY)
 def fading_mark_added(store: Broken) -> None:
-    store.put(FADING, (new_id(),), Fading())
+    store.put(MAPS_TO_REAP, (new_id(),), MapToReap())
 
 
-@finds(kinds.DYING_EMPTY)
+@finds(kinds.CONTENT_TO_REAP_EMPTY)
 def stacked_mark_added(store: Broken) -> None:
-    store.put(STACKED, (new_id(),), Stacked())
+    store.put(MAPS_TO_FLATTEN, (new_id(),), MapToFlatten())
 
 
 @finds(kinds.RECORD_UNREADABLE)

@@ -155,11 +155,11 @@ async def stage(engine: Engine, store: BodyStore, name: str, blocks: list[bytes]
 
 async def download(engine: Engine, store: BodyStore, name: str) -> bytes | None:
     """All bytes of an object, or None if there is none."""
-    with store.pinned():
+    with store.open_reader() as reader:
         found = await engine.read(find_object, name)
         if found is None:
             return None
-        return b"".join([chunk async for chunk in store.read(found[1])])
+        return b"".join([chunk async for chunk in reader.chunks(found[1])])
 
 
 def split(body: Body, size: int) -> tuple[Piece, ...]:

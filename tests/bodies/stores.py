@@ -111,6 +111,7 @@ async def build(directory: Path) -> None:
         await _write_maps(engine, store)
         await _upload_objects(engine, store)
         await store.close()
+        await engine.write(delete_object, "gone-later")
         await _leave_behind(directory, engine)
     finally:
         await harness.close()
@@ -125,11 +126,11 @@ async def _upload_moved(directory: Path, engine: Engine, store: FileBodyStore) -
         name = f"moved{suffix}"
         await upload(engine, store, name, data_of(name, SIZES[name]))
         await engine.write(delete_object, "doomed")
-        await store.housekeep()
-        await store.housekeep()
+        await store.maintain()
+        await store.maintain()
         collector = Collector(directory, engine, store, CONFIG)
         if round_:
-            with store.pinned():
+            with store.open_reader():
                 await collector.collect()
                 await collector.collect()
         else:
@@ -155,6 +156,7 @@ async def _upload_objects(engine: Engine, store: FileBodyStore) -> None:
     await stage(engine, store, "waiting", [b"x" * 500, b"y" * 600])
     await upload(engine, store, "gone", data_of("gone", 3_000))
     await engine.write(delete_object, "gone")
+    await upload(engine, store, "gone-later", data_of("gone-later", 3_000))
     await upload(engine, store, "dying", data_of("dying", 90_000))
     await engine.write(delete_object, "dying")
 
@@ -211,7 +213,7 @@ async def _leave_behind(directory: Path, engine: Engine) -> None:
     async with store.writer(50_000) as writer:
         await writer.append(b"z" * 50_000)
         await writer.seal()
-    store.presence.close()
+    store.coordinator.close()
 
 
 async def read_all(directory: Path) -> dict[str, bytes | None]:

@@ -78,7 +78,7 @@ def test_little_more_than_what_is_alive_remains(shop: Shop) -> None:
             front.call("put", name, noise(1000 * version + number, 3 * PIECE + number))
         shop.there.call("tidy")
     for _ in range(3):
-        shop.there.call("housekeep")
+        shop.there.call("maintain")
         shop.here.call("tidy")
     live = sum(extent.length for extent in shop.extents().values())
     assert live == sum(3 * PIECE + number for number in range(60))

@@ -15,12 +15,12 @@ from etagere.bodies.contents import (
     CHUNK_PIECES_MAX,
     CHUNKS,
     CONTENT_SHARERS,
-    DEAD,
-    DYING,
+    CONTENTS_TO_REAP,
     EXTENTS,
     INLINE,
     PIECES_MAX,
     SEGMENTS,
+    UNCOUNTED_DEAD,
     MissingRecord,
     Plan,
     Stretch,
@@ -131,12 +131,12 @@ def test_the_last_holder_takes_it_along(bench: Bench, count: int) -> None:
         left = {(body.id,): Sharers(extra)} if extra else {}
         assert bench.rows(CONTENT_SHARERS) == left
         bench.look(locate, content)
-        assert bench.rows(DEAD) == {}
+        assert bench.rows(UNCOUNTED_DEAD) == {}
     bench.change(lambda txn: txn.delete(OBJECTS, ("a",)))
     bench.release(content)
     bench.reap_all()
     bench.look(require_empty)
-    assert set(bench.rows(DEAD)) == {piece.extent for piece in pieces}
+    assert set(bench.rows(UNCOUNTED_DEAD)) == {piece.extent for piece in pieces}
 
 
 def test_a_copy_of_a_long_list_is_one_record(bench: Bench) -> None:
@@ -159,7 +159,7 @@ def test_what_is_damaged_can_be_let_go_of_but_not_used(bench: Bench) -> None:
         bench.change(lambda txn: refer(txn, pieces[0]))
     bench.release(content)
     assert bench.rows(EXTENTS) == {}
-    assert set(bench.rows(DEAD)) == {pieces[1].extent}
+    assert set(bench.rows(UNCOUNTED_DEAD)) == {pieces[1].extent}
 
 
 @pytest.mark.parametrize("state", [None, SegmentState.SEALED, SegmentState.RETIRED])
@@ -324,7 +324,7 @@ def test_several_contents_die_at_once(bench: Bench, chunks_max: int) -> None:
     for content in contents:
         bench.release(content)
     bench.change(lambda txn: txn.delete(OBJECTS, ("a",)))
-    assert len(bench.rows(DYING)) == len(contents)
+    assert len(bench.rows(CONTENTS_TO_REAP)) == len(contents)
     steps = 0
     while reaped := bench.change(lambda txn: reap_some(txn, chunks_max)):
         assert reaped <= chunks_max

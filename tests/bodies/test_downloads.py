@@ -17,12 +17,12 @@ from typing import Any
 import apsw
 import pytest
 
-from etagere import directories
 from etagere.bodies import collector
 from etagere.bodies.contents import INLINE
 from etagere.bodies.files import DIRECTORY_NAME, FileBodyStore
 from etagere.bodies.maps import INTERVALS
 from etagere.config import KIB, MIB, Config
+from etagere.coordination.local import sole_worker
 from etagere.engine.ledger import database_path
 from etagere.engine.records import Collection
 from etagere.model.blobs import BlobHeaders, BlobName, PutBlob
@@ -83,10 +83,10 @@ async def _fill(harness: SqliteHarness, directory: Path) -> None:
 def serving_spread(directory: Path, command_prefix: tuple[str, ...] = ()) -> Iterator[Server]:
     """With one front end, whose collector does not put the segments together meanwhile."""
     with (
-        directories.alone(directory, collector.LOCK_NAME) as alone,
+        sole_worker(directory, collector.TASK) as is_sole,
         served(directory, "--workers", "1", command_prefix=command_prefix) as server,
     ):
-        assert alone
+        assert is_sole
         yield server
 
 
@@ -147,7 +147,7 @@ def test_without_a_descriptor_in_the_middle_the_connection_ends(spread: Path) ->
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         eventually(lambda: descriptors(pid) <= before, "the end of the connection")
         assert _downloaded(server) == DATA
-        assert "a response was aborted" in server.log()
+        assert "could not send all of a response; closing the connection" in server.log()
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from etagere.bodies.contents import (
     CHUNK_PIECES_MAX,
     CHUNK_SHARERS,
     CHUNKS,
-    DYING,
+    CONTENTS_TO_REAP,
     EXTENTS,
     MissingRecord,
     begin_list,
@@ -28,7 +28,7 @@ from etagere.bodies.contents import (
 from etagere.bodies.contents import blocks_in as blocks_in_chunk
 from etagere.bodies.cutting import Cutter, SharedChunk
 from etagere.engine.interface import Conflict, ReadTxn, WriteTxn
-from etagere.model.bodies import Block, BlockList, Chunked, ChunkUse, Dying, Sharers
+from etagere.model.bodies import Block, BlockList, Chunked, ChunkUse, ContentToReap, Sharers
 from etagere.model.ids import new_id
 from tests.bodies.objects import OBJECTS, STAGED, Object, StagedBlocks
 from tests.model.accounts import require_balanced, require_empty
@@ -179,7 +179,7 @@ def test_a_list_that_was_only_begun_goes_too(bench: Bench) -> None:
     assert content.length == 0
     assert bench.rows(BLOCK_LISTS) == {(content.id,): BlockList(())}
     let_go(bench, "drafted", content)
-    assert bench.rows(DYING) == {(content.id,): Dying()}
+    assert bench.rows(CONTENTS_TO_REAP) == {(content.id,): ContentToReap()}
     bench.reap_all()
     bench.look(require_empty)
 

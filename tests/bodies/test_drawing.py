@@ -154,7 +154,7 @@ def test_room_is_allocated_for_what_will_be_written(file: OpenFile) -> None:
 
 
 class Lent:
-    """A tap that remembers what it was told."""
+    """A lent socket that remembers what was read from it."""
 
     def __init__(self, arriving: Pouring, length: int) -> None:
         self.file = arriving.pipe.end
@@ -166,17 +166,17 @@ class Lent:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._arriving.untap(self.taken)
+        self._arriving.return_socket(self.taken)
 
 
 class Pouring:
     """A body that arrives at a socket: every so many bytes are read as a chunk, as many as follow
-    wait at a tap."""
+    wait in a socket."""
 
     def __init__(self, data: bytes, steps: Sequence[int]) -> None:
         self.pipe = Pipe()
         self.data = data
-        self.taps: list[int | None] = []
+        self.returned: list[int | None] = []
         self._steps = list(steps)
         self._sent = 0
         self._read = 0
@@ -197,14 +197,14 @@ class Pouring:
         self._read += len(chunk)
         return chunk
 
-    def tap(self) -> Lent | None:
+    def lend_socket(self) -> Lent | None:
         if len(self._steps) % 2:
             return None
         self._arrive(self._steps.pop(0) if self._steps else MIB)
         return Lent(self, len(self.data) - self._read)
 
-    def untap(self, taken: int | None) -> None:
-        self.taps.append(taken)
+    def return_socket(self, taken: int | None) -> None:
+        self.returned.append(taken)
         self._read += taken or 0
 
 
@@ -239,7 +239,7 @@ def test_chunks_and_what_is_drawn_become_one_body(shop: Shop, steps: list[int]) 
         arriving = Pouring(data, steps)
         body = await receive(shop, arriving, len(data))
         await require_stored(store_of(shop), body, data)
-        assert sum(taken or 0 for taken in arriving.taps) > 5 * MIB
+        assert sum(taken or 0 for taken in arriving.returned) > 5 * MIB
         arriving.pipe.sender.close()
 
     shop.run(upload())
@@ -250,7 +250,7 @@ def test_a_short_rest_is_not_drawn(shop: Shop) -> None:
         data = noise(1, drawing.BYTES_MIN - 1)
         arriving = Pouring(data, [])
         await require_stored(store_of(shop), await receive(shop, arriving, len(data)), data)
-        assert not arriving.taps
+        assert not arriving.returned
         arriving.pipe.sender.close()
 
     shop.run(upload())
@@ -277,7 +277,7 @@ def test_a_full_disk_is_told_with_what_was_taken(shop: Shop) -> None:
         with pytest.raises(Fault) as failed:
             await receive(shop, arriving, 3 * MIB)
         assert failed.value.reason is FaultReason.DISK_FULL
-        assert len(arriving.taps) == 1 and arriving.taps[0]
+        assert len(arriving.returned) == 1 and arriving.returned[0]
         arriving.pipe.sender.close()
 
     shop.run(upload())
@@ -300,7 +300,7 @@ def test_a_cancelled_upload_cannot_say_what_was_taken(shop: Shop) -> None:
         stuck.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await stuck
-        assert arriving.taps == [None]
+        assert arriving.returned == [None]
         gate = disk.let_others_go("write")
         data = noise(1, MIB)
         async with store.writer(MIB) as writer:
@@ -325,7 +325,7 @@ def test_what_is_drawn_is_not_taken_for_what_goes_into_the_ledger(tmp_path: Path
             data = noise(1, 600_000)
             arriving = Pouring(data, [])
             body = await receive(shop, arriving, len(data))
-            assert arriving.taps
+            assert arriving.returned
             await require_stored(store_of(shop), body, data)
             arriving.pipe.sender.close()
 
@@ -341,9 +341,9 @@ async def break_off(shop: Shop, length: int) -> None:
     arriving = Pouring(noise(1, length), [])
     with contextlib.suppress(BrokenOff):
         async with store_of(shop).writer(length) as writer:
-            with arriving.tap() or contextlib.nullcontext() as tap:
-                assert tap is not None
-                await writer._draw(tap)
+            with arriving.lend_socket() or contextlib.nullcontext() as lent:
+                assert lent is not None
+                await writer._draw(lent)
             raise BrokenOff
     arriving.pipe.sender.close()
 
@@ -351,7 +351,7 @@ async def break_off(shop: Shop, length: int) -> None:
 def test_what_broken_off_uploads_leave_is_given_back(shop: Shop) -> None:
     shop.run(break_off(shop, 3 * MIB))
     assert shop.segment_bytes() >= 3 * MIB
-    shop.run(store_of(shop).housekeep())
+    shop.run(store_of(shop).maintain())
     shop.here.call("collect")
     assert shop.segments() == {} and shop.segment_bytes() == 0
 
@@ -362,12 +362,12 @@ def test_a_full_disk_gives_up_a_segment_with_abandoned_bytes(shop: Shop) -> None
     body = shop.run(write(store_of(shop), data, len(data)))
     shop.run(break_off(shop, 100_000))
     number = body.pieces[-1].segment
-    shop.run(store_of(shop).housekeep())
+    shop.run(store_of(shop).maintain())
     assert shop.run(state_of(shop, number)).state is SegmentState.OPEN
     shop.disk.free = WIDE.reserve_bytes
     with pytest.raises(Fault):
         shop.run(write(store_of(shop), data, len(data)))
-    shop.run(store_of(shop).housekeep())
+    shop.run(store_of(shop).maintain())
     assert shop.run(state_of(shop, number)).state is SegmentState.SEALED
 
 

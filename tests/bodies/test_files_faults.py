@@ -52,7 +52,7 @@ def test_a_damaged_piece_is_found_before_its_end(wide: Shop) -> None:
         received = 0
         plan = tuple(Stretch(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
         with pytest.raises(BodyCorrupt):
-            async for chunk in store_of(wide).read(plan):
+            async for chunk in store_of(wide).open_reader().chunks(plan):
                 received += len(chunk)
         assert received < len(data)
 
@@ -71,7 +71,7 @@ def test_a_file_that_is_too_short(shop: Shop) -> None:
 async def locate_tail(shop: Shop, body: Body) -> None:
     tail = (Stretch(body.pieces[0].segment, PIECE - 100, 100, None),)
     with pytest.raises(BodyCorrupt):
-        assert [chunk async for chunk in store_of(shop).read(tail)]
+        assert [chunk async for chunk in store_of(shop).open_reader().chunks(tail)]
 
 
 def test_a_file_that_is_missing(shop: Shop) -> None:
@@ -159,7 +159,7 @@ def test_a_cancelled_write_does_not_reach_another_file(shop: Shop) -> None:
 
     async def cancel() -> None:
         disk, store = shop.disk, store_of(shop)
-        await store.housekeep()
+        await store.maintain()
         disk.hold("write")
         stuck = asyncio.create_task(write(store, b"x" * (PIECE + 1)))
         assert await asyncio.to_thread(disk.reached, "write")
@@ -170,7 +170,7 @@ def test_a_cancelled_write_does_not_reach_another_file(shop: Shop) -> None:
         body = await write(store, filling)
         assert {piece.segment for piece in body.pieces} == {1}
         await write(store, noise(2, 600))
-        await store.housekeep()
+        await store.maintain()
         assert (await state_of(shop, 1)).state is SegmentState.SEALED
         later = [await write(store, noise(n, SEGMENT)) for n in range(3, 6)]
         gate.set()
@@ -225,7 +225,7 @@ def test_an_upload_cancelled_while_a_segment_is_made(shop: Shop) -> None:
         await cancelled(stuck)
         disk.let_go("create")
         await objects.upload(shop.here.front.engine, store, "a", noise(1, PIECE))
-        await store.housekeep()
+        await store.maintain()
 
     shop.run(cancel())
     states = [segment.state for segment in shop.segments().values()]

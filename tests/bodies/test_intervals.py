@@ -21,12 +21,12 @@ from etagere.bodies.contents import (
     share,
 )
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
 )
 from etagere.bodies.reaping import Flatten, flatten, reap_intervals
 from etagere.engine.interface import T, WriteTxn
@@ -36,7 +36,15 @@ from etagere.model.ids import new_id
 from tests.model.bench import Bench, CountingTxn
 
 TIB = 1 << 40
-EVERYTHING = (INTERVAL_MAPS, INTERVALS, FORMER_INTERVALS, GENERATIONS, FADING, STACKED, EXTENTS)
+EVERYTHING = (
+    INTERVAL_MAPS,
+    INTERVALS,
+    FORMER_INTERVALS,
+    GENERATIONS,
+    MAPS_TO_REAP,
+    MAPS_TO_FLATTEN,
+    EXTENTS,
+)
 
 
 @pytest.fixture

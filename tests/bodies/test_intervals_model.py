@@ -19,12 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from etagere.bodies import inlays, intervals, reaping
 from etagere.bodies.contents import EXTENTS, Hole, Plan, Stretch, share
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
     is_held,
     parts,
 )
@@ -115,11 +115,11 @@ def require_account(bench: Bench, contents: list[Mapped]) -> None:
     pieces = [row.piece for row in (*current.values(), *former.values())]
     references = Counter(piece.extent for piece in pieces if isinstance(piece, Piece))
     assert {key: extent.references for key, extent in bench.rows(EXTENTS).items()} == references
-    fading = {key[0] for key in bench.rows(FADING)}
-    for map_id in {key[0] for key in maps} - fading:
+    reaped = {key[0] for key in bench.rows(MAPS_TO_REAP)}
+    for map_id in {key[0] for key in maps} - reaped:
         assert any(key[0] == map_id for key in held), "a map that nobody holds"
     for (map_id, _, born), row in former.items():
-        if map_id not in fading:
+        if map_id not in reaped:
             assert look(bench, is_held, map_id, born, row.ended)
         assert row.length <= maps[map_id,].longest
     ends: dict[bytes, int] = {}
@@ -351,9 +351,9 @@ class Maps(RuleBasedStateMachine):
         self.every_content_shows_its_bytes()
         self.differences_are_shown()
         self.the_account_is_right()
-        fading = self.bench.rows(FADING)
+        reaped = self.bench.rows(MAPS_TO_REAP)
         for key, record in self.bench.rows(INTERVAL_MAPS).items():
-            assert record.base is None or key in fading
+            assert record.base is None or key in reaped
         for copy in self.copies:
             self.bench.release(copy.content)
         steps = 0
@@ -365,8 +365,8 @@ class Maps(RuleBasedStateMachine):
             FORMER_INTERVALS,
             INTERVAL_MAPS,
             GENERATIONS,
-            FADING,
-            STACKED,
+            MAPS_TO_REAP,
+            MAPS_TO_FLATTEN,
             EXTENTS,
         ):
             assert self.bench.rows(collection) == {}

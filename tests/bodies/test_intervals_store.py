@@ -12,15 +12,15 @@ import pytest
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collector
-from etagere.bodies.contents import DEAD, EXTENTS, Hole, Stretch
+from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD, Hole, Stretch
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
 )
 from etagere.bodies.reading import runs
 from etagere.engine.interface import Engine
@@ -80,7 +80,7 @@ class Player:
                 await self.engine.write(delete_object, name)
                 del self.expected[name]
             case 10:
-                await self.store.housekeep()
+                await self.store.maintain()
                 await self.collector.collect()
             case 11 | 12:
                 for _ in range(5):
@@ -106,8 +106,8 @@ class Player:
             INTERVALS,
             FORMER_INTERVALS,
             GENERATIONS,
-            FADING,
-            STACKED,
+            MAPS_TO_REAP,
+            MAPS_TO_FLATTEN,
             EXTENTS,
         ):
             assert await self.engine.read(rows, collection) == {}
@@ -172,7 +172,9 @@ def test_a_copy_is_reaped_without_the_rest(tmp_path: Path) -> None:
         await engine.write(delete_object, "b")
         await collector.collect()
         assert len(await engine.read(rows, EXTENTS)) == 1
-        assert [dead.length for dead in (await engine.read(rows, DEAD)).values()] == [4_000]
+        assert [dead.length for dead in (await engine.read(rows, UNCOUNTED_DEAD)).values()] == [
+            4_000
+        ]
         assert (await download(engine, store, "a") or b"")[:4_001] == b"y" * 4_000 + b"\0"
         await store.close()
         await engine.close()
@@ -199,8 +201,8 @@ def test_a_damaged_base_keeps_no_space_from_others(tmp_path: Path) -> None:
             txn.commit()
         await upload(engine, store, "other", bytes(50_000))
         await engine.write(delete_object, "other")
-        await store.housekeep()
-        await store.housekeep()
+        await store.maintain()
+        await store.maintain()
         collected = await collector.collect()
         assert collected.segments_removed
         await store.close()
@@ -216,12 +218,14 @@ def test_holes_are_read_as_zeros_in_chunks(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         store = FileBodyStore(tmp_path, engine, CONFIG)
-        sizes = [len(chunk) async for chunk in store.read((Hole(3 * MIB + 5), Hole(1)))]
+        reader = store.open_reader()
+        sizes = [len(chunk) async for chunk in reader.chunks((Hole(3 * MIB + 5), Hole(1)))]
         assert sum(sizes) == 3 * MIB + 6
         assert max(sizes) <= MIB
-        async for chunk in store.read((Hole(8 << 40),)):
+        async for chunk in reader.chunks((Hole(8 << 40),)):
             assert chunk == bytes(len(chunk))
             break
+        reader.close()
         await store.close()
         await engine.close()
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from etagere.bodies import presence
-from etagere.bodies.presence import Pinned, Presence, pinned
+from etagere.coordination import local
+from etagere.coordination.interface import PinnedSegments
+from etagere.coordination.local import LocalCoordinator, pinned
 from tests.model.disks import WatchedDisk
 from tests.model.fronts import SMALL, Here, Shop, noise
 from tests.model.processes import Helper
@@ -35,31 +36,30 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_a_narrowed_pin_names_its_segments(directory: Path) -> None:
-    mine, other = Presence(directory), Presence(directory)
+    mine, other = LocalCoordinator(directory), LocalCoordinator(directory)
     with mine.pin() as pin, other.pin() as beside:
         since = pinned(directory).since
         assert since is not None and since <= time.monotonic_ns()
         pin.narrow([3, 4, 3])
         beside.narrow([4, 5])
-        assert pinned(directory) == Pinned(None, frozenset({3, 4, 5}))
+        assert pinned(directory) == PinnedSegments(None, frozenset({3, 4, 5}))
         pin.release(3)
         pin.release(3)
         pin.release(7)
-        assert pinned(directory) == Pinned(None, frozenset({4, 5}))
+        assert pinned(directory) == PinnedSegments(None, frozenset({4, 5}))
         with mine.pin() as again:
             again.narrow([4])
-        assert pinned(directory) == Pinned(None, frozenset({4, 5}))
-    assert pinned(directory) == Pinned(None, frozenset())
+        assert pinned(directory) == PinnedSegments(None, frozenset({4, 5}))
+    assert pinned(directory) == PinnedSegments(None, frozenset())
     mine.close()
     other.close()
 
 
 def test_the_oldest_wide_pin_counts(directory: Path) -> None:
-    mine = Presence(directory)
-    first, second = mine.pin(), mine.pin()
-    first.__enter__()
+    mine = LocalCoordinator(directory)
+    first = mine.pin()
     began = pinned(directory).since
-    second.__enter__()
+    second = mine.pin()
     assert pinned(directory).since == began
     first.narrow([9])
     later = pinned(directory).since
@@ -67,15 +67,15 @@ def test_the_oldest_wide_pin_counts(directory: Path) -> None:
     assert pinned(directory).keeps(9, began)
     assert not pinned(directory).keeps(8, began)
     assert pinned(directory).keeps(8, later)
-    second.__exit__()
-    first.__exit__()
-    assert pinned(directory) == Pinned(None, frozenset())
+    second.close()
+    first.close()
+    assert pinned(directory) == PinnedSegments(None, frozenset())
     mine.close()
 
 
 def test_the_table_grows_and_is_used_again(directory: Path) -> None:
-    mine = Presence(directory)
-    (path,) = (directory / presence.DIRECTORY_NAME).iterdir()
+    mine = LocalCoordinator(directory)
+    (path,) = (directory / local.DIRECTORY_NAME).iterdir()
     many = set(range(1, 5_000))
     with mine.pin() as one, mine.pin() as two:
         one.narrow([10_000])
@@ -94,7 +94,7 @@ def test_the_table_grows_and_is_used_again(directory: Path) -> None:
 def test_on_a_full_disk_a_pin_stays_wide(
     directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mine = Presence(directory)
+    mine = LocalCoordinator(directory)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
@@ -103,13 +103,13 @@ def test_on_a_full_disk_a_pin_stays_wide(
         since = pinned(directory).since
         monkeypatch.setattr(os, "posix_fallocate", full)
         pin.narrow(range(1, 5_000))
-        assert pinned(directory) == Pinned(since, frozenset())
+        assert pinned(directory) == PinnedSegments(since, frozenset())
         pin.release(1)
         assert "its pin table cannot grow" in caplog.text
         with mine.pin() as short:
             short.narrow([1, 2])
-            assert pinned(directory) == Pinned(since, frozenset({1, 2}))
-    assert pinned(directory) == Pinned(None, frozenset())
+            assert pinned(directory) == PinnedSegments(since, frozenset({1, 2}))
+    assert pinned(directory) == PinnedSegments(None, frozenset())
     mine.close()
 
 
@@ -117,8 +117,7 @@ def test_pins_are_gone_with_their_process(directory: Path) -> None:
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        pin = Presence(directory).pin()
-        pin.__enter__()
+        pin = LocalCoordinator(directory).pin()
         pin.narrow([1, 2, 3])
         os.write(tell, b"!")
         time.sleep(60)
@@ -131,8 +130,8 @@ def test_pins_are_gone_with_their_process(directory: Path) -> None:
         os.waitpid(pid, 0)
         os.close(told)
         os.close(tell)
-    assert pinned(directory) == Pinned(None, frozenset())
-    assert list((directory / presence.DIRECTORY_NAME).iterdir()) == []
+    assert pinned(directory) == PinnedSegments(None, frozenset())
+    assert list((directory / local.DIRECTORY_NAME).iterdir()) == []
 
 
 def test_whoever_looks_finds_the_wide_pin_or_the_segment(directory: Path) -> None:
@@ -168,7 +167,7 @@ def test_whoever_looks_finds_the_wide_pin_or_the_segment(directory: Path) -> Non
 
 def _pin_again_and_again(directory: Path, tell: int, stop: int) -> None:
     try:
-        own = Presence(directory)
+        own = LocalCoordinator(directory)
         wanted = os.open(directory / "wanted", os.O_RDWR | os.O_CREAT)
         segment = 0
         os.set_blocking(stop, False)

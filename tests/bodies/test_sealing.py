@@ -1,4 +1,4 @@
-"""Sealing segments: what no extent covers is dead, however many steps it takes to find out."""
+"""Counting what is dead: when a segment is sealed, and afterwards, in any number of steps."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ import asyncio
 import itertools
 import random
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
 
 from etagere.bodies.contents import (
-    DEAD,
+    COUNTED_DEAD,
     DEAD_TOTALS,
     EXTENTS,
     SEGMENTS,
+    UNCOUNTED_DEAD,
     MissingRecord,
+    drop,
     hold,
 )
 from etagere.bodies.segments import (
+    CountDead,
     SealSegment,
     SegmentNumber,
+    count_dead,
     forget_segment,
     seal,
     seal_segment,
 )
 from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine
-from etagere.model.bodies import Dead, Extent, Piece, Segment, SegmentState
+from etagere.model.bodies import DeadExtent, DeadTotal, Extent, Piece, Segment, SegmentState
 from etagere.model.ids import new_id
 from tests.model.bench import Bench
 
@@ -51,7 +56,8 @@ def laid(dice: random.Random) -> tuple[Runs, Runs, Runs]:
     return kinds
 
 
-def bench_with(live: Runs, dead: Runs) -> Bench:
+def bench_with(live: Runs, dead: Runs, counted: Runs = []) -> Bench:  # noqa: B006
+    """Two open segments. `counted` are dead extents of schema 1, which are in the totals."""
     bench = Bench()
     txn = bench.engine.begin()
     for number in (NUMBER, OTHER):
@@ -59,78 +65,153 @@ def bench_with(live: Runs, dead: Runs) -> Bench:
         for at, length in live:
             txn.put(EXTENTS, (number, at), Extent(length, 1))
         for at, length in dead:
-            txn.put(DEAD, (number, at), Dead(length))
+            txn.put(UNCOUNTED_DEAD, (number, at), DeadExtent(length))
+        for at, length in counted:
+            txn.put(COUNTED_DEAD, (number, at), DeadExtent(length))
+        if counted:
+            txn.put(DEAD_TOTALS, (number,), DeadTotal(bytes_of(counted)))
     txn.commit()
     return bench
 
 
-def dead_rows(bench: Bench, number: int) -> Runs:
-    return sorted((at, row.length) for (of, at), row in bench.rows(DEAD).items() if of == number)
+def bytes_of(runs: Runs) -> int:
+    return sum(length for _, length in runs)
 
 
-def one_step(bench: Bench, command: SealSegment) -> int | None:
-    return bench.change(lambda txn: seal_segment(txn, command))
+def uncounted(bench: Bench, number: int) -> Runs:
+    rows = bench.rows(UNCOUNTED_DEAD).items()
+    return sorted((at, row.length) for (of, at), row in rows if of == number)
+
+
+def total(bench: Bench, number: int = NUMBER) -> int:
+    totals = bench.rows(DEAD_TOTALS)
+    return totals[number,].length if (number,) in totals else 0
+
+
+def kill(bench: Bench, at: int, length: int) -> None:
+    bench.change(partial(drop, pieces=[Piece(NUMBER, at, length, 1)]))
+
+
+def one_step(bench: Bench, rows_max: int, length: int = LENGTH) -> bool:
+    return bench.change(lambda txn: seal_segment(txn, SealSegment(NUMBER, length, rows_max)))
 
 
 def take_steps(bench: Bench, rows_max: int, length: int = LENGTH) -> int:
-    steps, start = 0, 0
-    while True:
-        command = SealSegment(NUMBER, length, start, rows_max)
+    steps, before = 1, -1
+    while not one_step(bench, rows_max, length):
+        segment = bench.rows(SEGMENTS)[NUMBER,]
+        assert segment.state is SegmentState.OPEN and segment.closed
+        assert segment.counted_to > before
+        steps, before = steps + 1, segment.counted_to
+    return steps
+
+
+def count_all(bench: Bench, rows_max: int = 3) -> int:
+    steps = 1
+    command = CountDead((NUMBER, OTHER, 99), rows_max)
+    while bench.change(lambda txn: count_dead(txn, command)):
         steps += 1
-        following = one_step(bench, command)
-        if following is None:
-            return steps
-        assert bench.rows(SEGMENTS)[NUMBER,].state is SegmentState.OPEN
-        assert following > start
-        start = following
+    return steps
 
 
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 7, 1_000])
 @pytest.mark.parametrize("seed", range(8))
-def test_gaps_become_dead_in_any_steps(seed: int, rows_max: int) -> None:
+def test_all_that_is_not_alive_is_counted_in_any_steps(seed: int, rows_max: int) -> None:
     live, dead, gaps = laid(random.Random(seed))
     bench = bench_with(live, dead)
     steps = take_steps(bench, rows_max)
-    assert dead_rows(bench, NUMBER) == sorted(dead + gaps)
-    assert dead_rows(bench, OTHER) == sorted(dead)
+    assert total(bench) == bytes_of(dead + gaps)
+    assert uncounted(bench, NUMBER) == []
+    assert (total(bench, OTHER), uncounted(bench, OTHER)) == (0, sorted(dead))
     segment = bench.rows(SEGMENTS)[NUMBER,]
     assert (segment.state, segment.length) == (SegmentState.SEALED, LENGTH)
     assert (steps == 1) == (rows_max == 1_000)
 
 
+@pytest.mark.parametrize("rows_max", [1, 3, 1_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_schema_1_has_counted_is_not_counted_again(seed: int, rows_max: int) -> None:
+    live, dead, gaps = laid(random.Random(seed))
+    bench = bench_with(live, dead[::2], dead[1::2])
+    take_steps(bench, rows_max)
+    assert total(bench) == bytes_of(dead + gaps)
+
+
+@pytest.mark.parametrize("rows_max", [2, 5])
 @pytest.mark.parametrize("seed", range(8))
-def test_what_dies_between_the_steps_is_dead_once(seed: int) -> None:
+def test_what_dies_between_the_steps_is_counted_once(seed: int, rows_max: int) -> None:
     dice = random.Random(seed)
     live, dead, gaps = laid(dice)
     bench = bench_with(live, dead)
-    start: int | None = 0
-    while start is not None:
-        command = SealSegment(NUMBER, LENGTH, start, 2)
-        start = one_step(bench, command)
+    sealed = False
+    while not sealed:
+        sealed = one_step(bench, rows_max)
         if live:
-            at, length = live.pop(dice.randrange(len(live)))
-            dead.append((at, length))
-            txn = bench.engine.begin()
-            txn.delete(EXTENTS, (NUMBER, at))
-            txn.put(DEAD, (NUMBER, at), Dead(length))
-            txn.commit()
-    assert dead_rows(bench, NUMBER) == sorted(dead + gaps)
+            run = live.pop(dice.randrange(len(live)))
+            dead.append(run)
+            kill(bench, *run)
+        count_all(bench)
+    count_all(bench)
+    assert uncounted(bench, NUMBER) == []
+    assert total(bench) == bytes_of(dead + gaps)
 
 
-def test_begun_anew_it_ends_the_same() -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_what_dies_while_it_is_looked_for_is_counted_once(seed: int) -> None:
+    """An extent may die after the step has read the live ones and before it reads the dead ones,
+    where transactions see what others commit meanwhile."""
+    dice = random.Random(seed)
+    live, dead, gaps = laid(dice)
+    bench = bench_with(live, dead)
+    at, length = dice.choice(live)
+    txn = bench.engine.begin()
+    scan, scans = txn.scan, itertools.count()
+
+    def scan_late(*arguments: Any, **options: Any) -> Any:
+        if next(scans) == 1:
+            kill(bench, at, length)
+        return scan(*arguments, **options)
+
+    txn.scan = scan_late  # type: ignore[method-assign]
+    assert seal_segment(txn, SealSegment(NUMBER, LENGTH, 1_000))
+    txn.commit()
+    count_all(bench)
+    assert total(bench) == bytes_of([*dead, *gaps, (at, length)])
+
+
+def test_what_dies_in_sealed_segments_is_counted_in_steps() -> None:
     live, dead, gaps = laid(random.Random(3))
     bench = bench_with(live, dead)
-    for _ in range(2):
-        one_step(bench, SealSegment(NUMBER, LENGTH, 0, 3))
-    take_steps(bench, 3)
-    assert dead_rows(bench, NUMBER) == sorted(dead + gaps)
+    take_steps(bench, 1_000)
+    for run in live[:7]:
+        kill(bench, *run)
+    assert total(bench) == bytes_of(dead + gaps)
+    assert count_all(bench, 3) == 3
+    assert total(bench) == bytes_of(dead + gaps + live[:7])
+    # The other one is open: what is dead in it is counted when it is sealed.
+    assert uncounted(bench, OTHER) == sorted(dead)
+    assert count_all(bench, 3) == 1
+
+
+def test_releases_of_one_segment_lock_nothing_in_common() -> None:
+    """Here a row that another transaction has locked is a conflict at once."""
+    live, dead, _ = laid(random.Random(5))
+    bench = bench_with(live, dead)
+    transactions = []
+    for at, length in live:
+        txn = bench.engine.begin()
+        drop(txn, [Piece(NUMBER, at, length, 1)])
+        transactions.append(txn)
+    for txn in transactions:
+        txn.commit()
+    assert uncounted(bench, NUMBER) == sorted(live + dead)
 
 
 def test_what_is_sealed_stays_as_it_is() -> None:
     bench = bench_with([(0, 10)], [])
     assert take_steps(bench, 5, 10) == 1
     assert take_steps(bench, 5, 50) == 1
-    assert dead_rows(bench, NUMBER) == []
+    assert total(bench) == 0
     assert bench.rows(SEGMENTS)[NUMBER,].length == 10
 
 
@@ -145,37 +226,23 @@ def full_of_holes() -> MemoryEngine:
     return engine
 
 
-def test_all_of_the_steps() -> None:
+def test_a_large_segment_is_sealed_counted_and_forgotten_in_steps() -> None:
     async def scenario() -> None:
         engine = full_of_holes()
         await seal(engine, NUMBER, 5_000)
-        txn = engine.begin()
-        assert len(txn.scan(DEAD, DEAD.all(), 10_000)) == 2_500
-
-    asyncio.run(scenario())
-
-
-def test_what_is_dead_is_counted_at_every_step() -> None:
-    """Sealing counts it, forgetting a segment uncounts it: a check in between finds no fault."""
-
-    async def scenario() -> None:
-        engine = full_of_holes()
 
         def look(txn: ReadTxn, _: None) -> tuple[int, int]:
-            rows = txn.scan(DEAD, DEAD.all(), 10_000)
+            rows = txn.scan(UNCOUNTED_DEAD, UNCOUNTED_DEAD.all(), 10_000)
             total = txn.get(DEAD_TOTALS, (NUMBER,))
-            return sum(dead.length for _, dead in rows), total.length if total else 0
+            return len(rows), total.length if total else 0
 
-        start: int | None = 0
-        while start is not None:
-            start = await engine.write(seal_segment, SealSegment(NUMBER, 5_000, start, 100))
-            dead, total = await engine.read(look, None)
-            assert dead == total > 0
+        assert await engine.read(look, None) == (0, 2_500)
+        txn = engine.begin()
+        drop(txn, [Piece(NUMBER, at, 1, 1) for at in range(0, 5_000, 2)])
+        txn.commit()
         assert await engine.read(look, None) == (2_500, 2_500)
-        steps = 1
+        steps = 0
         while not await engine.write(forget_segment, SegmentNumber(NUMBER)):
-            dead, total = await engine.read(look, None)
-            assert dead == total
             steps += 1
         assert await engine.read(look, None) == (0, 0)
         assert steps > 5
@@ -189,16 +256,14 @@ def test_what_arrives_between_the_steps_is_refused(seed: int) -> None:
     as dead. Were they to live, they would be counted again when they die."""
     live, dead, gaps = laid(random.Random(seed))
     bench = bench_with(live, dead)
-    start: int | None = 0
     late = iter(gaps)
-    while start is not None:
-        start = one_step(bench, SealSegment(NUMBER, LENGTH, start, 2))
+    sealed = False
+    while not sealed:
+        sealed = one_step(bench, 2)
         for at, length in itertools.islice(late, 1):
             with pytest.raises(MissingRecord):
                 bench.change(partial(hold, pieces=[Piece(NUMBER, at, length, 1)]))
-    assert dead_rows(bench, NUMBER) == sorted(dead + gaps)
-    total = bench.rows(DEAD_TOTALS)[NUMBER,].length
-    assert total == sum(length for _, length in gaps)
+    assert total(bench) == bytes_of(dead + gaps)
     assert {at for of, at in bench.rows(EXTENTS) if of == NUMBER} == {at for at, _ in live}
 
 

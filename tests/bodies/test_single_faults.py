@@ -145,7 +145,7 @@ def test_any_one_call_may_fail(
 def retire_one(shop: Shop) -> int:
     shop.here.call("put", "a", noise(1, SEGMENT))
     shop.here.call("put", "a", noise(2, SEGMENT))
-    shop.here.call("housekeep")
+    shop.here.call("maintain")
     (number,) = {number for number, s in shop.segments().items() if s.state is SegmentState.SEALED}
     return number
 

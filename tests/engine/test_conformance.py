@@ -13,7 +13,8 @@ import pytest
 
 from etagere.clock import TICKS_PER_MILLISECOND, TICKS_PER_SECOND
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused
-from etagere.engine.records import KEY_BYTES_MAX, TEXT, UINT_MAX, Collection, Span
+from etagere.engine.keys import KEY_BYTES_MAX
+from etagere.engine.records import TEXT, UINT_MAX, Collection, Span
 from etagere.engine.timeline import SLEW_PPM_MAX
 from etagere.model.base import Record
 from tests.engine import samples

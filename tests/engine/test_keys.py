@@ -18,7 +18,7 @@ from etagere.engine.records import (
     UINT,
     UINT_MAX,
     Collection,
-    Kind,
+    KeyKind,
     Span,
     total_order,
 )
@@ -46,15 +46,20 @@ _IDS = st.one_of(
 _UINTS = st.one_of(
     st.sampled_from([0, 1, 255, 256, UINT_MAX]), st.integers(min_value=0, max_value=UINT_MAX)
 )
-_PARTS: dict[Kind, st.SearchStrategy[Any]] = {ID: _IDS, UINT: _UINTS, TEXT: _TEXTS, BYTES: _BYTES}
+_PARTS: dict[KeyKind, st.SearchStrategy[Any]] = {
+    ID: _IDS,
+    UINT: _UINTS,
+    TEXT: _TEXTS,
+    BYTES: _BYTES,
+}
 
 
-def allowed(kinds: tuple[Kind, ...]) -> bool:
+def allowed(kinds: tuple[KeyKind, ...]) -> bool:
     return not any(a in (TEXT, BYTES) and b is BYTES for a, b in pairwise(kinds))
 
 
 @cache
-def collection_of(kinds: tuple[Kind, ...]) -> Shape:
+def collection_of(kinds: tuple[KeyKind, ...]) -> Shape:
     """A collection with keys of this shape that no engine has to make a table for."""
     name = "test_keys_" + "_".join(kind.name for kind in kinds)
     collection: Shape = Collection(name, Record, kinds)
@@ -63,9 +68,11 @@ def collection_of(kinds: tuple[Kind, ...]) -> Shape:
 
 
 SHAPES = st.one_of(
-    st.lists(st.sampled_from(Kind), min_size=1, max_size=4).map(tuple).filter(allowed),
-    # These are packed and unpacked in ways of their own.
-    st.sampled_from([(ID, TEXT), (ID, TEXT, TEXT), (ID, UINT, BYTES, TEXT, TEXT)]),
+    st.lists(st.sampled_from(KeyKind), min_size=1, max_size=4).map(tuple).filter(allowed),
+    # These are packed or unpacked as a whole.
+    st.sampled_from(
+        [(ID, TEXT), (ID, TEXT, TEXT), (UINT, ID, TEXT), (ID, BYTES), (ID, UINT, BYTES, TEXT, TEXT)]
+    ),
 )
 
 
@@ -156,7 +163,7 @@ def test_cutting_never_widens_a_span(drawn: tuple[Shape, list[Key]]) -> None:
 
 
 @pytest.mark.parametrize("kinds", [(TEXT, BYTES), (BYTES, BYTES), (ID, TEXT, BYTES)])
-def test_shapes_that_could_be_misread_are_refused(kinds: tuple[Kind, ...]) -> None:
+def test_shapes_that_could_be_misread_are_refused(kinds: tuple[KeyKind, ...]) -> None:
     with pytest.raises(ValueError, match="BYTES cannot follow"):
         collection_of(kinds)
 
@@ -172,14 +179,30 @@ def test_shapes_that_could_be_misread_are_refused(kinds: tuple[Kind, ...]) -> No
         (TEXT, "\ud800"),
     ],
 )
-def test_parts_that_cannot_be_in_a_key(kind: Kind, value: object) -> None:
+def test_parts_that_cannot_be_in_a_key(kind: KeyKind, value: object) -> None:
     with pytest.raises(ValueError):
         collection_of((kind,)).pack((value,))
 
 
-@pytest.mark.parametrize("kinds", [(TEXT,), (TEXT, TEXT), (TEXT, TEXT, TEXT)])
-def test_keys_have_as_many_parts_as_their_shape(kinds: tuple[Kind, ...]) -> None:
-    collection = collection_of(kinds)
-    for count in {0, 1, 2, 3, 4} - {len(kinds)}:
-        with pytest.raises(ValueError):
-            collection.pack(("a",) * count)
+@given(keys_of_one_shape(), st.data())
+def test_keys_have_as_many_parts_as_their_shape(
+    drawn: tuple[Shape, list[Key]], data: st.DataObject
+) -> None:
+    collection, (key, *_) = drawn
+    kept = data.draw(st.integers(min_value=0, max_value=len(key) - 1))
+    kind = data.draw(st.sampled_from(KeyKind))
+    for other in (key[:kept], (*key, data.draw(_PARTS[kind]))):
+        with pytest.raises((ValueError, TypeError)):
+            collection.pack(other)
+
+
+@given(keys_of_one_shape())
+def test_keys_are_packed_as_their_parts_are(drawn: tuple[Shape, list[Key]]) -> None:
+    """However a shape is packed: a part is encoded like a key that has no other part."""
+    collection, keys = drawn
+    for key in keys:
+        parts = [
+            collection_of((kind,)).pack((part,))
+            for kind, part in zip(collection.kinds, key, strict=True)
+        ]
+        assert collection.pack(key) == b"".join(parts)

@@ -10,6 +10,8 @@ import pytest
 from etagere.engine.interface import Fault, Lane
 from etagere.engine.lanes import Lanes
 
+pytestmark = pytest.mark.alone
+
 SCAN = Lane("scan", "one")
 SHORT = Lane("count", "two")
 

@@ -26,6 +26,8 @@ from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
 from tests.engine.sqlite_harness import SqliteHarness, start
 from tests.sdk.server import environment
 
+pytestmark = pytest.mark.alone
+
 CONFIG = Config(durable=False)
 LOG_BYTES_MAX = 128 * MIB
 LOG_BYTES_AFTER_MAX = 64 * MIB

@@ -161,14 +161,15 @@ class Store:
 
     def _check(self, request: Request, ticks: int) -> None:
         blob = self._blobs.get(request.blob, Blob())
-        if blob.stamp is None and request.verb in _NEEDS_BLOB:
+        uncommitted = blob.stamp is None and request.verb is Verb.DELETE and bool(blob.staged)
+        if blob.stamp is None and request.verb in _NEEDS_BLOB and not uncommitted:
             raise Refusing(Refusal("BlobNotFound"))
         lease_id = _id(request.lease_id)
         if lease_id not in blob.also_held_by:
             late = 3 * TICKS_PER_SECOND if self.has(Bug.LATE_WRITE) and lease_id else 0
             insist(leases.check_write(blob.lease, lease_id, ticks - late, LeaseKind.BLOB))
         asked = _conditions(request)
-        if request.verb in CREATES | {Verb.PUT, Verb.COMMIT}:
+        if request.verb in CREATES | {Verb.PUT, Verb.COMMIT} or uncommitted:
             by_holder = request.lease_id is not None
             insist(conditions.check_create(asked, blob.stamp, by_holder=by_holder))
         elif blob.stamp is not None:

@@ -170,9 +170,9 @@ def objection_to_write(lease: Lease, lease_id: str | None) -> str | None:
 def objection_to_read(lease: Lease, lease_id: str | None) -> str | None:
     if lease_id is None:
         return None
-    if lease.phase in (AVAILABLE, BROKEN):
+    if lease.phase == AVAILABLE:
         return "LeaseNotPresentWithBlobOperation"
-    if lease.phase == EXPIRED:
+    if lease.phase in (BROKEN, EXPIRED):
         return "LeaseLost"
     return None if lease_id == lease.id else "LeaseIdMismatchWithBlobOperation"
 

@@ -143,7 +143,9 @@ def _describe(state: State, trial: Trial) -> State | str:
 
 
 def _delete(state: State, trial: Trial) -> State | str:
-    """Its snapshots too."""
+    """Its snapshots too. Of a name without a blob, the blocks that are staged."""
+    if not state.version and state.staged:
+        return objection_to_create(state, trial) or ABSENT
     return objection_to_change(state, trial) or ABSENT
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.hostile.bystanders import assert_others_do_not_wait, bystanders
 from tests.sdk.server import Server, served
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_quiet_server_passes(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:

@@ -18,6 +18,8 @@ from tests.hostile.sockets import connections_by_process
 from tests.probes.client import Client, Request, shared_key
 from tests.sdk.server import ACCOUNT, KEY, Server, eventually, served, unique
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 SILENT = 2_600
 DESCRIPTORS = 1_024

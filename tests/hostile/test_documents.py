@@ -13,6 +13,8 @@ from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Client, Request, shared_key
 from tests.sdk.server import ACCOUNT, KEY, Server, served, unique
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 _BYTES: Final = (16 << 20) - 1024
 _CPU_SECONDS_MAX: Final = 2.0

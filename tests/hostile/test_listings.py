@@ -18,6 +18,8 @@ from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Answer, Client, Request, shared_key
 from tests.sdk.server import ACCOUNT, KEY, Server, eventually, served
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 _MIB: Final = 1 << 20
 _BLOBS: Final = 1_500

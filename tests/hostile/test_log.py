@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import pytest
 from azure.data.tables import TableClient
 
 from etagere.config import MIB
@@ -16,6 +17,8 @@ from etagere.engine import ledger
 from tests.probes.client import Client, Request, shared_key
 from tests.sdk.server import ACCOUNT, KEY, check, eventually, served
 from tests.sdk.table.clients import table_service
+
+pytestmark = pytest.mark.alone
 
 _sign = shared_key(ACCOUNT, KEY)
 _ENTITIES: Final = 10_000

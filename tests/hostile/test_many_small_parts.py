@@ -12,10 +12,14 @@ import pytest
 from awscrt.checksums import crc64nvme
 
 from tests.hostile.bystanders import assert_others_do_not_wait
-from tests.probes.client import Client, Request, shared_key
+from tests.probes.client import Client, Request, shared_key, shared_key_lite
 from tests.sdk.server import ACCOUNT, KEY, Server, served
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
+# Does not sign the length of a body, which a chunked one does not have.
+_sign_lite = shared_key_lite(ACCOUNT, KEY)
 _BOX: Final = f"/{ACCOUNT}/box"
 _QUEUE: Final = f"/{ACCOUNT}/queue"
 _BLOCK_BLOB: Final = ("x-ms-blob-type", "BlockBlob")
@@ -108,7 +112,8 @@ def test_a_body_in_chunks_of_a_byte(server: Server, signed: bool, status: int) -
 
     def attack() -> None:
         with Client(server.endpoint) as client:
-            (answer,) = client.send_bytes((_sign(request) if signed else request).raw() + chunks)
+            sent = _sign_lite(request) if signed else request
+            (answer,) = client.send_bytes(sent.raw() + chunks)
         assert answer.status == status
         time.sleep(0.05)
 

@@ -20,6 +20,8 @@ from tests.hostile.tables import table_probe
 from tests.probes.client import Client, Request, read_answer, shared_key
 from tests.sdk.server import ACCOUNT, KEY, Server, eventually, served, unique
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 KIB, MIB = 1 << 10, 1 << 20
 TREE_BYTES_MAX = 768 * MIB

@@ -15,6 +15,8 @@ from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Answer, Client, Request, shared_key
 from tests.sdk.server import ACCOUNT, KEY, Server, served
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 _EXPIRED: Final = 3_000
 _EXPIRE_AFTER_SECONDS: Final = 4

@@ -14,6 +14,8 @@ import pytest
 from tests.probes.client import Client, Request, shared_key
 from tests.sdk.server import ACCOUNT, KEY, WRONG_KEY, Server, served, unique
 
+pytestmark = pytest.mark.alone
+
 _sign = shared_key(ACCOUNT, KEY)
 MIB = 1 << 20
 BLOCK_BLOB = (("x-ms-blob-type", "BlockBlob"),)

@@ -15,6 +15,8 @@ from tests.hostile.tables import TableProbe, table_probe
 from tests.probes.client import Answer
 from tests.sdk.server import Server, served
 
+pytestmark = pytest.mark.alone
+
 MIB: Final = 1 << 20
 
 

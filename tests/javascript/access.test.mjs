@@ -139,7 +139,7 @@ test("who may create may not overwrite", async (t) => {
     const url = await blob.generateSasUrl({ expiresOn, permissions });
     const creator = holder(BlockBlobClient, url);
     await creator.upload("first", 5);
-    await mismatched(creator.upload("second", 6));
+    await refused(creator.upload("second", 6), 403, "UnauthorizedBlobOverwrite");
     await mismatched(creator.download());
     assert.equal(await text(await blob.download()), "first");
 });

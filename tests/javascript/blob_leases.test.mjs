@@ -69,7 +69,7 @@ for (const [name, write] of Object.entries(WRITES)) {
         const other = { leaseId: SECOND };
         await refused(write(blob, other), 412, "LeaseIdMismatchWithBlobOperation");
         await lease.breakLease(0);
-        await refused(write(blob, named), 412, "LeaseNotPresentWithBlobOperation");
+        await refused(write(blob, named), 412, "LeaseLost");
         assert.deepEqual(await leaseOf(blob), ["unlocked", "broken", undefined]);
         await lease.acquireLease(60);
         await write(blob, named);
@@ -88,7 +88,7 @@ for (const [name, read] of Object.entries(READS)) {
         const other = { leaseId: SECOND };
         await refused(read(blob, other), 412, "LeaseIdMismatchWithBlobOperation");
         await lease.breakLease(0);
-        await refused(read(blob, named), 412, "LeaseNotPresentWithBlobOperation");
+        await refused(read(blob, named), 412, "LeaseLost");
         await read(blob, {});
         assert.deepEqual(await leaseOf(blob), ["unlocked", "broken", undefined]);
     });

@@ -18,13 +18,14 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
-    DEAD,
+    CONTENTS_TO_REAP,
+    COUNTED_DEAD,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     INLINE,
     MOVES,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.files import segment_path
 from etagere.engine.interface import ReadTxn
@@ -47,7 +48,7 @@ def require_empty(txn: ReadTxn, _: None) -> None:
         CHUNKS,
         CONTENT_SHARERS,
         CHUNK_SHARERS,
-        DYING,
+        CONTENTS_TO_REAP,
         EXTENTS,
         MOVES,
     ):
@@ -80,7 +81,7 @@ def require_balanced(txn: ReadTxn, directory: Path | None) -> None:
 
 def _count_chunks(txn: ReadTxn, held: Iterable[bytes]) -> Counter[tuple[bytes, int]]:
     lists = rows(txn, BLOCK_LISTS)
-    dying = {key for (key,) in rows(txn, DYING)}
+    dying = {key for (key,) in rows(txn, CONTENTS_TO_REAP)}
     assert not dying & set(held)
     assert dying | set(held) == {key for (key,) in lists}
     chunks = Counter(use.key for blocks in lists.values() for use in blocks.chunks)
@@ -110,20 +111,22 @@ def _require_segments(txn: ReadTxn, directory: Path | None) -> None:
     segments = {number: segment for (number,), segment in rows(txn, SEGMENTS).items()}
     covered: dict[int, list[tuple[int, int]]] = {number: [] for number in segments}
     live = rows(txn, EXTENTS)
-    for (number, offset), row in (*live.items(), *rows(txn, DEAD).items()):
+    for (number, offset), row in (*live.items(), *rows(txn, UNCOUNTED_DEAD).items()):
         covered[number].append((offset, row.length))
-    totals = Counter[int]()
-    for (number, _), dead in rows(txn, DEAD).items():
-        totals[number] += dead.length
-    assert {number: total.length for (number,), total in rows(txn, DEAD_TOTALS).items()} == totals
+    assert not rows(txn, COUNTED_DEAD)
+    totals = {number: total.length for (number,), total in rows(txn, DEAD_TOTALS).items()}
+    assert totals.keys() <= segments.keys()
     for number, segment in segments.items():
-        at = 0
+        at = uncovered = 0
+        counted_to = segment.counted_to
         for offset, length in sorted(covered[number]):
             assert offset >= at, f"rows of segment {number} overlap at {offset}"
-            # An open segment may have uploads that nothing refers to yet.
-            assert offset == at or segment.state is SegmentState.OPEN, (number, at, offset)
+            uncovered += max(min(offset, counted_to) - at, 0)
             at = offset + length
-        assert segment.state is SegmentState.OPEN or at == segment.length
+        uncovered += max(counted_to - at, 0)
+        assert segment.state is SegmentState.OPEN or counted_to == segment.length
+        assert totals.get(number, 0) == uncovered, number
+        assert segment.state is SegmentState.OPEN or at <= segment.length
     for (number, offset), extent in live.items():
         assert segments[number].state is not SegmentState.RETIRED
         if directory is not None:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collected, Collector
-from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan, segments_of
+from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
-from etagere.bodies.presence import Pin
+from etagere.bodies.store import BodyReader
 from etagere.bodies.writing import FileBodyWriter
 from etagere.clock import Clock
 from etagere.config import KIB, MIB, Config
@@ -50,7 +50,7 @@ def noise(seed: int, length: int) -> bytes:
 
 
 class _Reading(NamedTuple):
-    pin: Pin
+    reader: BodyReader
     chunks: AsyncIterator[bytes]
 
 
@@ -121,18 +121,17 @@ class Front:
     async def begin_read(self, name: str) -> int:
         """Pins, looks the object up and reads nothing yet; returns a handle, 0 if there is no
         such object."""
-        pin = self.store.pinned()
-        pin.__enter__()
+        reader = self.store.open_reader()
         found = await self.engine.read(objects.find_object, name)
         if found is None:
-            pin.__exit__()
+            reader.close()
             return 0
-        pin.narrow(segments_of(found[1]))
-        return self._keep_reading(pin, found[1])
+        reader.limit_to(found[1])
+        return self._keep_reading(reader, found[1])
 
-    def _keep_reading(self, pin: Pin, plan: Plan) -> int:
+    def _keep_reading(self, reader: BodyReader, plan: Plan) -> int:
         self._last_handle += 1
-        self._readings[self._last_handle] = _Reading(pin, self.store.read(plan, pin))
+        self._readings[self._last_handle] = _Reading(reader, reader.chunks(plan, final=True))
         return self._last_handle
 
     async def step_read(self, handle: int) -> bytes:
@@ -145,7 +144,7 @@ class Front:
         try:
             return b"".join([chunk async for chunk in reading.chunks])
         finally:
-            reading.pin.__exit__()
+            reading.reader.close()
 
     async def read_for(self, seconds: float, names: tuple[str, ...]) -> int:
         """Reads objects whose bytes are one block of 16 again and again, now and then slowly;
@@ -187,15 +186,15 @@ class Front:
 
     # Upkeep
 
-    async def housekeep(self) -> None:
-        await self.store.housekeep()
+    async def maintain(self) -> None:
+        await self.store.maintain()
 
     async def collect(self) -> Collected:
         return await self.collector.collect()
 
     async def tidy(self) -> Collected:
         """What the background task of a process does in one round."""
-        await self.store.housekeep()
+        await self.store.maintain()
         return await self.collector.collect()
 
     async def let_loop_run(self) -> None:

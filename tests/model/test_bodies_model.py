@@ -281,7 +281,7 @@ def run_machine(
 
 
 def test_bodies_follow_the_reference(tmp_path: Path) -> None:
-    run_machine(BodiesMachine, tmp_path, 70, 40)
+    run_machine(BodiesMachine, tmp_path, 25, 40)
 
 
 @pytest.mark.long

@@ -382,7 +382,7 @@ def test_the_memory_engine_follows_the_model(tmp_path: Path) -> None:
 
 
 def test_the_sqlite_engine_follows_the_model(tmp_path: Path) -> None:
-    run_machine(SqliteMachine, tmp_path, 60, 50)
+    run_machine(SqliteMachine, tmp_path, 25, 50)
 
 
 @pytest.mark.long

@@ -43,7 +43,8 @@ async def read(store: FileBodyStore, body: Body) -> bytes:
     if not body.pieces:
         return body.data
     plan = tuple(Stretch(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
-    return b"".join([chunk async for chunk in store.read(plan)])
+    with store.open_reader() as reader:
+        return b"".join([chunk async for chunk in reader.chunks(plan)])
 
 
 async def require_stored(store: FileBodyStore, body: Body, data: bytes) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from typing import BinaryIO, Final, NamedTuple, cast
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
 from xml.etree import ElementTree
 
 VERSION: Final = "2021-12-02"
@@ -159,9 +159,10 @@ def _canonical_headers(request: Request) -> str:
 
 def _values(query: Pairs) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
-    for name, value in query:
-        decoded = unquote(value, errors="surrogateescape")
-        values.setdefault(unquote(name, errors="surrogateescape").lower(), []).append(decoded)
+    for written, value in query:
+        name = unquote_plus(written, errors="surrogateescape").lower()
+        decode = unquote if name == "where" else unquote_plus
+        values.setdefault(name, []).append(decode(value, errors="surrogateescape"))
     return values
 
 
@@ -177,16 +178,24 @@ class NotHttp(Exception):
     """What came back is no answer."""
 
 
+_ODATA_CODE: Final = re.compile(rb'\{"odata\.error":\{"code":"([A-Za-z0-9]+)"')
+
+
 class Answer(NamedTuple):
     """A status, headers by their names in lower case, and a body."""
 
     status: int
     headers: dict[str, str]
     body: bytes
+    reason: str = ""
 
     @property
     def code(self) -> str:
-        return self.headers.get("x-ms-error-code", "")
+        """That of an error, from the header, or from the body where tables have none."""
+        code = self.headers.get("x-ms-error-code", "")
+        if not code and (named := _ODATA_CODE.match(self.body)):
+            code = named[1].decode()
+        return code
 
     def error(self) -> dict[str, str]:
         """The elements of an error's body; empty where it is none."""
@@ -197,7 +206,7 @@ class Answer(NamedTuple):
         return {child.tag: child.text or "" for child in root} if root.tag == "Error" else {}
 
 
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2}) [ -~]*\r\n")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2}) ([ -~]*)\r\n")
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)\r\n")
 
 
@@ -209,7 +218,7 @@ def read_answer(stream: BinaryIO, method: str) -> Answer | None:
     status_line = _STATUS_LINE.fullmatch(line)
     if status_line is None:
         raise NotHttp(f"status line {line!r}")
-    status = int(status_line[1])
+    status, reason = int(status_line[1]), status_line[2].decode()
     headers: dict[str, str] = {}
     while (line := stream.readline()) != b"\r\n":
         field = _FIELD.fullmatch(line)
@@ -221,12 +230,14 @@ def read_answer(stream: BinaryIO, method: str) -> Answer | None:
     if status == 100:
         return read_answer(stream, method)
     if method == "HEAD" or status in {204, 304}:
-        return Answer(status, headers, b"")
+        return Answer(status, headers, b"", reason)
     if ("content-length" in headers) == (headers.get("transfer-encoding") == "chunked"):
         raise NotHttp(f"no length, or two, in {headers}")
     if "content-length" in headers:
-        return Answer(status, headers, _exactly(stream, int(headers["content-length"])))
-    return Answer(status, headers, b"".join(_chunks(stream)))
+        body = _exactly(stream, int(headers["content-length"]))
+    else:
+        body = b"".join(_chunks(stream))
+    return Answer(status, headers, body, reason)
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:

@@ -19,6 +19,8 @@ from tests.sdk.server import ACCOUNT, KEY
 FAILED = (403, "AuthenticationFailed")
 NOT_HERE = (403, "AuthorizationFailure")
 LACKING = (403, "AuthorizationPermissionMismatch")
+CREATES_ONLY = (403, "UnauthorizedBlobOverwrite")
+"""Its holder may create, and there is something already."""
 
 Maker = Callable[..., Token]
 

@@ -35,7 +35,7 @@ class Stage:
     def __init__(self, server: Server, endless: str = "") -> None:
         """`endless` is the address of what can be copied for ever."""
         self.server = server
-        self._endless = endless
+        self.endless = endless
         self.client = Client(server.endpoint)
 
     def own(self, request: Request, account: str = ACCOUNT) -> Answer:
@@ -74,7 +74,7 @@ class Stage:
             place = place._replace(snapshot=taken.headers["x-ms-snapshot"])
         if operation.aborts:
             path = f"/{place.account}/{place.container}/{place.blob}"
-            begun = self.own(Request("PUT", path, (), (("x-ms-copy-source", self._endless),)))
+            begun = self.own(Request("PUT", path, (), (("x-ms-copy-source", self.endless),)))
             place = place._replace(copy_id=begun.headers["x-ms-copy-id"])
         return place
 

@@ -30,7 +30,11 @@ EXPECTED: Final = (
 # These know no conditions, or none by these names.
 UNCONDITIONAL: Final = {
     "put_block", "put_block_from_url", "get_block_list", "set_blob_tier", "get_blob_tags",
-    "set_blob_tags",
+    "set_blob_tags", "abort_copy_blob", "create_container", "get_container_properties",
+    "get_container_metadata", "get_container_acl", "list_blobs", "list_containers",
+    "find_blobs_by_tags", "find_blobs_by_tags_in_container", "blob_batch",
+    "blob_batch_in_container", "get_account_information", "get_blob_service_properties",
+    "set_blob_service_properties", "get_blob_service_stats",
 }  # fmt: skip
 
 Changes = Iterator[tuple[str, Request]]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.probes.client import VERSION, Pairs, Request
-from tests.probes.holders import LACKING
+from tests.probes.holders import CREATES_ONLY, LACKING
 from tests.probes.judgement import refusal
 from tests.probes.operations import OPERATIONS, Operation, Place
 from tests.probes.stage import Stage
@@ -43,7 +43,7 @@ def test_tags_with_a_blob_need_their_letter(stage: Stage, operation: Operation) 
             if not operation.creates:
                 # Who may create does not overwrite, and tags are no way around that.
                 token = service_token(ACCOUNT, KEY, place.container, name, permissions="ct")
-                assert not refusal(stage.client.ask(token.put_on(request)), LACKING)
+                assert not refusal(stage.client.ask(token.put_on(request)), CREATES_ONLY)
         token = service_token(ACCOUNT, KEY, place.container, name, permissions="wt")
         answer = stage.client.ask(token.put_on(request))
         assert 200 <= answer.status < 300, answer

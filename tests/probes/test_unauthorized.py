@@ -125,7 +125,11 @@ def test_nearly_authorized(stage: Stage, operation: Operation, scheme: Scheme) -
             nearly: stage.client.ask(signed.setting("Authorization", nearly))
             for nearly in _authorizations(authorization)
         }
-        expected = ((403, "AuthenticationFailed"), (400, "InvalidAuthenticationInfo"))
+        expected = (
+            (403, "AuthenticationFailed"),
+            (400, "InvalidAuthenticationInfo"),
+            (401, "InvalidAuthenticationInfo"),  # a bearer token
+        )
         wrong = {
             nearly: told for nearly in answers if (told := refusal(answers[nearly], *expected))
         }

@@ -14,7 +14,7 @@ from etagere.rules.accounts import (
     check_changeable,
     check_key,
     check_key_number,
-    check_source,
+    check_reach,
     is_loopback,
 )
 from etagere.settings import Settings, parse_account
@@ -137,8 +137,43 @@ def test_from_where_accounts_are_used(client: str, near: bool, anywhere: bool) -
     assert is_loopback(client) is near
     refused = not near and not anywhere
     expected = "AuthorizationSourceIPMismatch" if refused else None
-    assert code_of(check_source(DEVELOPMENT, client, settings)) == expected
-    assert check_source("mine", client, settings) is None
+    assert code_of(check_reach(DEVELOPMENT, client, "localhost", settings)) == expected
+    assert check_reach("mine", client, "localhost", settings) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "near"),
+    [
+        (None, True),
+        ("localhost", True),
+        ("LOCALHOST.:10000", True),
+        ("devstoreaccount1.blob.localhost:10000", True),
+        ("127.0.0.1", True),
+        ("127.255.255.254:1", True),
+        ("[::1]:10000", True),
+        ("[::ffff:127.0.0.1]", True),
+        ("[localhost]", False),
+        ("127.1", False),
+        ("127.0.0.1.example", False),
+        ("localhost.example", False),
+        (".localhost.example", False),
+        ("etagere", False),
+        ("host.docker.internal:10000", False),
+        ("devstoreaccount1.blob.core.windows.net", False),
+        ("192.168.0.1:10000", False),
+        ("localhost,example", False),
+        ("localhost:10000\n", False),
+        ("a." * 200 + "localhost", False),
+        ("", False),
+        (":", False),
+    ],
+)
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_under_which_names_accounts_are_used(host: str | None, near: bool, anywhere: bool) -> None:
+    settings = Settings(development_account_anywhere=anywhere)
+    expected = None if near or anywhere else "AuthorizationFailure"
+    assert code_of(check_reach(DEVELOPMENT, "127.0.0.1", host, settings)) == expected
+    assert check_reach("mine", "127.0.0.1", host, settings) is None
 
 
 def test_no_repr_shows_a_key() -> None:

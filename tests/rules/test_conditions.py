@@ -25,6 +25,7 @@ from etagere.rules.conditions import (
     last_modified,
     parse_date,
     parse_etags,
+    precedes_all_etags,
     without_ignored,
 )
 
@@ -323,32 +324,50 @@ def test_the_form_of_an_etag() -> None:
         ('""', ('""',)),
         ('"a,b"', ('"a,b"',)),
         ('"a", b ,W/"c"', ('"a"', '"b"', '"c"')),
-        ("", None),
-        ("  ", None),
-        (",", None),
-        ('"a",', None),
-        (',"a"', None),
-        ('"a",,"b"', None),
-        ('"a', None),
-        ('a"', None),
-        ('"a" "b"', None),
-        ('*, "a"', None),
-        ('"a", *', None),
+        ('*, "a"', ANY),
+        ('"a", *', ANY),
+        ("*,x", ANY),
     ],
 )
-def test_lists_of_etags(text: str, expected: tuple[str, ...] | None) -> None:
+def test_lists_of_etags(text: str, expected: tuple[str, ...]) -> None:
     assert parse_etags(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", ",", '"a",', ',"a"', '"a",,"b"', '"a', 'a"', '"a" "b"', f"{CURRENT}x"]
+)
+def test_what_is_no_list_of_etags_equals_none(text: str) -> None:
+    assert parse_etags(text) == (text,)
+    assert status(check_write(Conditions(if_match=parse_etags(text)), STAMP)) == 412
+    assert status(check_read(Conditions(if_none_match=parse_etags(text)), STAMP)) == 200
+
+
+@pytest.mark.parametrize(
+    ("etag", "expected"),
+    [
+        ('"0x111111111111111"', True),
+        ('"0x1"', False),
+        (format_etag(0), False),
+        (format_etag(STAMP), False),
+        ('"0xFFFFFFFFFFFFFFF"', False),
+        ('"0x1111111111111111"', False),
+        ('"garbage"', False),
+        ("*", False),
+    ],
+)
+def test_etags_before_the_first(etag: str, expected: bool) -> None:
+    assert precedes_all_etags(etag) == expected
 
 
 @given(st.text(max_size=30))
 def test_no_text_breaks_the_reading_of_etags(text: str) -> None:
-    parsed = parse_etags(text)
-    assert parsed is None or len(parsed) >= 1
+    assert len(parse_etags(text)) >= 1
 
 
-@given(st.text(alphabet='"*,W/ a', max_size=12))
+@given(st.text(alphabet='",W/ a', max_size=12))
 def test_only_a_star_is_any(text: str) -> None:
-    assert (parse_etags(text) == ANY) == (text.strip() == "*")
+    assert parse_etags(text) != ANY
+    assert parse_etags(f"*,{text}") == ANY
 
 
 def test_an_unknown_etag_equals_nothing() -> None:

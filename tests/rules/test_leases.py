@@ -216,12 +216,12 @@ USE_CELLS = [
     ("write with A", "Available", "not present"),
     ("write with A", "Leased", "ok"),
     ("write with A", "Breaking", "ok"),
-    ("write with A", "Broken", "not present"),
+    ("write with A", "Broken", "lost"),
     ("write with A", "Expired", "lost"),
     ("write with B", "Available", "not present"),
     ("write with B", "Leased", "mismatch"),
     ("write with B", "Breaking", "mismatch"),
-    ("write with B", "Broken", "not present"),
+    ("write with B", "Broken", "lost"),
     ("write with B", "Expired", "lost"),
     ("write, no id", "Available", "ok"),
     ("write, no id", "Leased", "missing"),
@@ -231,12 +231,12 @@ USE_CELLS = [
     ("read with A", "Available", "not present"),
     ("read with A", "Leased", "ok"),
     ("read with A", "Breaking", "ok"),
-    ("read with A", "Broken", "not present"),
+    ("read with A", "Broken", "lost"),
     ("read with A", "Expired", "lost"),
     ("read with B", "Available", "not present"),
     ("read with B", "Leased", "mismatch"),
     ("read with B", "Breaking", "mismatch"),
-    ("read with B", "Broken", "not present"),
+    ("read with B", "Broken", "lost"),
     ("read with B", "Expired", "lost"),
     ("read, no id", "Available", "ok"),
     ("read, no id", "Leased", "ok"),
@@ -546,6 +546,22 @@ def test_refusals_tell_state_and_end() -> None:
     assert refusal == Refusal("LeaseIdMissing", {"LeaseState": "leased", "LeaseEnd": "never"})
     refusal = check_write(NO_LEASE, A, NOW, BLOB)
     assert refusal == Refusal("LeaseNotPresentWithBlobOperation", {"LeaseState": "available"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [(BLOB, "blob"), (CONTAINER, "container"), (SHARE, "share")]
+)
+def test_messages_name_what_is_leased(kind: LeaseKind, named: str) -> None:
+    lost = check_write(BrokenLease(A, NOW), A, NOW, kind)
+    assert lost is not None
+    assert lost.message == (f"A lease ID was specified, but the lease for the {named} has expired.")
+    for action in (Break(0), Change(A, B)):
+        absent = step(NO_LEASE, action, NOW, kind)
+        assert isinstance(absent, Refusal)
+        assert absent.message == f"There is currently no lease on the {named}."
+    other = step(InfiniteLease(A), Renew(B), NOW, kind)
+    assert isinstance(other, Refusal)
+    assert other.message == f"The lease ID specified did not match the lease ID for the {named}."
 
 
 # Properties

@@ -31,9 +31,11 @@ def test_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a", "ab", "a" * 64, "a" * 9_000, "é", "A"])
 def test_names_of_a_wrong_length(name: str) -> None:
-    assert check_queue_name(name) == Refusal(
-        "OutOfRangeInput", {"Input": "QueueName", "Minimum": 3, "Maximum": 63}
-    )
+    refusal = check_queue_name(name)
+    assert refusal is not None
+    assert refusal.code == "OutOfRangeInput"
+    assert refusal.facts == {"Input": "QueueName", "Minimum": 3, "Maximum": 63}
+    assert "resource name length" in refusal.message
 
 
 @pytest.mark.parametrize(

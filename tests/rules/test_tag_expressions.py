@@ -212,7 +212,7 @@ def test_a_search_knows_containers() -> None:
         ("a = '1' OR b = '1'", "Expected AND, not 'OR'."),
         ("@container > 'a' AND a = '1'", "@container can only be compared by =."),
         ("@container = 'a'", "At least one tag has to be asked for."),
-        ("@box = 'a' AND a = '1'", "Expected the name of a tag, not '@box'."),
+        ("@box = 'a' AND a = '1'", "Unsupported parameter '@box'."),
         (
             " AND ".join(f"t{n}='1'" for n in range(NAMES_MAX + 1)),
             "More than 10 tags are asked for.",

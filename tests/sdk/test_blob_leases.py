@@ -101,15 +101,15 @@ WRITES: dict[str, Callable[[BlobClient], Use]] = {
         lambda **lease: blob.set_http_headers(ContentSettings("text/plain"), **lease)
     ),
     "delete": lambda blob: blob.delete_blob,
+    "delete snapshots": lambda blob: (
+        lambda **lease: blob.delete_blob(delete_snapshots="only", **lease)
+    ),
 }
 READS: dict[str, Callable[[BlobClient], Use]] = {
     "get": lambda blob: blob.download_blob,
     "get properties": lambda blob: blob.get_blob_properties,
     "get block list": lambda blob: lambda **lease: blob.get_block_list("all", **lease),
     "snapshot": lambda blob: blob.create_snapshot,
-    "delete snapshots": lambda blob: (
-        lambda **lease: blob.delete_blob(delete_snapshots="only", **lease)
-    ),
 }
 USES = WRITES | READS
 
@@ -129,7 +129,7 @@ REFUSALS_OF_WRITES: dict[str, tuple[str, str, str]] = {
     "available": ("", NO_LEASE, NO_LEASE),
     "leased": (ID_MISSING, "", ID_MISMATCH),
     "breaking": (ID_MISSING, "", ID_MISMATCH),
-    "broken": ("", NO_LEASE, NO_LEASE),
+    "broken": ("", LOST, LOST),
     "expired": ("", LOST, LOST),
 }
 REFUSALS_OF_READS: dict[str, tuple[str, str, str]] = {
@@ -137,7 +137,7 @@ REFUSALS_OF_READS: dict[str, tuple[str, str, str]] = {
     "leased": ("", "", ID_MISMATCH),
     "breaking": ("", "", ID_MISMATCH),
 }
-MODIFYING = frozenset(WRITES) - {"put block", "delete"}
+MODIFYING = frozenset(WRITES) - {"put block", "delete", "delete snapshots"}
 """What leaves a blob with another ETag, and makes it forget a lease that has ended."""
 
 

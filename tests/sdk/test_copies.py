@@ -237,6 +237,9 @@ def test_leases_of_both_ends(source: BlobClient, copy: BlobClient) -> None:
     lease = copy.acquire_lease(15)
     with refused(412, "LeaseIdMissing"):
         copy.start_copy_from_url(source.url)
+    with refused(412, "InfiniteLeaseDurationRequired"):
+        copy.start_copy_from_url(source.url, destination_lease=lease)
+    lease = copy.acquire_lease(-1, lease.id)
     copy.start_copy_from_url(source.url, destination_lease=lease)
     assert read(copy) == LARGE
     assert copy.get_blob_properties().lease.state == "leased"
@@ -300,7 +303,7 @@ def test_a_token_for_the_destination(source: BlobClient, copy: BlobClient) -> No
     with refused(401, "CannotVerifyCopySource"):
         holder(create=True).start_copy_from_url(source.url)
     holder(create=True).start_copy_from_url(signed(source))
-    with refused(403, "AuthorizationPermissionMismatch"):
+    with refused(403, "UnauthorizedBlobOverwrite"):
         holder(create=True).start_copy_from_url(signed(source))
     holder(write=True).start_copy_from_url(signed(source))
     assert read(copy) == LARGE

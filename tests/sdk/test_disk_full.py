@@ -79,7 +79,7 @@ def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
             eventually(lambda: deleted(container, "small"), "a writer that deletes")
             assert not uploaded(container, "large")
             filler.unlink()
-            eventually(lambda: "the disk has free space again" in server.log(), "the reserve")
+            eventually(lambda: "there is space on the disk again" in server.log(), "the reserve")
             eventually(lambda: uploaded(container, "large"), "space that was freed is used")
         assert server.stop() == 0
 

@@ -195,13 +195,16 @@ def test_what_has_no_pages(container: ContainerClient) -> None:
             lambda blob: blob.upload_page(bytes(PAGE), 0, PAGE),
             lambda blob: blob.upload_page(bytes(MIB), 0, MIB),
             lambda blob: blob.clear_page(0, PAGE),
-            lambda blob: blob.resize_blob(PAGE),
             lambda blob: set_number(blob, SequenceNumberAction.Increment),
             lambda blob: list(blob.list_page_ranges()),
         )
         for call in calls:
             with refused(status, code):
                 call(blob)
+    with refused(404, "BlobNotFound"):
+        missing.resize_blob(PAGE)
+    with refused(400, "UnsupportedHeader"):
+        block.resize_blob(PAGE)
     with refused(409, "InvalidBlobType"):
         block.create_page_blob(PAGE)
 

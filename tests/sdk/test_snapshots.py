@@ -109,7 +109,8 @@ def test_of_a_leased_blob(blob: BlobClient) -> None:
     for options in ({}, {"lease": lease}):
         with take(blob, **options) as past:
             shown = past.get_blob_properties()
-            assert (shown.lease.status, shown.lease.state) == ("unlocked", "available")
+            assert not shown.lease.status
+            assert not shown.lease.state
             with refused(412, "LeaseNotPresentWithBlobOperation"):
                 past.download_blob(lease=lease)
     assert blob.get_blob_properties().lease.state == "leased"

@@ -238,7 +238,7 @@ class Meanwhile(NamedTuple):
 
 
 REFUSED = {
-    "its lease is broken": Meanwhile(on_its_lease, broken, NO_LEASE),
+    "its lease is broken": Meanwhile(on_its_lease, broken, LOST),
     "its lease is released": Meanwhile(
         on_its_lease, lambda blob: lease_of(blob).release(), NO_LEASE
     ),
@@ -349,7 +349,7 @@ def test_no_write_lands_after_its_lease_was_broken(container: ContainerClient) -
             "the end of the leases",
         )
         before = seen(container)
-        assert [upload.finish() for upload in uploads] == [NO_LEASE] * len(KINDS)
+        assert [upload.finish() for upload in uploads] == [LOST] * len(KINDS)
     assert seen(container) == before
 
 

@@ -206,7 +206,7 @@ class Workload:
     async def collect(self) -> None:
         """Leaves segments sparse, and has them rewritten and removed."""
         await self._upload("single", *[100] * 3)
-        await self._store.housekeep()
+        await self._store.maintain()
         collector = Collector(self._directory, self._engine, self._store, self._config, self._disk)
         collected = await collector.collect()
         if not (collected.extents_moved and collected.segments_removed):

@@ -123,7 +123,7 @@ async def require_room(server: Server, front: FrontEnd, seconds: float = 10.0) -
     collector = Collector(server.directory, front.engine, front.store, CONFIG)
 
     async def collect_and_upload() -> None:
-        await front.store.housekeep()
+        await front.store.maintain()
         await collector.collect()
         await front.engine.write(put_item, PutItem("record"))
         await upload(front.engine, front.store, "large", data_of("large"))

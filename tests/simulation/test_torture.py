@@ -34,6 +34,8 @@ from tests.simulation.servers import (
     wait_until,
 )
 
+pytestmark = pytest.mark.alone
+
 FRONT_ENDS = 3
 _ROUNDS_MAX = 20
 # What is in the ledger for the sake of bodies only.
@@ -43,10 +45,10 @@ ACCOUNTS: list[Collection[Any, Any]] = [
     contents.CHUNKS,
     contents.CONTENT_SHARERS,
     contents.CHUNK_SHARERS,
-    contents.DYING,
+    contents.CONTENTS_TO_REAP,
     contents.EXTENTS,
     contents.MOVES,
-    contents.DEAD,
+    contents.UNCOUNTED_DEAD,
     contents.DEAD_TOTALS,
     contents.SEGMENTS,
 ]
@@ -147,7 +149,7 @@ async def require_space_comes_back(server: Server) -> None:
             await front.engine.write(delete_object, name)
         collector = Collector(server.directory, front.engine, front.store, server.config)
         for _ in range(_ROUNDS_MAX):
-            await front.store.housekeep()
+            await front.store.maintain()
             await collector.collect()
         assert await _left(front) == {}
         assert list((server.directory / DIRECTORY_NAME).iterdir()) == []

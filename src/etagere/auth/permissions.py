@@ -249,7 +249,9 @@ def authorize(
         # What is shown to everybody is what the row says, and nothing besides.
         if need.public is Public.NEVER or also:
             return refuse_anonymous(version)
-        return Permit(public=need.public)
+        # An account that does not exist shows nothing, in the same words as one that is private;
+        # what an account of the same name has left behind is not for everybody.
+        return Permit(public=need.public if principal.account_exists else Public.NEVER)
     if principal.kind is Kind.ACCOUNT:
         letters = need.account
         refusal = _outside_account_token(principal, operation, need)
@@ -311,7 +313,7 @@ def _suffices(held: str, letters: str) -> bool:
 def check_absent(permit: Permit, exists: bool) -> Refusal | None:
     """Who may create but not overwrite is refused what is there."""
     if permit.only_if_absent and exists:
-        return Refusal("AuthorizationPermissionMismatch", {"RequiredPermission": "w"})
+        return Refusal("UnauthorizedBlobOverwrite", {"RequiredPermission": "w"})
     return None
 
 

@@ -25,6 +25,7 @@ class Anonymous(msgspec.Struct, frozen=True):
     """Nobody in particular."""
 
     account: str
+    account_exists: bool = True
 
 
 class KeyRange(msgspec.Struct, frozen=True):

@@ -37,10 +37,15 @@ def is_text(written: str) -> bool:
 
 
 def percent_decoded(written: str) -> str:
-    """Percent signs that begin no escape stay as they are; so does `+`."""
+    """Decodes a path. Percent signs that begin no escape stay as they are; so does `+`."""
     if "%" not in written:
         return written
     return text(unquote_to_bytes(octets(written)))
+
+
+def form_decoded(written: str) -> str:
+    """Decodes a name or value of a query, where the service reads `+` as a space."""
+    return percent_decoded(written.replace("+", " "))
 
 
 # Whose request it is
@@ -160,13 +165,27 @@ class SignedRequest:
         if self.service == "blob":
             # The service takes either slash in a name for the same, and clients sign it so.
             below = below.replace("\\", "/")
-        if self.service == "blob" and container and not below and "restype" not in self.parameters:
+        if self.service == "blob" and container and not below and not self._names_container():
             return ROOT_CONTAINER, container
         return container, below
+
+    def _names_container(self) -> bool:
+        """Whether a path of one segment means a container and not a blob in the root container."""
+        parameters = self.parameters
+        return "restype" in parameters or asks_access_control(parameters)
+
+
+def asks_access_control(parameters: Mapping[str, str]) -> bool:
+    """Whether a request is the one that Data Lake clients find out with, of a file system or a
+    path in it, whether an account has a hierarchical namespace."""
+    return parameters.get("action", "").lower() == "getaccesscontrol"
 
 
 # A client sends the same token, and little else, with every request.
 _REMEMBERED_CHARACTERS_MAX = 2_048
+# The service reads the expression of Find Blobs by Tags as it reads a path: tags may hold a plus,
+# and clients that write spaces as plus signs elsewhere write them as `%20` here.
+_PLUS_KEPT: Final = "where"
 
 
 def _parse(query: str) -> Mapping[str, str]:
@@ -176,8 +195,8 @@ def _parse(query: str) -> Mapping[str, str]:
         if not pair:
             continue
         name, _, value = pair.partition("=")
-        name = percent_decoded(name).lower()
-        value = percent_decoded(value)
+        name = form_decoded(name).lower()
+        value = percent_decoded(value) if name == _PLUS_KEPT else form_decoded(value)
         if name in found:
             repeated.setdefault(name, [found[name]]).append(value)
         else:

@@ -252,6 +252,10 @@ class _Limits(NamedTuple):
     key_expiry: int | None
 
 
+# The reference knows the second alone; Apache Libcloud writes the third.
+_PROTOCOLS: Final = frozenset({"https", "https,http", "http,https"})
+
+
 def _limits(kind: Kind, letters: str, given: Mapping[str, str]) -> _Limits | Refusal:
     permissions = given.get("sp", "")
     if not set(permissions) <= set(letters):
@@ -265,7 +269,7 @@ def _limits(kind: Kind, letters: str, given: Mapping[str, str]) -> _Limits | Ref
     addresses = _addresses(given["sip"]) if "sip" in given else None
     if isinstance(addresses, Refusal):
         return addresses
-    if given.get("spr", "https") not in {"https", "https,http"}:
+    if given.get("spr", "https") not in _PROTOCOLS:
         return failed("The parameter spr is neither https nor https,http.")
     if kind is Kind.DELEGATION and ("si" in given or None in key_window):
         return failed("A user delegation token names its key's times, and no policy.")

@@ -117,11 +117,22 @@ def verify(request: SignedRequest, keys: Sequence[AccountKey], now: int) -> Refu
         message = octets(string)
         for key in keys:
             if key.signed(message, claim.signature):
-                return None
+                return _check_length_signed(request, lite=claim.lite)
     shown = _shown(next(strings_to_sign(request, lite=claim.lite)))
     return failed(
         "The signature in the Authorization header is not the one of the string to sign, which "
         f"the server reads as {shown!r}."
+    )
+
+
+def _check_length_signed(request: SignedRequest, *, lite: bool) -> Refusal | None:
+    """Refuses a chunked body where a signature covers the length: it reads as one of length zero,
+    so a body could be added to any signed request that has none."""
+    if "transfer-encoding" not in request.fields or lite or request.service == "table":
+        return None
+    return Refusal(
+        "MissingContentLengthHeader",
+        {"Reason": "SharedKey signs the length of a body, and a chunked one has none."},
     )
 
 

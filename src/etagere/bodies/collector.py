@@ -1,5 +1,5 @@
-"""Space comes back: the collector takes dead contents apart, rewrites sparse segments and
-removes empty ones, in bounded steps beside whatever else goes on.
+"""Garbage collection: takes unreferenced contents apart, rewrites sparse segments and removes empty
+ones, in bounded steps.
 
 Only one process of a store collects at a time. Two things it never touches: segments that are
 open while their owner lives (uploads in flight), and files that a reader who pinned before
@@ -19,18 +19,18 @@ from typing import NamedTuple
 
 from awscrt.checksums import crc64nvme
 
-from etagere import directories
-from etagere.bodies import presence
-from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS
+from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS, UNCOUNTED_DEAD
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import (
     SEGMENT_NUMBERS,
+    CountDead,
     MoveExtents,
     Reap,
     Relocation,
     SegmentNumber,
+    count_dead,
     forget_segment,
     move_extents,
     reap,
@@ -38,17 +38,18 @@ from etagere.bodies.segments import (
     seal,
 )
 from etagere.bodies.store import BodyCorrupt
-from etagere.bodies.writing import Flight
+from etagere.bodies.writing import Reservations
 from etagere.config import Config
-from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn
+from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, T
 from etagere.engine.records import Collection, R
 from etagere.model.bodies import Extent, Segment, SegmentState
 
 logger = logging.getLogger(__name__)
 
-LOCK_NAME = "collector.lock"
+TASK = "collector"
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
 _ROWS_PER_SLICE = 200
+_SEGMENTS_COUNTED_TOGETHER = 32
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
 _DAMAGED_SECONDS = 600.0
@@ -79,6 +80,7 @@ class Collector:
         self._directory = directory
         self._engine = engine
         self._store = store
+        self._coordinator = store.coordinator
         self._config = config or Config()
         self._disk = disk or Disk()
         self._retired_at: dict[int, int] = {}
@@ -88,18 +90,18 @@ class Collector:
         """Whether files of forgotten segments were looked for, once per process."""
 
     async def run(self) -> None:
-        """One round: keeps house for this process, and collects for the store when nobody else
+        """Maintains the segments of this process, and collects the store if no other process
         does."""
         try:
-            await self._store.housekeep()
+            await self._store.maintain()
         finally:
             # On a full disk the segments of others may be what can be removed.
             await self.collect()
 
     async def collect(self) -> Collected:
-        """One round. Does nothing if another process is collecting."""
-        with directories.alone(self._directory, LOCK_NAME) as alone:
-            if not alone:
+        """Collects once. Does nothing if another process is collecting."""
+        async with self._coordinator.sole_worker(TASK) as is_sole:
+            if not is_sole:
                 return Collected()
             if not self._searched:
                 await self._remove_forgotten()
@@ -108,6 +110,7 @@ class Collector:
             reaped = await self._reap()
             if await self._flatten():
                 reaped += await self._reap()
+            await self._count_dead()
             moved, failure = await self._empty_sparse_segments()
             removed, freed = await self._remove_retired()
         if failure is not None:
@@ -119,7 +122,7 @@ class Collector:
         for number, segment in await self._segments():
             if segment.state is not SegmentState.OPEN:
                 continue
-            if presence.alive(self._directory, segment.owner):
+            if await self._coordinator.is_alive(segment.owner):
                 continue
             length = _file_bytes(segment_path(self._directory, number))
             await seal(self._engine, number, length)
@@ -130,9 +133,9 @@ class Collector:
             total += reaped
         return total
 
-    async def _leave_time(self, step: Awaitable[int]) -> int:
-        """After a step waits for as long as it took: half of the time is for others, and more
-        when they are many."""
+    async def _leave_time(self, step: Awaitable[T]) -> T:
+        """Takes a step, then waits for as long as it took: half of the time is left to others,
+        and more when there are many."""
         began = time.monotonic()
         done = await step
         if done:
@@ -140,7 +143,7 @@ class Collector:
         return done
 
     async def _flatten(self) -> bool:
-        """Copies into maps what they show of others; says whether there were any."""
+        """Copies into maps what they show of their bases; returns whether there were any."""
         found = False
         try:
             while await self._leave_time(self._engine.write(flatten, Flatten())):
@@ -150,6 +153,20 @@ class Collector:
             # keep the space of others.
             logger.warning("cannot flatten interval maps: %s", fault)
         return found
+
+    async def _count_dead(self) -> None:
+        """Adds what has died in sealed segments since the last round to their totals."""
+        sealed = {
+            number
+            for number, segment in await self._segments()
+            if segment.state is SegmentState.SEALED
+        }
+        after = 0
+        while numbers := await self._engine.read(_segments_to_count, after):
+            after = numbers[-1]
+            command = CountDead(tuple(number for number in numbers if number in sealed))
+            while await self._leave_time(self._engine.write(count_dead, command)):
+                pass
 
     async def _empty_sparse_segments(self) -> tuple[int, Fault | None]:
         """Moves what is alive out of segments of which much is dead, and retires them. Returns
@@ -168,7 +185,7 @@ class Collector:
                     failure = fault
                 continue
             if await self._engine.write(retire_segment, SegmentNumber(number)):
-                self._retired_at[number] = time.monotonic_ns()
+                self._retired_at[number] = self._coordinator.timestamp()
         return moved, failure
 
     async def _sparse_segments(self) -> list[tuple[int, bool]]:
@@ -206,22 +223,19 @@ class Collector:
             if not live:
                 return moved
             batch, after = _batch(live)
-            flight = self._store.flight()
+            reservations = self._store.reservations()
             try:
-                relocations = [
-                    copied
-                    for offset, extent in batch
-                    if (copied := await self._copy(flight, number, offset, extent)) is not None
-                ]
-                await flight.sync()
+                copies = [await self._copy(reservations, number, *row) for row in batch]
+                relocations = [copy for copy in copies if copy is not None]
+                await reservations.sync()
                 moved += await self._engine.write(move_extents, MoveExtents(tuple(relocations)))
             except BaseException:
-                flight.land(abandoned=True)
+                reservations.release(abandoned=True)
                 raise
-            flight.land()
+            reservations.release()
 
     async def _copy(
-        self, flight: Flight, number: int, offset: int, extent: Extent
+        self, reservations: Reservations, number: int, offset: int, extent: Extent
     ) -> Relocation | None:
         data = await self._read(number, offset, extent.length)
         intact = extent.crc is None or crc64nvme(data) == extent.crc
@@ -230,12 +244,12 @@ class Collector:
             logger.error("segment %d is damaged at offset %d; run `etagere check`", number, offset)
             self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
             return None
-        segment, new_offset = await flight.reserve(extent.length)
+        segment, new_offset = await reservations.reserve(extent.length)
         await self._store.write(segment, new_offset, [memoryview(data)])
         return Relocation(number, offset, segment.number, new_offset)
 
     async def _read(self, number: int, offset: int, length: int) -> bytes:
-        """What can be read of an extent, which may be too little."""
+        """Returns what can be read of an extent, which may be less than all of it."""
         try:
             file = self._store.segment_file(number)
             return await self._store.in_thread(self._disk.read, file.descriptor, length, offset)
@@ -253,8 +267,8 @@ class Collector:
             if segment.state is SegmentState.RETIRED
         ]
         for number in retired:
-            self._retired_at.setdefault(number, time.monotonic_ns())
-        pinned = presence.pinned(self._directory)
+            self._retired_at.setdefault(number, self._coordinator.timestamp())
+        pinned = await self._coordinator.pinned()
         gone: list[int] = []
         freed = 0
         for number in retired:
@@ -306,7 +320,7 @@ class Collector:
         return Counter({number: dead.length for number, dead in await self._all_of(DEAD_TOTALS)})
 
     async def _all_of(self, collection: Collection[tuple[int], R]) -> list[tuple[int, R]]:
-        """What there is of each segment, with others' turn every now and then."""
+        """Returns the records of all segments, and yields to other tasks after each slice."""
         found: list[tuple[int, R]] = []
 
         def further(txn: ReadTxn, _: None) -> list[tuple[int, R]]:
@@ -323,7 +337,7 @@ class Collector:
 
 
 def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], int]:
-    """As many extents as one step moves, and the offset of the last of them."""
+    """Returns as many extents as one step moves, and the offset of the last of them."""
     batch: list[tuple[int, Extent]] = []
     size = 0
     for offset, extent in live:
@@ -341,6 +355,19 @@ def _live_extents(txn: ReadTxn, place: tuple[int, int]) -> list[tuple[int, Exten
         span = EXTENTS.after(span, place)
     rows = txn.scan(EXTENTS, span, _MOVE_EXTENTS_MAX)
     return [(offset, extent) for (_, offset), extent in rows]
+
+
+def _segments_to_count(txn: ReadTxn, after: int) -> list[int]:
+    """Returns the next segments that have dead extents which no total contains."""
+    numbers: list[int] = []
+    while len(numbers) < _SEGMENTS_COUNTED_TOGETHER:
+        span = UNCOUNTED_DEAD.starting(UNCOUNTED_DEAD.all(), (after + 1, 0))
+        rows = txn.scan(UNCOUNTED_DEAD, span, 1)
+        if not rows:
+            break
+        (after, _), _ = rows[0]
+        numbers.append(after)
+    return numbers
 
 
 def _last_number(txn: ReadTxn, _: None) -> int:

@@ -27,10 +27,10 @@ from etagere.model.bodies import (
     Chunked,
     ChunkUse,
     Content,
+    ContentToReap,
     Counter,
-    Dead,
+    DeadExtent,
     DeadTotal,
-    Dying,
     Empty,
     Extent,
     Inline,
@@ -55,10 +55,20 @@ CONTENT_SHARERS: Collection[tuple[bytes], Sharers] = Collection("content_sharers
 CHUNK_SHARERS: Collection[tuple[bytes, int], Sharers] = Collection(
     "chunk_sharers", Sharers, (ID, UINT)
 )
-DYING: Collection[tuple[bytes], Dying] = Collection("dying_contents", Dying, (ID,))
+CONTENTS_TO_REAP: Collection[tuple[bytes], ContentToReap] = Collection(
+    "dying_contents", ContentToReap, (ID,)
+)
 EXTENTS: Collection[tuple[int, int], Extent] = Collection("extents", Extent, (UINT, UINT))
 MOVES: Collection[tuple[int, int], Move] = Collection("moves", Move, (UINT, UINT))
-DEAD: Collection[tuple[int, int], Dead] = Collection("dead_extents", Dead, (UINT, UINT))
+UNCOUNTED_DEAD: Collection[tuple[int, int], DeadExtent] = Collection(
+    "uncounted_dead_extents", DeadExtent, (UINT, UINT)
+)
+"""Dead extents that no total contains yet. Sealing a segment and, afterwards, the collector count
+and delete them."""
+COUNTED_DEAD: Collection[tuple[int, int], DeadExtent] = Collection(
+    "dead_extents", DeadExtent, (UINT, UINT)
+)
+"""Dead extents of segments that schema 1 wrote, which are in the totals as well."""
 DEAD_TOTALS: Collection[tuple[int], DeadTotal] = Collection("dead_totals", DeadTotal, (UINT,))
 SEGMENTS: Collection[tuple[int], Segment] = Collection("segments", Segment, (UINT,))
 COUNTERS: Collection[tuple[int], Counter] = Collection("counters", Counter, (UINT,))
@@ -83,7 +93,7 @@ class Holder(NamedTuple):
 
 
 HOLDERS: list[Holder] = []
-"""All of them, so that a check can count what is held."""
+"""Every collection that holds contents or pieces, so that a check can count references."""
 
 
 def holds(
@@ -96,11 +106,11 @@ def holds(
     HOLDERS.append(Holder(collection, contents, pieces))
 
 
-# Taking hold
+# Holding
 
 
 def adopt(txn: WriteTxn, body: Body) -> Content:
-    """The content of a sealed upload, held once by whoever stores it."""
+    """Returns the content of a sealed upload, with one holder: the record that stores it."""
     if not body.length:
         return Empty()
     if not body.pieces:
@@ -132,12 +142,12 @@ def require_open(txn: WriteTxn, number: int) -> None:
 
 
 def refer(txn: WriteTxn, piece: Piece) -> None:
-    """One more reference to an extent that is alive."""
+    """Adds a reference to a live extent."""
     refer_all(txn, (piece,))
 
 
 def refer_all(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
-    """One more of each piece."""
+    """Adds a reference to the extent of each piece."""
     uses = collections.Counter(piece.extent for piece in pieces)
     for place, extent, count in _extents(txn, uses):
         if extent is None:
@@ -147,7 +157,7 @@ def refer_all(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
 
 
 def share(txn: WriteTxn, content: Content) -> Content:
-    """One more holder of a content, whatever its size."""
+    """Adds a holder to a content, whatever its size."""
     if isinstance(content, Mapped):
         maps.share_generation(txn, content)
     elif not isinstance(content, Empty):
@@ -163,7 +173,7 @@ def compose(
     base: Chunked | None = None,
     borrowed: Container[tuple[int, int]] = frozenset(),
 ) -> Chunked:
-    """A block list.
+    """Stores a block list.
 
     `borrowed` names the extents that others, such as the base, hold and keep: each use of
     one gains a reference, unless it comes with a chunk of the base that is shared whole. Of
@@ -195,7 +205,7 @@ def compose(
 
 
 def begin_list(txn: WriteTxn, content_id: bytes) -> Chunked:
-    """A block list without a block, to be extended in steps by whoever holds it."""
+    """Stores an empty block list, which its holder extends in steps."""
     txn.put(BLOCK_LISTS, (content_id,), BlockList(()))
     return Chunked(content_id, 0)
 
@@ -220,12 +230,12 @@ def extend_list(
     return Chunked(content.id, sum(use.length for use in uses))
 
 
-# Letting go
+# Releasing
 
 
 def release(txn: WriteTxn, content: Content) -> None:
-    """One holder less. When the last one lets go, small contents are gone at once, and
-    chunked and mapped ones are left to `reap`, so that no delete takes long."""
+    """Removes one holder of a content. When it was the last one, small contents are removed at
+    once, and chunked and mapped ones are left to `reap`, so that no delete takes long."""
     if isinstance(content, Mapped):
         maps.release_generation(txn, content.id, content.generation)
         return
@@ -236,7 +246,7 @@ def release(txn: WriteTxn, content: Content) -> None:
     elif isinstance(content, Pieces):
         drop(txn, content.pieces)
     else:
-        txn.put(DYING, (content.id,), Dying())
+        txn.put(CONTENTS_TO_REAP, (content.id,), ContentToReap())
 
 
 def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
@@ -255,27 +265,32 @@ def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
         if extent.origin is not None:
             txn.delete(MOVES, extent.origin)
         dead.append((place, extent.length))
-    bury(txn, dead)
+    mark_dead(txn, dead)
 
 
-def bury(txn: WriteTxn, runs: Iterable[tuple[tuple[int, int], int]]) -> None:
-    """Leaves runs of bytes, each by its place and length, as dead space. It is summed up by
-    segment, since the collector asks for the sums all the time."""
-    totals: collections.Counter[int] = collections.Counter()
-    for place, length in runs:
-        txn.put(DEAD, place, Dead(length))
-        totals[place[0]] += length
-    for number in sorted(totals):
-        earlier = txn.get(DEAD_TOTALS, (number,), EXCLUSIVE)
-        length = totals[number] + (earlier.length if earlier is not None else 0)
-        txn.put(DEAD_TOTALS, (number,), DeadTotal(length))
+def mark_dead(txn: WriteTxn, extents: Iterable[tuple[tuple[int, int], int]]) -> None:
+    """Records extents, each by its place and length, as dead. Each gets a record of its own, and
+    no total is changed: releases of bytes of the same segment must not wait for each other."""
+    for place, length in extents:
+        txn.put(UNCOUNTED_DEAD, place, DeadExtent(length))
+
+
+def add_to_dead_total(txn: WriteTxn, segment: int, length: int) -> None:
+    """Counts more bytes of a segment as dead. For sealing and the collector only: it guards the
+    total of the segment exclusively."""
+    if length:
+        total = txn.get(DEAD_TOTALS, (segment,), EXCLUSIVE)
+        counted = total.length if total is not None else 0
+        txn.put(DEAD_TOTALS, (segment,), DeadTotal(counted + length))
 
 
 def reap_some(txn: WriteTxn, chunks_max: int) -> int:
     """Takes apart contents that nobody holds, at most so many chunks of them; returns how many
     chunks that were (0: none is left)."""
     reaped = 0
-    for (content_id,), _ in txn.scan(DYING, DYING.all(), chunks_max, claim=True):
+    for (content_id,), _ in txn.scan(
+        CONTENTS_TO_REAP, CONTENTS_TO_REAP.all(), chunks_max, claim=True
+    ):
         blocks = txn.get(BLOCK_LISTS, (content_id,), EXCLUSIVE)
         rest = list(blocks.chunks) if blocks is not None else []
         while rest and reaped < chunks_max:
@@ -285,7 +300,7 @@ def reap_some(txn: WriteTxn, chunks_max: int) -> int:
             txn.put(BLOCK_LISTS, (content_id,), BlockList(tuple(rest)))
             break
         txn.delete(BLOCK_LISTS, (content_id,))
-        txn.delete(DYING, (content_id,))
+        txn.delete(CONTENTS_TO_REAP, (content_id,))
         reaped = max(reaped, 1)
         if reaped >= chunks_max:
             break
@@ -312,7 +327,7 @@ class Stretch(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Zeros that lie nowhere."""
+    """Zeros that are not stored."""
 
     length: int
 
@@ -337,7 +352,7 @@ def require_intact(plan: Plan) -> None:
 
 
 def segments_of(plan: Plan) -> set[int]:
-    """The segments that a plan leads to: what a pin has to keep for it."""
+    """Returns the segments that a plan leads to: those that a pin has to keep."""
     if isinstance(plan, bytes):
         return set()
     return {part.segment for part in plan if isinstance(part, Stretch)}
@@ -367,7 +382,7 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
 
 
 def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> bool:
-    """Whether to locate a range of it takes a while."""
+    """Returns whether it takes long to locate a range of a content."""
     if isinstance(content, Mapped):
         end = content.length if length is None else start + length
         if min(content.inlaid, end - max(start, content.folded)) > _LONG_INLAID_BYTES:
@@ -378,18 +393,18 @@ def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None =
 
 
 def blocks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> Iterator[Block]:
-    """The blocks of a list, in order."""
+    """Returns the blocks of a list, in order."""
     for use in chunks_of(txn, content):
         yield from blocks_in(txn, use)
 
 
 def chunks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> tuple[ChunkUse, ...]:
-    """The chunks of a list, in order."""
+    """Returns the chunks of a list, in order."""
     return _block_list(txn, content).chunks
 
 
 def blocks_in(txn: ReadTxn | WriteTxn, use: ChunkUse) -> tuple[Block, ...]:
-    """The blocks of a chunk, in order."""
+    """Returns the blocks of a chunk, in order."""
     return _chunk(txn, use).blocks
 
 
@@ -407,7 +422,7 @@ def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Itera
 def _pieces_and_holes(
     txn: ReadTxn, content: Mapped, start: int, end: int
 ) -> Iterator[Piece | Hole | bytes | Damaged]:
-    """Holes that follow each other are one, and so are inlays."""
+    """Returns the parts of a map, with adjacent holes joined, and adjacent inlays."""
     hole = 0
     inlays: list[bytes] = []
     for part in maps.parts(txn, content, start, end):
@@ -505,7 +520,7 @@ def _add_sharer(txn: WriteTxn, sharers: Collection[K, Sharers], key: K) -> None:
 
 
 def _drop_sharer(txn: WriteTxn, sharers: Collection[K, Sharers], key: K) -> bool:
-    """Says whether there was another holder, who now has one less beside it."""
+    """Removes a sharer; returns whether there was one."""
     found = txn.get(sharers, key, EXCLUSIVE)
     if found is None:
         return False

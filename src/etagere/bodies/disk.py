@@ -31,7 +31,7 @@ class Disk:
         self._durable = durable
 
     def create(self, path: Path) -> int:
-        """A new file, open for reading and writing; its name is durable on return."""
+        """Creates a file, open for reading and writing; its name is durable on return."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             self.sync_directory(path.parent)
@@ -94,6 +94,6 @@ class Disk:
 
 
 def fault_of(error: OSError) -> Fault:
-    """What a failed system call means to a caller."""
+    """Returns the fault for a failed system call."""
     reason = FaultReason.DISK_FULL if error.errno in _FULL else FaultReason.FAILED
     return Fault(reason, str(error))

@@ -13,33 +13,27 @@ import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from awscrt.checksums import crc64nvme
 
 from etagere import directories
-from etagere.bodies.contents import (
-    DEAD_TOTALS,
-    Damaged,
-    Hole,
-    Plan,
-    Stretch,
-    require_intact,
-)
+from etagere.bodies.contents import UNCOUNTED_DEAD
 from etagere.bodies.disk import Disk, fault_of
 from etagere.bodies.drawing import draw
-from etagere.bodies.presence import Pin, Presence
-from etagere.bodies.reading import file_parts
+from etagere.bodies.reading import FileBodyReader
 from etagere.bodies.segments import OpenSegment, open_segment, seal
-from etagere.bodies.store import BodyCorrupt, Tap
+from etagere.bodies.store import BodyCorrupt, LentSocket
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
-from etagere.bodies.writing import FileBodyWriter, Flight
+from etagere.bodies.writing import FileBodyWriter, Reservations
 from etagere.config import Config
-from etagere.descriptors import FilePart, OpenFile
+from etagere.coordination.interface import Coordinator
+from etagere.coordination.local import LocalCoordinator
+from etagere.descriptors import OpenFile
 from etagere.engine import reserve
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, Unknown
 
@@ -47,12 +41,12 @@ logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME = "segments"
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
-_READ_BYTES = 256 * 1024
-_ZEROS = bytes(_READ_BYTES)
 _ZEROS_FILE_BYTES = 1 << 62
 _THREADS_MAX = 8
+_DEAD_ROWS_PER_SLICE = 200
+_DEAD_SLICES_PER_ROUND = 20
 _DRAWERS = max(1, len(os.sched_getaffinity(0)) // 2)
-"""Threads that draw. Those who send need the other cores, and the kernel for both."""
+"""Threads that read uploads from sockets. The senders and the kernel need the other cores."""
 
 T = TypeVar("T")
 
@@ -70,13 +64,16 @@ class FileBodyStore:
         engine: Engine,
         config: Config | None = None,
         disk: Disk | None = None,
+        coordinator: Coordinator | None = None,
     ) -> None:
+        """By default all processes of the store run on this machine. The store closes the
+        coordinator when it is closed."""
         self._directory = directory
         self._engine = engine
         self._config = config or Config()
         self._disk = disk or Disk(durable=self._config.durable)
         directories.make(directory / DIRECTORY_NAME)
-        self.presence = Presence(directory)
+        self.coordinator = coordinator or LocalCoordinator(directory)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
         self._drawers = ThreadPoolExecutor(_DRAWERS, "drawers")
         self._segment: WritableSegment | None = None
@@ -84,6 +81,7 @@ class FileBodyStore:
         self._uncreated: set[int] = set()
         """Segments whose files could not be created; they are still to be sealed in the ledger."""
         self._rolling: asyncio.Task[None] | None = None
+        self._dead_count = _DeadCount(0)
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
         self._zeros_file: OpenFile | None = None
 
@@ -94,16 +92,16 @@ class FileBodyStore:
     ) -> FileBodyWriter:
         inline_bytes_max = self._config.inline_bytes_max if inline else 0
         return FileBodyWriter(
-            Flight(self), length, inline_bytes_max, self._config.piece_bytes_max, md5=md5
+            Reservations(self), length, inline_bytes_max, self._config.piece_bytes_max, md5=md5
         )
 
-    def flight(self) -> Flight:
-        """Reservations for the collector. They may use up what is left of the disk, since they
-        make more room than they take."""
-        return Flight(self, reclaims=True)
+    def reservations(self) -> Reservations:
+        """Returns reservations for the collector. They may use up what is left of the disk, since
+        moving extents makes more room than it takes."""
+        return Reservations(self, reclaims=True)
 
     async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[WritableSegment, int]:
-        """Room for this many bytes in a segment of ours, and where it is."""
+        """Reserves space for this many bytes; returns the segment and the offset."""
         while True:
             try:
                 free = self._disk.free_bytes(self._directory)
@@ -143,7 +141,8 @@ class FileBodyStore:
         return segment.end > 0 and segment.place(length) + length > self._config.segment_bytes_max
 
     def _give_up_abandoned(self) -> None:
-        """What uploads have left behind is collected only when its segment is sealed."""
+        """Makes the next upload begin a new segment: abandoned space is collected once its segment
+        is sealed."""
         if self._segment is not None and self._segment.abandoned:
             self._segment.rolled = True
 
@@ -157,7 +156,7 @@ class FileBodyStore:
         if self._segment is not None:
             self._segment.rolled = True
             self._segment = None
-        number = await self._engine.write(open_segment, OpenSegment(self.presence.id))
+        number = await self._engine.write(open_segment, OpenSegment(self.coordinator.process_id))
         path = segment_path(self._directory, number)
         try:
             descriptor = await self.in_thread(self._disk.create, path)
@@ -200,19 +199,19 @@ class FileBodyStore:
 
     async def draw(
         self,
-        tap: Tap,
+        lent: LentSocket,
         segment: WritableSegment,
         offset: int,
         length: int,
         md5: hashlib._Hash | None,
     ) -> tuple[int, int]:
-        """Writes what has arrived at a tap. Returns how much that was, and its CRC64."""
+        """Writes what waits in a lent socket. Returns how much that was, and its CRC64."""
         segment.require_sound()
-        tap.taken = None
+        lent.taken = None
         drawn = await asyncio.get_running_loop().run_in_executor(
-            self._drawers, draw, self._disk, tap.file, segment.file, offset, length, md5
+            self._drawers, draw, self._disk, lent.file, segment.file, offset, length, md5
         )
-        tap.taken = drawn.length
+        lent.taken = drawn.length
         if drawn.error is not None:
             raise fault_of(drawn.error) from drawn.error
         return drawn.length, drawn.crc
@@ -231,22 +230,37 @@ class FileBodyStore:
     def in_thread(self, call: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
 
-    async def housekeep(self) -> None:
-        """What a process does for its own segments now and then: lets go of files that were
-        removed, begins a new segment when much of the current one is dead, and seals the
-        segments that nothing is being uploaded to."""
+    async def maintain(self) -> None:
+        """Maintains the segments of this process: closes files that were removed, begins a new
+        segment when much of the current one is dead, and seals segments that nothing is being
+        uploaded to."""
         for number, file in list(self._files.items()):
             if not os.fstat(file.descriptor).st_nlink:
                 del self._files[number]
         current = self._segment
         if current is not None and not current.rolled:
-            dead = current.abandoned + await self._engine.read(_dead_bytes, current.number)
+            dead = current.abandoned + await self._count_dead(current.number)
             if dead > self._config.sparse_dead_share * current.end:
                 current.rolled = True
         for segment in list(self._open.values()):
             if segment.rolled and not segment.uploads:
                 await self._seal(segment)
         await self._seal_uncreated()
+
+    async def _count_dead(self, segment: int) -> int:
+        """Returns how many bytes of an open segment are dead, at least. Each call counts a bounded
+        number of extents and goes on where the last call stopped, beginning again at the end."""
+        count = self._dead_count
+        if count.segment != segment:
+            count = _DeadCount(segment)
+        for _ in range(_DEAD_SLICES_PER_ROUND):
+            count, is_cut = await self._engine.read(_count_further, count)
+            if not is_cut:
+                self._dead_count = _DeadCount(segment)
+                return count.length
+            await asyncio.sleep(0)
+        self._dead_count = count
+        return count.length
 
     async def _seal_uncreated(self) -> None:
         for number in list(self._uncreated):
@@ -264,94 +278,25 @@ class FileBodyStore:
         try:
             await seal(self._engine, number, length)
         except (Fault, Unknown) as error:
-            # It will be tried again by `housekeep`, or by a collector when we are gone.
-            logger.warning("cannot seal segment %d: %s", number, error)
+            # It will be tried again by `maintain`, or by a collector when we are gone.
+            logger.warning("segment %d could not be sealed: %s", number, error)
             return False
         return True
 
     # Reading
 
-    def pinned(self) -> Pin:
-        return self.presence.pin()
+    def open_reader(self) -> FileBodyReader:
+        return FileBodyReader(self, self.coordinator.pin())
 
-    def files(self, plan: Sequence[Stretch | Hole], pin: Pin | None = None) -> Iterator[FilePart]:
-        """The parts of files that make up a plan, each opened when its turn comes. Segments of a
-        narrowed pin are released as they are passed."""
-        return file_parts(plan, self._file_of, pin)
-
-    async def read(self, plan: Plan, pin: Pin | None = None) -> AsyncIterator[bytes]:
-        if isinstance(plan, bytes):
-            if plan:
-                yield plan
-            return
-        last_use = {
-            stretch.segment: number
-            for number, stretch in enumerate(plan)
-            if isinstance(stretch, Stretch)
-        }
-        for number, stretch in enumerate(plan):
-            if isinstance(stretch, Hole):
-                for chunk in _zeros(stretch.length):
-                    yield chunk
-                    await asyncio.sleep(0)  # a hole may be long, and nothing else waits in it
-                continue
-            if isinstance(stretch, bytes):
-                yield stretch
-                continue
-            if isinstance(stretch, Damaged):
-                raise BodyCorrupt(f"{stretch.place}: checksum")
-            async for chunk in self._read_stretch(stretch):
-                yield chunk
-            if pin is not None and last_use[stretch.segment] == number:
-                pin.release(stretch.segment)
-
-    async def _read_stretch(self, stretch: Stretch) -> AsyncIterator[bytes]:
-        file = self.segment_file(stretch.segment)
-        at, end, crc = stretch.offset, stretch.offset + stretch.length, 0
-        while at < end:
-            chunk = await self._read_chunk(file, min(_READ_BYTES, end - at), at)
-            if not chunk:
-                raise BodyCorrupt(f"segment {stretch.segment} ends before {end}")
-            at += len(chunk)
-            if stretch.crc is not None:
-                crc = crc64nvme(chunk, crc)
-                if at == end and crc != stretch.crc:
-                    raise BodyCorrupt(f"segment {stretch.segment} at {stretch.offset}: checksum")
-            yield chunk
-
-    async def read_short(self, plan: Plan) -> bytes:
-        """All bytes of a plan that is known to be short, or `BodyCorrupt`."""
-        if isinstance(plan, bytes):
-            return plan
-        require_intact(plan)
-        chunks: list[bytes] = []
-        for stretch in plan:
-            if isinstance(stretch, bytes):
-                chunks.append(stretch)
-                continue
-            if not isinstance(stretch, Stretch):
-                chunks.append(bytes(stretch.length))
-                continue
-            segment, offset, length, crc = stretch
-            data = await self._read_chunk(self.segment_file(segment), length, offset)
-            if len(data) < length:
-                raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
-            if crc is not None and crc64nvme(data) != crc:
-                raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
-            chunks.append(data)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    async def _read_chunk(self, file: OpenFile, length: int, offset: int) -> bytes:
+    async def read_from(self, file: OpenFile, length: int, offset: int) -> bytes:
+        """Returns what can be read of so many bytes, which may be fewer at the end of a file."""
         cached = self._disk.read_cached(file.descriptor, length, offset)
         if cached is not None:
             return cached
-        return await self.in_thread(self._read_from, file, length, offset)
+        return await self.in_thread(self._read_blocking, file, length, offset)
 
-    def _read_from(self, file: OpenFile, length: int, offset: int) -> bytes:
+    def _read_blocking(self, file: OpenFile, length: int, offset: int) -> bytes:
         return self._disk.read(file.descriptor, length, offset)
-
-    def _file_of(self, segment: int | None) -> OpenFile:
-        return self.zeros() if segment is None else self.segment_file(segment)
 
     def segment_file(self, number: int) -> OpenFile:
         """An open segment; keep the object for as long as its descriptor is used. Raises
@@ -380,7 +325,7 @@ class FileBodyStore:
         return self._opened(path)
 
     def zeros(self) -> OpenFile:
-        """A file that shows zeros wherever it is read and takes no room for them: what holes are
+        """Returns an open file that is zeros wherever it is read and takes no room: what holes are
         sent from."""
         if self._zeros_file is None:
             try:
@@ -392,7 +337,7 @@ class FileBodyStore:
         return self._zeros_file
 
     async def close(self) -> None:
-        """Seals what can be sealed. Uploads still under way keep their segments from it."""
+        """Closes the store, and seals the segments that have no upload under way."""
         if self._rolling is not None:
             await asyncio.wait([self._rolling])
         for segment in list(self._open.values()):
@@ -405,16 +350,23 @@ class FileBodyStore:
         self._zeros_file = None
         self._threads.shutdown()
         self._drawers.shutdown()
-        self.presence.close()
+        self.coordinator.close()
 
 
-def _zeros(length: int) -> Iterator[bytes]:
-    for _ in range(length // _READ_BYTES):
-        yield _ZEROS
-    if length % _READ_BYTES:
-        yield _ZEROS[: length % _READ_BYTES]
+class _DeadCount(NamedTuple):
+    """How much of a segment is known to be dead, before an offset."""
+
+    segment: int
+    offset: int = 0
+    length: int = 0
 
 
-def _dead_bytes(txn: ReadTxn, segment: int) -> int:
-    total = txn.get(DEAD_TOTALS, (segment,))
-    return total.length if total is not None else 0
+def _count_further(txn: ReadTxn, count: _DeadCount) -> tuple[_DeadCount, bool]:
+    """Counts a slice of the dead extents of a segment; also returns whether there are more."""
+    segment, offset, length = count
+    span = UNCOUNTED_DEAD.starting(UNCOUNTED_DEAD.under((segment,)), (segment, offset))
+    rows = txn.scan(UNCOUNTED_DEAD, span, _DEAD_ROWS_PER_SLICE)
+    if not rows:
+        return count, False
+    further = _DeadCount(segment, rows[-1][0][1] + 1, length + sum(r.length for _, r in rows))
+    return further, len(rows) == _DEAD_ROWS_PER_SLICE

@@ -22,7 +22,7 @@ from etagere.bodies.maps import (
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
     MissingRecord,
     Part,
     Row,
@@ -42,8 +42,8 @@ from etagere.model.bodies import (
     Interval,
     IntervalMap,
     Mapped,
+    MapToFlatten,
     Piece,
-    Stacked,
 )
 
 INLAY_BYTES_MAX = 7 * KIB
@@ -202,7 +202,7 @@ def _go_on(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes
         child = IntervalMap(1, record.family, content.id, content.generation, content.length)
         txn.put(INTERVAL_MAPS, (child_id,), child)
         txn.put(GENERATIONS, (child_id, 1), Holders(1))
-        txn.put(STACKED, (child_id,), Stacked())
+        txn.put(MAPS_TO_FLATTEN, (child_id,), MapToFlatten())
         return _GoingOn(replace(content, id=child_id, generation=1), child, [])
     if count > 1:
         record = replace(record, newest=record.newest + 1)

@@ -16,14 +16,14 @@ from awscrt.checksums import crc64nvme
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn
 from etagere.engine.records import ID, UINT, UINT_MAX, Collection, Layout, Span
 from etagere.model.bodies import (
-    Fading,
     FormerInterval,
     Holders,
     Interval,
     IntervalMap,
     Mapped,
+    MapToFlatten,
+    MapToReap,
     Piece,
-    Stacked,
 )
 
 INTERVAL_MAPS: Collection[tuple[bytes], IntervalMap] = Collection(
@@ -38,8 +38,10 @@ FORMER_INTERVALS: Collection[tuple[bytes, int, int], FormerInterval] = Collectio
     "former_intervals", FormerInterval, (ID, UINT, UINT)
 )
 GENERATIONS: Collection[tuple[bytes, int], Holders] = Collection("generations", Holders, (ID, UINT))
-FADING: Collection[tuple[bytes], Fading] = Collection("fading_maps", Fading, (ID,))
-STACKED: Collection[tuple[bytes], Stacked] = Collection("stacked_maps", Stacked, (ID,))
+MAPS_TO_REAP: Collection[tuple[bytes], MapToReap] = Collection("fading_maps", MapToReap, (ID,))
+MAPS_TO_FLATTEN: Collection[tuple[bytes], MapToFlatten] = Collection(
+    "stacked_maps", MapToFlatten, (ID,)
+)
 
 END = UINT_MAX
 """Behind the last offset there can be."""
@@ -78,11 +80,15 @@ def release_generation(txn: WriteTxn, map_id: bytes, generation: int) -> None:
         txn.put(GENERATIONS, key, Holders(found.count - 1))
         return
     txn.delete(GENERATIONS, key)
-    fading = txn.get(FADING, (map_id,), EXCLUSIVE)
-    if fading is None or fading == Fading():
-        txn.put(FADING, (map_id,), Fading())
+    reaping = txn.get(MAPS_TO_REAP, (map_id,), EXCLUSIVE)
+    if reaping is None or reaping == MapToReap():
+        txn.put(MAPS_TO_REAP, (map_id,), MapToReap())
     else:
-        txn.put(FADING, (map_id,), Fading(fading.former, fading.offset, fading.born, again=True))
+        txn.put(
+            MAPS_TO_REAP,
+            (map_id,),
+            MapToReap(reaping.former, reaping.offset, reaping.born, again=True),
+        )
 
 
 def holders(txn: WriteTxn, content: Mapped) -> int:

@@ -1,22 +1,131 @@
-"""Downloads: the files that the bytes of a plan are sent from.
+"""Downloads: reading the bytes of plans from segments.
 
-A plan may lie in thousands of segments. Each is opened when its turn comes, and the pin on it
-is taken back when the last of its bytes is out.
+A plan may lie in thousands of segments. Each is opened when its turn comes. A plan that is read
+once lets each segment be removed when the last of its bytes is out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from etagere.bodies.contents import Hole, Stretch
-from etagere.bodies.presence import Pin
+from awscrt.checksums import crc64nvme
+
+from etagere.bodies.contents import Damaged, Hole, Plan, Stretch, require_intact, segments_of
+from etagere.bodies.store import BodyCorrupt
+from etagere.coordination.interface import Pin
 from etagere.descriptors import FilePart, OpenFile
+
+if TYPE_CHECKING:
+    from etagere.bodies.files import FileBodyStore
+
+_READ_BYTES = 256 * 1024
+_ZEROS = bytes(_READ_BYTES)
+
+
+class FileBodyReader:
+    """Reads plans from the segments of a store, which a pin keeps."""
+
+    __slots__ = ("_pin", "_store", "close")
+
+    def __init__(self, store: FileBodyStore, pin: Pin) -> None:
+        self._store = store
+        self._pin = pin
+        self.close = pin.close
+
+    def __enter__(self) -> FileBodyReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pin.close()
+
+    def limit_to(self, plan: Plan) -> None:
+        self._pin.narrow(segments_of(plan))
+
+    async def read(self, plan: Plan) -> bytes:
+        if isinstance(plan, bytes):
+            return plan
+        require_intact(plan)
+        store = self._store
+        chunks: list[bytes] = []
+        for part in plan:
+            if isinstance(part, bytes):
+                chunks.append(part)
+                continue
+            if not isinstance(part, Stretch):
+                chunks.append(bytes(part.length))
+                continue
+            segment, offset, length, crc = part
+            data = await store.read_from(store.segment_file(segment), length, offset)
+            if len(data) < length:
+                raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
+            if crc is not None and crc64nvme(data) != crc:
+                raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
+            chunks.append(data)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
+        require_intact(plan)
+        return self._chunks((plan,) if isinstance(plan, bytes) else plan, final)
+
+    async def _chunks(
+        self, parts: tuple[Stretch | Hole | bytes | Damaged, ...], final: bool
+    ) -> AsyncIterator[bytes]:
+        last_use = {
+            part.segment: number for number, part in enumerate(parts) if isinstance(part, Stretch)
+        }
+        for number, part in enumerate(parts):
+            if isinstance(part, bytes):
+                if part:
+                    yield part
+            elif isinstance(part, Hole):
+                for chunk in _zeros(part.length):
+                    yield chunk
+                    await asyncio.sleep(0)  # a hole may be long, and nothing else waits in it
+            elif isinstance(part, Stretch):
+                async for chunk in self._read_stretch(part):
+                    yield chunk
+                if final and last_use[part.segment] == number:
+                    self._pin.release(part.segment)
+
+    async def _read_stretch(self, stretch: Stretch) -> AsyncIterator[bytes]:
+        store = self._store
+        file = store.segment_file(stretch.segment)
+        at, end, crc = stretch.offset, stretch.offset + stretch.length, 0
+        while at < end:
+            chunk = await store.read_from(file, min(_READ_BYTES, end - at), at)
+            if not chunk:
+                raise BodyCorrupt(f"segment {stretch.segment} ends before {end}")
+            at += len(chunk)
+            if stretch.crc is not None:
+                crc = crc64nvme(chunk, crc)
+                if at == end and crc != stretch.crc:
+                    raise BodyCorrupt(f"segment {stretch.segment} at {stretch.offset}: checksum")
+            yield chunk
+
+    def file_parts(self, plan: Plan) -> Iterator[FilePart] | None:
+        if isinstance(plan, bytes):
+            return None
+        parts = [part for part in plan if isinstance(part, Stretch | Hole)]
+        if len(parts) < len(plan):
+            return None
+        return file_parts(parts, self._file_of, self._pin)
+
+    def _file_of(self, segment: int | None) -> OpenFile:
+        return self._store.zeros() if segment is None else self._store.segment_file(segment)
+
+
+def _zeros(length: int) -> Iterator[bytes]:
+    for _ in range(length // _READ_BYTES):
+        yield _ZEROS
+    if length % _READ_BYTES:
+        yield _ZEROS[: length % _READ_BYTES]
 
 
 class Run(NamedTuple):
-    """Bytes that lie behind each other in a segment, or (None) in a hole."""
+    """Adjacent bytes of a segment, or (None) of a hole."""
 
     segment: int | None
     offset: int
@@ -24,7 +133,7 @@ class Run(NamedTuple):
 
 
 def runs(plan: Iterable[Stretch | Hole]) -> Iterator[Run]:
-    """A plan with neighbouring stretches put together."""
+    """Joins adjacent stretches of a plan."""
     segment: int | None = None
     offset = length = 0
     for stretch in plan:
@@ -43,20 +152,20 @@ def runs(plan: Iterable[Stretch | Hole]) -> Iterator[Run]:
 
 
 def file_parts(
-    plan: Iterable[Stretch | Hole], open_file: Callable[[int | None], OpenFile], pin: Pin | None
+    plan: Iterable[Stretch | Hole], open_file: Callable[[int | None], OpenFile], pin: Pin
 ) -> Iterator[FilePart]:
-    """The parts of files that make up a plan. The first one is open on return, so that its
+    """Returns the parts of files that make up a plan. The first one is open on return, so that its
     failure can still be answered; each other one is opened when it is asked for."""
     parts = _opened_in_turn(list(runs(plan)), open_file, pin)
     return chain((next(parts),), parts)
 
 
 def _opened_in_turn(
-    found: list[Run], open_file: Callable[[int | None], OpenFile], pin: Pin | None
+    found: list[Run], open_file: Callable[[int | None], OpenFile], pin: Pin
 ) -> Iterator[FilePart]:
     last_use = {run.segment: number for number, run in enumerate(found)}
     for number, (segment, offset, length) in enumerate(found):
         file = open_file(segment)
         yield FilePart(file.descriptor, offset, length, file)
-        if pin is not None and segment is not None and last_use[segment] == number:
+        if segment is not None and last_use[segment] == number:
             pin.release(segment)

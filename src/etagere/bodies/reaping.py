@@ -1,6 +1,5 @@
-"""What is done to interval maps behind the backs of their holders, in bounded steps: intervals
-that nobody can see any more are dropped, and what children see of their bases is copied into
-them, so that the bases can go."""
+"""Maintenance of interval maps, in bounded steps: drops intervals that no held generation shows,
+and copies what children show of their bases into them, so that the bases can be removed."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from msgspec.structs import replace
 from etagere.bodies.contents import drop, refer
 from etagere.bodies.maps import (
     END,
-    FADING,
     FORMER_INTERVALS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
     Part,
     Row,
     current_rows,
@@ -31,7 +30,7 @@ from etagere.bodies.maps import (
 )
 from etagere.engine.interface import EXCLUSIVE, SHARED, WriteTxn, operation
 from etagere.model.base import Command
-from etagere.model.bodies import Fading, FormerInterval, Interval, IntervalMap, Piece
+from etagere.model.bodies import FormerInterval, Interval, IntervalMap, MapToReap, Piece
 
 _SEARCHED_PER_DROPPED = 8
 """Looking at an interval costs a fraction of what dropping it does."""
@@ -40,32 +39,32 @@ _SEARCHED_PER_DROPPED = 8
 
 
 def reap_intervals(txn: WriteTxn, rows_max: int) -> int:
-    """Searches a map of which a generation was let go of, until so many intervals of it were
-    dropped or several times as many were seen; returns 0 if there is none."""
-    for (map_id,), fading in txn.scan(FADING, FADING.all(), 1, claim=True):
+    """Searches a map of which a generation was released, until so many intervals were dropped or
+    several times as many were seen; returns 0 if there is no such map."""
+    for (map_id,), progress in txn.scan(MAPS_TO_REAP, MAPS_TO_REAP.all(), 1, claim=True):
         # Whoever changes the map guards this too: what is kept for a generation that goes
         # meanwhile is there when its turn comes.
         record = txn.get(INTERVAL_MAPS, (map_id,), EXCLUSIVE)
-        rest: Fading | None
-        if fading.former:
-            rest = _reap_former(txn, map_id, fading, rows_max)
+        rest: MapToReap | None
+        if progress.former:
+            rest = _reap_former(txn, map_id, progress, rows_max)
         else:
-            rest = _reap_current(txn, map_id, record, fading, rows_max)
+            rest = _reap_current(txn, map_id, record, progress, rows_max)
         if rest is not None:
-            txn.put(FADING, (map_id,), rest)
-        elif fading.again:
-            txn.put(FADING, (map_id,), Fading())
+            txn.put(MAPS_TO_REAP, (map_id,), rest)
+        elif progress.again:
+            txn.put(MAPS_TO_REAP, (map_id,), MapToReap())
         else:
-            txn.delete(FADING, (map_id,))
+            txn.delete(MAPS_TO_REAP, (map_id,))
             if not is_held(txn, map_id):
                 _forget(txn, map_id, record)
         return 1
     return 0
 
 
-def _reap_former(txn: WriteTxn, map_id: bytes, fading: Fading, rows_max: int) -> Fading:
+def _reap_former(txn: WriteTxn, map_id: bytes, progress: MapToReap, rows_max: int) -> MapToReap:
     span = FORMER_INTERVALS.under((map_id,))
-    span = FORMER_INTERVALS.starting(span, (map_id, fading.offset, fading.born))
+    span = FORMER_INTERVALS.starting(span, (map_id, progress.offset, progress.born))
     limit = rows_max * _SEARCHED_PER_DROPPED
     rows = txn.scan(FORMER_INTERVALS, span, limit)
     seen = _Seen(txn, map_id)
@@ -76,20 +75,20 @@ def _reap_former(txn: WriteTxn, map_id: bytes, fading: Fading, rows_max: int) ->
     _drop(txn, [row.piece for _, row in gone])
     if len(gone) == rows_max:
         _, offset, born = gone[-1][0]
-        return replace(fading, offset=offset, born=born + 1)
+        return replace(progress, offset=offset, born=born + 1)
     if len(rows) < limit:
-        return Fading(former=False, again=fading.again)
+        return MapToReap(former=False, again=progress.again)
     _, offset, born = rows[-1][0]
-    return replace(fading, offset=offset, born=born + 1)
+    return replace(progress, offset=offset, born=born + 1)
 
 
 def _reap_current(
-    txn: WriteTxn, map_id: bytes, record: IntervalMap | None, fading: Fading, rows_max: int
-) -> Fading | None:
+    txn: WriteTxn, map_id: bytes, record: IntervalMap | None, progress: MapToReap, rows_max: int
+) -> MapToReap | None:
     newest = END - 1 if record is None else record.newest
     if is_held(txn, map_id, newest, newest + 1):
         return None
-    span = INTERVALS.starting(INTERVALS.under((map_id,)), (map_id, fading.offset))
+    span = INTERVALS.starting(INTERVALS.under((map_id,)), (map_id, progress.offset))
     limit = rows_max * _SEARCHED_PER_DROPPED
     rows = txn.scan(INTERVALS, span, limit)
     seen = _Seen(txn, map_id)
@@ -99,14 +98,14 @@ def _reap_current(
         txn.delete(INTERVALS, key)
     _drop(txn, [row.piece for _, row in gone])
     if len(gone) == rows_max:
-        return replace(fading, offset=gone[-1][0][1] + 1)
-    return None if len(rows) < limit else replace(fading, offset=rows[-1][0][1] + 1)
+        return replace(progress, offset=gone[-1][0][1] + 1)
+    return None if len(rows) < limit else replace(progress, offset=rows[-1][0][1] + 1)
 
 
 def _forget(txn: WriteTxn, map_id: bytes, record: IntervalMap | None) -> None:
-    """Removes a map that has nothing left, and lets go of its base."""
+    """Removes an empty map, and releases its base."""
     txn.delete(INTERVAL_MAPS, (map_id,))
-    txn.delete(STACKED, (map_id,))
+    txn.delete(MAPS_TO_FLATTEN, (map_id,))
     if record is not None and record.base is not None:
         release_generation(txn, record.base, record.base_generation)
 
@@ -141,7 +140,7 @@ class Flatten(Command, frozen=True):
 @operation
 def flatten(txn: WriteTxn, command: Flatten) -> int:
     """One step for one of the maps that have a base; returns 0 if there is none."""
-    for (map_id,), _ in txn.scan(STACKED, STACKED.all(), 1, claim=True):
+    for (map_id,), _ in txn.scan(MAPS_TO_FLATTEN, MAPS_TO_FLATTEN.all(), 1, claim=True):
         record = txn.get(INTERVAL_MAPS, (map_id,), EXCLUSIVE)
         if (
             record is None
@@ -149,14 +148,14 @@ def flatten(txn: WriteTxn, command: Flatten) -> int:
             or not is_held(txn, map_id)
             or not _guard_bases(txn, record.base)
         ):
-            txn.delete(STACKED, (map_id,))
+            txn.delete(MAPS_TO_FLATTEN, (map_id,))
             return 1
         record = _copy_some(txn, map_id, record, record.base, command.parts_max)
         if record.flattened >= record.base_length:
             assert record.base is not None
             release_generation(txn, record.base, record.base_generation)
             record = replace(record, base=None, base_generation=0, base_length=0, flattened=0)
-            txn.delete(STACKED, (map_id,))
+            txn.delete(MAPS_TO_FLATTEN, (map_id,))
         txn.put(INTERVAL_MAPS, (map_id,), record)
         return 1
     return 0

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections import Counter
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from etagere.bodies.contents import (
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
     EXTENTS,
     MOVES,
     SEGMENTS,
-    bury,
+    UNCOUNTED_DEAD,
+    add_to_dead_total,
     reap_some,
     require_open,
 )
 from etagere.bodies.reaping import reap_intervals
-from etagere.engine.interface import EXCLUSIVE, Engine, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, SHARED, Engine, WriteTxn, operation
+from etagere.engine.records import Collection
 from etagere.model.base import Command, Part
-from etagere.model.bodies import Counter, DeadTotal, Move, Segment, SegmentState
+from etagere.model.bodies import Counter as LastNumber
+from etagere.model.bodies import DeadExtent, Move, Segment, SegmentState
 
 SEGMENT_NUMBERS = 0
 _ROWS_PER_STEP = 250
@@ -35,7 +41,7 @@ def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
     remembered for ever."""
     counter = txn.get(COUNTERS, (SEGMENT_NUMBERS,), EXCLUSIVE)
     number = (counter.last if counter else 0) + 1
-    txn.put(COUNTERS, (SEGMENT_NUMBERS,), Counter(number))
+    txn.put(COUNTERS, (SEGMENT_NUMBERS,), LastNumber(number))
     txn.put(SEGMENTS, (number,), Segment(command.owner))
     return number
 
@@ -43,58 +49,99 @@ def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
 class SealSegment(Command, frozen=True):
     number: int
     length: int
-    start: int = 0
-    """What lies before was looked at."""
     rows_max: int = _ROWS_PER_STEP
 
 
 @operation(reclaims=True)
-def seal_segment(txn: WriteTxn, command: SealSegment) -> int | None:
-    """Nothing more will be written: what no live extent covers (uploads that were refused,
-    given up, or cut off by a crash) becomes dead space. One bounded step; returns where to go on,
-    or None if the segment is sealed."""
+def seal_segment(txn: WriteTxn, command: SealSegment) -> bool:
+    """Counts what is dead in a segment that nothing more is written to, in bounded steps. What
+    no extent covers is dead: uploads that were refused, given up, or cut off by a crash. Returns
+    whether the segment is sealed."""
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is not SegmentState.OPEN:
-        return None
-    if not segment.closed:
-        # From now on nothing in it comes to life: what one step finds dead is dead for the next.
-        segment = msgspec.structs.replace(segment, closed=True)
-        txn.put(SEGMENTS, (command.number,), segment)
-    at = command.start
-    covered, is_all = _covered(txn, command)
-    if is_all:
-        covered.append((command.length, 0))
-    gaps: list[tuple[tuple[int, int], int]] = []
-    for offset, length in covered:
-        if offset > at:
-            gaps.append(((command.number, at), offset - at))
+        return True
+    at = segment.counted_to
+    found = _next_extents(txn, command, at)
+    dead = 0
+    for offset, length in found.covered:
+        dead += max(offset - at, 0)
         at = max(at, offset + length)
-    bury(txn, gaps)
-    if not is_all:
-        return at
-    sealed = msgspec.structs.replace(segment, state=SegmentState.SEALED, length=at)
+    if found.is_rest:
+        dead += max(command.length - at, 0)
+        at = max(at, command.length)
+    for offset, length in found.uncounted:
+        txn.delete(UNCOUNTED_DEAD, (command.number, offset))
+        dead += length
+    add_to_dead_total(txn, command.number, dead)
+    # Once a segment is closed nothing in it comes to life: what one step counts as dead stays so.
+    if found.is_rest:
+        sealed = replace(segment, closed=True, state=SegmentState.SEALED, length=at, counted_to=at)
+    else:
+        sealed = replace(segment, closed=True, counted_to=at)
     txn.put(SEGMENTS, (command.number,), sealed)
-    return None
+    return found.is_rest
 
 
-def _covered(txn: WriteTxn, command: SealSegment) -> tuple[list[tuple[int, int]], bool]:
-    """The next extents, live and dead, by their offsets, and whether there are no more."""
-    start = (command.number, command.start)
-    span = EXTENTS.starting(EXTENTS.under((command.number,)), start)
-    live = [(at, e.length) for (_, at), e in txn.scan(EXTENTS, span, command.rows_max)]
-    dead = [(at, d.length) for (_, at), d in txn.scan(DEAD, span, command.rows_max)]
+class _Extents(NamedTuple):
+    """The next extents of a segment, each by its offset and length."""
+
+    covered: list[tuple[int, int]]
+    """Live and dead, in order."""
+    uncounted: list[tuple[int, int]]
+    """Those of them that are dead and in no total."""
+    is_rest: bool
+
+
+def _next_extents(txn: WriteTxn, command: SealSegment, start: int) -> _Extents:
+    def scan(collection: Collection[tuple[int, int], Any]) -> list[tuple[int, int]]:
+        span = collection.starting(collection.under((number,)), (number, start))
+        return [(at, row.length) for (_, at), row in txn.scan(collection, span, rows_max)]
+
+    number, rows_max = command.number, command.rows_max
+    # Live ones first. An extent that dies in between is found in both, and counted once; in the
+    # opposite order it would be found in neither, and be counted once more later.
+    found = [scan(EXTENTS), scan(COUNTED_DEAD), scan(UNCOUNTED_DEAD)]
     # Behind the last of those that were cut off there may be others.
-    ends = [rows[-1][0] for rows in (live, dead) if len(rows) == command.rows_max]
-    if not ends:
-        return sorted(live + dead), True
-    return sorted(row for row in live + dead if row[0] <= min(ends)), False
+    ends = [rows[-1][0] for rows in found if len(rows) == rows_max]
+    if ends:
+        found = [[row for row in rows if row[0] <= min(ends)] for rows in found]
+    live, counted, uncounted = found
+    return _Extents(sorted(live + counted + uncounted), uncounted, not ends)
 
 
 async def seal(engine: Engine, number: int, length: int) -> None:
-    """All of the steps."""
-    start: int | None = 0
-    while start is not None:
-        start = await engine.write(seal_segment, SealSegment(number, length, start))
+    """Seals a segment, in as many steps as it takes."""
+    while not await engine.write(seal_segment, SealSegment(number, length)):
+        pass
+
+
+class CountDead(Command, frozen=True):
+    segments: tuple[int, ...]
+    rows_max: int = _ROWS_PER_STEP
+
+
+@operation(reclaims=True)
+def count_dead(txn: WriteTxn, command: CountDead) -> bool:
+    """Adds dead extents of sealed segments to the totals, and deletes their records, in bounded
+    steps; returns whether there may be more to count. Those of open segments stay: sealing needs
+    them to find what no extent covers."""
+    found: list[tuple[tuple[int, int], DeadExtent]] = []
+    # All scans come before the first change: a scan behind one costs the writer a savepoint.
+    for number in command.segments:
+        segment = txn.get(SEGMENTS, (number,), SHARED)
+        if segment is None or segment.state is not SegmentState.SEALED:
+            continue
+        span, left = UNCOUNTED_DEAD.under((number,)), command.rows_max - len(found)
+        found += txn.scan(UNCOUNTED_DEAD, span, left, claim=True)
+        if len(found) == command.rows_max:
+            break
+    totals: Counter[int] = Counter()
+    for place, dead in found:
+        txn.delete(UNCOUNTED_DEAD, place)
+        totals[place[0]] += dead.length
+    for number in sorted(totals):
+        add_to_dead_total(txn, number, totals[number])
+    return len(found) == command.rows_max
 
 
 class Relocation(Part, frozen=True):
@@ -113,7 +160,8 @@ class MoveExtents(Command, frozen=True):
 @operation(reclaims=True)
 def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
     """Points the ledger at copies. An extent that died while it was copied stays dead."""
-    buried: list[tuple[tuple[int, int], int]] = []
+    dead: Counter[int] = Counter()
+    moved = 0
     for number in sorted({step.to_segment for step in command.relocations}):
         require_open(txn, number)
     for step in command.relocations:
@@ -125,12 +173,15 @@ def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
         extent = txn.get(EXTENTS, old, EXCLUSIVE)
         if extent is None:
             continue
-        txn.put(EXTENTS, new, msgspec.structs.replace(extent, origin=origin))
+        txn.put(EXTENTS, new, replace(extent, origin=origin))
         txn.put(MOVES, origin, Move(*new))
         txn.delete(EXTENTS, old)
-        buried.append((old, extent.length))
-    bury(txn, buried)
-    return len(buried)
+        # Only the collector changes the totals of sealed segments, so nobody waits for this one.
+        dead[step.from_segment] += extent.length
+        moved += 1
+    for number in sorted(dead):
+        add_to_dead_total(txn, number, dead[number])
+    return moved
 
 
 class SegmentNumber(Command, frozen=True):
@@ -139,29 +190,26 @@ class SegmentNumber(Command, frozen=True):
 
 @operation(reclaims=True)
 def retire_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
-    """Takes a segment out of use if nothing in it is alive; says whether it is out of use."""
+    """Retires a segment if nothing in it is alive; returns whether it is retired."""
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is SegmentState.OPEN:
         return False
     if txn.scan(EXTENTS, EXTENTS.under((command.number,)), 1):
         return False
-    retired = msgspec.structs.replace(segment, state=SegmentState.RETIRED)
+    retired = replace(segment, state=SegmentState.RETIRED)
     txn.put(SEGMENTS, (command.number,), retired)
     return True
 
 
 @operation(reclaims=True)
 def forget_segment(txn: WriteTxn, command: SegmentNumber) -> bool:
-    """Removes the account of a segment whose file is gone, in bounded steps; True at the end."""
-    dead = txn.scan(DEAD, DEAD.under((command.number,)), _ROWS_PER_STEP)
-    for key, _ in dead:
-        txn.delete(DEAD, key)
-    if len(dead) == _ROWS_PER_STEP:
-        total = txn.get(DEAD_TOTALS, (command.number,), EXCLUSIVE)
-        if total is not None:
-            left = total.length - sum(row.length for _, row in dead)
-            txn.put(DEAD_TOTALS, (command.number,), DeadTotal(left))
-        return False
+    """Removes the records of a segment whose file is gone, in bounded steps; True at the end."""
+    for collection in (UNCOUNTED_DEAD, COUNTED_DEAD):
+        rows = txn.scan(collection, collection.under((command.number,)), _ROWS_PER_STEP)
+        for place, _ in rows:
+            txn.delete(collection, place)
+        if len(rows) == _ROWS_PER_STEP:
+            return False
     txn.delete(DEAD_TOTALS, (command.number,))
     txn.delete(SEGMENTS, (command.number,))
     return True

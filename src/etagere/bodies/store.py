@@ -1,26 +1,33 @@
 """What a body store is: where the bytes of objects are written, once, and read.
 
 Bytes first, ledger last: a writer seals a body, which makes it durable; one ledger operation
-then adopts it. A reader pins before it looks anything up; what it finds stays readable, as it
-was, until it lets go, whatever happens to the object meanwhile.
+then adopts it. A reader is opened before anything is looked up; the plans that are found while it
+is open stay readable until it is closed, whatever happens to the objects meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
 from etagere.bodies.contents import Plan
 from etagere.bodies.maps import BodyCorrupt
-from etagere.bodies.presence import Pin
-from etagere.descriptors import OpenFile
+from etagere.descriptors import FilePart, OpenFile
 from etagere.model.bodies import Body
 
-__all__ = ["Arriving", "BodyCorrupt", "BodyStore", "BodyWriter", "Tap"]
+__all__ = [
+    "Arriving",
+    "BodyCorrupt",
+    "BodyReader",
+    "BodyStore",
+    "BodyWriter",
+    "LentSocket",
+    "Plan",
+]
 
 
-class Tap(Protocol):
+class LentSocket(Protocol):
     """Where the rest of a body arrives: a socket, lent to one who reads it there for a while."""
 
     @property
@@ -34,7 +41,7 @@ class Tap(Protocol):
         ...
 
     taken: int | None
-    """What the borrower has read, to be said before it gives the tap back; None while nobody
+    """What the borrower has read, to be said before it returns the socket; None while nobody
     knows."""
 
     def __enter__(self) -> Self: ...
@@ -49,7 +56,7 @@ class Arriving(Protocol):
 
     async def __anext__(self) -> bytes: ...
 
-    def tap(self) -> Tap | None:
+    def lend_socket(self) -> LentSocket | None:
         """Where the next bytes of it wait, if those are many."""
         ...
 
@@ -83,6 +90,46 @@ class BodyWriter(Protocol):
         ...
 
 
+class BodyReader(Protocol):
+    """Read access to what one lookup finds.
+
+        with store.open_reader() as reader:
+            plan = await engine.read(find, ...)
+            reader.limit_to(plan)
+            data = await reader.read(plan)
+
+    Open it before the transaction that makes the plan begins. What the plan leads to stays
+    readable until the reader is closed.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def limit_to(self, plan: Plan) -> None:
+        """Lets everything be removed that this plan does not lead to. Call it as soon as the plan
+        is known: a reader that is not limited keeps the space of all that is deleted meanwhile."""
+        ...
+
+    async def read(self, plan: Plan) -> bytes:
+        """Returns all bytes of a short plan, or raises `BodyCorrupt`."""
+        ...
+
+    def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
+        """Returns the bytes of a plan in chunks; raises `BodyCorrupt`, at the latest before the
+        last chunk of a piece that does not match its checksum. With `final`, what was read may be
+        removed before the reader is closed: the plan cannot be read again."""
+        ...
+
+    def file_parts(self, plan: Plan) -> Iterator[FilePart] | None:
+        """Returns the parts of open files that make up a plan, for the kernel to send; None if
+        some of its bytes are in no file. The first part is open on return, each other one is
+        opened when it is asked for. The plan cannot be read again."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class BodyStore(Protocol):
     """The bytes of one store, as one process sees them."""
 
@@ -93,15 +140,8 @@ class BodyStore(Protocol):
         pieces however small it is, as the blocks of a list must. An MD5 is made if asked for."""
         ...
 
-    def pinned(self) -> Pin:
-        """Keeps what a lookup inside finds from being removed. Narrow it to the segments that
-        were found, so that it keeps nothing else."""
-        ...
-
-    def read(self, plan: Plan, pin: Pin | None = None) -> AsyncIterator[bytes]:
-        """The bytes of a plan in chunks; raises `BodyCorrupt` before the last one of a piece
-        that does not match its checksum. Segments of a narrowed pin are released as they are
-        passed: such a plan is read once."""
+    def open_reader(self) -> BodyReader:
+        """Opens a reader for what is looked up next."""
         ...
 
     async def close(self) -> None: ...

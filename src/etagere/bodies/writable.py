@@ -34,7 +34,7 @@ class WritableSegment:
         self.end = 0
         self.uploads = 0
         self.abandoned = 0
-        """Bytes of uploads that came to nothing. Nothing else knows of them until it is sealed."""
+        """Bytes of abandoned uploads. The ledger does not know of them until it is sealed."""
         self.rolled = False
         self._failed: Fault | None = None
         self._next_sync: asyncio.Task[None] | None = None
@@ -42,17 +42,17 @@ class WritableSegment:
         self._unwritten: list[tuple[int, bytes]] = []
 
     def place(self, length: int) -> int:
-        """Where the next so many bytes would begin."""
+        """Returns the offset that so many bytes would be written at."""
         return self.end + (-self.end % mmap.PAGESIZE if length >= _ALIGNED_BYTES_MIN else 0)
 
     def require_sound(self) -> None:
-        """Nothing is written to a segment of which nobody knows what is on disk."""
+        """Raises `Fault` after a failed sync: what is on disk is not known."""
         if self._failed is not None:
             # A new one each time: one that is raised keeps all that it came through.
             raise Fault(self._failed.reason, self._failed.detail)
 
     def add(self, offset: int, data: bytes) -> None:
-        """Bytes for room that was reserved, to be written with the next sync."""
+        """Adds bytes for reserved space, to be written at the next sync."""
         self._unwritten.append((offset, data))
 
     async def sync(self, write_and_sync: WriteAndSync) -> None:
@@ -84,7 +84,7 @@ class WritableSegment:
 
 
 def runs(unwritten: list[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
-    """What lies behind each other, as one."""
+    """Joins adjacent writes."""
     start, end, buffers = 0, 0, list[bytes]()
     for offset, data in sorted(unwritten, key=itemgetter(0)):
         if buffers and offset != end:

@@ -1,4 +1,4 @@
-"""Uploads: the bytes of a body on their way to segments."""
+"""Uploads: writing bodies to segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
 from etagere.bodies import drawing
-from etagere.bodies.store import Arriving, Tap
+from etagere.bodies.store import Arriving, LentSocket
 from etagere.bodies.writable import WritableSegment
 from etagere.config import MIB
 from etagere.engine.interface import Fault
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _FLUSH_BYTES = 1 * MIB
 _SMALL_BYTES = 64 * 1024
-"""What is not longer is written with the next sync: alone it would cost more than its bytes do."""
+"""Bodies up to this length are written together at the next sync, which saves a system call."""
 
 
-class Flight:
-    """Reservations that belong together: nothing of them is collected until they land."""
+class Reservations:
+    """Space in segments that an upload has reserved. It is not collected until it is released."""
 
     def __init__(self, store: FileBodyStore, *, reclaims: bool = False) -> None:
         self.store = store
@@ -44,8 +44,8 @@ class Flight:
         for segment in dict.fromkeys(segment for segment, _ in self._reserved):
             await self.store.sync(segment)
 
-    def land(self, *, abandoned: bool = False) -> None:
-        """Its end; what was reserved is of no use to anybody if it was abandoned."""
+    def release(self, *, abandoned: bool = False) -> None:
+        """Ends the reservations. Space that is abandoned is dead."""
         for segment, length in self._reserved:
             segment.uploads -= 1
             if abandoned:
@@ -54,7 +54,7 @@ class Flight:
 
 
 class _Write(NamedTuple):
-    """Bytes on their way to a segment."""
+    """A write to a segment that is under way."""
 
     done: asyncio.Task[int]
     """Their CRC64."""
@@ -68,14 +68,14 @@ class FileBodyWriter:
 
     def __init__(
         self,
-        flight: Flight,
+        reservations: Reservations,
         length: int | None,
         inline_bytes_max: int,
         piece_bytes_max: int,
         *,
         md5: bool = False,
     ) -> None:
-        self._flight = flight
+        self._reservations = reservations
         self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
         self._expected = length
         self._inline_bytes_max = inline_bytes_max
@@ -110,7 +110,7 @@ class FileBodyWriter:
             # It has ended, perhaps in a failure that nobody asks for any more.
             with contextlib.suppress(Fault, asyncio.CancelledError):
                 self._under_way.done.result()
-        self._flight.land(abandoned=kind is not None)
+        self._reservations.release(abandoned=kind is not None)
 
     async def append(self, data: bytes) -> None:
         self._buffers.append(data)
@@ -122,10 +122,10 @@ class FileBodyWriter:
         """All of a body. What waits of a long one is drawn from where it arrives by the thread
         that writes it: on its way through the loop it would be copied twice more."""
         while True:
-            tap = body.tap() if self._missing() >= drawing.BYTES_MIN else None
-            if tap is not None:
-                with tap:
-                    await self._draw(tap)
+            lent = body.lend_socket() if self._missing() >= drawing.BYTES_MIN else None
+            if lent is not None:
+                with lent:
+                    await self._draw(lent)
                 continue
             chunk = await anext(body, None)
             if chunk is None:
@@ -133,18 +133,18 @@ class FileBodyWriter:
             await self.append(chunk)
 
     def _missing(self) -> int:
-        """How much is still to come, as far as that is known."""
+        """Returns how many bytes are still to come, 0 if that is not known."""
         return (self._expected or 0) - self._written - self._buffered
 
-    async def _draw(self, tap: Tap) -> None:
+    async def _draw(self, lent: LentSocket) -> None:
         await self._flush()
         await self._finish_write()
         if not self._room:
             await self._find_room()
         assert self._segment is not None
-        length = min(self._room, tap.length, drawing.BYTES_MAX)
-        count, crc = await self._flight.store.draw(
-            tap, self._segment, self._offset, length, self._md5
+        length = min(self._room, lent.length, drawing.BYTES_MAX)
+        count, crc = await self._reservations.store.draw(
+            lent, self._segment, self._offset, length, self._md5
         )
         if count:
             self._add(Piece(self._segment.number, self._offset, count, crc))
@@ -163,7 +163,7 @@ class FileBodyWriter:
         await self._flush()
         await self._finish_write()
         self._give_back()
-        await self._flight.sync()
+        await self._reservations.sync()
         crc = 0
         for piece in self._pieces:
             crc = combine_crc64nvme(crc, piece.crc, piece.length)
@@ -173,9 +173,9 @@ class FileBodyWriter:
         length, crc = len(data), crc64nvme(data)
         if self._md5 is not None:
             self._md5.update(data)
-        segment, offset = await self._flight.reserve(length)
+        segment, offset = await self._reservations.reserve(length)
         segment.add(offset, data)
-        await self._flight.sync()
+        await self._reservations.sync()
         return Body(body_id, length, crc, pieces=(Piece(segment.number, offset, length, crc),))
 
     async def _flush(self) -> None:
@@ -187,14 +187,14 @@ class FileBodyWriter:
             await self._finish_write()
             views = self._take(min(self._room, self._buffered))
             length = sum(map(len, views))
-            write = self._flight.store.write(self._segment, self._offset, views, self._md5)
+            write = self._reservations.store.write(self._segment, self._offset, views, self._md5)
             self._under_way = _Write(
                 asyncio.ensure_future(write), self._segment.number, self._offset, length
             )
             self._pass(length)
 
     def _pass(self, length: int) -> None:
-        """Bytes are written, or being written, to the room at hand."""
+        """Moves on behind bytes that are written, or being written."""
         self._offset += length
         self._room -= length
         self._written += length
@@ -215,10 +215,10 @@ class FileBodyWriter:
         else:
             need = max(need, self._written)
         self._room = min(need, self._piece_bytes_max)
-        self._segment, self._offset = await self._flight.reserve(self._room)
+        self._segment, self._offset = await self._reservations.reserve(self._room)
 
     def _take(self, length: int) -> list[memoryview]:
-        """The first bytes of the buffers, uncopied."""
+        """Removes and returns the first bytes of the buffers, without copying them."""
         views: list[memoryview] = []
         self._buffered -= length
         while length:
@@ -243,7 +243,7 @@ class FileBodyWriter:
         self._pieces.append(piece)
 
     def _give_back(self) -> None:
-        """Returns room that was reserved and not used, if nobody came behind."""
+        """Returns unused space to the segment, if nothing was reserved behind it."""
         if self._segment is not None and self._segment.end == self._offset + self._room:
             self._segment.end = self._offset
         self._room = 0

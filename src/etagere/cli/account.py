@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import apsw
 import msgspec
 
 from etagere import app
@@ -253,7 +252,7 @@ def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
             return
         try:
             # A ledger of an older version may lack the table of accounts.
-            reserve.give_way(directory)
+            reserve.release_if_full(directory)
             ledger.create(directory, Config(), SystemClock())
             yield _StoppedStore(directory)
         finally:
@@ -282,7 +281,7 @@ def _told_in_one_line(directory: Path) -> Iterator[None]:
     except Unknown as error:
         words = f"the outcome is unknown; check with `etagere account list`: {error}"
         raise Unusable(words) from error
-    except (Conflict, Fault, apsw.Error, msgspec.DecodeError) as error:
+    except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
         raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
     except OSError as error:
         raise Unusable(f"{error.filename or directory} cannot be used: {error.strerror}") from error

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import apsw
 import msgspec
 
 from etagere import app
@@ -80,7 +79,7 @@ def reset_times(directory: Path, clock: Clock) -> int:
     except app.DirectoryInUse as error:
         raise Unusable(f"{error}; stop the server before a reset") from error
     try:
-        reserve.give_way(directory)
+        reserve.release_if_full(directory)
         stored = ledger.create(directory, Config(), clock)
         wall = clock.wall()
         ahead = timeline.instant_from(stored, clock).now - wall
@@ -110,7 +109,7 @@ def _told_in_one_line(directory: Path) -> Iterator[None]:
         yield
     except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise Unusable(str(error)) from error
-    except (apsw.Error, msgspec.DecodeError) as error:
+    except (ledger.DatabaseError, msgspec.DecodeError) as error:
         raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
     except OSError as error:
         raise Unusable(f"{error.filename or directory} cannot be used: {error.strerror}") from error

@@ -6,8 +6,6 @@ import argparse
 import os
 from pathlib import Path
 
-import apsw
-
 from etagere import app
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, Unusable, settings_of
@@ -54,7 +52,7 @@ def _compact(directory: Path) -> None:
         ledger.compact(directory, Config())
     except (ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise Unusable(str(error)) from error
-    except apsw.Error as error:
+    except ledger.DatabaseError as error:
         raise Unusable(f"the ledger in {directory} was not compacted: {error}") from error
 
 

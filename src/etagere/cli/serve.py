@@ -59,6 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     _log()
     if settings.oauth != "off":
         logger.warning("oauth = %s has no effect yet: bearer tokens are refused", settings.oauth)
+    if settings.development_account_anywhere:
+        logger.warning(
+            "--development-account-anywhere: everybody who can reach this server, and every web page "
+            "in a browser on this machine, can read, change and delete the data of %s, because its "
+            "key is public",
+            DEVELOPMENT_ACCOUNT.name,
+        )
     supervisor = os.getpid()
 
     def announce(ports: Mapping[str, int]) -> None:

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
 import msgspec
 
 from etagere import app
@@ -150,7 +149,7 @@ def _clock_seconds(directory: Path) -> float | None:
     ledger cannot be read."""
     try:
         stored = app.read_timeline(directory, Config())
-    except (apsw.Error, ledger.NotALedger, msgspec.DecodeError):
+    except (ledger.DatabaseError, ledger.NotALedger, msgspec.DecodeError):
         return None
     clock = SystemClock()
     ahead = timeline.instant_from(stored, clock).now - clock.wall()

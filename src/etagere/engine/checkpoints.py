@@ -1,14 +1,14 @@
-"""Checkpoints: moving the write-ahead log into the database, and keeping the log short.
+"""Checkpoints: copying the write-ahead log into the database, and keeping the log short.
 
-SQLite counts frames as moved as soon as they are written to the database file, but syncs that
-file only when a checkpoint reaches the end of the log. A sync that fails may have dropped any of
-those pages, so the frames in the log are the only good copies of them, and a checkpoint that went
-on where the last one stopped would let the log be written over. So after any I/O error in a
-checkpoint all processes are stopped without closing SQLite, and a writer that starts moves the
-whole log again, from its first frame. See docs/decisions/0006.
+SQLite counts frames as checkpointed as soon as they are written to the database file, but syncs
+that file only when a checkpoint reaches the end of the log. A failed sync may have dropped any of
+those pages, so the frames in the log are the only good copies of them, and a checkpoint that
+continued where the last one stopped would allow the log to be overwritten. So after any I/O error
+in a checkpoint all processes are stopped without closing SQLite, and a writer that starts
+checkpoints the whole log again, from its first frame. See docs/decisions/0006.
 
-The log can start over only at a moment when no reader needs it. Readers give up their snapshots
-after `Config.snapshot_seconds_max`; the writer waits for them once the log is long.
+The log can be restarted only while no reader needs it. Readers give up their snapshots after
+`Config.snapshot_seconds_max`; the writer waits for them once the log is long.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from etagere.processes import EXIT_RESTART_ALL, exit_at_once
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.001
-# For readers that are just ending, when nobody else waits for the writer.
+# How long an idle writer waits for readers that are about to end.
 _IDLE_SECONDS_MAX = 0.05
-# For readers of processes that outlived the writer before this one.
+# How long a starting writer waits for readers in processes that outlived the previous writer.
 _START_SECONDS_MAX = 5.0
-# After a reader has kept the log from starting over, in seconds: doubled each time.
+# The pause after a reader has kept the log from being restarted; doubled each time.
 _RETRY_SECONDS_MIN = 0.25
 _RETRY_SECONDS_MAX = 30.0
 
 
 class Checkpointer:
-    """Keeps the log of the writer's connection short, mostly beside the writer's own work."""
+    """Keeps the log of the writer's connection short, mostly in a thread beside the writer."""
 
     def __init__(self, directory: Path, config: Config) -> None:
         self._directory = directory
@@ -51,32 +51,34 @@ class Checkpointer:
         self._retry_seconds = _RETRY_SECONDS_MIN
 
     def follow(self, connection: apsw.Connection) -> None:
-        """Takes over a connection that was just opened."""
+        """Switches to a connection that was just opened."""
         self._connection = connection
         connection.set_wal_hook(self._note_log_pages)
 
     def start_over(self) -> None:
-        """Moves all of the log, and has it start over. Whoever opens the log after a sync of it has
-        failed must do that before anything is answered: frames that the sync dropped look clean
-        to a later one, and without them a recovery would not find those behind them. A log that
-        readers need is written over itself instead. Raises `OSError` if that fails."""
+        """Checkpoints the whole log and restarts it.
+
+        Required before anything is answered after a failed sync of the log: the frames that the
+        sync dropped look clean to a later sync, and without them a recovery would not find those
+        behind them. A log that readers need is rewritten in place instead. Raises `OSError` if
+        that fails."""
         if not self._restart(_START_SECONDS_MAX):
-            logger.warning("cannot restart the write-ahead log now; rewriting it")
+            logger.warning("cannot restart the write-ahead log now; rewriting it in place")
             ledger.rewrite_log(self._directory)
 
     def _note_log_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         if pages < self._log_pages:
-            self._moved_pages = 0  # the log has started over
+            self._moved_pages = 0  # the log was restarted
         self._log_pages = pages
         return apsw.SQLITE_OK
 
     def run_if_due(self) -> None:
-        """After a group: begins a checkpoint of a long log in a thread, beside the next groups,
-        or ends it with what those have added, so that the log can start over."""
+        """Called after each group: starts a checkpoint of a long log in a thread, beside the next
+        groups, or finishes it with what those have added, so that the log can be restarted."""
         if self._aside is not None:
             deadline = time.monotonic() + self._config.log_restart_seconds_max
             if self._is_long():
-                # Groups would write to it faster than it is moved.
+                # Groups would append to the log faster than it is checkpointed.
                 wait([self._aside], self._config.log_restart_seconds_max)
             if self._aside.done():
                 self._aside = None
@@ -87,7 +89,7 @@ class Checkpointer:
             self._aside = self._threads.submit(self._move_aside)
 
     def run_idle(self) -> None:
-        """When nobody asks for anything: moves all of the log and gives its space back."""
+        """Called while there are no requests: checkpoints the whole log and returns its space."""
         if self._aside is not None:
             self.run_if_due()
         elif self._log_pages > self._moved_pages:
@@ -96,25 +98,25 @@ class Checkpointer:
             self._restart(_IDLE_SECONDS_MAX, apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _is_long(self) -> bool:
-        """Whether the log is to start over even if the next groups have to wait for it."""
+        """Returns whether the log must be restarted even if the next groups have to wait."""
         return (
             self._log_pages >= self._config.log_restart_pages and time.monotonic() >= self._retry_at
         )
 
     def _restart_before(self, deadline: float) -> None:
-        """Readers that overlap keep a log from starting over by itself: waits until those of now
-        have ended. Who begins to read meanwhile needs only the database."""
+        """Waits until the current readers have ended, and restarts the log. Overlapping readers
+        would prevent that for ever; those that begin meanwhile need only the database."""
         if self._restart(max(_IDLE_SECONDS_MAX, deadline - time.monotonic())):
             self._retry_seconds = _RETRY_SECONDS_MIN
             return
         logger.warning(
-            "a reader prevents the write-ahead log (%d pages) from restarting", self._log_pages
+            "a reader keeps the write-ahead log (%d pages) from being restarted", self._log_pages
         )
         self._retry_at = time.monotonic() + self._retry_seconds
         self._retry_seconds = min(_RETRY_SECONDS_MAX, self._retry_seconds * 2)
 
     def _restart(self, seconds_max: float, mode: int = apsw.SQLITE_CHECKPOINT_RESTART) -> bool:
-        """Moves all of the log and has it start over; says whether readers allowed it."""
+        """Checkpoints the whole log and restarts it; returns whether readers allowed that."""
         deadline = time.monotonic() + seconds_max
 
         def keep_waiting(_attempts: int) -> bool:
@@ -125,7 +127,7 @@ class Checkpointer:
         try:
             self._connection.wal_checkpoint(mode=mode)
         except (apsw.BusyError, apsw.FullError) as error:
-            logger.info("a checkpoint did not complete: %s", error)
+            logger.info("could not checkpoint the whole write-ahead log: %s", error)
             return False
         except apsw.Error as error:
             _stop_everything(error)
@@ -138,17 +140,17 @@ class Checkpointer:
         try:
             connection = ledger.open_for_writing(self._directory, self._config)
         except apsw.Error as error:
-            logger.warning("cannot start a checkpoint, will retry: %s", error)
+            logger.warning("could not start a checkpoint, will retry: %s", error)
             return
         self._move(connection)
         connection.close(True)
 
     def _move(self, connection: apsw.Connection) -> None:
-        """Moves what no reader needs in the log."""
+        """Checkpoints the frames that no reader needs."""
         try:
             in_log, moved = connection.wal_checkpoint()
         except (apsw.BusyError, apsw.FullError) as error:
-            # The file could not grow: nothing was dropped, and nothing counts as moved.
+            # The file could not grow: nothing was dropped, and nothing counts as checkpointed.
             logger.warning("a checkpoint failed, will retry: %s", error)
         except apsw.Error as error:
             _stop_everything(error)
@@ -161,7 +163,8 @@ class Checkpointer:
 
 def _stop_everything(error: apsw.Error) -> NoReturn:
     logger.critical(
-        "a checkpoint failed (%s): restarting all processes, to checkpoint the whole log again",
+        "a checkpoint failed (%s): restarting all processes, to checkpoint the log again from its "
+        "first frame",
         error,
     )
     exit_at_once(EXIT_RESTART_ALL)

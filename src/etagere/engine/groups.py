@@ -1,7 +1,7 @@
-"""Running operations in groups: each to be undone by itself, all in one commit, then the answers.
+"""Group commit: runs operations, each of which can be undone alone, and commits them together.
 
-Refusals wait for the commit too, since they may rest on a neighbour's write that is not
-durable before it. docs/decisions/0006 tells what happens on which error.
+Responses are sent after the commit. That includes refusals, which may rest on a write in the same
+group. docs/decisions/0006 describes what happens on which error.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
 _HELD_MAX = 1_024
 _REMEMBERED_MAX = 16
-"""Records of one operation."""
+"""An operation that changes more records does not put them into the cache."""
 _IDLE_SECONDS = 1.0
 
 _OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
 
 
 class Answer(NamedTuple):
-    """How one request ended, to be sent once it is durable."""
+    """The outcome of one request, to be sent once it is durable."""
 
     outcome: Outcome
     payload: bytes
 
 
 class WriteTransaction:
-    """One operation's view of the open group.
+    """The transaction of one operation within the open group.
 
-    Its first writes are held back until it ends well, so that most operations, and most that
-    are refused, need no savepoint: inside one SQLite keeps a copy of every page it changes.
+    Its first writes are buffered until it succeeds, so that most operations need no savepoint:
+    within one, SQLite keeps a copy of every page it changes.
     """
 
     __slots__ = ("_cursor", "_held", "_now", "_stamp", "_workspace", "_writer", "hooks")
@@ -67,7 +67,8 @@ class WriteTransaction:
         self._writer = writer
         self._cursor = cursor
         self._workspace = workspace
-        # None for a delete. No dictionary: everything is written through.
+        # Buffered writes; a row of None is a delete. None instead of the dictionary means that the
+        # operation writes to the database.
         self._held: dict[At, Row | None] | None = {}
         self._now: int | None = None
         self._stamp: int | None = None
@@ -89,14 +90,14 @@ class WriteTransaction:
             self._stamp = self._writer.next_stamp()
         return self._stamp
 
-    # There is one writer, so everything is guarded and nothing is held by others.
+    # There is one writer, so everything is guarded, and nothing by others.
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
         packed = collection.pack(key)
         held = self._held
         if held and (collection, packed) in held:
             row = held[collection, packed]
             return None if row is None else cast("R", row[0])
-        # What is written through may be undone, and is not to be remembered.
+        # What is in the database within a savepoint may be undone, so it must not be cached.
         return self._workspace.get(collection, packed, remember=held is not None)
 
     def get_all(
@@ -154,7 +155,7 @@ class WriteTransaction:
             self._cursor.execute(sql.put, (key, row[1]))
 
     def _write_through(self) -> None:
-        # What others of the group have changed is not to be undone with it.
+        # The changes of other operations in the group must not be undone with this one.
         self._workspace.store_all()
         self._cursor.execute("SAVEPOINT operation")
         held, self._held = self._held or {}, None
@@ -171,13 +172,13 @@ class WriteTransaction:
             self._cursor.executemany(ledger.statements(collection).put, rows)
 
     def keep(self) -> None:
-        """If this fails, the whole group is in doubt."""
+        """Adds the writes to the group. If this fails, the whole group is rolled back."""
         if self._held is None:
             self._cursor.execute("RELEASE operation")
         elif self._held:
             self._writer.changed()
             change = self._workspace.change
-            # What is changed in bulk would drive out what others ask for.
+            # A bulk change would evict what other operations need from the cache.
             remember = len(self._held) <= _REMEMBERED_MAX
             for at, row in self._held.items():
                 change(at, row, remember=remember)
@@ -189,14 +190,14 @@ class WriteTransaction:
 
 
 class Writer:
-    """Runs groups of operations against the database."""
+    """Runs groups of operations on the database."""
 
     def __init__(self, directory: Path, config: Config, clock: Clock) -> None:
         self._directory = directory
         self._config = config
         self._clock = clock
         self._lock = _lock(directory)
-        # The writer before may have failed to sync what it had moved.
+        # The previous writer may have failed to sync the pages that it had checkpointed.
         ledger.forget_checkpoints(directory)
         self._checkpoints = Checkpointer(directory, config)
         self._vacuum = Vacuum(config)
@@ -205,7 +206,7 @@ class Writer:
         self._begin_timeline()
         self._checkpoints.start_over()
         if config.durable:
-            # By now there is a log. SQLite syncs its directory too, but passes over errors.
+            # The log exists now. SQLite syncs its directory too, but ignores errors.
             directories.sync(directory)
         self._reserve = Reserve(directory, config.reserve_bytes)
 
@@ -233,8 +234,8 @@ class Writer:
         return self._last_stamp
 
     def settle(self, group: Sequence[wire.Request]) -> list[Answer]:
-        """Runs the requests of a group; on return every answer is durable. There may be fewer
-        answers than requests: a group that takes long is cut off, the rest is for the next."""
+        """Runs the requests of a group; on return every answer is durable. A group that takes too
+        long is cut: then there are fewer answers than requests, and the rest is for the next."""
         if self._log_in_doubt and not self._settle_log():
             fault = _fault(FaultReason.FAILED, "the write-ahead log cannot be written")
             return [fault] * len(group)
@@ -243,9 +244,7 @@ class Writer:
         try:
             return self._settle_together(group)
         except TransactionLost as lost:
-            logger.warning(
-                "a group of %d operations was rolled back, running each alone: %s", len(group), lost
-            )
+            logger.warning("rolled back a group of %d operations: %s", len(group), lost)
             return [self._settle_alone(request) for request in group]
 
     def _settle_alone(self, request: wire.Request) -> Answer:
@@ -257,7 +256,7 @@ class Writer:
                 return answer
             except TransactionLost as lost:
                 if ledger.is_disk_full(lost.error) and not self._reserve.spent:
-                    logger.error("the disk is full; only operations that free space are accepted")
+                    logger.error("the disk is full: running only operations that free space")
                     self._reserve.spend()
                     continue
                 fault = ledger.fault_of(lost.error)
@@ -273,7 +272,7 @@ class Writer:
             self._workspace.clear()
             raise
         if doubt is not None:
-            logger.error("a commit of %d operations failed: %s", len(group), doubt)
+            logger.error("the commit of %d operations failed: %s", len(group), doubt)
             self._reopen()
             return [Answer(Outcome.UNKNOWN, ENCODE(doubt))] * len(answers)
         for hook, argument in hooks:
@@ -338,12 +337,12 @@ class Writer:
             raise TransactionLost(error) from error
 
     def changed(self) -> None:
-        """The open group has something to make durable: without that, or a stamp given out, it
-        costs no fsync."""
+        """Notes that the open group has something to make durable. A group without changes and
+        without stamps needs no fsync."""
         self._changed = True
 
     def _commit(self) -> str | None:
-        """Returns what went wrong if it may nevertheless be on the disk."""
+        """Commits the group. Returns an error if the commit failed but may be on the disk."""
         self._workspace.store_all()
         try:
             if (
@@ -358,30 +357,30 @@ class Writer:
         try:
             self._cursor.execute("COMMIT")
         except apsw.FullError as error:
-            # The log could not be written to its end: the frame that would make the
-            # commit valid is not there, so nothing happened.
+            # The last frame, which makes a commit valid, could not be written to the log: nothing
+            # happened.
             raise TransactionLost(error) from error
         except apsw.Error as error:
             return f"{type(error).__name__}: {error}"
         return None
 
     def _abandon(self) -> None:
-        """Makes sure that no transaction is open."""
+        """Rolls back the open transaction, if there is one."""
         if self._connection.in_transaction:
             try:
                 self._cursor.execute("ROLLBACK")
             except apsw.Error:
-                logger.exception("a rollback failed; reopening the ledger")
+                logger.exception("the rollback failed; reopening the ledger")
                 self._reopen()
 
     def _reopen(self) -> None:
-        """After a failed fsync nothing that this connection believes can be trusted."""
+        """Opens a new connection: after a failed fsync the state of the old one is not reliable."""
         for attempt in range(_REOPEN_ATTEMPTS):
             try:
                 self._connection.close(True)
                 self._open()
             except apsw.Error:
-                logger.exception("cannot reopen the ledger (attempt %d)", attempt + 1)
+                logger.exception("could not reopen the ledger (attempt %d)", attempt + 1)
                 time.sleep(0.1 * 2**attempt)
             else:
                 self._log_in_doubt = True
@@ -390,13 +389,14 @@ class Writer:
         raise SystemExit(1)
 
     def _settle_log(self) -> bool:
-        """After a failed fsync of the log: says whether it can be relied on again. The failed
-        commit may lie whole in the log, where a recovery would find it. The next one is written
-        over it; so let there be one, and everything moved, before anybody is told."""
+        """Makes the log reliable again after a failed fsync; returns whether that succeeded.
+
+        The failed commit may be complete in the log, where a recovery would find it. The next
+        commit overwrites it; so commit once and checkpoint everything before answering anybody."""
         try:
             self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
-            logger.error("cannot write to the ledger yet: %s", error)
+            logger.error("still cannot write to the ledger: %s", error)
             if ledger.is_disk_full(error) and not self._reserve.spent:
                 self._reserve.spend()
             return False
@@ -409,37 +409,37 @@ class Writer:
         return True
 
     def maintain(self) -> None:
-        """What is due between two groups: never more than a step of it."""
+        """Does one step of the maintenance that is due between two groups."""
         self._checkpoints.run_if_due()
-        self._give_space_back()
+        self._return_free_pages()
 
     def idle(self) -> None:
-        """What there is to do when nobody asks for anything."""
+        """Does maintenance while there are no requests."""
         if self._vacuum.is_due:
             self._checkpoints.run_if_due()
         else:
             self._checkpoints.run_idle()
-        self._give_space_back()
+        self._return_free_pages()
         self.restore_reserve()
 
     @property
     def idle_seconds(self) -> float:
-        """How long to wait for requests before there is something to do without them."""
+        """How long to wait for requests before the next maintenance."""
         return self._vacuum.pause_seconds if self._vacuum.is_due else _IDLE_SECONDS
 
-    def _give_space_back(self) -> None:
+    def _return_free_pages(self) -> None:
         try:
             self._vacuum.run_if_due(self._cursor)
         except apsw.FullError as error:
-            logger.info("the disk is too full to release free pages: %s", error)
+            logger.info("cannot return free pages while the log has no room: %s", error)
             self._abandon()
         except apsw.Error as error:
-            logger.error("cannot release free pages: %s", error)
+            logger.error("could not return free pages: %s", error)
             self._reopen()
 
     def restore_reserve(self) -> None:
         if self._reserve.spent and self._reserve.restore():
-            logger.warning("the disk has free space again")
+            logger.warning("there is space on the disk again")
 
     def close(self) -> None:
         self._checkpoints.close()
@@ -448,7 +448,8 @@ class Writer:
 
 
 def _lock(directory: Path) -> int:
-    """Two writers would give the same stamp twice: waits until the one before is gone."""
+    """Takes the writer's lock, and waits until the previous writer is gone: two writers would give
+    out the same stamps."""
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
@@ -477,4 +478,4 @@ def _call(hook: Callable[[Any], None], argument: Any) -> None:
     try:
         hook(argument)
     except Exception:
-        logger.exception("an on-commit hook failed")
+        logger.exception("a commit hook failed")

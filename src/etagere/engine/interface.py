@@ -1,15 +1,15 @@
-"""What an engine is: two calls, two kinds of transaction, four outcomes.
+"""The engine contract: reads, writes, their transactions, and four outcomes.
 
-An operation is a module-level, plain synchronous function of a transaction and a
-command. It loads what it guards, lets the rules decide, and stores. It may be run more
-than once and in another process: no I/O, no clock, no randomness inside.
+An operation is a module-level, synchronous function of a transaction and a command. It loads
+records with guards, lets the rules decide, and stores. It may run more than once and in another
+process, so it does no I/O, reads no clock and draws no random numbers.
 
-A call ends in its result or in exactly one of
+A call returns its result or raises exactly one of
 
-    Refused   the rules said no: nothing was changed, and the refusal is durable knowledge
-    Conflict  another transaction was in the way: the engine runs the operation again
-    Fault     the engine could not: nothing was changed
-    Unknown   a commit whose answer was lost: it may or may not have happened
+    Refused   the rules said no: nothing was changed, and what they rest on is durable
+    Conflict  another transaction interfered: the engine runs the operation again
+    Fault     the engine failed: nothing was changed
+    Unknown   a commit whose response was lost: it may or may not have happened
 """
 
 from __future__ import annotations
@@ -30,82 +30,82 @@ T = TypeVar("T")
 
 
 class Lane(NamedTuple):
-    """What long reads are shared fairly between: kinds of work, and of each kind the clients."""
+    """A queue for long reads. Kinds of work take turns, and so do the clients of each kind."""
 
     kind: str
     client: str = ""
-    """Who asked for it; "" for the server's own work."""
+    """The client that the read is for; "" for the server's own work."""
 
 
 class Guard(enum.Enum):
-    """What a transaction keeps others from doing to a record, present or absent, until it ends."""
+    """A lock on a record, present or absent, until the transaction ends."""
 
     SHARED = enum.auto()
-    """Nobody changes it."""
+    """Others may not change the record."""
     EXCLUSIVE = enum.auto()
-    """Nobody changes or guards it."""
+    """Others may neither change nor guard the record."""
 
 
 SHARED, EXCLUSIVE = Guard.SHARED, Guard.EXCLUSIVE
 
 
 SIFTED_BYTES_MAX: Final = 4 << 20
-"""What a sieve looks at in one go, unless it is told otherwise: a thousand of the largest records
-would be more than a process can hold for each who asks."""
+"""The most that `sift` reads in one call by default. A thousand of the largest records would be
+more than a process can hold for each request."""
 
 
 class Sifted(NamedTuple, Generic[K, R]):
-    """What has passed a sieve."""
+    """The records that passed a filter."""
 
     rows: list[tuple[K, R]]
     sizes: list[int]
-    """How many bytes are stored of each."""
+    """The stored size of each record, in bytes."""
     seen: int
-    """How many records were looked at, and how many bytes are stored of all of them."""
+    """How many records were examined; `seen_bytes` is their stored size."""
     seen_bytes: int
     rest: Span | None
-    """Of the span, what was not looked at; None if that is nothing."""
+    """The part of the span that was not examined; None if there is none."""
 
 
 class Counted(NamedTuple):
-    """How many records there are in a part of a span."""
+    """The number of records in a part of a span."""
 
     records: int
     rest: Span | None
-    """Of the span, what was not looked at; None if that is nothing."""
+    """The part of the span that was not examined; None if there is none."""
 
 
 class ReadTxn(Protocol):
-    """One consistent snapshot."""
+    """A read transaction: one consistent snapshot."""
 
     @property
     def now(self) -> int:
-        """The engine's date, in ticks since 1970: for visibility and expiry of messages. Never
+        """The engine's date, in ticks since 1970, for visibility and expiry of messages. It never
         runs backwards, and follows the wall clock when that is ahead."""
         ...
 
     @property
     def steady_now(self) -> int:
-        """The engine's time for leases and all else that waits: never jumps. In ticks; not to be
-        compared with anything but other moments of this time."""
+        """The engine's time for leases and other durations, in ticks. It never jumps. Compare it
+        only with other values of `steady_now`."""
         ...
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the snapshot is as old as it may become: whoever looks at much stops here, and
-        goes on in a new one. A snapshot keeps the write-ahead log from starting over."""
+        """Whether the snapshot has reached its maximum age. Long operations stop here and continue
+        in a new snapshot, because a snapshot keeps the write-ahead log from being restarted."""
         ...
 
     def get(self, collection: Collection[K, R], key: K) -> R | None: ...
 
     def get_all(self, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
-        """As many gets, which cost less together."""
+        """Returns what `get` would for each key, at a lower cost."""
         ...
 
     def scan(
         self, collection: Collection[K, R], span: Span, limit: int, *, reverse: bool = False
     ) -> list[tuple[K, R]]:
-        """At most `limit` records of a span in the order of their keys."""
+        """Returns at most `limit` records of a span, in the order of their keys."""
         ...
 
     def sift(
@@ -116,27 +116,27 @@ class ReadTxn(Protocol):
         passes: Callable[[R], bool],
         bytes_max: int = SIFTED_BYTES_MAX,
     ) -> Sifted[K, R]:
-        """Looks at no more than `limit` records of a span and gives those that pass: what does
-        not costs much less than in a scan. Ends with the record that makes it `bytes_max`."""
+        """Examines at most `limit` records of a span and returns those that pass the filter; the
+        others cost much less than in a scan. Stops at the record that reaches `bytes_max`."""
         ...
 
     def sift_keys(
         self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
     ) -> Sifted[K, R]:
-        """The same for the records with these keys, in the order of these; those that are not
-        there are passed over. Nothing is a rest."""
+        """Filters the records with these keys, in the order of the keys. Missing records are
+        skipped. `rest` is None."""
         ...
 
     def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
-        """How many records a span has, of which no more than `limit` are looked at."""
+        """Counts the records of a span, at most `limit`."""
         ...
 
 
 class WriteTxn(Protocol):
-    """One atomic change. Reads see its own writes.
+    """A write transaction: one atomic change. Reads see its own writes.
 
-    Without a guard a read may be stale by the time of the commit; only what is guarded
-    (and what is written, which guards it exclusively) holds until then.
+    A record that is read without a guard may have changed by the time of the commit. Only guarded
+    records stay the same until then; writing a record guards it exclusively.
     """
 
     @property
@@ -147,8 +147,8 @@ class WriteTxn(Protocol):
 
     @property
     def stamp(self) -> int:
-        """Names this change: unique for ever, above every stamp on the records that the
-        transaction guarded before it asked. Guard first, then stamp."""
+        """The number of this change: unique for ever, and greater than every stamp on the records
+        that the transaction guarded before it asked. Guard first, then stamp."""
         ...
 
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None: ...
@@ -156,7 +156,7 @@ class WriteTxn(Protocol):
     def get_all(
         self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
     ) -> list[R | None]:
-        """As many gets, which cost less together."""
+        """Returns what `get` would for each key, at a lower cost."""
         ...
 
     def scan(
@@ -168,24 +168,24 @@ class WriteTxn(Protocol):
         reverse: bool = False,
         claim: bool = False,
     ) -> list[tuple[K, R]]:
-        """As in a read; with `claim`, guards exclusively what it returns and skips what
-        others hold."""
+        """As in a read transaction. `claim` guards the returned records exclusively and skips
+        those that others have guarded."""
         ...
 
     def put(self, collection: Collection[K, R], key: K, record: R) -> R: ...
 
     def delete(self, collection: Collection[K, R], key: K) -> None:
-        """Absent is as good as deleted."""
+        """Deletes a record, if there is one."""
         ...
 
     def on_commit(self, hook: Callable[[C], None], argument: C) -> None:
-        """Call this once the commit is durable, in the process that ran the operation.
-        Lost in a crash: nothing's correctness may rest on it."""
+        """Calls a hook once the commit is durable, in the process that ran the operation. A crash
+        loses the call, so correctness must not depend on it."""
         ...
 
 
 Steps = Generator[None, None, T]
-"""An operation that stops every now and then."""
+"""An operation that yields now and then."""
 
 
 class Engine(Protocol):
@@ -196,15 +196,15 @@ class Engine(Protocol):
     async def read_aside(
         self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
     ) -> T:
-        """The same for an operation that takes long: others do not wait for it, but for those of
-        the same lane. Without one, it is the operation's own."""
+        """Runs a long read beside other requests. It waits only for reads of the same lane; by
+        default each operation has its own."""
         ...
 
     async def read_in_steps(
         self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
     ) -> T:
-        """The same for an operation that stops every now and then: others have their turn at each
-        stop, and all of it is one snapshot. Of those that wait, each lane has its turn."""
+        """Runs a read that yields now and then, in one snapshot; other requests run whenever it
+        yields. Lanes take turns."""
         ...
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T: ...
@@ -213,7 +213,7 @@ class Engine(Protocol):
 
 
 class Refused(Exception):
-    """The rules said no; nothing was changed."""
+    """The rules refused the operation; nothing was changed."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)
@@ -221,11 +221,11 @@ class Refused(Exception):
 
 
 class Conflict(Exception):
-    """Another transaction was in the way; running the operation again may succeed."""
+    """Another transaction interfered; running the operation again may succeed."""
 
 
 class FaultReason(enum.Enum):
-    """Why an engine could not."""
+    """Why an engine failed."""
 
     FAILED = "failed"
     DISK_FULL = "disk_full"
@@ -234,7 +234,7 @@ class FaultReason(enum.Enum):
 
 
 class Fault(Exception):
-    """The engine could not; nothing was changed."""
+    """The engine failed; nothing was changed."""
 
     def __init__(self, reason: FaultReason, detail: str) -> None:
         super().__init__(f"{reason.value}: {detail}")
@@ -243,7 +243,7 @@ class Fault(Exception):
 
 
 class Unknown(Exception):
-    """The answer to a commit was lost. Nobody may retry it blindly."""
+    """The response to a commit was lost. It must not be retried blindly."""
 
 
 def abort_if(refusal: Refusal | None) -> None:
@@ -253,7 +253,7 @@ def abort_if(refusal: Refusal | None) -> None:
 
 
 class Operation(Generic[C, T]):
-    """A registered write operation: its name and how its command and result travel."""
+    """A registered write operation: its name, and the decoders of its command and result."""
 
     def __init__(self, run: Callable[[WriteTxn, C], T], *, reclaims: bool) -> None:
         self.run = run
@@ -291,9 +291,9 @@ def operation(
     *, reclaims: bool
 ) -> Callable[[Callable[[WriteTxn, C], T]], Callable[[WriteTxn, C], T]]: ...
 def operation(run: Callable[[WriteTxn, C], T] | None = None, *, reclaims: bool = False) -> Any:
-    """Registers a function as a write operation, so that a writer process knows it by name.
+    """Registers a function as a write operation that the writer process knows by name.
 
-    `reclaims` marks what frees space: it is still run when the disk is full.
+    `reclaims` marks operations that free space, which still run when the disk is full.
     """
 
     def register(run: Callable[[WriteTxn, C], T]) -> Callable[[WriteTxn, C], T]:
@@ -308,7 +308,7 @@ def operation(run: Callable[[WriteTxn, C], T] | None = None, *, reclaims: bool =
 
 
 def registered(run: Callable[[WriteTxn, C], T]) -> Operation[C, T]:
-    """The registration of an operation."""
+    """Returns the registration of an operation."""
     try:
         return _BY_FUNCTION[run]
     except KeyError:

@@ -1,7 +1,7 @@
-"""Fair sharing of the threads that run long reads.
+"""Fair scheduling of long reads.
 
-A read waits in the lane of its kind. Kinds take turns, and within a kind so do clients; no kind
-may occupy all threads, so that a short read never waits behind long ones of another kind.
+A read waits in the lane of its kind. Kinds take turns, and within a kind so do clients. No kind
+may occupy all slots, so that a short read never waits for long ones of another kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Clients = OrderedDict[str, deque[_Waiter]]
 
 
 class Lanes:
-    """Grants a bounded number of slots to those who wait in lanes; belongs to one event loop."""
+    """Grants a limited number of slots to the reads in lanes; belongs to one event loop."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
@@ -33,7 +33,7 @@ class Lanes:
 
     @asynccontextmanager
     async def slot(self, lane: Lane) -> AsyncIterator[None]:
-        """Holds a slot; raises `Fault` if too many wait already."""
+        """Holds a slot; raises `Fault` if too many reads wait already."""
         if self._free and self._running[lane.kind] < self._per_kind_max:
             self._take(lane.kind)
         else:
@@ -62,7 +62,7 @@ class Lanes:
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._remove(lane, waiter)
-            else:  # granted already, but not taken
+            else:  # granted, but cancelled before it could run
                 self._free += 1
                 self._running[lane.kind] -= 1
                 self._grant()
@@ -75,7 +75,7 @@ class Lanes:
     def _remove(self, lane: Lane, waiter: _Waiter) -> None:
         queue = self._queue_of(lane)
         if queue is None or waiter not in queue:
-            return  # its turn came after it was cancelled
+            return  # it was granted after it was cancelled
         queue.remove(waiter)
         self._waiting_count -= 1
         self._tidy(lane.kind, lane.client)
@@ -88,7 +88,7 @@ class Lanes:
             del self._waiting[kind]
 
     def _grant(self) -> None:
-        """Gives free slots to those whose turn it is."""
+        """Grants free slots in turn."""
         while self._free:
             kind = self._next_kind()
             if kind is None:

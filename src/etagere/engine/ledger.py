@@ -1,7 +1,7 @@
-"""The SQLite database: where it lies, how it is created, opened and queried.
+"""The SQLite database: its files, schema, pragmas and statements.
 
-One table per collection. Small records lie in the key's own tree (WITHOUT ROWID); large
-ones in a rowid table with an index, so that their bytes stay out of the way of scans.
+There is one table per collection. Small records are stored in the B-tree of the keys (WITHOUT
+ROWID); large ones in a rowid table with an index, so that scans need not read them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ BUSY_MILLISECONDS = 5_000
 READ_TIMELINE = "SELECT value FROM timeline"
 WRITE_TIMELINE = "UPDATE timeline SET value = ?"
 
-# The wal-index, as SQLite's description of the WAL format has it: the version that both copies of
-# its header begin with, and where the number of frames lies that checkpoints have moved.
+# The wal-index, as described in SQLite's documentation of the WAL format: the version at the start
+# of both copies of its header, and the offset of the number of checkpointed frames.
 _WAL_INDEX_VERSION = (3_007_000).to_bytes(4, sys.byteorder)
 _MOVED_FRAMES_OFFSET = 96
 
 decode_timeline = msgspec.msgpack.Decoder(Timeline).decode
+
+
+DatabaseError = apsw.Error
+"""Raised by SQLite, whatever went wrong."""
 
 
 class SchemaTooNew(Exception):
@@ -52,7 +56,7 @@ class SchemaTooNew(Exception):
 
 
 class NotALedger(Exception):
-    """There is a file where the ledger should be, but it is something else."""
+    """The file in place of the ledger is something else."""
 
 
 class Statements(NamedTuple):
@@ -60,9 +64,9 @@ class Statements(NamedTuple):
 
     get: str
     get_many: str
-    """As many as `GOT_TOGETHER`."""
+    """`GOT_TOGETHER` keys at once."""
     find_any: str
-    """Whether there is a key between two, both included."""
+    """Whether there is a key between two, inclusive."""
     put: str
     delete: str
     scan: str
@@ -72,7 +76,7 @@ class Statements(NamedTuple):
 
 GOT_TOGETHER = 64
 _MANY = 8
-"""Keys that are worth looking first whether there is anything near them."""
+"""For this many keys it pays to check first whether there is any record between them."""
 
 _STATEMENTS: dict[Collection[Any, Any], Statements] = {}
 
@@ -87,7 +91,7 @@ def statements(collection: Collection[Any, Any]) -> Statements:
         keys = f"SELECT key FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
         put = f"REPLACE INTO {name} VALUES (?, ?)"  # noqa: S608
         if collection.layout is Layout.LARGE:
-            # Where it lies, rather than behind all others, with the index changed twice.
+            # In place. REPLACE would append the row at the end and change the index twice.
             put = (
                 f"INSERT INTO {name} VALUES (?, ?) "  # noqa: S608
                 "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -110,15 +114,15 @@ def database_path(directory: Path) -> Path:
 
 
 def create(directory: Path, config: Config, clock: Clock) -> Timeline:
-    """Makes the database, or brings an older one up to date; both are durable on return. Returns
-    the timeline that is stored there."""
+    """Creates the database, or upgrades an older one; durable on return. Returns the stored
+    timeline."""
     directories.make(directory)
-    # It holds the keys of accounts. SQLite gives its log the same mode.
+    # The ledger contains account keys. SQLite gives its log the same mode.
     os.close(directories.open_private(database_path(directory)))
     connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         _require_ledger(connection, directory)
-        # Both only have an effect on a database that is new.
+        # Both have an effect only on a new database.
         connection.execute(f"PRAGMA page_size = {config.page_bytes}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -155,8 +159,8 @@ def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
 
 
 def compact(directory: Path, config: Config) -> None:
-    """Rewrites the database without free pages, as one that gives them back by itself. For a
-    directory that nobody else uses."""
+    """Rewrites the database without free pages and with incremental vacuum. No other process may
+    use the directory."""
     forget_checkpoints(directory)
     connection = open_for_writing(directory, config)
     try:
@@ -172,7 +176,7 @@ def log_path(directory: Path) -> Path:
 
 
 def log_bytes(directory: Path) -> int:
-    """The size of the write-ahead log's file."""
+    """Returns the size of the write-ahead log."""
     try:
         return log_path(directory).stat().st_size
     except FileNotFoundError:
@@ -180,9 +184,9 @@ def log_bytes(directory: Path) -> int:
 
 
 def rewrite_log(directory: Path) -> None:
-    """Writes the log over itself and syncs it: what a failed sync has dropped goes to the disk
-    after all. For the writer. Readers find the same bytes at any time, and SQLite has no locks on
-    this file."""
+    """Rewrites the log in place and syncs it, so that the pages that a failed sync dropped reach
+    the disk. Only for the writer. Readers find the same bytes at any time, and SQLite has no locks
+    on this file."""
     descriptor = os.open(log_path(directory), os.O_RDWR | os.O_CLOEXEC)
     try:
         offset = 0
@@ -194,13 +198,13 @@ def rewrite_log(directory: Path) -> None:
 
 
 def forget_checkpoints(directory: Path) -> None:
-    """Has the next checkpoint move the log from its first frame, whatever was moved before.
+    """Makes the next checkpoint start at the first frame of the log.
 
-    The count of moved frames lies in memory that all processes share, and outlives the process
-    that moved them for as long as any other has the database open. SQLite allows that it is too
-    low: readers find more in the log than they need to, and a checkpoint moves some frames again.
+    The number of checkpointed frames is in shared memory, which exists as long as any process has
+    the database open. SQLite tolerates a number that is too low: readers use more of the log than
+    necessary, and a checkpoint copies some frames again.
 
-    Only for a process that does not have the database open: to close any descriptor of a file
+    Only for a process that does not have the database open: closing any descriptor of a file
     releases all locks that the process has on it.
     """
     try:
@@ -220,7 +224,7 @@ def stored_timeline(connection: apsw.Connection) -> Timeline | None:
 
 
 def store_timeline(directory: Path, config: Config, record: Timeline) -> None:
-    """Replaces the timeline of a ledger that nobody else uses; durable on return."""
+    """Replaces the timeline of a ledger that no other process uses; durable on return."""
     connection = open_for_writing(directory, config)
     try:
         connection.execute(WRITE_TIMELINE, (ENCODE(record),))
@@ -229,8 +233,8 @@ def store_timeline(directory: Path, config: Config, record: Timeline) -> None:
 
 
 def is_disk_full(error: apsw.Error) -> bool:
-    """Whether SQLite could not do something for lack of space. That its shared memory, which is a
-    file as well, cannot grow with the log is an I/O error to it."""
+    """Returns whether SQLite failed for lack of disk space. If its shared memory, which is a file
+    too, cannot grow with the log, it reports an I/O error."""
     return (
         isinstance(error, apsw.FullError)
         or getattr(error, "extendedresult", apsw.SQLITE_OK) == apsw.SQLITE_IOERR_SHMSIZE
@@ -238,7 +242,7 @@ def is_disk_full(error: apsw.Error) -> bool:
 
 
 def fault_of(error: apsw.Error) -> Fault:
-    """What an SQLite error that changed nothing means to a caller."""
+    """Returns the fault to report for an SQLite error that changed nothing."""
     reason = FaultReason.DISK_FULL if is_disk_full(error) else FaultReason.FAILED
     return Fault(reason, f"{type(error).__name__}: {error}")
 
@@ -261,15 +265,15 @@ def get_all(cursor: apsw.Cursor, collection: Collection[K, R], keys: Sequence[K]
 def get_many(
     cursor: apsw.Cursor, collection: Collection[Any, Any], keys: list[bytes]
 ) -> dict[bytes, bytes]:
-    """The stored values of those that are there."""
+    """Returns the stored values of the keys that exist."""
     found: dict[bytes, bytes] = {}
     sql = statements(collection).get_many
     if len(keys) >= _MANY and not _any_between(cursor, collection, min(keys), max(keys)):
-        # The rows of a new partition: one search instead of one for each.
+        # As when the rows of a new partition are inserted: one search instead of one per key.
         return found
     for at in range(0, len(keys), GOT_TOGETHER):
         some = keys[at : at + GOT_TOGETHER]
-        # One statement for every number: a key that is asked for twice is found once.
+        # Padded with the last key, so that one statement serves any number of keys.
         padded = (*some, *some[-1:] * (GOT_TOGETHER - len(some)))
         found.update(cursor.execute(sql, padded))
     return found
@@ -346,7 +350,7 @@ def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:
 
 
 def _tune_writer(connection: apsw.Connection, config: Config) -> None:
-    # The writer checkpoints by itself, after the answers are out rather than before.
+    # The writer runs checkpoints itself, after it has answered rather than before.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {config.log_bytes_kept}")
     connection.execute(f"PRAGMA synchronous = {'FULL' if config.durable else 'OFF'}")

@@ -1,10 +1,10 @@
-"""The engine for tests: in memory, and no stronger than the weakest real one.
+"""The engine for tests: in memory, with guarantees as weak as those of the weakest real engine.
 
-Reads have a snapshot. Writes see the newest committed state anew at each call, as in
-PostgreSQL's READ COMMITTED, and only what they guard stays as it was seen, so a missing
-guard shows up here. Two things differ from a real engine, to make tests deterministic: a
-lock that another holds is a conflict at once instead of a wait, and transactions can be
-stepped by hand (`begin`, `begin_read`).
+Reads have a snapshot. Each call of a write transaction sees the newest committed state, as in
+PostgreSQL's READ COMMITTED; only guarded records stay the same, so tests notice a missing guard.
+Two things differ from a real engine, to make tests deterministic: a lock that another transaction
+holds is a conflict at once instead of a wait, and transactions can be stepped by hand (`begin`,
+`begin_read`).
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ logger = logging.getLogger(__name__)
 _decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
 
 
-class _Place(NamedTuple):
-    """Where a record is or could be: what is locked."""
+class _RecordPlace(NamedTuple):
+    """The collection and key of a record, present or absent: the unit of locking."""
 
     collection: str
     key: bytes
 
 
 class _Version(NamedTuple):
-    """What a key held from a commit on; None where it was deleted."""
+    """The value of a key since a commit; None if that deleted it."""
 
     sequence: int
     value: bytes | None
@@ -88,13 +88,13 @@ class _Table:
         self.versions[key].append(version)
 
     def prune(self, key: bytes, snapshots: Iterable[int]) -> bool:
-        """Drops the versions that neither a snapshot nor the next reader can see, and says
-        whether any but the newest remain."""
+        """Drops the versions that neither a snapshot nor the next reader can see; returns whether
+        any but the newest remain."""
         versions = self.versions[key]
         needed = {bisect_right(versions, s, key=lambda v: v.sequence) - 1 for s in snapshots}
         needed.add(len(versions) - 1)
         kept = [version for place, version in enumerate(versions) if place in needed]
-        # Before its first value a key is absent anyway.
+        # Before its first value a key is absent in any case.
         while kept and kept[0].value is None:
             del kept[0]
         if kept:
@@ -106,13 +106,13 @@ class _Table:
 
 
 class _Store:
-    """What is committed, in as many versions as the open snapshots need."""
+    """The committed records, in as many versions as the open snapshots need."""
 
     def __init__(self) -> None:
         self.sequence = 0
         self._tables: defaultdict[str, _Table] = defaultdict(_Table)
         self._snapshots: Counter[int] = Counter()
-        self._superseded: set[_Place] = set()
+        self._superseded: set[_RecordPlace] = set()
 
     def table(self, collection: str) -> _Table:
         return self._tables[collection]
@@ -131,25 +131,25 @@ class _Store:
             del self._snapshots[sequence]
             self._prune(list(self._superseded))
 
-    def apply(self, writes: dict[_Place, bytes | None]) -> None:
+    def apply(self, writes: dict[_RecordPlace, bytes | None]) -> None:
         self.sequence += 1
         for place, value in writes.items():
             self._tables[place.collection].append(place.key, _Version(self.sequence, value))
         self._prune(writes)
 
     def newest(self) -> _Store:
-        """A store of its own with the newest state of this one."""
+        """Returns a copy of the newest state."""
         copy = _Store()
         copy.apply(
             {
-                _Place(name, key): versions[-1].value
+                _RecordPlace(name, key): versions[-1].value
                 for name, table in self._tables.items()
                 for key, versions in table.versions.items()
             }
         )
         return copy
 
-    def _prune(self, places: Iterable[_Place]) -> None:
+    def _prune(self, places: Iterable[_RecordPlace]) -> None:
         for place in places:
             if self._tables[place.collection].prune(place.key, self._snapshots):
                 self._superseded.add(place)
@@ -158,14 +158,14 @@ class _Store:
 
 
 class _Locks:
-    """Who holds what, among the open write transactions."""
+    """The locks of the open write transactions."""
 
     def __init__(self) -> None:
-        self._holders: defaultdict[_Place, dict[object, Guard]] = defaultdict(dict)
-        self._held: defaultdict[object, set[_Place]] = defaultdict(set)
+        self._holders: defaultdict[_RecordPlace, dict[object, Guard]] = defaultdict(dict)
+        self._held: defaultdict[object, set[_RecordPlace]] = defaultdict(set)
 
-    def take(self, owner: object, place: _Place, guard: Guard) -> bool:
-        """Locks a place, or says that another is in the way."""
+    def take(self, owner: object, place: _RecordPlace, guard: Guard) -> bool:
+        """Takes a lock; returns False if another transaction holds it."""
         holders = self._holders.get(place, {})
         others = [held for holder, held in holders.items() if holder is not owner]
         if EXCLUSIVE in others or (others and guard is EXCLUSIVE):
@@ -184,7 +184,7 @@ class _Locks:
 
 
 class _Core:
-    """What the transactions of one engine share."""
+    """The state that the transactions of one engine share."""
 
     def __init__(self, store: _Store, clock: Clock, stored: Timeline | None) -> None:
         self.store = store
@@ -202,7 +202,7 @@ class _Core:
         self._last_stamp = next_stamp(self._last_stamp, self.clock.wall())
         return self._last_stamp
 
-    def commit(self, writes: dict[_Place, bytes | None]) -> None:
+    def commit(self, writes: dict[_RecordPlace, bytes | None]) -> None:
         self.require_open()
         timeline = advance(self.timeline, self.clock, self._last_stamp)
         self.store.apply(writes)
@@ -210,7 +210,7 @@ class _Core:
 
 
 class MemoryReadTxn:
-    """One snapshot, from its begin until it is closed."""
+    """A snapshot, until it is closed."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core
@@ -231,7 +231,7 @@ class MemoryReadTxn:
 
     @property
     def is_overdue(self) -> bool:
-        return False  # nothing has to wait for a snapshot to end
+        return False  # nothing waits for the end of a snapshot
 
     def get(self, collection: Collection[K, R], key: K) -> R | None:
         value = self._table(collection).value_at(collection.pack(key), self._sequence)
@@ -309,12 +309,12 @@ class MemoryReadTxn:
 
 
 class MemoryWriteTxn:
-    """One change: its own writes over whatever is committed at each call."""
+    """A write transaction: its own writes over what is committed at the time of each call."""
 
     def __init__(self, core: _Core, interrupt: Callable[[], None] | None) -> None:
         self._core = core
         self._interrupt = interrupt
-        self._writes: dict[_Place, bytes | None] = {}
+        self._writes: dict[_RecordPlace, bytes | None] = {}
         self._hooks: list[tuple[Callable[[Any], None], Any]] = []
         self._now: int | None = None
         self._steady_now = 0
@@ -326,7 +326,7 @@ class MemoryWriteTxn:
     def now(self) -> int:
         if self._now is None:
             self._now = now_at(self._core.timeline, self._core.clock.elapsed())
-            # Others may commit, and step, while this one is open.
+            # Other transactions may commit, and the date may step, while this one is open.
             self._steady_now = self._now - self._core.timeline.offset
         return self._now
 
@@ -343,7 +343,7 @@ class MemoryWriteTxn:
 
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
         self._step()
-        place = _Place(collection.name, collection.pack(key))
+        place = _RecordPlace(collection.name, collection.pack(key))
         if guard is not None:
             self._lock(place, guard)
         value = self._value(place)
@@ -379,14 +379,14 @@ class MemoryWriteTxn:
     def put(self, collection: Collection[K, R], key: K, record: R) -> R:
         self._step()
         value = collection.encode(record)
-        # What could not be read back is found out here rather than by the next reader.
+        # Fails here, rather than in the next reader, if the record cannot be decoded.
         stored = collection.decode(value)
-        self._write(_Place(collection.name, collection.pack(key)), value)
+        self._write(_RecordPlace(collection.name, collection.pack(key)), value)
         return stored
 
     def delete(self, collection: Collection[K, R], key: K) -> None:
         self._step()
-        self._write(_Place(collection.name, collection.pack(key)), None)
+        self._write(_RecordPlace(collection.name, collection.pack(key)), None)
 
     def on_commit(self, hook: Callable[[C], None], argument: C) -> None:
         self._step()
@@ -421,23 +421,23 @@ class MemoryWriteTxn:
         if self._conflicted:
             raise Conflict("the transaction has met a conflict")
 
-    def _lock(self, place: _Place, guard: Guard) -> None:
+    def _lock(self, place: _RecordPlace, guard: Guard) -> None:
         if not self._core.locks.take(self, place, guard):
             self._conflicted = True
             raise Conflict(f"another transaction holds a record of {place.collection}")
 
-    def _write(self, place: _Place, value: bytes | None) -> None:
+    def _write(self, place: _RecordPlace, value: bytes | None) -> None:
         self._lock(place, EXCLUSIVE)
         self._writes[place] = value
 
-    def _value(self, place: _Place) -> bytes | None:
+    def _value(self, place: _RecordPlace) -> bytes | None:
         if place in self._writes:
             return self._writes[place]
         store = self._core.store
         return store.table(place.collection).value_at(place.key, store.sequence)
 
-    def _places(self, collection: str, span: Span, *, reverse: bool) -> Iterator[_Place]:
-        """Where a value may be, committed or its own, in order and each once."""
+    def _places(self, collection: str, span: Span, *, reverse: bool) -> Iterator[_RecordPlace]:
+        """Yields the places of committed records and of its own, in order, each once."""
         committed = self._core.store.table(collection).keys_in(span, reverse=reverse)
         own = sorted(
             (
@@ -450,12 +450,12 @@ class MemoryWriteTxn:
         previous: bytes | None = None
         for key in heapq.merge(committed, own, reverse=reverse):
             if key != previous:
-                yield _Place(collection, key)
+                yield _RecordPlace(collection, key)
             previous = key
 
 
 class MemoryEngine:
-    """A ledger that lives as long as its process, or as one `restarted` from it."""
+    """A ledger in memory."""
 
     def __init__(
         self,
@@ -470,25 +470,25 @@ class MemoryEngine:
 
     @property
     def timeline(self) -> Timeline:
-        """The timeline as the last commit stored it."""
+        """The timeline that the last commit stored."""
         return self._core.timeline
 
     @property
     def versions_held(self) -> int:
-        """How many versions of records are in memory."""
+        """The number of record versions in memory."""
         return self._core.store.versions_held()
 
     def begin(self, interrupt: Callable[[], None] | None = None) -> MemoryWriteTxn:
-        """A write transaction to be stepped by hand.
+        """Begins a write transaction to be stepped by hand.
 
-        `interrupt` is called before each of its steps, the commit included: so a test can
+        `interrupt` is called before each of its steps, including the commit, so that a test can
         let others commit at any point within an operation.
         """
         self._core.require_open()
         return MemoryWriteTxn(self._core, interrupt)
 
     def begin_read(self) -> MemoryReadTxn:
-        """A snapshot to be stepped by hand."""
+        """Begins a read transaction to be stepped by hand."""
         self._core.require_open()
         return MemoryReadTxn(self._core)
 
@@ -527,7 +527,7 @@ class MemoryEngine:
         self._core.closed = True
 
     def restarted(self) -> MemoryEngine:
-        """Closes this engine and gives a new one over what it had committed."""
+        """Closes this engine; returns a new one with its committed records."""
         self._core.closed = True
         engine = MemoryEngine(policy=self._policy)
         engine._core = _Core(self._core.store.newest(), self._core.clock, self._core.timeline)
@@ -536,9 +536,9 @@ class MemoryEngine:
     async def _attempt(self, known: Operation[C, T], sent: bytes) -> T:
         transaction = self.begin()
         try:
-            result = _run(_travelling(known), transaction, sent)
-            # Others run between an operation and its commit, as they would beside a real
-            # engine. Without this no two writes would ever overlap here.
+            result = _run(_with_encoding(known), transaction, sent)
+            # Other tasks run between an operation and its commit, as with a real engine. Without
+            # this, no two writes would ever overlap.
             await asyncio.sleep(0)
             transaction.commit()
         finally:
@@ -546,9 +546,9 @@ class MemoryEngine:
         return result
 
 
-def _travelling(known: Operation[C, T]) -> Callable[[WriteTxn, bytes], T]:
-    """An operation whose command arrives and whose answer leaves encoded, as they do where
-    it runs in another process."""
+def _with_encoding(known: Operation[C, T]) -> Callable[[WriteTxn, bytes], T]:
+    """Returns the operation with its command and result encoded, as if it ran in another
+    process."""
 
     def run(transaction: WriteTxn, sent: bytes) -> T:
         try:
@@ -561,7 +561,7 @@ def _travelling(known: Operation[C, T]) -> Callable[[WriteTxn, bytes], T]:
 
 
 def _step(steps: Steps[T], _: None) -> tuple[bool, T | None]:
-    """Whether that was the last one, and the result."""
+    """Runs one step; returns whether it was the last one, and the result."""
     try:
         next(steps)
     except StopIteration as ended:
@@ -570,7 +570,7 @@ def _step(steps: Steps[T], _: None) -> tuple[bool, T | None]:
 
 
 def _run(operation: Callable[[Any, C], T], transaction: object, command: C) -> T:
-    """Runs an operation; whatever it raises beyond what it may is a bug in it."""
+    """Runs an operation; an unexpected exception is a bug in it and becomes a fault."""
     try:
         return operation(transaction, command)
     except (Refused, Conflict):

@@ -1,8 +1,8 @@
-"""Space kept allocated, so that what frees space can still be written on a full disk.
+"""Reserved disk space, so that operations that free space can run on a full disk.
 
-A delete needs room in the write-ahead log before it can give any back. The reserve is a
-file of real blocks: spent when the disk is full, made again when there is room. While it
-is spent, only operations that reclaim space are run.
+A delete needs space in the write-ahead log before it can free any. The reserve is a file of
+allocated blocks, released when the disk is full and allocated again when there is space. While it
+is released, only operations that reclaim space run.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from etagere import directories
 
 RESERVE_NAME = "reserve"
-# Room must be plentiful before the reserve is made again, or it would be spent at once.
+# The free space, as a multiple of the reserve, at which it is allocated again. With less, it would
+# soon be needed again.
 ROOM_FACTOR = 2
-# What it takes to open the ledger and to note that a server has started.
+# The space needed to open the ledger and to record the start of a server.
 _OPENING_BYTES = 1 << 20
 
 
-def give_way(directory: Path) -> None:
-    """On a disk so full that the ledger cannot even be opened, gives the space back before that
-    is tried."""
+def release_if_full(directory: Path) -> None:
+    """Releases the reserve if the disk is so full that the ledger could not even be opened."""
     path = directory / RESERVE_NAME
     room = os.statvfs(directory)
     if path.exists() and room.f_bavail * room.f_frsize < _OPENING_BYTES:
@@ -29,7 +29,7 @@ def give_way(directory: Path) -> None:
 
 
 def is_spent(directory: Path) -> bool:
-    """Whether the reserve has been given back to the file system, as any process can see."""
+    """Returns whether the reserve is released, in any process."""
     try:
         return (directory / RESERVE_NAME).stat().st_size == 0
     except FileNotFoundError:
@@ -46,12 +46,12 @@ class Reserve:
         self.restore()
 
     def spend(self) -> None:
-        """Gives the space back to the file system."""
+        """Returns the space to the file system."""
         self.spent = True
         os.close(directories.open_private(self._path, os.O_WRONLY | os.O_TRUNC))
 
     def restore(self) -> bool:
-        """Allocates the space if there is plenty; says whether it is there now."""
+        """Allocates the reserve if there is enough space; returns whether it is allocated now."""
         try:
             self.spent = not self._allocate()
         except OSError:

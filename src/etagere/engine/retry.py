@@ -1,7 +1,7 @@
-"""The one retry loop of all engines.
+"""The retry loop of all engines.
 
-Only a conflict is run again: a refusal and a fault are answers, and of an unknown
-outcome nobody knows whether running it again would do it twice.
+Only conflicts are retried. Refusals and faults are final, and an operation with an unknown outcome
+might be carried out twice.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from etagere.engine.interface import Conflict, Fault, FaultReason, T
 
 
 class RetryPolicy(NamedTuple):
-    """How long an engine tries before it calls a conflict contention."""
+    """How often and how long an engine retries conflicts before it reports contention."""
 
     attempts_max: int = 30
     seconds_max: float = 10.0
-    """No attempt begins later than this after the first; one under way is never cut short,
-    because its commit may already be on its way."""
+    """No attempt begins later than this after the first. An attempt under way is never cancelled,
+    because its commit may already have been sent."""
     first_wait_max: float = 0.001
     wait_max: float = 0.064
 
 
 class RetryCounters:
-    """What retrying has cost so far."""
+    """Statistics of a retry loop."""
 
     __slots__ = ("conflicts", "gave_up")
 
@@ -39,14 +39,14 @@ class RetryCounters:
 async def until_settled(
     attempt: Callable[[], Awaitable[T]], policy: RetryPolicy, counters: RetryCounters
 ) -> T:
-    """Runs an attempt until it ends in anything but a conflict, or patience ends."""
+    """Runs an attempt until it ends in anything but a conflict, or the policy is exhausted."""
     began = time.monotonic()
     try:
         return await attempt()
     except Conflict as conflict:
         last = conflict
-    # Outside the handler, so that what a later attempt raises does not drag a chain of
-    # earlier conflicts along.
+    # Outside the handler, so that the exception of a later attempt is not chained to earlier
+    # conflicts.
     deadline = began + policy.seconds_max
     attempts = 1
     while True:
@@ -65,11 +65,8 @@ async def until_settled(
 
 
 def wait_before(retry: int, policy: RetryPolicy) -> float:
-    """Seconds to wait before the retry of this number, counted from 1.
-
-    Anything between nothing and a doubling limit: those who collided once are spread as
-    widely as the limit allows, so they do not collide again in step.
-    """
-    # The exponent is bounded because a float's range is, and attempts may not be.
+    """Returns the seconds to wait before a retry, counted from 1: exponential backoff with full
+    jitter, so that operations that conflicted once do not conflict again in step."""
+    # The exponent is bounded, because the range of a float is, and the attempts may not be.
     limit = policy.first_wait_max * 2.0 ** min(retry - 1, 64)
     return random.uniform(0.0, min(limit, policy.wait_max))

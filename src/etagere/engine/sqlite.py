@@ -1,7 +1,7 @@
-"""The embedded engine as a front end sees it.
+"""The SQLite engine of a front end.
 
-Reads go straight to the database, in a snapshot, without waiting for anybody. Writes are
-sent to the writer process and come back when they are durable.
+Reads query the database directly, in a snapshot, without waiting for anything. Writes are sent to
+the writer process, which answers when they are durable.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from etagere.errors import Refusal
 
 logger = logging.getLogger(__name__)
 
-# Reads run on the event loop without giving way. After this many in a row one does, so that
-# a crowd of readers cannot keep writes from being sent and answered.
+# Reads run on the event loop without yielding to it. After this many in a row one yields, so that
+# many readers cannot keep writes from being sent and answered.
 _READS_PER_TURN = 4
 _RECONNECT_SECONDS = 0.02
 _WATCH_SECONDS = 5.0
 _THREADS_MAX = 3
 _STEPPING_MAX = 4
-# How long a read in steps keeps the loop, but for its longest step.
+# How long a read in steps runs before it yields to the event loop; one step may exceed this.
 _STEPPING_TURN_SECONDS = 0.001
 
 _decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
@@ -65,7 +65,7 @@ _decode_text = msgspec.msgpack.Decoder(str).decode
 
 
 class ReadTransaction:
-    """One snapshot of the database."""
+    """A snapshot of the database."""
 
     __slots__ = ("_began", "_clock", "_cursor", "_instant", "_seconds_max")
 
@@ -162,10 +162,10 @@ class Reader:
         except Exception as error:
             raise self._failed(error, operation) from error
         finally:
-            self._end()  # if it was given up
+            self._end()  # if the generator was closed early
 
     def _failed(self, error: Exception, operation: Callable[..., object]) -> Conflict | Fault:
-        """Ends the transaction; returns what its error is to a caller."""
+        """Ends the transaction; returns the exception for the caller."""
         if isinstance(error, apsw.BusyError):
             self._end()
             return Conflict(str(error))
@@ -184,7 +184,7 @@ class Reader:
             self._cursor.execute("ROLLBACK")
 
     def _reopen(self) -> None:
-        """A connection that has seen an I/O error or a corrupt page starts afresh."""
+        """Opens a new connection after an I/O error or a corrupt page."""
         self._connection.close(True)
         self._open()
 
@@ -193,7 +193,7 @@ class Reader:
 
 
 class SqliteEngine:
-    """A front end's handle on the ledger in a directory; belongs to one event loop."""
+    """The ledger in a directory, as one front end uses it; belongs to one event loop."""
 
     def __init__(
         self, directory: Path, config: Config | None = None, clock: Clock | None = None
@@ -295,17 +295,17 @@ class SqliteEngine:
         _raise_for(Outcome(outcome), answer)
 
     async def _connect(self) -> _Link:
-        """The link to the writer, made again if the writer was started again."""
+        """Returns the connection to the writer; connects again if the writer was restarted."""
         async with self._connecting:
             if self._closed:
-                raise Fault(FaultReason.UNAVAILABLE, "this handle on the ledger is closed")
+                raise Fault(FaultReason.UNAVAILABLE, "the engine is closed")
             if self._link is not None and not self._link.lost:
                 return self._link
             deadline = time.monotonic() + self._config.writer_start_seconds_max
             while True:
                 try:
                     self._link = await self._connect_once()
-                    # It may be lost again by now, and would never answer.
+                    # A connection that is already lost would never answer.
                     if not self._link.lost:
                         return self._link
                     trouble = "it closed the connection at once"
@@ -357,8 +357,8 @@ def _raise_for(outcome: Outcome, answer: memoryview) -> NoReturn:
 
 
 class _Link(asyncio.Protocol):
-    """One connection to the writer. What is asked in one turn of the loop is sent together,
-    so that the writer finds it together and commits it together."""
+    """A connection to the writer. All requests of one iteration of the event loop are sent
+    together, so that the writer commits them together."""
 
     def __init__(self, config: Config) -> None:
         self._loop = asyncio.get_running_loop()
@@ -400,8 +400,8 @@ class _Link(asyncio.Protocol):
             answer = self._pending.pop(request_id, None)
             if answer is not None and not answer.done():
                 answer.set_result((outcome, payload))
-        # Those who were answered run next, and this right after them: what they ask is sent
-        # a turn of the loop earlier.
+        # The tasks that were answered run next, and the flush right after them, so that their next
+        # requests are sent one iteration earlier.
         if not self._flush_due:
             self._flush_soon()
 
@@ -413,7 +413,7 @@ class _Link(asyncio.Protocol):
                 answer.set_exception(Unknown("the writer process went away before it answered"))
 
     def _watch(self) -> None:
-        """Gives up a writer that has stopped answering, rather than wait for ever."""
+        """Closes the connection if the writer has stopped answering."""
         if self.lost:
             return
         oldest = next(iter(self._pending), 0)

@@ -1,13 +1,16 @@
 """The engine's kinds of time, as pure functions of a record and the clocks.
 
-`stamp` names changes: unique in the store for ever and increasing, whatever the wall
-clock does. `steady_now` measures waiting, such as that for the end of a lease: it neither runs
-backwards nor freezes nor jumps when the wall clock is corrected, but drifts towards it by at
-most 500 ppm. `now` is the date, for what clients are told or ask for as one (visibility and
-expiry of messages): the same time, except that it follows a wall clock that has been ahead for a
-while, as after a machine was paused, in one step. An engine stores its timeline when it starts
-and with every commit, so that all survive a restart, and every process on the machine computes
-the same times from the stored one.
+`stamp` numbers changes: unique in the store for ever, and increasing whatever the wall clock does.
+
+`steady_now` measures durations, such as those of leases. When the wall clock is corrected, it
+neither runs backwards nor stops nor jumps, but drifts towards it by at most 500 ppm.
+
+`now` is the date, for times that clients are told or set (visibility and expiry of messages). It is
+the steady time, except that it follows a wall clock that has been ahead for a while, as after a
+machine was paused, in one step.
+
+An engine stores its timeline when it starts and with every commit, so that all of them survive a
+restart, and every process on the machine computes the same times from the stored timeline.
 """
 
 from __future__ import annotations
@@ -22,46 +25,46 @@ _MILLION = 1_000_000
 _TICKS_PER_SLEWED_TICK = _MILLION // SLEW_PPM_MAX
 
 STEP_TICKS_MIN: Final = 1 * TICKS_PER_SECOND
-"""What `now` is behind by less than this is slewed away, in half an hour at most."""
+"""If `now` is behind by less than this, it catches up gradually, in half an hour at most."""
 STEP_TICKS_MAX: Final = 7 * 24 * 3600 * TICKS_PER_SECOND
-"""A wall clock that is further ahead of a running server is more likely wrong than the server's
-machine was paused for so long; following it would let all messages expire."""
+"""If the wall clock is further ahead, it is more likely wrong than right after a pause of the
+machine; following it would make all messages expire."""
 SETTLE_TICKS: Final = 45 * TICKS_PER_SECOND
-"""How long the wall clock must have been ahead before `now` follows. A clock that is set by mistake
-and set back has no consequence, and a message that was hidden for the usual 30 s before the clock
-was set stays hidden for as long. With the seconds until an idle engine notices, `now` has caught
-up within a minute."""
+"""How long the wall clock must have been ahead before `now` follows. Setting the clock by mistake
+and setting it back has no effect, and a message that was hidden for the usual 30 s before the clock
+was set stays hidden for that time. Including the seconds until an idle engine notices, `now`
+catches up within a minute."""
 AHEAD_TICKS_MAX: Final = 24 * 3600 * TICKS_PER_SECOND
-"""Stored times that are further ahead of the wall clock are implausible. Less may come from a clock
-that was set to local time or to a wrong time zone, and does little harm."""
+"""Stored times that are further ahead of the wall clock are implausible. Smaller differences may
+come from a clock that was set to local time or to a wrong time zone, and do little harm."""
 
 
 class Timeline(Record, frozen=True):
-    """An anchor: at `elapsed` ticks after boot `boot_id` the steady time was `now`."""
+    """A reference point: `elapsed` ticks after boot `boot_id` the steady time was `now`."""
 
     boot_id: str
     elapsed: int
     now: int
     correction: int
-    """Ticks by which the wall clock was ahead (or behind, if negative) at the anchor."""
+    """How far the wall clock was ahead at the reference point, in ticks; negative if behind."""
     last_stamp: int
     offset: int = 0
-    """Ticks by which `now` is ahead of the steady time: all steps taken so far."""
+    """How far `now` is ahead of the steady time, in ticks: the sum of all steps so far."""
     ahead_since: int | None = None
-    """The ticks after boot at which the wall clock was first seen ahead by so much that a step
-    is due if it stays."""
+    """When the wall clock was first seen so far ahead that a step is due if it stays there, in
+    ticks after boot."""
 
 
 def steady_at(timeline: Timeline, elapsed: int) -> int:
-    """The steady time `elapsed` ticks after boot: real time passed, plus as much of the
-    correction as may be slewed in until then."""
+    """Returns the steady time `elapsed` ticks after boot: the time that has passed, plus as much of
+    the correction as the maximum slew allows."""
     passed = elapsed - timeline.elapsed
     slew_max = passed * SLEW_PPM_MAX // _MILLION
     return timeline.now + passed + max(-slew_max, min(slew_max, timeline.correction))
 
 
 def now_at(timeline: Timeline, elapsed: int) -> int:
-    """The date `elapsed` ticks after boot."""
+    """Returns the date `elapsed` ticks after boot."""
     return steady_at(timeline, elapsed) + timeline.offset
 
 
@@ -70,14 +73,14 @@ def next_stamp(last_stamp: int, wall: int) -> int:
 
 
 def begin(stored: Timeline | None, clock: Clock) -> Timeline:
-    """The timeline of an engine that starts: continued within one boot, else taken up from
-    the wall clock, though never before what was stored."""
+    """Returns the timeline of an engine that starts. Within one boot it continues; after another
+    boot it starts at the wall clock, but never before the stored time."""
     elapsed, wall, boot_id = clock.elapsed(), clock.wall(), clock.boot_id()
     if stored is None:
         return Timeline(boot_id, elapsed, wall, 0, 0)
     if _continues(stored, boot_id, elapsed):
         return advance(stored, clock, stored.last_stamp)
-    # An anchor lies up to one slewed tick before the last moment that was made use of.
+    # The reference point is up to one slewed tick before the last time that was used.
     now = max(stored.now + stored.offset + _TICKS_PER_SLEWED_TICK, wall)
     steady = now - stored.offset
     return Timeline(boot_id, elapsed, steady, wall - now, stored.last_stamp, stored.offset)
@@ -88,8 +91,9 @@ def _continues(stored: Timeline, boot_id: str, elapsed: int) -> bool:
 
 
 def advance(timeline: Timeline, clock: Clock, last_stamp: int) -> Timeline:
-    """The same timeline, anchored at this moment, or rather at the last one at which a whole
-    tick was slewed: frequent anchors must not round the slew away. A step that is due is taken."""
+    """Returns the timeline with a new reference point, and takes a step that is due. The point is
+    the last moment at which a whole tick was slewed: frequent calls must not round the slew
+    away."""
     elapsed = clock.elapsed()
     correction = clock.wall() - now_at(timeline, elapsed)
     anchor = elapsed - (elapsed - timeline.elapsed) % _TICKS_PER_SLEWED_TICK
@@ -105,8 +109,8 @@ def advance(timeline: Timeline, clock: Clock, last_stamp: int) -> Timeline:
 
 
 def is_advance_due(timeline: Timeline, clock: Clock) -> bool:
-    """Whether the timeline is to be stored although nothing has changed: the wall clock has got
-    ahead or is so no more, or a step is due."""
+    """Returns whether the timeline must be stored although nothing has changed: the wall clock has
+    moved ahead or is no longer ahead, or a step is due."""
     elapsed = clock.elapsed()
     is_ahead = STEP_TICKS_MIN < clock.wall() - now_at(timeline, elapsed) <= STEP_TICKS_MAX
     if timeline.ahead_since is None:
@@ -115,15 +119,15 @@ def is_advance_due(timeline: Timeline, clock: Clock) -> bool:
 
 
 class Instant(NamedTuple):
-    """One moment in both times."""
+    """One instant, as date and as steady time."""
 
     now: int
     steady_now: int
 
 
 def instant_from(stored: Timeline, clock: Clock) -> Instant:
-    """The time by a stored timeline, which may be one of an earlier boot until the engine that
-    is starting has stored its own."""
+    """Returns the current time by a stored timeline, which may be one of an earlier boot until the
+    engine that is starting has stored its own."""
     elapsed = clock.elapsed()
     if not _continues(stored, clock.boot_id(), elapsed):
         stored = begin(stored, clock)
@@ -132,13 +136,13 @@ def instant_from(stored: Timeline, clock: Clock) -> Instant:
 
 
 def ticks_ahead(stored: Timeline, clock: Clock) -> int:
-    """By how much the stored times, or the stamps, are ahead of the wall clock."""
+    """Returns how far the stored times or stamps are ahead of the wall clock."""
     return max(instant_from(stored, clock).now, stored.last_stamp) - clock.wall()
 
 
 def reset(stored: Timeline, clock: Clock, last_stamp: int) -> Timeline:
-    """A timeline whose `now` is that of the wall clock, wherever it was. The steady time goes on:
-    leases last as long as they were granted for."""
+    """Returns a timeline whose `now` is that of the wall clock, wherever it was. The steady time
+    continues, so leases last as long as they were granted for."""
     elapsed, wall, boot_id = clock.elapsed(), clock.wall(), clock.boot_id()
     steady = instant_from(stored, clock).steady_now
     return Timeline(boot_id, elapsed, steady, 0, last_stamp, wall - steady)

@@ -1,4 +1,4 @@
-"""Vacuum: giving free pages of the database back to the file system, in bounded steps."""
+"""Vacuum: returning free pages of the database to the file system, in bounded steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import apsw
 from etagere.config import Config
 
 _LOOK_SECONDS = 1.0
-# A step is followed by a pause of so many times its length: the rest is for requests.
+# The pause after a step, as a multiple of its duration, in which requests are served.
 _PAUSE_FACTOR = 3.0
 _PAUSE_SECONDS_MIN = 0.005
 _INCREMENTAL = 2
@@ -17,10 +17,11 @@ _USED_PAGES_PER_FREE_PAGE = 8
 
 
 class Vacuum:
-    """Moves pages from the end of the file to free ones and cuts the end off, when much is free.
+    """Runs SQLite's incremental vacuum when much of the file is free: moves pages from the end of
+    the file to free ones, and truncates it.
 
-    Free pages are counted once a second. A database that was made without incremental vacuum keeps
-    its free pages for later use, until `etagere compact` has rewritten it.
+    Free pages are counted once a second. A database that was created without incremental vacuum
+    keeps its free pages for reuse until `etagere compact` rewrites it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -28,15 +29,15 @@ class Vacuum:
         self._kept_pages = config.free_pages_kept
         self._next_at = 0.0
         self.is_due = False
-        """Whether the last step has left something to do."""
+        """Whether the last step left something to do."""
         self.pause_seconds = _PAUSE_SECONDS_MIN
 
     def run_if_due(self, cursor: apsw.Cursor) -> None:
-        """One step, if it is time. It is a transaction of its own; raises what SQLite does."""
+        """Runs one step, if it is time, in a transaction of its own. Raises `apsw.Error`."""
         began = time.monotonic()
         if began < self._next_at:
             return
-        # Before anything that may fail: then the next try is not at once.
+        # Before anything that may fail, so that the next attempt is not made at once.
         self._next_at = began + _LOOK_SECONDS
         self.is_due = False
         surplus = self._surplus_pages(cursor)

@@ -1,4 +1,4 @@
-"""What a front end and the writer say to each other over their socket.
+"""The protocol between a front end and the writer.
 
     request  length u32 · id u32 · name length u16 · operation name · command
     answer   length u32 · id u32 · outcome u8 · payload
@@ -26,7 +26,7 @@ REQUEST_ID_MAX = 2**32 - 1
 
 
 class Outcome(enum.IntEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     RESULT = 0
     REFUSED = 1
@@ -43,7 +43,7 @@ class FaultNote(Part, frozen=True):
 
 
 class BadFrame(Exception):
-    """A peer sent what is no frame, or one beyond the limit."""
+    """A peer sent something that is not a frame, or one that is too long."""
 
 
 class Request(NamedTuple):
@@ -60,7 +60,7 @@ def encode_request(request_id: int, operation: bytes, command: bytes) -> bytes:
 
 
 def decode_request(frame: memoryview) -> Request:
-    """Reads a frame, its length already taken off."""
+    """Decodes a frame without its length field."""
     if len(frame) < _REQUEST_HEAD.size:
         raise BadFrame(f"a frame of {len(frame)} bytes")
     request_id, name_length = _REQUEST_HEAD.unpack_from(frame)
@@ -74,13 +74,13 @@ def encode_answer(request_id: int, outcome: Outcome, payload: bytes) -> bytes:
 
 
 def decode_answer(frame: memoryview) -> tuple[int, int, memoryview]:
-    """The id, the outcome and the payload of a frame, its length already taken off."""
+    """Returns the id, outcome and payload of a frame without its length field."""
     request_id, outcome = _ANSWER_HEAD.unpack_from(frame)
     return request_id, outcome, frame[_ANSWER_HEAD.size :]
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames without copying those that arrive whole."""
+    """Splits a stream of bytes into frames, without copying those that arrive complete."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
@@ -89,7 +89,7 @@ class FrameReader:
         self._need = _LENGTH_BYTES
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
-        """The frames that are complete now."""
+        """Yields the frames that are now complete."""
         if self._have:
             self._parts.append(data)
             self._have += len(data)

@@ -1,9 +1,9 @@
-"""The ledger as the open group sees it.
+"""The write buffer and record cache of the writer.
 
-What operations changed lies here until somebody has to scan it, or until the commit: then it is
-stored, many records by one statement, and what was changed several times only once. And since
-nobody else changes the ledger, what was read or changed lately is remembered: most operations
-find the container or the table that they work in, and often the very object, without asking SQLite.
+The changes of operations stay here until a scan needs them or until the commit. Then they are
+stored, many records per statement, and a record that was changed several times only once. Since no
+other process changes the ledger, records that were recently read or changed are cached: most
+operations find the container or table they work in, and often the object itself, without a query.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from etagere.engine.records import Collection, K, R, Span
 from etagere.model.base import Record
 
 At = tuple[Collection[Any, Any], bytes]
-"""Where a record lies: its collection and its packed key."""
+"""The place of a record: its collection and its encoded key."""
 Row = tuple[Record, bytes]
-"""A record and what is stored of it."""
+"""A record and its encoding."""
 
 _FEW: Final = 16
 _CHANGED_BYTES_MAX: Final = 8 * MIB
 _ROW_BYTES: Final = 256
-"""What a row costs beside what is stored of it."""
+"""The memory overhead of a row."""
 _REMEMBERED_MAX: Final = 2_048
-"""As many again may be there that were remembered before these."""
+"""Records in the recent generation of the cache. The older one has as many."""
 _REMEMBERED_BYTES_MAX: Final = 2 * MIB
-"""The same for their bytes, as they are stored,"""
+"""The encoded size of the recent generation."""
 _RECORD_BYTES_MAX: Final = 8 * KIB
-"""and for one record."""
+"""Longer records are not cached."""
 
 
 class TransactionLost(Exception):
-    """Nothing of the group has happened: SQLite dropped the whole transaction, savepoints and all,
-    or some of what belongs to it could not be stored, and nobody knows any more which part."""
+    """The whole group was or must be rolled back: SQLite dropped the transaction with its
+    savepoints, or could not store some of the changes."""
 
     def __init__(self, error: apsw.Error) -> None:
         super().__init__(str(error))
@@ -44,7 +44,7 @@ class TransactionLost(Exception):
 
 
 class Workspace:
-    """Belongs to one connection, and to whatever transaction is open there."""
+    """The buffer and cache of one connection and its open transaction."""
 
     def __init__(self, cursor: apsw.Cursor) -> None:
         self._cursor = cursor
@@ -103,7 +103,7 @@ class Workspace:
     # Changing
 
     def change(self, at: At, row: Row | None, *, remember: bool = True) -> None:
-        """What lies there from now on; None is nothing."""
+        """Buffers a change; None is a delete."""
         collection, key = at
         changed = self._changed.get(collection)
         if changed is None:
@@ -122,7 +122,7 @@ class Workspace:
             self.store_all()
 
     def forget(self, at: At) -> None:
-        """It is about to be changed by somebody who may undo that."""
+        """Evicts a record that is about to be changed by an operation that may be undone."""
         self._recent.pop(at, None)
         self._less_recent.pop(at, None)
 
@@ -147,7 +147,7 @@ class Workspace:
             raise TransactionLost(error) from error
 
     def clear(self) -> None:
-        """After a transaction that was lost nothing here is known to be true."""
+        """Drops everything, after a transaction was rolled back."""
         self._changed = {}
         self._changed_bytes = 0
         self._recent = {}

@@ -1,7 +1,7 @@
-"""The writer: the one process that changes the ledger.
+"""The writer: the only process that changes the ledger.
 
-It takes every command that has arrived from any front end, has them run and committed as a
-group, and answers them all.
+It takes all commands that have arrived from front ends, runs and commits them as a group, and
+answers them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _BACKLOG = 128
 
 
 def listen(directory: Path) -> socket.socket:
-    """The writer's socket. Made once, before the first writer: connections made while a
-    writer is being started again wait in its backlog."""
+    """Returns the writer's listening socket. It is created once, before the first writer, so that
+    connections wait in its backlog while a writer is restarted."""
     path = directory / SOCKET_NAME
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
@@ -48,7 +48,7 @@ def listen(directory: Path) -> socket.socket:
 
 
 class reachable:
-    """An address for a socket path of any length: the kernel takes only 107 bytes."""
+    """An address for a socket path of any length; the kernel allows only 107 bytes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,7 +62,7 @@ class reachable:
 
 
 def is_served(directory: Path) -> bool:
-    """Whether somebody listens on the writer's socket; one that was left behind refuses."""
+    """Returns whether a process listens on the writer's socket; a stale one refuses connections."""
     try:
         with (
             socket.socket(socket.AF_UNIX) as probe,
@@ -77,12 +77,12 @@ def is_served(directory: Path) -> bool:
 def writer_main(
     directory: Path, listener: socket.socket, config: Config, clock: Clock
 ) -> Callable[[int], None]:
-    """What the supervisor runs as the writer process."""
+    """Returns the main function of the writer process."""
 
     def main(lifeline: int) -> None:
         try:
-            # Also when the supervisor starts it again, on a disk that has become full since.
-            reserve.give_way(directory)
+            # Also on a restart, because the disk may have become full since.
+            reserve.release_if_full(directory)
             writer = Writer(directory, config, clock)
         except (ledger.SchemaTooNew, ledger.NotALedger) as error:
             logger.error("%s", error)
@@ -94,7 +94,7 @@ def writer_main(
 
 
 class _Peer:
-    """One front end's connection."""
+    """The connection of one front end."""
 
     def __init__(self, peer: socket.socket, frame_bytes_max: int) -> None:
         self.socket = peer
@@ -104,7 +104,7 @@ class _Peer:
 
 
 class Service:
-    """Takes requests from the sockets of all front ends, and answers them."""
+    """Receives requests from all front ends, and answers them."""
 
     def __init__(
         self, writer: Writer, listener: socket.socket, lifeline: int, config: Config
@@ -121,13 +121,14 @@ class Service:
         self._served_last: _Peer | None = None
         self._stopping = False
         self._orphaned = False
-        """The supervisor is gone: the front ends end by themselves, and need the writer for it."""
+        """Whether the supervisor is gone. The front ends then stop by themselves, and need the
+        writer until they have."""
         self._listen_at: float | None = None
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.EPOLLIN)
 
     def run(self) -> None:
-        """Serves until told to stop, or until the supervisor and all front ends are gone."""
+        """Serves until it is stopped, or until the supervisor and all front ends are gone."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.set_wakeup_fd(self._waker)
         reserve_due = 0.0
@@ -154,7 +155,7 @@ class Service:
         self._stopping = True
 
     def _receive(self, timeout_seconds: float) -> bool:
-        """Takes in what has arrived; says whether anything has."""
+        """Receives what has arrived; returns whether anything has."""
         if self._listen_at is not None and time.monotonic() >= self._listen_at:
             self._listen_at = None
             self._poll.register(self._listener, select.EPOLLIN)
@@ -173,8 +174,8 @@ class Service:
         return bool(events)
 
     def _let_others_ask(self) -> None:
-        """Front ends that are about to ask are let come first: one commit for all of them, rather
-        than one for each, where there are not as many cores as processes."""
+        """Lets front ends that are about to send requests run first, for one commit of all of them
+        instead of one each, on machines with fewer cores than processes."""
         os.sched_yield()
         self._receive(0)
 
@@ -184,8 +185,8 @@ class Service:
         except BlockingIOError:
             return
         except OSError as error:
-            # Without descriptors it would be tried again in a busy loop; others are served.
-            logger.error("cannot accept a connection from a front end: %s", error)
+            # Without descriptors, this would become a busy loop; other front ends are still served.
+            logger.error("cannot accept a front end: %s", error)
             self._poll.unregister(self._listener)
             self._listen_at = time.monotonic() + _LISTEN_AGAIN_SECONDS
             return
@@ -198,7 +199,7 @@ class Service:
         try:
             if event & select.EPOLLOUT:
                 self._send(peer, b"")
-            # A front end that has much waiting here waits there for more.
+            # Backpressure: the rest stays in the socket.
             if event & ~select.EPOLLOUT and len(peer.requests) < self._config.group_operations_max:
                 self._take(peer)
         except BlockingIOError:
@@ -210,7 +211,7 @@ class Service:
             self._forget(peer)
 
     def _take(self, peer: _Peer) -> None:
-        # Into room that is there: `recv` would ask the kernel for as much memory, every time.
+        # Into a buffer that exists: `recv` would allocate as much memory on every call.
         count = peer.socket.recv_into(self._received)
         if not count:
             self._forget(peer)
@@ -219,14 +220,14 @@ class Service:
         peer.requests.extend(map(wire.decode_request, peer.frames.feed(data)))
 
     def _forget(self, peer: _Peer) -> None:
-        """A front end is gone: nobody is left to be told of its requests."""
+        """Drops a front end that is gone, with its requests."""
         self._poll.unregister(peer.socket)
         del self._peers[peer.socket.fileno()]
         peer.socket.close()
         peer.requests.clear()
 
     def _next_group(self) -> list[tuple[_Peer, wire.Request]]:
-        """As much as one commit should hold, one request of each front end in turn."""
+        """Takes the requests of one commit, one of each front end in turn."""
         group: list[tuple[_Peer, wire.Request]] = []
         peers = self._in_turn()
         while peers and len(group) < self._config.group_operations_max:
@@ -235,8 +236,8 @@ class Service:
         return group
 
     def _in_turn(self) -> list[_Peer]:
-        """Those with requests, beginning behind the one that was served last: a group may be
-        cut off before everybody in it had a turn."""
+        """Returns the front ends with requests, starting after the one that was served last: a
+        group may be cut before each of them had a turn."""
         waiting = [peer for peer in self._peers.values() if peer.requests]
         if self._served_last in waiting:
             first = waiting.index(self._served_last) + 1

@@ -11,12 +11,10 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Protocol
 
-from etagere.bodies.files import FileBodyStore
-from etagere.bodies.presence import alive
-from etagere.bodies.writing import FileBodyWriter
+from etagere.bodies.store import BodyStore, BodyWriter
+from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.copies import CopyUnderWay, FailCopy, FinishCopy, NoteProgress
@@ -49,16 +47,16 @@ class Readable(Protocol):
 class Copying:
     """The copies that this process carries."""
 
-    def __init__(self, engine: Engine, store: FileBodyStore, directory: Path) -> None:
+    def __init__(self, engine: Engine, store: BodyStore, coordinator: Coordinator) -> None:
         self._engine = engine
         self._store = store
-        self._directory = directory
+        self._coordinator = coordinator
         self._expected: set[bytes] = set()
         self._carried: dict[bytes, asyncio.Task[None]] = {}
 
     @property
     def process(self) -> bytes:
-        return self._store.presence.id
+        return self._coordinator.process_id
 
     @contextmanager
     def expecting(self, copy_id: bytes) -> Iterator[None]:
@@ -122,9 +120,7 @@ class Copying:
                 return
             await self._engine.write(pending_copies.finish_copy, FinishCopy(under_way, body))
 
-    async def _receive(
-        self, under_way: CopyUnderWay, source: Readable, writer: FileBodyWriter
-    ) -> bool:
+    async def _receive(self, under_way: CopyUnderWay, source: Readable, writer: BodyWriter) -> bool:
         """False if nobody waits for it any more."""
         copied, noted = 0, time.monotonic()
         async for chunk in source.chunks():
@@ -153,14 +149,14 @@ class Copying:
         after = None
         while rows := await self._engine.read(pending_copies.pending_copies, after):
             for under_way, process in rows:
-                if not self._is_carried(under_way.copy_id, process):
+                if not await self._is_carried(under_way.copy_id, process):
                     await self._fail(under_way, _CANCELLED)
             after = rows[-1][0].key
 
-    def _is_carried(self, copy_id: bytes, process: bytes) -> bool:
+    async def _is_carried(self, copy_id: bytes, process: bytes) -> bool:
         if process == self.process:
             return copy_id in self._expected or copy_id in self._carried
-        return alive(self._directory, process)
+        return await self._coordinator.is_alive(process)
 
 
 async def _close(source: Readable) -> None:

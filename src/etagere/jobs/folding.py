@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final
 
-from etagere.bodies.files import FileBodyStore
+from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine, Lane, Refused
 from etagere.model.blobs import BlobName
 from etagere.model.ids import new_id
@@ -26,7 +26,7 @@ JOBS: Final = 2
 class Folding:
     """The blobs that this process is to fold."""
 
-    def __init__(self, engine: Engine, store: FileBodyStore) -> None:
+    def __init__(self, engine: Engine, store: BodyStore) -> None:
         self._engine = engine
         self._store = store
         self._noted: set[BlobName] = set()

@@ -6,10 +6,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-from etagere import directories
+from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Engine, ReadTxn, WriteTxn
 from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
@@ -17,7 +16,7 @@ from etagere.operations.blob.staging import PurgeStagings, discard_stale, purge_
 from etagere.operations.queue import messages
 from etagere.operations.table import tables
 
-LOCK_NAME: Final = "purging.lock"
+TASK: Final = "purging"
 
 Steps = tuple[tuple[Callable[[WriteTxn, Any], int], Any], ...]
 """Operations that return how much they removed, for as long as there is something."""
@@ -38,11 +37,11 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
 """What to do, by what says whether there may be something to do."""
 
 
-async def purge(engine: Engine, directory: Path) -> None:
+async def purge(engine: Engine, coordinator: Coordinator) -> None:
     """One round, in steps of a few milliseconds, so that nobody waits for a container of a million
     blobs. One process at a time: the others would take up what it leaves to requests."""
-    with directories.alone(directory, LOCK_NAME) as alone:
-        if alone:
+    async with coordinator.sole_worker(TASK) as is_sole:
+        if is_sole:
             await _purge_all(engine)
 
 

@@ -197,6 +197,8 @@ class OpenBlob(Command, frozen=True):
     """The end of the range, which belongs to it; None: the end of the blob."""
     brief: bool = False
     """Give up if it takes long."""
+    if_range: str = ""
+    """The range is asked for only of the blob that has this ETag or date: otherwise all bytes."""
 
 
 class SetBlobHeaders(Command, frozen=True):
@@ -235,6 +237,8 @@ class DeleteBlob(Command, frozen=True):
     tier_modified_since: int | None = None
     """Seconds since 1970, as is the next."""
     tier_unmodified_since: int | None = None
+    uncommitted: bool = False
+    """Where there are only uncommitted blocks, delete those."""
 
 
 class ShownBlob(Shown, frozen=True):
@@ -358,6 +362,8 @@ class GetBlockList(Command, frozen=True):
     lease_id: bytes | None = None
     snapshot: int | None = None
     if_tags: str | None = None
+    public: bool = False
+    """The caller is anonymous, and sees no uncommitted blocks."""
 
 
 class BlockSize(Part, frozen=True):

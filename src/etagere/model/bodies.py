@@ -140,8 +140,8 @@ class Sharers(Record, frozen=True):
     extra: int
 
 
-class Dying(Record, frozen=True):
-    """A content that nobody holds any more and whose pieces are to be let go of."""
+class ContentToReap(Record, frozen=True):
+    """Marks a content without holders, whose pieces the collector is to release."""
 
 
 class Extent(Record, frozen=True):
@@ -161,14 +161,14 @@ class Move(Record, frozen=True):
     offset: int
 
 
-class Dead(Record, frozen=True):
-    """Bytes of a segment that nothing refers to."""
+class DeadExtent(Record, frozen=True):
+    """Bytes of a segment that nothing refers to any more."""
 
     length: int
 
 
 class DeadTotal(Record, frozen=True):
-    """How much of a segment is dead: all of its `Dead` records together."""
+    """How many bytes of a segment are dead, without those that have a record of their own."""
 
     length: int
 
@@ -193,6 +193,8 @@ class Segment(Record, frozen=True):
     """Bytes, once sealed."""
     closed: bool = False
     """It is being sealed, or was: nothing new in it is referred to."""
+    counted_to: int = 0
+    """While it is being sealed: dead bytes before this offset are in its `DeadTotal`."""
 
 
 class Counter(Record, frozen=True):
@@ -253,7 +255,7 @@ class Holders(Record, frozen=True):
     count: int
 
 
-class Fading(Record, frozen=True):
+class MapToReap(Record, frozen=True):
     """A map of which a generation is not held any more, and how far it was searched for
     intervals that nobody can see now."""
 
@@ -262,8 +264,8 @@ class Fading(Record, frozen=True):
     offset: int = 0
     born: int = 0
     again: bool = False
-    """One more generation was let go of meanwhile."""
+    """One more generation was released meanwhile."""
 
 
-class Stacked(Record, frozen=True):
+class MapToFlatten(Record, frozen=True):
     """A map that has a base, which is to be copied into it."""

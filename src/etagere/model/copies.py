@@ -49,6 +49,8 @@ class Destination(Part, frozen=True):
     tier: str = ""
     seals: bool | None = None
     """Whether an append blob is sealed; None: as the source is."""
+    asynchronous: bool = False
+    """The copy may go on after its answer, so that a lease that ends cannot protect it."""
 
 
 class CopyBlob(Command, frozen=True):

@@ -118,7 +118,17 @@ class Exchange:
     def check_version(self) -> Refusal | None:
         if _is_version(self._asked_version):
             return None
-        return Refusal("InvalidHeaderValue", {"HeaderName": "x-ms-version"})
+        facts: dict[str, str | int] = {
+            "HeaderName": "x-ms-version",
+            "HeaderValue": self._asked_version,
+        }
+        return Refusal("InvalidHeaderValue", facts)
+
+    @property
+    def challenge_version(self) -> str:
+        """The version that decides how an anonymous request is refused. A request that names no
+        version is refused as one of the first versions."""
+        return self.version if self.names_version else ""
 
     def lane(self, kind: str) -> Lane:
         """Where a long read for this request waits for its turn."""

@@ -121,12 +121,12 @@ async def listed(
         filled = await engine.read_in_steps(operation, command, lane)
     page = filled.page
     assert isinstance(page, EncodedRows)
-    parts = page.parts
-    closing = end(filled.following)
+    parts, tail = page.parts, end(filled.following)
     if not parts:
-        start, closing = f"{start.removesuffix('>')} />", closing.partition(">")[2]
+        # An element without rows is empty: it has one tag.
+        start, tail = f"{start.removesuffix('>')} />", tail.partition(">")[2]
     parts.appendleft(start.encode())
-    parts.append(closing.encode())
+    parts.append(tail.encode())
     length = sum(map(len, parts))
     if length <= _JOINED_BYTES_MAX:
         return Response(200, [XML], b"".join(parts))

@@ -9,6 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from etagere.auth.bearer import Challenge
 from etagere.auth.permissions import authorize
 from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
 from etagere.auth.request import octets
@@ -16,13 +19,14 @@ from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal, http_status
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.answers import Headers
-from etagere.protocol.codecs.errors import BY_SERVICE, Occasion
+from etagere.protocol.codecs.errors import BY_SERVICE, Encoder, Occasion, encode_odata
 from etagere.protocol.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.memory import MemoryExhausted
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.properties import PropertiesHandlers
+from etagere.rules import tags
 from etagere.rules.conditions import NotModified
 
 logger = logging.getLogger(__name__)
@@ -35,6 +39,7 @@ _MALFORMED: Final = {
     500: "InternalError",
     503: "ServerBusy",
 }
+_ERROR_STATUS_MIN: Final = 400
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -73,6 +78,8 @@ class Service(ABC):
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
         response = await self._outcome(exchange)
+        if request.method == "HEAD" and response.status >= _ERROR_STATUS_MIN:
+            response = _without_body(response)
         response.headers = [*exchange.common_headers(), *response.headers]
         if allowed := await self._cors_headers(exchange, response):
             response.headers += allowed
@@ -114,7 +121,8 @@ class Service(ABC):
         abort_if(exchange.check_version())
         if not exchange.names_version:
             default = await self._properties.default_version(exchange)
-            exchange.version = default or exchange.version
+            if default is not None:
+                exchange.version, exchange.names_version = default, True
         signed = exchange.signed
         if signed.method == "OPTIONS":
             return await self._properties.preflight(exchange)
@@ -131,7 +139,7 @@ class Service(ABC):
             f"{self.name}.{routed.permission}",
             routed.target,
             also=routed.also,
-            version=exchange.version,
+            version=exchange.challenge_version,
         )
         if isinstance(permit, Refusal):
             raise Refused(permit)
@@ -146,16 +154,25 @@ class Service(ABC):
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
         if isinstance(refusal, NotModified):
-            return Response(304, [(b"x-ms-error-code", refusal.code.encode())])
-        status = http_status(refusal.code, self.name)
-        occasion = Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
+            headers = [(b"x-ms-error-code", refusal.code.encode())]
+            return Response(304, headers, reason=refusal.message)
+        status = 401 if isinstance(refusal, Challenge) else http_status(refusal.code, self.name)
+        headers, encode = self.error_form(exchange, refusal)
+        if status == 401:
+            headers.append((b"WWW-Authenticate", _challenge(exchange)))
+        elif refusal.code == "InvalidRange" and exchange.signed.method == "GET":
+            length = int(refusal.facts["ContentLength"])
+            headers.append((b"Content-Range", b"bytes */%d" % length))
+        body = encode(visible(refusal, exchange), occasion(exchange))
+        return Response(status, headers, body, reason=reason_of(refusal, encode))
+
+    def error_form(self, _exchange: Exchange, refusal: Refusal) -> tuple[Headers, Encoder]:
+        """The headers of an error answer besides the common ones, and the encoder of its body."""
         headers = [
             (b"x-ms-error-code", refusal.code.encode()),
             (b"Content-Type", self._content_type.encode()),
         ]
-        if status == 401:
-            headers.append((b"WWW-Authenticate", _challenge(exchange)))
-        return Response(status, headers, self._encode_error(refusal, occasion))
+        return headers, self._encode_error
 
     # What the connection asks for
 
@@ -187,6 +204,14 @@ class Service(ABC):
         self._access_log.add(request, response, seconds)
 
 
+def _without_body(response: Response) -> Response:
+    """An error as the answer to HEAD, which describes no body: some clients would wait for one, or
+    parse it, although it cannot come."""
+    response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
+    response.body = b""
+    return response
+
+
 def no_route(method: str, comp: str) -> Refused:
     """The refusal of what no operation is asked for with."""
     if comp:
@@ -199,13 +224,42 @@ def _now() -> int:
     return time.time_ns() // 100
 
 
+def reason_of(refusal: Refusal, encode: Encoder) -> str:
+    """The reason phrase of an error answer: its message, or the standard phrase for OData."""
+    return "" if encode is encode_odata else refusal.message
+
+
+def occasion(exchange: Exchange) -> Occasion:
+    """Of a refusal that is told now."""
+    return Occasion(exchange.request_id, _now(), shows_details=is_trusted(exchange))
+
+
 def is_trusted(exchange: Exchange) -> bool:
     """Facts are for those who may read what they are about. Before anybody was let in, they are
-    about the request alone."""
+    about the request alone. Who has no name is let in to read, and is refused without facts where
+    the container is private."""
     principal = getattr(exchange, "principal", None)
     if principal is None or isinstance(principal, KeyOwner):
         return True
-    return isinstance(principal, TokenHolder) and "r" in principal.permissions
+    if isinstance(principal, Anonymous):
+        return getattr(exchange, "permit", None) is not None
+    return "r" in principal.permissions
+
+
+def visible(refusal: Refusal, exchange: Exchange) -> Refusal:
+    """The refusal with the facts that this caller may see: tags have a permission of their own.
+    With conditions on the tags of a source, nobody can tell whose tags the facts are about."""
+    facts = refusal.facts
+    if facts.get("Condition") != tags.CONDITION_HEADER or tags.CURRENT not in facts:
+        return refusal
+    principal = getattr(exchange, "principal", None)
+    sees_tags = isinstance(principal, KeyOwner) or (
+        isinstance(principal, TokenHolder) and "t" in principal.permissions
+    )
+    if sees_tags and exchange.header("x-ms-source-if-tags") is None:
+        return refusal
+    kept = {name: fact for name, fact in facts.items() if name != tags.CURRENT}
+    return replace(refusal, facts=kept)
 
 
 def _challenge(exchange: Exchange) -> bytes:

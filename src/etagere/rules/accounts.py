@@ -1,9 +1,11 @@
-"""What an account may be called, what its keys may be, and from where the built-in one is used."""
+"""What an account may be called, what its keys may be, and how the built-in one is reached."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
+from typing import Final
 
 from etagere.errors import Refusal
 from etagere.model.accounts import BUILT_IN, Account
@@ -16,6 +18,12 @@ from etagere.settings import (
 )
 
 KEY_NUMBERS = (1, 2)
+_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^]]+)\]|(?P<name>[^:]+))(?::[0-9]*)?")
+_HOST_CHARACTERS_MAX: Final = 255 + len(":65535")
+_NOT_LOOPBACK: Final = (
+    "The development account is reached under names of this machine alone, such as localhost or "
+    "127.0.0.1, unless the server was started with --development-account-anywhere."
+)
 
 
 def check_account_name(name: str) -> Refusal | None:
@@ -52,12 +60,21 @@ def check_changeable(name: str) -> Refusal | None:
     return None
 
 
-def check_source(name: str, client: str, settings: Settings) -> Refusal | None:
-    """Refuses a built-in account to other machines: everybody knows its key. `client` is the
-    address that the connection comes from, not what a header says."""
-    if name not in BUILT_IN or settings.development_account_anywhere or is_loopback(client):
+def check_reach(name: str, client: str, host: str | None, settings: Settings) -> Refusal | None:
+    """Refuses a built-in account to other machines and under other names than those of this one:
+    everybody knows its key.
+
+    `client` is the address that the connection comes from, not what a header says. `host` is the
+    Host header: a web page whose own name an attacker lets resolve to this machine (DNS rebinding)
+    comes from a loopback address, but under that name. No browser leaves the header out.
+    """
+    if name not in BUILT_IN or settings.development_account_anywhere:
         return None
-    return Refusal("AuthorizationSourceIPMismatch", {"SourceIP": client})
+    if not is_loopback(client):
+        return Refusal("AuthorizationSourceIPMismatch", {"SourceIP": client})
+    if host is None or is_loopback_host(host):
+        return None
+    return Refusal("AuthorizationFailure", {"Host": host, "Reason": _NOT_LOOPBACK})
 
 
 @lru_cache(maxsize=1_024)
@@ -71,6 +88,23 @@ def is_loopback(client: str) -> bool:
         # How a socket for both families shows its IPv4 clients.
         return address.ipv4_mapped.is_loopback
     return address.is_loopback
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a Host header names this machine by a name that never means another one."""
+    return len(host) <= _HOST_CHARACTERS_MAX and _is_loopback_host(host)
+
+
+@lru_cache(maxsize=256)
+def _is_loopback_host(host: str) -> bool:
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    if found["ipv6"]:
+        return is_loopback(found["ipv6"])
+    name = found["name"].lower().removesuffix(".")
+    # RFC 6761, section 6.3: these never leave the machine, whatever the DNS says.
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
 
 
 def _out_of_range(what: str, minimum: int, maximum: int) -> Refusal:

@@ -6,8 +6,18 @@ from typing import Final
 
 from etagere.errors import Refusal
 from etagere.model.blobs import AppendTraits
+from etagere.model.conditions import ETags
+from etagere.rules.conditions import precedes_all_etags
 
 APPENDED_BLOCKS_MAX: Final = 50_000
+
+
+def check_etag(etags: ETags | None) -> Refusal | None:
+    """Refuses an If-Match that no blob can ever have had: the service computes with it here, and
+    finds it out of range, where every other operation finds it unmet."""
+    if etags is not None and any(map(precedes_all_etags, etags)):
+        return Refusal("OutOfRangeInput")
+    return None
 
 
 def check_position(position: int | None, length: int) -> Refusal | None:

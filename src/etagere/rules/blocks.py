@@ -57,6 +57,17 @@ def check_list_length(count: int) -> Refusal | None:
     return Refusal("BlockListTooLong", {"Maximum": COMMITTED_BLOCKS_MAX})
 
 
+def check_one_source_each(
+    listed: Iterable[ListedBlock], sources: dict[bytes, BlockSource]
+) -> Refusal | None:
+    """Refuses a list that names a block as committed and as uncommitted. `sources` are those of
+    the blocks before, to which these are added."""
+    for block in listed:
+        if sources.setdefault(block.name, block.source) is not block.source:
+            return Refusal("InvalidBlockList", {"BlockId": encode_block_name(block.name)})
+    return None
+
+
 def looks_at_committed(listed: Iterable[ListedBlock]) -> bool:
     """Whether a list may name blocks of the blob as it is."""
     return any(block.source is not BlockSource.UNCOMMITTED for block in listed)

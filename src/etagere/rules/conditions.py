@@ -38,30 +38,38 @@ ETAG_OFFSET = 621_355_968_000_000_000
 _ETAG = re.compile(r'\s*(?:W/)?(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s",]+))\s*(?:,|$)')
 
 
+_SERVICE_ETAG = re.compile(r'"0x([0-9A-F]{15})"')
+
+
 def format_etag(stamp: int) -> str:
     return f'"0x{stamp + ETAG_OFFSET:X}"'
 
 
-def parse_etags(text: str) -> ETags | None:
-    """The value of If-Match or If-None-Match; None if it is not a list of ETags.
+def parse_etags(text: str) -> ETags:
+    """The value of If-Match or If-None-Match.
 
     Quotes may be missing. A mark of weakness is not looked at: we never set one, so somebody
     in between did who changed the coding of a body, and it is still certain which change
-    is meant. What we never gave out is kept as it is and equals nothing.
+    is meant. A list with a star in it is a star. What we never gave out is kept as it is and
+    equals nothing, and so is a text that is no list of ETags.
     """
-    if text.strip() == "*":
-        return ANY
-    if text.rstrip().endswith(","):
-        return None
     etags: list[str] = []
     at = 0
     while at < len(text) or not etags:
         found = _ETAG.match(text, at)
-        if found is None or found["bare"] == "*":
-            return None
+        if found is None:
+            return (text,)
+        if found["bare"] == "*":
+            return ANY
         etags.append(f'"{found["bare"] if found["quoted"] is None else found["quoted"]}"')
         at = found.end()
-    return tuple(etags)
+    return (text,) if text.rstrip().endswith(",") else tuple(etags)
+
+
+def precedes_all_etags(etag: str) -> bool:
+    """Whether it reads as an ETag of the service, but of a time before the first one."""
+    found = _SERVICE_ETAG.fullmatch(etag)
+    return found is not None and int(found[1], 16) < ETAG_OFFSET
 
 
 def last_modified(stamp: int) -> int:
@@ -230,6 +238,17 @@ def check_create(
     return None if unmet is None else _condition_not_met(unmet)
 
 
+def check_source_read(conditions: Conditions, stamp: int) -> Refusal | None:
+    """Refuses a write that reads its bytes from a source, as a read of the source is refused: with
+    412, or with 304 by way of `NotModified`."""
+    unmet = _first_unmet(conditions, stamp)
+    if unmet is None:
+        return None
+    if unmet.header in (IF_NONE_MATCH, IF_MODIFIED_SINCE):
+        return NotModified("ConditionNotMet", unmet.facts())
+    return _condition_not_met(unmet)
+
+
 def check_source(conditions: Conditions, stamp: int) -> Refusal | None:
     """Refuses a copy because of its source, which is read on behalf of a write: unmet is
     always a failure, as in writes."""
@@ -237,6 +256,18 @@ def check_source(conditions: Conditions, stamp: int) -> Refusal | None:
     if unmet is None:
         return None
     return Refusal("SourceConditionNotMet", unmet.facts(SOURCE_PREFIX))
+
+
+def is_same_version(if_range: str, stamp: int) -> bool:
+    """Whether If-Range names what is there: by its ETag, of which a weak one does not count, or by
+    exactly its date (RFC 9110, section 13.1.5). Nothing named is whatever is there."""
+    named = if_range.strip()
+    if not named:
+        return True
+    second = parse_http_date(named)
+    if second is not None:
+        return second == last_modified(stamp)
+    return not named.startswith("W/") and parse_etags(named) == (format_etag(stamp),)
 
 
 def _condition_not_met(unmet: _Unmet) -> Refusal:

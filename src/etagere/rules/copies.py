@@ -25,6 +25,11 @@ def is_pending(blob: Blob) -> bool:
     return blob.copied is not None and blob.copied.status is CopyStatus.PENDING
 
 
+def check_source(source: Blob) -> Refusal | None:
+    """Whether a blob can be copied now. One whose own copy is pending has no bytes yet."""
+    return Refusal("PendingCopyOperation") if is_pending(source) else None
+
+
 def check_tier(source: Blob, tier: str, now: int) -> Refusal | None:
     """Whether a blob can be copied to this tier, if one is asked for. What is in the archive can
     only be copied out of it."""

@@ -3,7 +3,8 @@
 Rules are tried in their order. The first one that allows the origin and the method decides, and
 no other is looked at, even if its headers would have been more generous:
 
-    AllowedOrigins      as sent, or `*` for all, or `https://*.example.com` for those below it
+    AllowedOrigins      as sent, or `*` for all, or `https://*.example.com` for those below it, or
+                        `*.example.com` for those below it with any scheme
     AllowedMethods      one of these
     AllowedHeaders      each header that the request is going to have, in any case; a `*` at the
                         end stands for the rest of a name
@@ -28,6 +29,7 @@ ANY = "*"
 CACHED_METHODS = frozenset({"GET", "HEAD"})
 _BEFORE_HOST = "://"
 _SUBDOMAINS = "://*."
+_ANY_SUBDOMAIN = "*."
 _HOST = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 Headers = list[tuple[str, str]]
@@ -110,10 +112,14 @@ def _allows_origin(rule: CorsRule, origin: str | None) -> bool:
         return True
     if origin is None:
         return False
-    return any(
-        _is_subdomain(origin, allowed) if _SUBDOMAINS in allowed else origin == allowed
-        for allowed in rule.allowed_origins
-    )
+    return any(_is_allowed(origin, allowed) for allowed in rule.allowed_origins)
+
+
+def _is_allowed(origin: str, allowed: str) -> bool:
+    if allowed.startswith(_ANY_SUBDOMAIN):
+        # Without a scheme, any will do.
+        allowed = origin.partition(_BEFORE_HOST)[0] + _BEFORE_HOST + allowed
+    return _is_subdomain(origin, allowed) if _SUBDOMAINS in allowed else origin == allowed
 
 
 def _is_subdomain(origin: str, allowed: str) -> bool:

@@ -203,10 +203,28 @@ NEVER: Final = -1
 _WEAK_ETAG = re.compile(r'[Ww]/"([^"]*)"')
 _STAMP_IN_ETAG = re.compile(r"datetime'(.*)'")
 _COLON_IN_ETAG: Final = "%3A"
+_SHOWN_MAX = 256
+"""Characters of what was not understood that a refusal repeats."""
 
 
 def format_etag(stamp: int) -> str:
-    return etag_of(format_instant(stamp))
+    return etag_of(format_timestamp(stamp))
+
+
+def format_timestamp(stamp: int) -> str:
+    """The Timestamp of an entity, with no more digits than say something."""
+    written = format_instant(stamp)
+    if written[-2] != "0":
+        return written
+    return f"{written[:-1].rstrip('0').rstrip('.')}Z"
+
+
+def check_match(if_match: IfMatch, stamp: int) -> Refusal | None:
+    """Whether an entity of this stamp is the one that was asked for."""
+    if if_match is ANY or if_match == stamp:
+        return None
+    facts: dict[str, str | int] = {"Condition": "If-Match", "Current": format_etag(stamp)}
+    return Refusal("UpdateConditionNotSatisfied", facts)
 
 
 def etag_of(timestamp: str) -> str:
@@ -225,7 +243,12 @@ def parse_etag(text: str) -> IfMatch | Refusal:
         return ANY
     found = _WEAK_ETAG.fullmatch(text)
     if found is None:
-        return Refusal("InvalidInput", {"HeaderName": "If-Match", "HeaderValue": text})
+        facts: dict[str, str | int] = {"HeaderName": "If-Match", "HeaderValue": text}
+        said = (
+            f"The etag value '{text[:_SHOWN_MAX]}' specified in one of the request headers is not "
+            "valid. Please make sure only one etag value is specified and is valid."
+        )
+        return Refusal("InvalidInput", facts, said=said)
     moment = _STAMP_IN_ETAG.fullmatch(found[1])
     stamp = None
     if moment is not None:

@@ -4,12 +4,12 @@
     Int32       12, and -12; a larger one is an Int64, and an even larger one a Double
     Int64       12L
     Double      12.5, 1e3, 12d, NaN, INF, -INF
-    Boolean     true, false
+    Boolean     true, false, in any case
     DateTime    datetime'2024-01-05T10:00:00.1234567Z'
     Guid        guid'00112233-4455-6677-8899-aabbccddeeff'
     Binary      X'0aff', binary'0aff'
 
-A property that is called NaN or INF cannot be asked for.
+A property that is called like one of these cannot be asked for.
 """
 
 from __future__ import annotations
@@ -90,6 +90,15 @@ NAMED: Final = {
     "NaN": Literal(Edm.DOUBLE, nan),
     "INF": Literal(Edm.DOUBLE, inf),
 }
+
+
+def parse_named(text: str) -> Literal | None:
+    """None if it is no constant. Clients write booleans as their language does."""
+    return NAMED.get(text) or _BOOLEANS.get(text.lower())
+
+
+_BOOLEANS: Final = {name: NAMED[name] for name in ("true", "false")}
+
 _INT32_END = 2**31
 _INT64_END = 2**63
 _INT64_CHARACTERS_MAX = 20

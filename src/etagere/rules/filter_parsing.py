@@ -6,9 +6,9 @@
     comparison   name operator literal | literal operator name
     operator     eq | ne | gt | ge | lt | le
 
-Case matters, except in the prefixes and suffixes of literals. A name on its own is a boolean
-property that must be true. `not a eq 1` is `not (a eq 1)`: the other reading, which OData's own
-precedence suggests, has no meaning.
+Case matters, except in `true`, `false` and the prefixes and suffixes of literals. A name on its own
+is a boolean property that must be true. `not a eq 1` is `not (a eq 1)`: the other reading, which
+OData's own precedence suggests, has no meaning.
 
 Nothing here recurses while it reads, and what is read is flat where it can be: parentheses that
 change nothing leave no trace, and `((a or b) or c) or d`, as clients write that add one condition
@@ -26,7 +26,13 @@ import msgspec
 
 from etagere.errors import Refusal
 from etagere.model.tables import Edm
-from etagere.rules.filter_literals import NAMED, Literal, parse_number, parse_quoted
+from etagere.rules.filter_literals import (
+    NAMED,
+    Literal,
+    parse_named,
+    parse_number,
+    parse_quoted,
+)
 
 TEXT_BYTES_MAX: Final = 64 * 1024
 TERMS_MAX: Final = 5_000
@@ -134,6 +140,8 @@ _TOKEN = re.compile(
 """Something matches everywhere. A word is what C# may call a property, and more: of the characters
 beyond ASCII it takes all."""
 
+_REPEATED_MAX = 2_048
+"""Characters of a malformed filter that a refusal repeats."""
 _SHOWN_MAX = 40
 """Characters of what was not understood that a refusal repeats."""
 
@@ -145,16 +153,18 @@ _NEVER_ALONE: Final = frozenset({"and", "or", *_OPERATORS})
 class _MalformedError(Exception):
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(reason)
-        self.refusal = _refuse(reason, position)
+        self.reason = reason
+        self.position = position
 
 
-def _refuse(reason: str, position: int) -> Refusal:
-    return Refusal("InvalidInput", {"Reason": reason, "Position": position})
+def _refuse(reason: str, position: int, said: str = "") -> Refusal:
+    return Refusal("InvalidInput", {"Reason": reason, "Position": position}, said=said)
 
 
 def parse_condition(text: str) -> Condition | Refusal:
     """What a filter asks for; a blank one lets everything through. The position in a refusal
-    counts characters, from 0."""
+    counts characters, from 0. The service names in its message how far it has read, which is the
+    end of what it did not expect."""
     try:
         size_bytes = len(text.encode())
     except UnicodeEncodeError as error:
@@ -163,10 +173,12 @@ def parse_condition(text: str) -> Condition | Refusal:
         return _refuse(f"The filter is longer than {TEXT_BYTES_MAX} bytes.", 0)
     if not text.strip():
         return ALWAYS
+    parser = _Parser(text)
     try:
-        return _Parser(text).condition()
+        return parser.condition()
     except _MalformedError as malformed:
-        return malformed.refusal
+        said = f"Syntax error at position {parser.end} in '{text[:_REPEATED_MAX]}'."
+        return _refuse(malformed.reason, malformed.position, said)
 
 
 class _Group:
@@ -200,6 +212,9 @@ class _Parser:
     """Reads tokens one after the other; the groups that are still open are on a list instead of
     on Python's stack."""
 
+    end: int
+    """Of what has been read so far."""
+
     def __init__(self, text: str) -> None:
         self._tokens = _TOKEN.finditer(text)
         self._terms = 0
@@ -210,6 +225,7 @@ class _Parser:
         self._kind = found.lastgroup or ""
         self._text = found[self._kind]
         self._position = found.start(self._kind)
+        self.end = found.end()
 
     def condition(self) -> Condition:
         groups = [_Group(0)]
@@ -271,7 +287,7 @@ class _Parser:
         """The name of a property, or a literal."""
         operand: str | Literal | None
         if self._kind == "word":
-            operand = NAMED.get(self._text, self._text)
+            operand = parse_named(self._text) or self._text
         elif self._kind == "number":
             operand = parse_number(self._text)
         elif self._kind == "quoted":

@@ -248,14 +248,25 @@ FILE_LEASE_STEPS: Final[dict[tuple[LeaseState, LeaseVerb], Step]] = {
 """All 12 pairs for files: never a fixed duration, so nothing expires, renews or is breaking."""
 
 
-def step(lease: Lease, action: LeaseAction, now: int) -> Lease | Refusal:
+def step(
+    lease: Lease, action: LeaseAction, now: int, kind: LeaseKind = LeaseKind.BLOB
+) -> Lease | Refusal:
     """The lease of a blob, container or share after an action."""
-    return LEASE_STEPS[effective_state(lease, now), action.verb](lease, action, now)
+    stepped = LEASE_STEPS[effective_state(lease, now), action.verb](lease, action, now)
+    return _about(stepped, kind) if isinstance(stepped, Refusal) else stepped
 
 
 def step_file(lease: Lease, action: FileLeaseAction, now: int) -> Lease | Refusal:
     """The lease of a file after an action."""
-    return FILE_LEASE_STEPS[effective_state(lease, now), action.verb](lease, action, now)
+    stepped = FILE_LEASE_STEPS[effective_state(lease, now), action.verb](lease, action, now)
+    return _about(stepped, LeaseKind.FILE) if isinstance(stepped, Refusal) else stepped
+
+
+def _about(refusal: Refusal, kind: LeaseKind) -> Refusal:
+    """The refusal with a message that names what is leased; the table's messages name a blob."""
+    if kind is LeaseKind.BLOB:
+        return refusal
+    return msgspec.structs.replace(refusal, subject=kind.value)
 
 
 # Who may use what is leased
@@ -286,14 +297,14 @@ _OBJECTIONS_TO_WRITES: Final = {
     AVAILABLE: (None, Objection.NOT_PRESENT, Objection.NOT_PRESENT),
     LEASED: (Objection.MISSING, None, Objection.MISMATCH),
     BREAKING: (Objection.MISSING, None, Objection.MISMATCH),
-    BROKEN: (None, Objection.NOT_PRESENT, Objection.NOT_PRESENT),
+    BROKEN: (None, Objection.LOST, Objection.LOST),
     EXPIRED: (None, Objection.LOST, Objection.LOST),
 }
 _OBJECTIONS_TO_READS: Final = {
     AVAILABLE: (None, Objection.NOT_PRESENT, Objection.NOT_PRESENT),
     LEASED: (None, None, Objection.MISMATCH),
     BREAKING: (None, None, Objection.MISMATCH),
-    BROKEN: (None, Objection.NOT_PRESENT, Objection.NOT_PRESENT),
+    BROKEN: (None, Objection.LOST, Objection.LOST),
     EXPIRED: (None, Objection.LOST, Objection.LOST),
 }
 _COLUMNS: Final = (NOTHING, ITS_ID, ANOTHER_ID)
@@ -388,8 +399,7 @@ def _check(
     objection = checks[effective_state(lease, now), sent]
     if objection is None:
         return None
-    subject = "" if kind is LeaseKind.BLOB else kind.value
-    return Refusal(OBJECTION_CODES[kind][objection], _facts(lease, now), subject)
+    return _about(Refusal(OBJECTION_CODES[kind][objection], _facts(lease, now)), kind)
 
 
 FORGETTING: Final = {

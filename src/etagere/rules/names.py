@@ -18,6 +18,11 @@ BLOB_NAME_LENGTH_MAX = 1024
 BLOB_NAME_SEGMENTS_MAX = 254
 METADATA_BYTES_MAX = 8 * 1024
 
+NAME_LENGTH_MESSAGE: Final = (
+    "The specified resource name length is not within the permissible limits."
+)
+"""Replaces the general message of `OutOfRangeInput` where a name is too short or too long."""
+
 ROOT_CONTAINER: Final = "$root"
 SYSTEM_CONTAINERS: Final = frozenset({ROOT_CONTAINER, "$web", "$logs"})
 """The names with a meaning of their own; no other begins with a dollar."""
@@ -75,4 +80,5 @@ def _utf16_length(text: str) -> int:
 
 
 def _out_of_range(what: str, minimum: int, maximum: int) -> Refusal:
-    return Refusal("OutOfRangeInput", {"Input": what, "Minimum": minimum, "Maximum": maximum})
+    facts: dict[str, str | int] = {"Input": what, "Minimum": minimum, "Maximum": maximum}
+    return Refusal("OutOfRangeInput", facts, said=NAME_LENGTH_MESSAGE)

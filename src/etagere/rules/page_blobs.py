@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from etagere.errors import Refusal
+from etagere.model.blobs import BlobKind
 from etagere.model.page_blobs import SequenceAction, SequenceChange, SequenceConditions
 
 PAGE_BYTES: Final = 512
 PAGE_BLOB_BYTES_MAX: Final = 8 << 40
 SEQUENCE_NUMBER_MAX: Final = 2**63 - 1
+LENGTH_HEADER: Final = "x-ms-blob-content-length"
 
 
 # Where pages begin
@@ -36,6 +38,14 @@ def page_before(offset: int) -> int:
 def page_after(offset: int) -> int:
     """Where the next page begins, unless one begins here."""
     return page_before(offset + PAGE_BYTES - 1)
+
+
+def check_resizable(kind: BlobKind) -> Refusal | None:
+    """Whether the length of a blob of this kind can be set."""
+    if kind is BlobKind.PAGE:
+        return None
+    facts: dict[str, str | int] = {"HeaderName": LENGTH_HEADER, "BlobType": kind.value}
+    return Refusal("UnsupportedHeader", facts)
 
 
 # Sequence numbers

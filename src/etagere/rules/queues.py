@@ -7,6 +7,7 @@ from typing import Final
 
 from etagere.errors import Refusal
 from etagere.model.containers import Metadata
+from etagere.rules.names import NAME_LENGTH_MESSAGE
 
 NAME_LENGTH_MIN: Final = 3
 NAME_LENGTH_MAX: Final = 63
@@ -30,7 +31,8 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 def check_queue_name(name: str) -> Refusal | None:
     if not NAME_LENGTH_MIN <= len(name) <= NAME_LENGTH_MAX:
         facts: dict[str, str | int] = {"Minimum": NAME_LENGTH_MIN, "Maximum": NAME_LENGTH_MAX}
-        return Refusal("OutOfRangeInput", {"Input": "QueueName", **facts})
+        facts["Input"] = "QueueName"
+        return Refusal("OutOfRangeInput", facts, said=NAME_LENGTH_MESSAGE)
     return None if _NAME.fullmatch(name) is not None else Refusal("InvalidResourceName")
 
 

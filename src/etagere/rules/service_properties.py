@@ -94,7 +94,7 @@ VERSIONS: Final = frozenset({
 _LOGGING_VERSIONS: Final = frozenset({"1.0", "2.0"})
 _METRICS_VERSIONS: Final = frozenset({"1.0"})
 _ORIGIN = re.compile(r"[\x21-\x29\x2b\x2d-\x7e]+")  # no star, no comma
-_SUBDOMAINS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\*\.[\x21-\x29\x2b\x2d-\x7e]+")
+_SUBDOMAINS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\*\.[\x21-\x29\x2b\x2d-\x7e]+")
 _HEADER = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]+")  # a token without a star
 
 

@@ -32,6 +32,9 @@ NAMES_MAX: Final = 10
 NAME_LENGTH_MAX: Final = 128
 VALUE_LENGTH_MAX: Final = 256
 
+PERMITTED: Final = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
+"""What names and values of tags are made of."""
+
 CONTAINER: Final = "@container"
 
 
@@ -319,6 +322,8 @@ class _Parser:
         if len(value) > VALUE_LENGTH_MAX:
             reason = f"The value is longer than {VALUE_LENGTH_MAX} characters."
             raise _MalformedError(reason, self._position)
+        if self._searches and name != CONTAINER and PERMITTED.fullmatch(value) is None:
+            raise _MalformedError("The value has characters that no tag has.", self._position)
         self._advance()
         return Comparison(name, asked, value)
 
@@ -330,6 +335,10 @@ class _Parser:
                 raise _MalformedError("No tag has such a name.", self._position)
         elif self._kind == "word":
             name = self._text
+            if self._searches and name[0] == "@" and name.lower() != CONTAINER:
+                raise _MalformedError(
+                    f"Unsupported parameter '{name[:_SHOWN_MAX]}'.", self._position
+                )
             is_tag = name[0] != "@" and name.lower() not in _RESERVED
             is_container = self._searches and name.lower() == CONTAINER
             if len(name) > NAME_LENGTH_MAX or not (is_tag or is_container):

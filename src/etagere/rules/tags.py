@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -11,6 +10,7 @@ from etagere.errors import Refusal
 from etagere.model.blobs import Tags
 from etagere.rules.tag_expressions import (
     NAME_LENGTH_MAX,
+    PERMITTED,
     VALUE_LENGTH_MAX,
     Malformed,
     Search,
@@ -21,8 +21,9 @@ from etagere.rules.tag_expressions import (
 TAGS_MAX: Final = 10
 CONDITION_HEADER: Final = "x-ms-if-tags"
 TAGS_HEADER: Final = "x-ms-tags"
+CURRENT: Final = "Current"
+"""The fact of a refusal that tells a blob's tags: only for callers who may read them."""
 
-_PERMITTED = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
 _HEADER_LENGTH_MAX = 3 * TAGS_MAX * (NAME_LENGTH_MAX + VALUE_LENGTH_MAX + 2)
 
 
@@ -43,7 +44,7 @@ def check_tags(pairs: Iterable[tuple[str, str]], unpermitted: Refusal) -> Tags |
                 "MaximumValueLength": VALUE_LENGTH_MAX,
             }
             return Refusal("TagsTooLarge", limits)
-        if _PERMITTED.fullmatch(name) is None or _PERMITTED.fullmatch(value) is None:
+        if PERMITTED.fullmatch(name) is None or PERMITTED.fullmatch(value) is None:
             return unpermitted
         if name in tags:
             return Refusal("DuplicateTagNames", {"TagName": name})
@@ -90,7 +91,9 @@ def check_condition(asked: str | None, tags: Tags) -> Refusal | None:
         return _invalid_condition(condition)
     if condition.matches(dict(tags)):
         return None
-    return Refusal("ConditionNotMet", {"Condition": CONDITION_HEADER, "Sent": asked})
+    shown = "&".join(f"{name}={value}" for name, value in tags)
+    facts: dict[str, str | int] = {"Condition": CONDITION_HEADER, "Sent": asked, CURRENT: shown}
+    return Refusal("ConditionNotMet", facts)
 
 
 def _invalid_condition(malformed: Malformed) -> Refusal:
@@ -109,9 +112,8 @@ def parse_where(written: str) -> Search | Refusal:
     asked = parse_search(written)
     if isinstance(asked, Search):
         return asked
-    facts: dict[str, str | int] = {
-        "QueryParameterName": "where",
-        "Reason": asked.reason,
-        "Position": asked.position,
-    }
-    return Refusal("InvalidQueryParameterValue", facts)
+    facts: dict[str, str | int] = {"QueryParameterName": "where", "QueryParameterValue": written}
+    reason = asked.reason[:1].lower() + asked.reason[1:].removesuffix(".")
+    place = f"at or near character position {asked.position + 1}"
+    said = f"Error parsing query {place}: {reason}"
+    return Refusal("InvalidQueryParameterValue", facts, said=said)

@@ -16,6 +16,7 @@ from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobKind, Rehydration
 from etagere.model.tiers import Priority
+from etagere.rules.dates import format_http_date
 
 ARCHIVE: Final = "Archive"
 SMART: Final = "Smart"
@@ -114,9 +115,19 @@ def check_changed(
     """Whether the tier was changed when a request wants it to have been, in seconds since 1970.
     Where nobody chose one, it is as old as the blob."""
     second = (place_of(blob, now).changed or blob.created) // TICKS_PER_SECOND
-    late = since is None or second > since
-    early = not_since is None or second <= not_since
-    return None if late and early else Refusal("ConditionNotMet")
+    for name, asked, is_met in (
+        (CHANGED_SINCE, since, since is None or second > since),
+        (UNCHANGED_SINCE, not_since, not_since is None or second <= not_since),
+    ):
+        if asked is not None and not is_met:
+            sent, current = format_http_date(asked), format_http_date(second)
+            facts: dict[str, str | int] = {"Condition": name, "Sent": sent, "Current": current}
+            return Refusal("ConditionNotMet", facts)
+    return None
+
+
+CHANGED_SINCE: Final = "x-ms-access-tier-if-modified-since"
+UNCHANGED_SINCE: Final = "x-ms-access-tier-if-unmodified-since"
 
 
 # How it gets elsewhere

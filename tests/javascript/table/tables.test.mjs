@@ -58,7 +58,7 @@ test("what is not there", async () => {
     await refused(table.createEntity(entity), 404, "TableNotFound");
     await refused(table.upsertEntity(entity), 404, "TableNotFound");
     await refused(table.submitTransaction([["create", entity]]), 404, "TableNotFound");
-    await refused(table.getAccessPolicy(), 404, "TableNotFound");
+    await refused(table.getAccessPolicy(), 404, "ResourceNotFound");
 });
 
 test("policies are kept", async (t) => {

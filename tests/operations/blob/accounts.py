@@ -14,11 +14,11 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
-    DEAD,
-    DYING,
+    CONTENTS_TO_REAP,
     EXTENTS,
     HOLDERS,
     INLINE,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.maps import FORMER_INTERVALS, GENERATIONS, INTERVAL_MAPS, INTERVALS
 from etagere.clock import TICKS_PER_SECOND
@@ -66,7 +66,7 @@ def require_balanced(txn: ReadTxn, _: None) -> None:
     assert {e.origin or place: e.references for place, e in extents.items()} == dict(
         Counter(piece.extent for piece in pieces)
     )
-    assert not extents.keys() & rows(txn, DEAD).keys()
+    assert not extents.keys() & rows(txn, UNCOUNTED_DEAD).keys()
 
 
 def _require_maps(txn: ReadTxn, held: list[Mapped]) -> list[Piece]:
@@ -89,7 +89,7 @@ def _id(content: Content) -> bytes:
 def _require_lists(txn: ReadTxn, held: dict[bytes, Chunked]) -> list[Any]:
     """The chunks that are there: those that a list has, be it held or about to be taken apart."""
     lists = {key: found.chunks for (key,), found in rows(txn, BLOCK_LISTS).items()}
-    dying = {key for (key,) in rows(txn, DYING)}
+    dying = {key for (key,) in rows(txn, CONTENTS_TO_REAP)}
     assert not dying & held.keys()
     assert dying | held.keys() == lists.keys()
     for key, content in held.items():

@@ -103,11 +103,11 @@ class Shelf:
         *,
         snapshot: int | None = None,
     ) -> bytes:
-        with self.store.pinned():
+        with self.store.open_reader() as reader:
             ask = OpenBlob(GetBlob(BlobName(BOX, name), snapshot=snapshot), first, last)
             opened = await self.read(open_blob, ask)
             assert opened is not None
-            return b"".join([chunk async for chunk in self.store.read(opened.plan)])
+            return b"".join([chunk async for chunk in reader.chunks(opened.plan)])
 
     # Blocks
 

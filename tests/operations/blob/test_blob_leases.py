@@ -186,7 +186,7 @@ TO_WRITES = {
     LeaseState.LEASED: (MISSING, "", WRONG),
     LeaseState.EXPIRED: ("", LOST, LOST),
     LeaseState.BREAKING: (MISSING, "", WRONG),
-    LeaseState.BROKEN: ("", ABSENT, ABSENT),
+    LeaseState.BROKEN: ("", LOST, LOST),
 }
 
 

@@ -78,7 +78,7 @@ async def test_created_once(shelf: Shelf) -> None:
     absent = Conditions(if_match=ANY)
     assert await code_of(shelf.put("other", b"x", absent)) == "ConditionNotMet"
     refused = code_of(shelf.put("blob", b"y", only_if_absent=True))
-    assert await refused == "AuthorizationPermissionMismatch"
+    assert await refused == "UnauthorizedBlobOverwrite"
     assert await shelf.get("blob") == b"x"
     await shelf.put("third", b"z", only_if_absent=True)
 

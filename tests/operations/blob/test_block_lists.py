@@ -278,7 +278,7 @@ async def test_lease_and_conditions_decide_at_the_end(shelf: Shelf) -> None:
         (shelf.commit("blob", latest(C), new), "BlobAlreadyExists"),
         (
             shelf.commit("blob", latest(C), only_if_absent=True),
-            "AuthorizationPermissionMismatch",
+            "UnauthorizedBlobOverwrite",
         ),
         (shelf.commit("blob", latest(C), lease_id=mine), "LeaseNotPresentWithBlobOperation"),
         (shelf.commit("other", latest(C), current), "ConditionNotMet"),

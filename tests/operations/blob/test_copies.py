@@ -235,7 +235,7 @@ async def test_terms_of_both_ends(shelf: Shelf) -> None:
     assert await code(to(), of(conditions=unless)) == "SourceConditionNotMet"
     assert await code(to(conditions=other)) == "ConditionNotMet"
     assert await code(to(conditions=Conditions(if_none_match=ANY))) == "BlobAlreadyExists"
-    assert await code(to(only_if_absent=True)) == "AuthorizationPermissionMismatch"
+    assert await code(to(only_if_absent=True)) == "UnauthorizedBlobOverwrite"
     mine = new_lease_id()
     assert await code(to(lease_id=mine)) == "LeaseNotPresentWithBlobOperation"
     await shelf.lease("copy", Acquire(mine, 15))

@@ -300,7 +300,7 @@ async def test_who_decides_at_the_end_may_be_refused(shelf: Shelf) -> None:
     assert await code_of(shelf.write(put_draft, leased)) == "ConditionNotMet"
     only = replace(asked, conditions=Conditions(), lease_id=mine, only_if_absent=True, blocks=())
     mismatch = code_of(shelf.write(put_draft, replace(decision, command=only)))
-    assert await mismatch == "AuthorizationPermissionMismatch"
+    assert await mismatch == "UnauthorizedBlobOverwrite"
     assert await shelf.get("blob") == DATA
     await shelf.require_sound()
     await shelf.write(abandon_draft, AbandonDraft(asked.content_id))
@@ -318,7 +318,7 @@ async def test_what_would_be_refused_is_not_planned(shelf: Shelf) -> None:
         (_asked(uncommitted(b"00")), "InvalidBlockList"),
         (_asked(latest(b"00"), new), "BlobAlreadyExists"),
         (replace(_asked(latest(b"00")), lease_id=new_id()), "LeaseNotPresentWithBlobOperation"),
-        (replace(_asked([]), only_if_absent=True), "AuthorizationPermissionMismatch"),
+        (replace(_asked([]), only_if_absent=True), "UnauthorizedBlobOverwrite"),
     ):
         assert await code_of(_planned(shelf, asked)) == code
 

@@ -228,6 +228,8 @@ async def test_properties_of_page_blobs(shelf: Shelf) -> None:
     assert (both.headers, both.traits) == (BlobHeaders("a/b"), PageTraits(1))
     await shelf.put("block blob", b"")
     other = _set(shelf, BlobName(BOX, "block blob"), length=0)
+    assert await code_of(other) == "UnsupportedHeader"
+    other = _set(shelf, BlobName(BOX, "block blob"), sequence=SequenceChange(update, 1))
     assert await code_of(other) == "InvalidBlobType"
     assert await code_of(_set(shelf, MISSING, length=0)) == "BlobNotFound"
 

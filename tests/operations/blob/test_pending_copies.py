@@ -8,6 +8,7 @@ from etagere.model.blobs import (
     BlobName,
     CopyStatus,
     DeleteBlob,
+    GetBlob,
     SetBlobMetadata,
     SnapshotBlob,
 )
@@ -31,8 +32,9 @@ from etagere.operations.blob.blobs import (
 )
 from etagere.operations.blob.containers import delete_container
 from etagere.operations.blob.snapshots import snapshot_blob
+from etagere.operations.blob.tags import get_blob_tags
 from tests.operations.blob.shelf import BOX, NOTHING_SENT, Shelf, code_of, on_a_shelf
-from tests.operations.blob.test_copies import COPY, LARGE, SOURCE, copy, show, to
+from tests.operations.blob.test_copies import COPY, LARGE, SOURCE, copy, of, show, to
 
 PENDING = "PendingCopyOperation"
 
@@ -98,6 +100,7 @@ async def test_nobody_changes_what_is_waited_for(shelf: Shelf) -> None:
     assert await code_of(shelf.put("copy", b"other")) == PENDING
     assert await code_of(copy(shelf, to())) == PENDING
     assert await code_of(begin(shelf)) == PENDING
+    assert await code_of(shelf.stage("copy", b"a", b"block")) == PENDING
     put = PutCopy(to(), NOTHING_SENT, BlobHeaders(), ())
     assert await code_of(shelf.write(copies.put_copy, put)) == PENDING
     assert await code_of(shelf.lease("copy", Acquire(new_lease_id(), 15))) == PENDING
@@ -106,7 +109,13 @@ async def test_nobody_changes_what_is_waited_for(shelf: Shelf) -> None:
     metadata = SetBlobMetadata(COPY, ())
     assert await code_of(shelf.write(set_blob_metadata, metadata)) == PENDING
     assert await show(shelf) == before
+    tags = await shelf.read(get_blob_tags, GetBlob(COPY))
+    assert tags.blob == before
+    # Nor is it copied: it has no bytes yet.
+    onward = to(BlobName(BOX, "onward")), of(COPY)
+    assert await code_of(copy(shelf, *onward)) == PENDING
     assert await finish(shelf, begun, b"data")
+    assert await code_of(copy(shelf, *onward)) == ""
     assert await code_of(shelf.write(delete_blob, DeleteBlob(COPY))) == ""
 
 

@@ -241,7 +241,7 @@ async def test_one_is_deleted_by_its_moment(shelf: Shelf) -> None:
 
 
 @on_a_shelf
-async def test_a_lease_keeps_others_from_the_blob_alone(shelf: Shelf) -> None:
+async def test_a_lease_keeps_others_from_the_blob_and_its_snapshots(shelf: Shelf) -> None:
     await shelf.create()
     before = await shelf.put("blob", b"data")
     await shelf.snapshot("blob")
@@ -252,7 +252,7 @@ async def test_a_lease_keeps_others_from_the_blob_alone(shelf: Shelf) -> None:
     for lease_id, etag, code in (
         (other, before.stamp, "LeaseIdMismatchWithBlobOperation"),
         (mine, before.stamp + 1, "ConditionNotMet"),
-        (None, before.stamp, ""),
+        (None, before.stamp, "LeaseIdMissing"),
         (mine, before.stamp, ""),
     ):
         seen = Conditions(if_match=(format_etag(etag),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from etagere.bodies.contents import EXTENTS
@@ -20,8 +22,10 @@ from etagere.model.blobs import (
     PutBlock,
     SetBlobMetadata,
     SnapshotBlob,
+    SnapshotsToo,
     Staging,
 )
+from etagere.model.conditions import ANY, Conditions
 from etagere.model.containers import ContainerName, DeleteContainer
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, Break, new_lease_id
@@ -68,6 +72,46 @@ def _extents(txn: ReadTxn, _: None) -> int:
 
 def _staged_blocks(txn: ReadTxn, _: None) -> int:
     return len(rows(txn, STAGED_BLOCKS))
+
+
+# Deleted
+
+
+@on_a_shelf
+async def test_blocks_without_a_blob_are_deleted(shelf: Shelf) -> None:
+    await shelf.create()
+    name = BlobName(BOX, "blob")
+    await shelf.stage("blob", b"a", b"block")
+    assert await code_of(shelf.write(delete_blob, DeleteBlob(name))) == "BlobNotFound"
+    for refused, code in (
+        (DeleteBlob(name, uncommitted=True, conditions=Conditions(ANY)), "ConditionNotMet"),
+        (
+            DeleteBlob(name, uncommitted=True, lease_id=new_lease_id()),
+            "LeaseNotPresentWithBlobOperation",
+        ),
+        (DeleteBlob(name, uncommitted=True, snapshots=SnapshotsToo.ONLY), "BlobNotFound"),
+    ):
+        assert await code_of(shelf.write(delete_blob, refused)) == code
+    assert await shelf.staged("blob") == [b"a"]
+    await shelf.write(delete_blob, DeleteBlob(name, uncommitted=True))
+    gone = DeleteBlob(name, uncommitted=True)
+    assert await code_of(shelf.write(delete_blob, gone)) == "BlobNotFound"
+    await shelf.require_bare()
+
+
+@on_a_shelf
+async def test_a_list_and_a_delete_of_its_blocks_follow_each_other(shelf: Shelf) -> None:
+    await shelf.create()
+    name = BlobName(BOX, "blob")
+    for _ in range(8):
+        await shelf.stage("blob", b"a", b"block")
+        committed, deleted = await asyncio.gather(
+            code_of(shelf.commit("blob", latest(b"a"))),
+            code_of(shelf.write(delete_blob, DeleteBlob(name, uncommitted=True))),
+        )
+        assert deleted == ""
+        assert committed in {"", "InvalidBlockList"}
+        await shelf.require_bare()
 
 
 # Which count
@@ -164,7 +208,7 @@ async def test_who_may_only_create_adds_nothing_to_a_blob(shelf: Shelf) -> None:
     await shelf.stage("blob", b"a", b"1", only_if_absent=True)
     await shelf.commit("blob", latest(b"a"), only_if_absent=True)
     refused = shelf.stage("blob", b"a", b"2", only_if_absent=True)
-    assert await code_of(refused) == "AuthorizationPermissionMismatch"
+    assert await code_of(refused) == "UnauthorizedBlobOverwrite"
     assert await shelf.staged("blob") == []
     await shelf.require_sound()
 
@@ -177,7 +221,7 @@ async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
     await shelf.create()
     await shelf.read(foresee_block, only)
     await shelf.put("blob", b"x")
-    mismatch = "AuthorizationPermissionMismatch"
+    mismatch = "UnauthorizedBlobOverwrite"
     assert await code_of(shelf.read(foresee_block, only)) == mismatch
     await shelf.read(foresee_block, ask)
     await shelf.lease("blob", Acquire(new_lease_id(), None))

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from etagere import directories
-from etagere.jobs.purging import LOCK_NAME, purge
+from etagere.coordination.local import sole_worker
+from etagere.jobs.purging import TASK, purge
 from etagere.jobs.supervision import Job
 from etagere.operations.queue.messages import may_purge
 from tests.operations.queue.desk import LONG, Desk, on_a_desk
@@ -17,7 +17,7 @@ INTERVAL_SECONDS = 0.001
 
 def keep_purging(desk: Desk) -> asyncio.Task[None]:
     shelf = desk.shelf
-    job = Job("purging", lambda: purge(shelf.engine, shelf.directory), INTERVAL_SECONDS)
+    job = Job("purging", lambda: purge(shelf.engine, shelf.store.coordinator), INTERVAL_SECONDS)
     return asyncio.create_task(job.run())
 
 
@@ -64,8 +64,8 @@ async def test_one_process_at_a_time(desk: Desk) -> None:
     await desk.put("short", lives=1)
     desk.wait(1)
     shelf = desk.shelf
-    with directories.alone(shelf.directory, LOCK_NAME) as alone:
-        assert alone
+    with sole_worker(shelf.directory, TASK) as is_sole:
+        assert is_sole
         job = keep_purging(desk)
         await asyncio.sleep(50 * INTERVAL_SECONDS)
         assert await shelf.read(may_purge, None)

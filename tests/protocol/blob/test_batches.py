@@ -108,7 +108,7 @@ def test_what_is_no_batch(body: bytes) -> None:
 def test_what_does_not_say_that_it_is_one(content_type: str) -> None:
     with pytest.raises(Refused) as refused:
         requests_in(part(*DELETE) + b"--batch_1--", content_type)
-    assert refused.value.refusal.code == "InvalidInput"
+    assert refused.value.refusal.code == "InvalidHeaderValue"
 
 
 def test_a_batch_has_a_type() -> None:

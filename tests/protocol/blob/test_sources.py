@@ -171,7 +171,7 @@ def test_settings_that_name_no_host(text: str) -> None:
 
 
 def test_the_status_of_a_source_is_repeated_only_if_it_blames_the_request() -> None:
-    for told, expected in ((404, 404), (401, 401), (302, 400), (418, 400), (503, 500), (200, 500)):
+    for told, expected in ((404, 404), (304, 304), (302, 400), (418, 400), (503, 500), (200, 500)):
         refusal = unread(told, "Code", "Said.").refusal
         assert isinstance(refusal, UnreadSource)
         assert refusal.status == expected
@@ -262,6 +262,26 @@ def test_a_part_nobody_asked_for_is_not_taken_for_all() -> None:
     assert asyncio.run(_fetched(_unasked_range, 10, Range(0, 3))) == "RequestBodyTooLarge"
     assert asyncio.run(_fetched(_unasked_range, 10, Range(4, 8))) == failed
     assert asyncio.run(_fetched(_answers, 10, Range(0, 4))) == failed
+
+
+async def _described(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    metadata = b"x-ms-meta-Title: A\r\nX-Ms-Meta-camelCase: b\r\n"
+    writer.write(b"HTTP/1.1 200 OK\r\n" + metadata + b"Content-Length: 0\r\n\r\n")
+
+
+def test_names_of_metadata_keep_their_case() -> None:
+    async def fetch() -> tuple[tuple[str, str], ...]:
+        fetcher = Fetcher()
+        try:
+            async with (
+                _other(_described) as address,
+                await fetcher.fetch(address, {}, None, None, 10) as source,
+            ):
+                return source.metadata
+        finally:
+            await fetcher.close()
+
+    assert asyncio.run(fetch()) == (("Title", "A"), ("camelCase", "b"))
 
 
 def test_nobody_listens() -> None:
@@ -361,7 +381,7 @@ async def test_what_may_not_be_replaced_is_not(shelf: Shelf) -> None:
     command = _put("made", source)
     absent = PutBlob(command.put.blob, command.put.body, only_if_absent=True)
     call = shelf.write(put_blob_from_blob, PutBlobFromBlob(absent, source))
-    assert await code_of(call) == "AuthorizationPermissionMismatch"
+    assert await code_of(call) == "UnauthorizedBlobOverwrite"
     assert (await shelf.put("other")).stamp > there.stamp
     assert await shelf.get("made") == b"there"
     await shelf.require_sound()

@@ -361,8 +361,11 @@ def test_the_number_of_operations() -> None:
     most = parsed(change_set(*[b"POST /a HTTP/1.1\r\n\r\n{}"] * OPERATIONS_MAX))
     assert isinstance(most, ChangeSet)
     assert len(most.requests) == OPERATIONS_MAX == 100
-    more = parsed(change_set(*[b"POST /a HTTP/1.1\r\n\r\n{}"] * (OPERATIONS_MAX + 1)))
-    assert more == ChangeSet([])
+    targets = [b"POST /%d HTTP/1.1\r\n\r\n{}" % number for number in range(OPERATIONS_MAX + 1)]
+    more = parsed(change_set(*targets))
+    assert isinstance(more, ChangeSet)
+    assert more.is_too_long
+    assert [request.target for request in more.requests] == ["/99"]
 
 
 MEBIBYTE = 1024 * 1024

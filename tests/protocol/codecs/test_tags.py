@@ -77,8 +77,9 @@ def test_what_cannot_be_read_is_refused(told: bytes, code: str) -> None:
 
 
 def _found(rows: list[FoundBlob], following: FoundBlob | None, where: str, endpoint: str) -> bytes:
-    text = found_start(where, endpoint) + "".join(found_rows(rows, 0)) + found_end(following)
-    return text.encode()
+    start = found_start(where, endpoint, None, None)
+    shown = "".join(found_rows(rows, 0, version="2021-12-02"))
+    return (start + shown + found_end(following)).encode()
 
 
 def test_what_was_found() -> None:

@@ -17,7 +17,8 @@ import pytest
 import uvloop
 
 from etagere.protocol.http import server as server_module
-from etagere.protocol.http.connection import Connection, Limits
+from etagere.protocol.http.connection import Connection
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.http.pool import ConnectionPool

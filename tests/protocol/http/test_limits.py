@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import FilePart, Request, Response
 from etagere.protocol.http.pool import ConnectionPool
 from tests.protocol.http.harness import (

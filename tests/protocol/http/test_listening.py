@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from etagere.protocol.http.listening import Listener, may_accept
-from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import on_loops, until
+
+pytestmark = pytest.mark.alone
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ class Row:
         self.listener = Listener(self.listening, 0, self._accept, self.pool, self.share)
         self.listener.start()
 
-    def _accept(self, connected: socket.socket, place: Place) -> None:
+    def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         self.accepted.append(connected)
 
     def connect(self) -> socket.socket:

@@ -102,6 +102,12 @@ REFUSED: dict[str, bytes] = {
     "unknown method": b"FROBNICATE / HTTP/1.1\r\nHost: h\r\n\r\n",
     "method in lower case": b"get / HTTP/1.1\r\nHost: h\r\n\r\n",
     "space before the method": b" GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+    "two spaces before the target": b"GET  / HTTP/1.1\r\nHost: h\r\n\r\n",
+    "two spaces behind the target": b"GET /  HTTP/1.1\r\nHost: h\r\n\r\n",
+    "two spaces behind empty lines": b"\r\n\r\nGET  / HTTP/1.1\r\nHost: h\r\n\r\n",
+    "address of another protocol": b"GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+    "address with a user": b"GET http://u@h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+    "address without a host": b"GET http:/// HTTP/1.1\r\nHost: h\r\n\r\n",
     "target with a space": b"GET /a b HTTP/1.1\r\nHost: h\r\n\r\n",
     "target with a NUL": b"GET /a\x00b HTTP/1.1\r\nHost: h\r\n\r\n",
     "target with a control byte": b"GET /a\x01b HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -248,3 +254,37 @@ async def test_what_is_refused_is_answered_in_its_turn() -> None:
         assert [answer.header("Connection") for answer in answers] == [None, None, "close"]
         await client.closed()
         assert stage.stub.targets == [b"/1", b"/2"]
+
+
+# Whatever came before, and however it was cut into packets.
+BEFORE: dict[str, bytes] = {
+    "nothing": b"",
+    "another request": b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n",
+    "a body": post(LENGTH, body=b"h\r\n\r\n"),
+    "chunks": chunked(b"4\r\n\r\n\r\n\r\n1;a=b\r\n \r\n0\r\n\r\n"),
+    "chunks with a trailer": chunked(b"1\r\n\n\r\n0\r\nX: y  z\r\n\r\n"),
+    "an upgrade": post(b"Connection: upgrade", b"Upgrade: h2c", LENGTH, body=b"hello"),
+    "two spaces elsewhere": b"GET /before HTTP/1.1\r\nHost: h\r\nX: a  b\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_two_spaces_are_found_in_any_packet(before: bytes) -> None:
+    async def scenario() -> None:
+        good = b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n"
+        bad = b"GET  /bad HTTP/1.1\r\nHost: h\r\n\r\n"
+        async with serving(echo) as stage:
+            for data, expected in ((good, 200), (bad, 400)):
+                whole = before + data
+                for cut in range(1, len(whole)):
+                    client = await stage.connect()
+                    await client.send(whole[:cut])
+                    await asyncio.sleep(0)
+                    await client.send(whole[cut:])
+                    if before:
+                        assert (await client.answer()).status == 200, cut
+                    assert (await client.answer()).status == expected, cut
+                    client.writer.close()
+            assert b"/bad" not in stage.stub.targets
+
+    asyncio.run(scenario())

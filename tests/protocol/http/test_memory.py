@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import DOCUMENT_FACTOR, MemoryBudget, MemoryExhausted
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable

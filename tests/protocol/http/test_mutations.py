@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
 from tests.protocol.http.harness import Client, Stage, get, on_loops, put, put_chunks, serving
 from tests.protocol.http.test_malformed import REFUSED, SERVED

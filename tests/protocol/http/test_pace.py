@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.pace import Pace
 
 LIMITS = Limits()

@@ -38,6 +38,39 @@ async def test_target_and_headers_are_kept_as_sent() -> None:
         assert (request.client, request.secure, request.minor_version) == ("127.0.0.1", False, 1)
 
 
+@pytest.mark.parametrize(
+    ("target", "expected", "host"),
+    [
+        ("http://a.b:81/x?y=1&z", b"/x?y=1&z", b"a.b:81"),
+        ("HTTPS://a.b", b"/", b"a.b"),
+        ("http://a.b?y", b"/?y", b"a.b"),
+        ("http://[::1]:9/http://c/d", b"/http://c/d", b"[::1]:9"),
+        ("/http://a.b/x", b"/http://a.b/x", b"localhost"),
+    ],
+)
+@on_loops
+async def test_targets_in_absolute_form(target: str, expected: bytes, host: bytes) -> None:
+    async with serving() as stage:
+        await stage.connect_and_ask(get(target))
+        (request,) = stage.stub.requests
+        assert (request.target, request.fields[b"host"]) == (expected, host)
+
+
+@on_loops
+async def test_errors_to_head_have_no_length() -> None:
+    async def missing(request: Request) -> Response:
+        return Response(404, (), b"not here")
+
+    async with serving(missing) as stage:
+        client = await stage.connect()
+        for version, encoding in ((b"1.1", "chunked"), (b"1.0", None)):
+            await client.send(b"HEAD / HTTP/%b\r\nHost: h\r\n\r\n" % version)
+            answer = await client.answer("HEAD")
+            assert answer.status == 404
+            assert answer.header("Content-Length") is None
+            assert answer.header("Transfer-Encoding") == encoding
+
+
 @on_loops
 async def test_a_request_in_single_bytes_is_the_same_request() -> None:
     async with serving(echo) as stage:
@@ -209,12 +242,12 @@ async def test_a_client_far_ahead_is_read_no_further() -> None:
         client = await stage.connect()
         await client.send(b"".join(get(f"/{number}") for number in range(100)))
         connection = await stage.connection()
-        await until(lambda: connection._crowded)
-        waiting = len(connection._waiting)
+        await until(lambda: connection._input.is_crowded)
+        waiting = len(connection._framing.requests)
         await client.send(b"".join(get(f"/{number}") for number in range(100, 400)))
         # Another connection's exchange gives the loop every chance to read on this one.
         assert (await stage.connect_and_ask(get("/other"))).status == 200
-        assert len(connection._waiting) == waiting < 100
+        assert len(connection._framing.requests) == waiting < 100
         gate.set()
         for number in range(400):
             assert (await client.answer()).body == b"/%d" % number
@@ -232,8 +265,8 @@ async def test_thousands_of_requests_at_once_are_too_many() -> None:
         client = await stage.connect()
         await client.send_all(get() + b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * 5000)
         connection = await stage.connection()
-        await until(lambda: connection._refusal is not None)
-        assert len(connection._waiting) <= 512
+        await until(lambda: connection._input.refusal is not None)
+        assert len(connection._framing.requests) <= 512
         gate.set()
         answers = (await client.rest()).split(b"HTTP/1.1 ")[1:]
         assert {answer[:3] for answer in answers[:-1]} == {b"200"}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from etagere.protocol.http.connection import Limits
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import BodyTooLarge, Request, Response
 from tests.protocol.http.harness import (
     Client,
@@ -137,8 +137,8 @@ async def fill(client: Client, data: bytes, pieces: int) -> int:
 
 async def buffered(stage: Stage) -> int:
     connection = await stage.connection()
-    assert connection._incoming is not None
-    return connection._incoming.buffered
+    assert connection._framing.body is not None
+    return connection._framing.body.buffered
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -185,7 +185,7 @@ async def test_tiny_chunks_are_held_back_by_what_they_cost() -> None:
         await client.send(head("PUT / HTTP/1.1", "Transfer-Encoding: chunked"))
         sending = asyncio.create_task(client.send(b"1\r\nx\r\n" * 400_000 + b"0\r\n\r\n"))
         connection = await stage.connection()
-        await until(lambda: connection._holds > 0)
+        await until(lambda: connection._input.holds > 0)
         body = stage.stub.requests[0].body
         # One buffer of the transport, 256 KiB or less, is parsed to its end.
         assert len(body._chunks) < 60_000
@@ -286,9 +286,9 @@ async def test_a_client_in_the_middle_of_a_large_body_still_reads_the_refusal() 
             await client.closed()
             # It may go on for a while before it notices.
             connection = await stage.connection()
-            ignored = connection._ignored_bytes
+            ignored = connection._input._ignored_bytes
             await client.send(bytes(1000))
-            await until(lambda: connection._ignored_bytes > ignored)  # noqa: B023
+            await until(lambda: connection._input._ignored_bytes > ignored)  # noqa: B023
             await client.close()
 
 

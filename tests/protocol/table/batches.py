@@ -28,11 +28,10 @@ class PartAnswer(NamedTuple):
         return str(self.error["code"])
 
     @property
-    def operation(self) -> int:
-        """Which operation of the group was refused."""
-        index, colon, _ = self.error["message"]["value"].partition(":")
-        assert colon
-        return int(index)
+    def operation(self) -> int | None:
+        """Which operation of the group was refused, if that is said."""
+        found = re.match(r"([0-9]+):", self.error["message"]["value"])
+        return None if found is None else int(found[1])
 
 
 # Requests

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import pytest
 
 from etagere.auth.principal import KeyOwner, KeyRange, Kind, Principal, TokenHolder
 from etagere.auth.request import octets, text
@@ -51,7 +53,12 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        return self.headers.get("x-ms-error-code", "")
+        """That of an error: in its body, and for what is no OData in a header too."""
+        if self.status < 400:
+            return ""
+        if "x-ms-error-code" in self.headers:
+            return self.headers["x-ms-error-code"]
+        return str(self.json()["odata.error"]["code"])
 
     @property
     def refusal(self) -> tuple[int, str]:
@@ -89,11 +96,19 @@ def request(
     return Request(method, f"/{ACCOUNT}/{target}".encode(), pairs, fields, arrived)
 
 
+def _noting(read: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    def noting(operation: Callable[..., Any], *arguments: Any) -> Any:
+        names.append(operation.__name__)
+        return read(operation, *arguments)
+
+    return noting
+
+
 class Office:
     """What a test asks of the service, in a few words each."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        engine = MemoryEngine()
+        engine = self._engine = MemoryEngine()
         self._gate = _Gate(engine, Settings(), {})
         self._runner = runner
         self.service = TableService(engine, self._gate, AccessLog(), Indexing(engine))
@@ -105,6 +120,15 @@ class Office:
             yield
         finally:
             self._gate.caller = OWNER
+
+    @contextmanager
+    def counted_reads(self) -> Iterator[list[str]]:
+        """The names of the operations that are read, each of them in a snapshot of its own."""
+        names: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            # This engine reads aside by the same method.
+            patch.setattr(self._engine, "read", _noting(self._engine.read, names))
+            yield names
 
     def ask(
         self, method: str, target: str, body: bytes | dict[str, Any] = b"", **headers: str

@@ -21,6 +21,7 @@ def _part(table: str, row: str, change: Change, prefer: str) -> Part:
 
 
 def test_every_change_is_answered_as_if_it_were_alone() -> None:
+    """But that it says which version of OData it needs."""
     rows = [
         ("People", "1", Change.INSERT, "return-no-content", 5),
         ("People", "2", Change.INSERT, "return-no-content", 5),
@@ -39,7 +40,9 @@ def test_every_change_is_answered_as_if_it_were_alone() -> None:
         answers.add(part, stamp)
         alone = answer(part.asked, stamp, table, ORIGIN)
         assert isinstance(alone.body, bytes)
-        expected.append(format_part(PartResponse(alone.status, alone.headers, alone.body)))
+        version = b"3.0;" if change is Change.INSERT else b"1.0;"
+        headers = [*alone.headers, (b"DataServiceVersion", version)]
+        expected.append(format_part(PartResponse(alone.status, headers, alone.body)))
     body = answers.response().body
     assert isinstance(body, bytes)
     inner = re.split(rb"--changesetresponse_[0-9a-f-]{36}(?:--)?\r\n", body)[1:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -91,5 +92,6 @@ def refused(status: int, code: str) -> Iterator[None]:
 
 def code_of(error: HttpResponseError) -> str:
     answer: Any = error.response
-    found = getattr(error, "error_code", None) or answer.headers["x-ms-error-code"]
+    found = getattr(error, "error_code", None) or answer.headers.get("x-ms-error-code")
+    found = found or json.loads(answer.text())["odata.error"]["code"]
     return str(getattr(found, "value", found))

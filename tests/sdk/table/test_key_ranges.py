@@ -108,7 +108,7 @@ def test_queries(
                 if partition + row in reached:
                     assert guest.get_entity(partition, row)["Age"] == 1
                 else:
-                    with refused(404, "ResourceNotFound"):
+                    with refused(403, "AuthorizationFailure"):
                         guest.get_entity(partition, row)
 
 

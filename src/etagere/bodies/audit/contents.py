@@ -15,7 +15,7 @@ from etagere.bodies.audit.remedies import (
     ChunkKey,
     ContentId,
     Row,
-    let_die,
+    mark_content_to_reap,
     release_unused_chunk,
     remove_row,
 )
@@ -25,7 +25,7 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
-    DYING,
+    CONTENTS_TO_REAP,
     EXTENTS,
     HOLDERS,
     INLINE,
@@ -141,7 +141,7 @@ def _place(audit: Audit, piece: Piece, holder: int, user: bytes) -> bytes | None
     sane = 0 <= piece.skip < 2**62 and 0 < piece.length < 2**62 and 0 <= (piece.crc or 0) < 2**64
     if sane:
         return audit.packed(EXTENTS, piece.extent, partial(audit.user, holder, user))
-    audit.lose_sight()
+    audit.mark_incomplete()
     where = audit.user(holder, user)
     audit.find(kinds.RECORD_UNREADABLE, where, f"refers to impossible bytes: {piece}")
     return None
@@ -192,7 +192,7 @@ def check_lists(audit: Audit) -> None:
         "LEFT JOIN dying_contents d ON d.key = t.key"
     )
     rows = audit.rows(BLOCK_LISTS, ", h.content, d.key", join)
-    for packed, (content_id,), record, (encoded, dying) in rows:
+    for packed, (content_id,), record, (encoded, is_to_reap) in rows:
         for use in record.chunks:
             key = audit.packed(CHUNKS, use.key, partial(audit.name, BLOCK_LISTS, packed))
             if key is not None:
@@ -201,28 +201,30 @@ def check_lists(audit: Audit) -> None:
             content = _decode_content(encoded)
             assert isinstance(content, Chunked)
             _compare_lengths(audit, content, sum(use.length for use in record.chunks))
-        elif dying is None:
+        elif is_to_reap is None:
             what = f"nothing holds this list of {len(record.chunks)} chunks"
-            remedy = LedgerRemedy(let_die, ContentId(content_id))
+            remedy = LedgerRemedy(mark_content_to_reap, ContentId(content_id))
             audit.suspect(kinds.LIST_UNUSED, audit.name(BLOCK_LISTS, packed), what, remedy)
     for (content_id,) in _held_without(audit, _CHUNKED, BLOCK_LISTS):
-        audit.lose_sight()
+        audit.mark_incomplete()
         where = audit.user(BY_CONTENT, content_id)
         audit.find(kinds.LIST_MISSING, where, f"its block list ({content_id.hex()}) is missing")
 
 
-def check_dying(audit: Audit) -> None:
+def check_contents_to_reap(audit: Audit) -> None:
     join = "LEFT JOIN audit_held h ON h.id = t.key LEFT JOIN block_lists b ON b.key = t.key"
-    rows = audit.rows(DYING, ", h.id, b.key", join)
+    rows = audit.rows(CONTENTS_TO_REAP, ", h.id, b.key", join)
     for packed, (content_id,), _, (held, parts) in rows:
         if held is not None:
             where = audit.user(BY_CONTENT, content_id)
             what = f"holds content {content_id.hex()}, which is marked as held by nobody"
-            audit.find(kinds.DYING_HELD, where, what)
+            audit.find(kinds.CONTENT_TO_REAP_HELD, where, what)
         elif parts is None:
-            remedy = LedgerRemedy(remove_row, Row(DYING.name, packed))
+            remedy = LedgerRemedy(remove_row, Row(CONTENTS_TO_REAP.name, packed))
             what = "is marked as held by nobody, but nothing is left of it"
-            audit.suspect(kinds.DYING_EMPTY, audit.name(DYING, packed), what, remedy)
+            audit.suspect(
+                kinds.CONTENT_TO_REAP_EMPTY, audit.name(CONTENTS_TO_REAP, packed), what, remedy
+            )
 
 
 def check_chunks(audit: Audit) -> None:
@@ -246,7 +248,7 @@ def check_chunks(audit: Audit) -> None:
         "WHERE NOT EXISTS (SELECT 1 FROM chunks t WHERE t.key = u.key)"
     )
     for packed, user in missing:
-        audit.lose_sight()
+        audit.mark_incomplete()
         what = f"{audit.name(CHUNKS, packed)}, a part of its block list, is missing"
         audit.find(kinds.CHUNK_MISSING, audit.user(BY_CONTENT, user), what)
 

@@ -39,7 +39,7 @@ def check_moves(audit: Audit) -> None:
         for _, *counted in audit.execute(_TAKE, (packed,)):
             audit.execute(_GIVE, (place, *counted))
         audit.execute("INSERT OR IGNORE INTO audit_moves VALUES (?, ?)", (place, packed))
-        if not audit.connection.changes():
+        if not audit.snapshot.changed_rows():
             target = where_of(audit, move.segment, move.offset)
             what = f"what was written at {origin} is said to lie at {target}, as is something else"
             audit.find(kinds.MOVE_WRONG, audit.name(MOVES, packed), what)

@@ -83,8 +83,8 @@ MAP_UNMARKED = Kind(
 GENERATION_UNUSED = Kind("generation-unused", LEAK, _REPAIR)
 INTERVALS_OVERLAP = Kind("intervals-overlap", FAULT, _BACKUP)
 INTERVAL_UNUSED = Kind("interval-unused", LEAK, _REPAIR)
-DYING_HELD = Kind("dying-held", FAULT, _ORPHANS)
-DYING_EMPTY = Kind("dying-empty", LEAK, _REPAIR)
+CONTENT_TO_REAP_HELD = Kind("dying-held", FAULT, _ORPHANS)
+CONTENT_TO_REAP_EMPTY = Kind("dying-empty", LEAK, _REPAIR)
 SHARERS_TOO_FEW = Kind("sharers-too-few", FAULT, _SHARED)
 SHARERS_TOO_MANY = Kind("sharers-too-many", FAULT, _STUCK)
 SHARERS_UNUSED = Kind("sharers-unused", LEAK, _REPAIR)
@@ -121,9 +121,6 @@ SEGMENT_UNKNOWN = Kind("segment-unknown", FAULT, _BACKUP)
 SEGMENT_LENGTH_WRONG = Kind("segment-length-wrong", FAULT, _BACKUP)
 SEGMENT_EMPTY = Kind("segment-empty", LEAK, _REPAIR)
 EXTENTS_OVERLAP = Kind("extents-overlap", FAULT, _BACKUP)
-SPACE_UNACCOUNTED = Kind(
-    "space-unaccounted", LEAK, "`etagere check --repair` marks it as dead for the collector."
-)
 DEAD_TOTAL_WRONG = Kind(
     "dead-total-wrong", LEAK, "`etagere check --repair` counts again, so that space is given back."
 )
@@ -137,14 +134,15 @@ FILE_STRANGE = Kind("file-strange", FAULT, "Move it elsewhere; Étagère did not
 _MAPS = frozenset({MAP_UNUSED, GENERATION_UNUSED, INTERVAL_UNUSED})
 _CONTENTS = frozenset({INLINE_UNUSED, LIST_UNUSED, CHUNK_UNUSED}) | _MAPS
 _SPACE = frozenset(
-    {EXTENT_UNUSED, MOVE_UNUSED, SPACE_UNACCOUNTED, SEGMENT_EMPTY, FILE_UNUSED, FILE_TOO_LONG}
+    {EXTENT_UNUSED, MOVE_UNUSED, DEAD_TOTAL_WRONG, SEGMENT_EMPTY, FILE_UNUSED, FILE_TOO_LONG}
 )
 DOUBTS: dict[Kind, frozenset[Kind]] = {
     INLINE_MISSING: frozenset({INLINE_UNUSED}),
     MAP_MISSING: _MAPS | {SHARERS_TOO_MANY},
     CONTENTS_DIFFER: _CONTENTS | _SPACE,
     SHARERS_TOO_FEW: _CONTENTS | _SPACE,
-    DYING_HELD: _CONTENTS | _SPACE,
+    CONTENT_TO_REAP_HELD: _CONTENTS | _SPACE,
+    SEGMENT_LENGTH_WRONG: frozenset({DEAD_TOTAL_WRONG}),
     **dict.fromkeys(
         (
             LENGTH_WRONG,

@@ -17,8 +17,8 @@ from etagere.bodies.audit.remedies import (
     GenerationKey,
     IntervalKey,
     Row,
-    let_fade,
-    mark_stacked,
+    mark_map_to_flatten,
+    mark_map_to_reap,
     release_unused_former,
     release_unused_generation,
     release_unused_interval,
@@ -26,12 +26,12 @@ from etagere.bodies.audit.remedies import (
 )
 from etagere.bodies.audit.snapshot import BY_CONTENT, Audit
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
     length_of,
 )
 from etagere.engine.records import UINT_MAX, Collection
@@ -47,13 +47,13 @@ def check_maps(audit: Audit) -> None:
     _check_records(audit)
     _check_current(audit)
     _check_former(audit)
-    _check_marks(audit, FADING)
-    _check_marks(audit, STACKED)
+    _check_marks(audit, MAPS_TO_REAP)
+    _check_marks(audit, MAPS_TO_FLATTEN)
 
 
 def _count_bases(audit: Audit) -> None:
     join = "LEFT JOIN stacked_maps s ON s.key = t.key"
-    for packed, (map_id,), record, (stacked,) in audit.rows(INTERVAL_MAPS, ", s.key", join):
+    for packed, (map_id,), record, (is_to_flatten,) in audit.rows(INTERVAL_MAPS, ", s.key", join):
         where = partial(audit.name, INTERVAL_MAPS, packed)
         newest = record.newest
         if not _is_possible(audit, newest, where):
@@ -62,8 +62,8 @@ def _count_bases(audit: Audit) -> None:
         if record.base is None:
             continue
         count_generation(audit, record.base, record.base_generation, None, map_id, where)
-        if stacked is None:
-            remedy = LedgerRemedy(mark_stacked, ContentId(map_id))
+        if is_to_flatten is None:
+            remedy = LedgerRemedy(mark_map_to_flatten, ContentId(map_id))
             what = "shows another map, which is not going to be copied into it"
             audit.suspect(kinds.MAP_UNMARKED, where(), what, remedy)
 
@@ -104,7 +104,7 @@ def _check_records(audit: Audit) -> None:
     for (packed,) in maps:
         if _is_shown(audit, packed, 0, UINT_MAX):
             continue
-        remedy = LedgerRemedy(let_fade, ContentId(packed))
+        remedy = LedgerRemedy(mark_map_to_reap, ContentId(packed))
         where = audit.name(INTERVAL_MAPS, packed)
         audit.suspect(kinds.MAP_UNUSED, where, "nothing holds this map", remedy)
     missing = audit.execute(
@@ -122,7 +122,7 @@ def _check_current(audit: Audit) -> None:
     before, reach, shown = b"", 0, _Shown(audit)
     join = f"LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16) {_FADING}"
     rows = audit.rows(INTERVALS, ", m.newest, f.key", join)
-    for packed, (map_id, offset), interval, (newest, fading) in rows:
+    for packed, (map_id, offset), interval, (newest, is_to_reap) in rows:
         where = partial(audit.name, INTERVALS, packed)
         _check_interval(audit, map_id, interval, where)
         if not _is_possible(audit, interval.born, where):
@@ -130,7 +130,7 @@ def _check_current(audit: Audit) -> None:
         if map_id == before and offset < reach:
             audit.find(kinds.INTERVALS_OVERLAP, where(), f"the one before reaches to {reach}")
         before, reach = map_id, offset + interval.length
-        if fading is not None:
+        if is_to_reap is not None:
             continue
         stop = UINT_MAX if newest is None else newest + 1
         if newest is None or not shown.within(map_id, interval.born, stop):
@@ -142,13 +142,13 @@ def _check_former(audit: Audit) -> None:
     join = f"LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16) {_FADING}"
     shown = _Shown(audit)
     rows = audit.rows(FORMER_INTERVALS, ", m.id, f.key", join)
-    for packed, key, interval, (known, fading) in rows:
+    for packed, key, interval, (known, is_to_reap) in rows:
         map_id, _, born = key
         where = partial(audit.name, FORMER_INTERVALS, packed)
         _check_interval(audit, map_id, interval, where)
         if not _is_possible(audit, interval.ended, where):
             continue
-        if fading is not None:
+        if is_to_reap is not None:
             continue
         if known is None or not shown.within(map_id, born, interval.ended):
             remedy = LedgerRemedy(release_unused_former, FormerKey(*key))
@@ -180,7 +180,7 @@ def _is_possible(audit: Audit, generation: int, where: Callable[[], str]) -> boo
     """Whether a record names a generation that there can be; found if not."""
     if 0 < generation < UINT_MAX:
         return True
-    audit.lose_sight()
+    audit.mark_incomplete()
     audit.find(kinds.RECORD_UNREADABLE, where(), f"names generation {generation}, which cannot be")
     return False
 
@@ -221,7 +221,7 @@ def _check_marks(audit: Audit, marks: Collection[tuple[bytes], Any]) -> None:
         if known is None and not _has_rows(audit, packed):
             remedy = LedgerRemedy(remove_row, Row(marks.name, packed))
             what = "there is something to be done to it, but nothing is left of it"
-            audit.suspect(kinds.DYING_EMPTY, audit.name(marks, packed), what, remedy)
+            audit.suspect(kinds.CONTENT_TO_REAP_EMPTY, audit.name(marks, packed), what, remedy)
 
 
 def _has_rows(audit: Audit, map_id: bytes) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import apsw
 import msgspec
 
 from etagere import directories
@@ -19,24 +18,30 @@ from etagere.bodies.audit.findings import FileRemedy, Finding, LedgerRemedy
 from etagere.bodies.audit.snapshot import CannotCheck
 from etagere.bodies.contents import (
     CHUNKS,
-    DEAD,
+    CONTENTS_TO_REAP,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     MOVES,
-    bury,
     drop,
+    mark_dead,
 )
-from etagere.bodies.maps import FADING, FORMER_INTERVALS, GENERATIONS, INTERVALS, STACKED
-from etagere.bodies.segments import SegmentNumber, forget_segment
+from etagere.bodies.maps import (
+    FORMER_INTERVALS,
+    GENERATIONS,
+    INTERVALS,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
+)
+from etagere.bodies.segments import forget_segment
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import wire
 from etagere.engine.groups import Writer
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation, registered
+from etagere.engine.ledger import DatabaseError
 from etagere.engine.records import COLLECTIONS, ENCODE
 from etagere.model.base import Command
-from etagere.model.bodies import DeadTotal, Dying, Fading, Piece, Stacked
+from etagere.model.bodies import ContentToReap, DeadTotal, MapToFlatten, MapToReap, Piece
 
 _GROUP_MAX = 256
 _ROWS_PER_LOOK = 10_000
@@ -116,7 +121,7 @@ class GenerationKey(Command, frozen=True):
 def release_unused_generation(txn: WriteTxn, command: GenerationKey) -> None:
     """Leaves what only a generation that nobody holds shows to the collector."""
     txn.delete(GENERATIONS, (command.map, command.generation))
-    txn.put(FADING, (command.map,), Fading())
+    txn.put(MAPS_TO_REAP, (command.map,), MapToReap())
 
 
 class Place(Command, frozen=True):
@@ -134,8 +139,7 @@ def release_unused_extent(txn: WriteTxn, command: Place) -> None:
     txn.delete(EXTENTS, key)
     if extent.origin is not None:
         txn.delete(MOVES, extent.origin)
-    if txn.get(DEAD, key, EXCLUSIVE) is None:
-        bury(txn, [(key, extent.length)])
+    mark_dead(txn, [(key, extent.length)])
 
 
 class ContentId(Command, frozen=True):
@@ -143,47 +147,36 @@ class ContentId(Command, frozen=True):
 
 
 @operation(reclaims=True)
-def let_die(txn: WriteTxn, command: ContentId) -> None:
+def mark_content_to_reap(txn: WriteTxn, command: ContentId) -> None:
     """Leaves a block list that nobody holds to the collector, which takes it apart as it does
     any other."""
-    txn.put(DYING, (command.id,), Dying())
+    txn.put(CONTENTS_TO_REAP, (command.id,), ContentToReap())
 
 
 @operation(reclaims=True)
-def let_fade(txn: WriteTxn, command: ContentId) -> None:
+def mark_map_to_reap(txn: WriteTxn, command: ContentId) -> None:
     """The same for an interval map."""
-    txn.put(FADING, (command.id,), Fading())
+    txn.put(MAPS_TO_REAP, (command.id,), MapToReap())
 
 
 @operation(reclaims=True)
-def mark_stacked(txn: WriteTxn, command: ContentId) -> None:
+def mark_map_to_flatten(txn: WriteTxn, command: ContentId) -> None:
     """Has a map's base copied into it."""
-    txn.put(STACKED, (command.id,), Stacked())
+    txn.put(MAPS_TO_FLATTEN, (command.id,), MapToFlatten())
 
 
-class Gap(Command, frozen=True):
+class SetDeadTotal(Command, frozen=True):
     segment: int
-    offset: int
     length: int
 
 
 @operation(reclaims=True)
-def fill_gap(txn: WriteTxn, command: Gap) -> None:
-    """Makes bytes of a sealed segment that no record covers dead."""
-    bury(txn, [((command.segment, command.offset), command.length)])
-
-
-@operation(reclaims=True)
-def count_dead(txn: WriteTxn, command: SegmentNumber) -> None:
-    """Sums up what is dead in a segment."""
-    total, rest = 0, DEAD.under((command.number,))
-    while rows := txn.scan(DEAD, rest, _ROWS_PER_LOOK):
-        total += sum(dead.length for _, dead in rows)
-        rest = DEAD.after(rest, rows[-1][0])
-    if total:
-        txn.put(DEAD_TOTALS, (command.number,), DeadTotal(total))
+def set_dead_total(txn: WriteTxn, command: SetDeadTotal) -> None:
+    """Replaces the total of dead bytes of a segment by what a check has counted."""
+    if command.length:
+        txn.put(DEAD_TOTALS, (command.segment,), DeadTotal(command.length))
     else:
-        txn.delete(DEAD_TOTALS, (command.number,))
+        txn.delete(DEAD_TOTALS, (command.segment,))
 
 
 def repair(
@@ -211,7 +204,7 @@ def _settle(
     """Runs the operations in a writer of our own."""
     try:
         writer = Writer(directory, config, clock)
-    except (apsw.Error, msgspec.DecodeError, OSError) as error:
+    except (DatabaseError, msgspec.DecodeError, OSError) as error:
         raise CannotCheck(f"the ledger in {directory} cannot be written: {error}") from error
     try:
         waiting = deque(remedies)

@@ -14,14 +14,21 @@ from typing import NamedTuple
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.extents import where_of
 from etagere.bodies.audit.findings import FileRemedy, LedgerRemedy
-from etagere.bodies.audit.remedies import Gap, count_dead, fill_gap
+from etagere.bodies.audit.remedies import SetDeadTotal, set_dead_total
 from etagere.bodies.audit.snapshot import Audit, CannotCheck
-from etagere.bodies.contents import COUNTERS, DEAD, DEAD_TOTALS, EXTENTS, SEGMENTS
+from etagere.bodies.contents import (
+    COUNTED_DEAD,
+    COUNTERS,
+    DEAD_TOTALS,
+    EXTENTS,
+    SEGMENTS,
+    UNCOUNTED_DEAD,
+)
 from etagere.bodies.files import DIRECTORY_NAME, segment_path
 from etagere.bodies.segments import SEGMENT_NUMBERS, SegmentNumber, forget_segment
 from etagere.model.bodies import Segment, SegmentState
 
-_EXTENT, _DEAD, _MISSING = "extent", "dead space", "missing extent"
+_EXTENT, _DEAD, _COUNTED, _MISSING = "extent", "dead space", "counted dead space", "missing extent"
 
 
 class _Run(NamedTuple):
@@ -46,7 +53,8 @@ class _Layout:
     extents_beyond_file: int = 0
     runs: int = 0
     end: int = 0
-    dead_bytes: int = 0
+    dead_total: int = 0
+    """What the total of dead bytes has to be."""
     wanted: bool = False
     """Whether something refers to bytes in it, recorded or not."""
 
@@ -70,25 +78,40 @@ def check_segments(audit: Audit, files: dict[str, int]) -> None:
         layout = _lay_out(audit, number, runs, segments.get(number))
         if layout.wanted:
             wanted.add(number)
-        _compare_total(audit, number, layout.dead_bytes, totals.pop(number, 0))
         if number in segments:
+            _compare_total(audit, number, segments[number], layout, totals.pop(number, 0))
             _compare_with_file(audit, number, segments[number], layout)
         else:
             _find_unknown(audit, number, layout)
+            if layout.runs:
+                totals.pop(number, None)
     for number in sorted(segments.keys() - laid_out):
         layout = _lay_out(audit, number, iter(()), segments[number])
+        _compare_total(audit, number, segments[number], layout, totals.pop(number, 0))
         _compare_with_file(audit, number, segments[number], layout)
     for number, total in sorted(totals.items()):
-        _compare_total(audit, number, 0, total)
+        _find_wrong_total(audit, number, 0, total)
     _check_files(audit, files, segments.keys() | wanted)
 
 
-def _compare_total(audit: Audit, number: int, dead_bytes: int, total: int) -> None:
-    if dead_bytes != total:
-        where = f"{DIRECTORY_NAME}/{segment_path(audit.directory, number).name}"
-        what = f"{dead_bytes} bytes are dead, but {total} were counted"
-        remedy = LedgerRemedy(count_dead, SegmentNumber(number))
-        audit.suspect(kinds.DEAD_TOTAL_WRONG, where, what, remedy)
+def _compare_total(
+    audit: Audit, number: int, segment: Segment | None, layout: _Layout, total: int
+) -> None:
+    """Compares the total of dead bytes with what no record covers. Nobody reads the total of a
+    segment that is being removed, and of one that has neither a file nor anything in use in it,
+    nothing is left to be counted."""
+    if segment is None or segment.state is SegmentState.RETIRED:
+        return
+    lost = _file_bytes(segment_path(audit.directory, number)) is None and not layout.wanted
+    if layout.dead_total != total and not (lost and segment.state is SegmentState.SEALED):
+        _find_wrong_total(audit, number, layout.dead_total, total)
+
+
+def _find_wrong_total(audit: Audit, number: int, dead_bytes: int, total: int) -> None:
+    where = f"{DIRECTORY_NAME}/{segment_path(audit.directory, number).name}"
+    what = f"{dead_bytes} bytes are dead, but {total} were counted"
+    remedy = LedgerRemedy(set_dead_total, SetDeadTotal(number, dead_bytes))
+    audit.suspect(kinds.DEAD_TOTAL_WRONG, where, what, remedy)
 
 
 def _check_counter(audit: Audit, last: int) -> None:
@@ -105,30 +128,35 @@ def _runs(audit: Audit) -> Iterator[_Run]:
         _Run(*place, extent.length, _EXTENT)
         for _, place, extent, _ in audit.rows(EXTENTS, first_time=False)
     )
-    dead = (_Run(*place, record.length, _DEAD) for _, place, record, _ in audit.rows(DEAD))
+    dead = (
+        _Run(*place, record.length, _DEAD) for _, place, record, _ in audit.rows(UNCOUNTED_DEAD)
+    )
+    counted = (
+        _Run(*place, record.length, _COUNTED) for _, place, record, _ in audit.rows(COUNTED_DEAD)
+    )
     rows = audit.execute(
         "SELECT place, reach FROM audit_references r "
         "WHERE NOT EXISTS (SELECT 1 FROM extents t WHERE t.key = r.place) ORDER BY place"
     )
     missing = (_Run(*EXTENTS.unpack(place), reach, _MISSING) for place, reach in rows)
-    return heapq.merge(extents, dead, missing, key=lambda run: (run.segment, run.offset))
+    return heapq.merge(extents, dead, counted, missing, key=lambda run: (run.segment, run.offset))
 
 
 def _lay_out(audit: Audit, number: int, runs: Iterator[_Run], segment: Segment | None) -> _Layout:
-    """Finds overlaps and, once a segment is sealed, what no record covers."""
+    """Finds overlaps, and counts what is dead and has no record of its own: up to where sealing has
+    come, all that no other record covers; behind that, what schema 1 has counted."""
     layout = _Layout()
-    sealed = segment is not None and segment.state is SegmentState.SEALED
+    counted_to = _counted_to(segment)
     file_bytes = _file_bytes(segment_path(audit.directory, number))
     covered = 0
     before: _Run | None = None
     for run in runs:
-        if sealed and run.offset > covered:
-            _find_gap(audit, number, covered, run.offset)
-        covered = max(covered, run.end)
-        if run.kind is _DEAD:
-            layout.dead_bytes += run.length
-        else:
-            layout.wanted = True
+        if run.kind is not _COUNTED:
+            layout.dead_total += max(min(run.offset, counted_to) - covered, 0)
+            covered = max(covered, run.end)
+        elif run.offset >= counted_to:
+            layout.dead_total += run.length
+        layout.wanted = layout.wanted or run.kind in (_EXTENT, _MISSING)
         if run.kind is _MISSING:
             continue
         layout.runs += 1
@@ -143,16 +171,14 @@ def _lay_out(audit: Audit, number: int, runs: Iterator[_Run], segment: Segment |
             audit.find(kinds.EXTENTS_OVERLAP, where_of(audit, number, run.offset), what)
         if before is None or run.end > before.end:
             before = run
-    lost = file_bytes is None and not layout.wanted
-    if sealed and segment is not None and segment.length > covered and not lost:
-        _find_gap(audit, number, covered, segment.length)
+    layout.dead_total += max(counted_to - covered, 0)
     return layout
 
 
-def _find_gap(audit: Audit, number: int, start: int, stop: int) -> None:
-    what = f"{stop - start} bytes of a sealed segment are neither in use nor known as dead"
-    remedy = LedgerRemedy(fill_gap, Gap(number, start, stop - start))
-    audit.suspect(kinds.SPACE_UNACCOUNTED, where_of(audit, number, start), what, remedy)
+def _counted_to(segment: Segment | None) -> int:
+    if segment is None:
+        return 0
+    return segment.counted_to if segment.state is SegmentState.OPEN else segment.length
 
 
 def _compare_with_file(audit: Audit, number: int, segment: Segment | None, layout: _Layout) -> None:

@@ -1,8 +1,7 @@
 """One snapshot of the ledger for the whole of a check, and what the check notes beside it.
 
-What is counted lies in temporary tables, which SQLite keeps in a bounded cache and a file of
-its own, so that a check needs as much memory for a hundred million objects as for a thousand.
-The tables of the snapshot are joined with them in the order in which they lie on disk.
+What is counted lies in temporary tables beside the snapshot (`engine/snapshots`). The tables of the
+snapshot are joined with them in the order in which they lie on disk.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 
 from etagere.bodies.audit import findings as kinds
@@ -20,26 +18,27 @@ from etagere.bodies.audit.findings import Finding, Kind, Remedy, Report
 from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
-    DYING,
     HOLDERS,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
-from etagere.bodies.maps import FADING, GENERATIONS, STACKED
+from etagere.bodies.maps import GENERATIONS, MAPS_TO_FLATTEN, MAPS_TO_REAP
 from etagere.config import Config
 from etagere.engine import ledger
-from etagere.engine.records import COLLECTIONS, SCHEMA, Collection, K, R
-from etagere.engine.records import Kind as KeyKind
-from etagere.engine.writer import is_served
+from etagere.engine.records import COLLECTIONS, Collection, K, KeyKind, R
+from etagere.engine.snapshots import (
+    UNREADABLE,
+    Corrupt,
+    LedgerSnapshot,
+    OutOfSpace,
+    Progress,
+)
 
-Progress = Callable[[str, int, int], None]
-"""Told the phase, how much of it is done and how much there is (0: nobody knows)."""
-
-_SCRATCH_CACHE_KIB = 64 * 1024
 _ROWS_PER_REPORT = 2_000
-_PAGES_PER_REPORT = 4_096
 _NO_ROOM = (
     "there is no room for temporary files; SQLITE_TMPDIR names another directory for them. "
     "Beside a running server a check needs room for a copy of the ledger."
@@ -50,12 +49,13 @@ _NAMES_MAX = 3
 _ACCOUNTS = (
     CONTENT_SHARERS,
     CHUNK_SHARERS,
-    DYING,
+    CONTENTS_TO_REAP,
     GENERATIONS,
-    FADING,
-    STACKED,
-    DEAD,
+    MAPS_TO_REAP,
+    MAPS_TO_FLATTEN,
+    COUNTED_DEAD,
     DEAD_TOTALS,
+    UNCOUNTED_DEAD,
     SEGMENTS,
     COUNTERS,
 )
@@ -81,8 +81,6 @@ CREATE TEMP TABLE audit_moves (place BLOB PRIMARY KEY, origin BLOB) WITHOUT ROWI
 BY_CONTENT = -1
 """In place of a holder: the user is a content, whose holder is looked up."""
 
-_UNREADABLE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
-
 
 class CannotCheck(Exception):
     """There is nothing here that could be checked; says why."""
@@ -94,14 +92,14 @@ class Audit:
     def __init__(self, directory: Path, config: Config, progress: Progress) -> None:
         self.directory = directory
         self.report = Report()
-        self.connection = _open(directory, config, progress)
+        self.snapshot = _open(directory, config, progress)
         self._suspects: list[Finding] = []
         self._progress = progress
         self._rows_done = 0
         self._rows_total = 0
 
     def close(self) -> None:
-        self.connection.close(True)
+        self.snapshot.close()
 
     # Finding
 
@@ -112,7 +110,7 @@ class Audit:
         """Something that is wrong only if everything that might refer to it could be read."""
         self._suspects.append(Finding(kind, where, what, remedy))
 
-    def lose_sight(self) -> None:
+    def mark_incomplete(self) -> None:
         """Something that may refer to other things cannot be read or is gone."""
         self.report.judged = False
 
@@ -129,19 +127,19 @@ class Audit:
 
     # Reading
 
-    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
-        return self.connection.cursor().execute(sql, values)
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[Any]:
+        return self.snapshot.execute(sql, values)
 
     def attempt(self, phase: Callable[[Audit], None], name: str) -> None:
         """Runs a part of the check as far as the database can be read."""
         try:
             phase(self)
-        except _UNREADABLE as error:
-            self.lose_sight()
+        except UNREADABLE as error:
+            self.mark_incomplete()
             what = f"SQLite cannot read what it takes to compare {name}: {error}"
             self.find(kinds.TABLE_UNREADABLE, ledger.DATABASE_NAME, what)
-        except apsw.FullError as error:
-            raise CannotCheck(f"not enough space for temporary files: {error}") from error
+        except OutOfSpace as error:
+            raise CannotCheck(f"there is no room for temporary files: {error}") from error
 
     def rows(
         self,
@@ -173,9 +171,9 @@ class Audit:
                 if first_time:
                     self._count_row()
                 yield packed, key, record, row[2:]
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             if first_time:
-                self.lose_sight()
+                self.mark_incomplete()
                 what = f"the table cannot be read to its end: {error}"
                 self.find(kinds.TABLE_UNREADABLE, collection.name, what)
 
@@ -183,7 +181,7 @@ class Audit:
         self, collection: Collection[Any, Any], packed: object, error: Exception
     ) -> None:
         self._count_row()
-        self.lose_sight()
+        self.mark_incomplete()
         needed = collection not in _ACCOUNTS
         kind = kinds.RECORD_UNREADABLE if needed else kinds.ACCOUNT_UNREADABLE
         where = self.name(collection, packed)
@@ -196,7 +194,7 @@ class Audit:
         try:
             return collection.pack(key)
         except (ValueError, TypeError, OverflowError) as error:
-            self.lose_sight()
+            self.mark_incomplete()
             what = f"the record names {key} in {collection.name}, which cannot be: {error}"
             self.find(kinds.RECORD_UNREADABLE, where(), what)
             return None
@@ -213,7 +211,7 @@ class Audit:
         """Counts ahead, so that there is something to measure progress by."""
         for name in COLLECTIONS:
             # What cannot be read is found when it is walked.
-            with contextlib.suppress(*_UNREADABLE):
+            with contextlib.suppress(*UNREADABLE):
                 ((count,),) = self.execute(f"SELECT count(*) FROM {name}")  # noqa: S608
                 self._rows_total += count
 
@@ -271,70 +269,17 @@ def require_ledger(directory: Path) -> None:
         raise CannotCheck(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
-def _open(directory: Path, config: Config, progress: Progress) -> apsw.Connection:
-    """A connection with the snapshot taken."""
+def _open(directory: Path, config: Config, progress: Progress) -> LedgerSnapshot:
     path = ledger.database_path(directory)
-    connection = None
     try:
-        connection = ledger.open_for_reading(directory, config)
-        _take_snapshot(connection, path)
-        connection = _copied(connection, directory, progress)
-    except BaseException as error:
-        if connection is not None:
-            connection.close(True)
-        if isinstance(error, apsw.NotADBError):
-            raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
-        if isinstance(error, apsw.CorruptError):
-            message = f"{path} is damaged beyond checking: restore it from a backup ({error})"
-            raise CannotCheck(message) from None
-        if isinstance(error, apsw.FullError):
-            raise CannotCheck(_NO_ROOM) from None
-        if isinstance(error, apsw.Error):
-            raise CannotCheck(f"{path} cannot be read: {error}") from None
-        raise
-    return connection
-
-
-def _take_snapshot(connection: apsw.Connection, path: Path) -> None:
-    _tune(connection)
-    connection.execute("BEGIN")
-    if connection.pragma("application_id") != ledger.APPLICATION_ID:
-        raise ledger.NotALedger(f"{path} is not an Étagère ledger")
-    schema = connection.pragma("user_version")
-    if schema > SCHEMA:
-        raise ledger.SchemaTooNew(
-            f"{path} has schema {schema}; this version of etagere knows schemas up to {SCHEMA}. "
-            "Use the newer version that wrote it."
-        )
-
-
-def _tune(connection: apsw.Connection) -> None:
-    connection.execute("PRAGMA temp_store = FILE")
-    # What lies in temporary tables is never rolled back.
-    connection.execute("PRAGMA temp.journal_mode = OFF")
-    connection.execute(f"PRAGMA temp.cache_size = {-_SCRATCH_CACHE_KIB}")
-
-
-def _copied(connection: apsw.Connection, directory: Path, progress: Progress) -> apsw.Connection:
-    """A copy of the snapshot in a temporary file of its own, in place of the snapshot: one that
-    was held for the whole of a check would keep the log of a server that runs, or is started,
-    meanwhile from starting over, and so would make it longer and longer. Without room for it and
-    without a server, the snapshot itself has to do."""
-    copy = apsw.Connection("")
-    try:
-        with copy.backup("main", connection, "main") as backup:
-            while not backup.done:
-                backup.step(_PAGES_PER_REPORT)
-                progress("copy", backup.page_count - backup.remaining, backup.page_count)
-        _tune(copy)
-        copy.execute("BEGIN")
-    except BaseException as error:
-        copy.close(True)
-        if isinstance(error, apsw.FullError) and not is_served(directory):
-            return connection
-        raise
-    connection.close(True)
-    return copy
+        return LedgerSnapshot(directory, config, progress)
+    except Corrupt as error:
+        message = f"{path} is damaged beyond checking: restore it from a backup ({error})"
+        raise CannotCheck(message) from None
+    except OutOfSpace:
+        raise CannotCheck(_NO_ROOM) from None
+    except ledger.DatabaseError as error:
+        raise CannotCheck(f"{path} cannot be read: {error}") from None
 
 
 def check_database(audit: Audit) -> None:
@@ -343,7 +288,7 @@ def check_database(audit: Audit) -> None:
     for pragma in ("quick_check", "integrity_check"):
         messages = [row[0] for row in audit.execute(f"PRAGMA main.{pragma}({_MESSAGES_MAX})")]
         if messages != ["ok"]:
-            audit.lose_sight()
+            audit.mark_incomplete()
             for message in messages:
                 what = f"SQLite finds: {' '.join(str(message).split())}"
                 audit.find(kinds.DATABASE_DAMAGED, ledger.DATABASE_NAME, what)
@@ -353,7 +298,7 @@ def check_database(audit: Audit) -> None:
 def check_tables(audit: Audit) -> None:
     """A table that this version does not know may hold contents: no telling what is unused. One
     that is not there yet is empty."""
-    audit.connection.execute(_SCRATCH)
+    audit.execute(_SCRATCH)
     rows = audit.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
         "ESCAPE '\\'"
@@ -361,7 +306,7 @@ def check_tables(audit: Audit) -> None:
     tables = {name for (name,) in rows}
     for name in sorted(tables - COLLECTIONS.keys() - {"timeline"}):
         if _has_rows(audit, name):
-            audit.lose_sight()
+            audit.mark_incomplete()
             audit.find(kinds.TABLE_UNKNOWN, name, "this version of etagere does not know the table")
     for name in COLLECTIONS.keys() - tables:
         audit.execute(
@@ -376,7 +321,7 @@ def _has_rows(audit: Audit, table: str) -> bool:
     quoted = table.replace('"', '""')
     try:
         return bool(list(audit.execute(f'SELECT 1 FROM "{quoted}" LIMIT 1')))  # noqa: S608
-    except _UNREADABLE:
+    except UNREADABLE:
         return True
 
 

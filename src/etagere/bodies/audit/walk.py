@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import apsw
-
 from etagere.bodies.audit import contents, extents, maps, segments
 from etagere.bodies.audit.checksums import check_bytes
 from etagere.bodies.audit.findings import Report
@@ -15,7 +13,6 @@ from etagere.bodies.audit.indexes import Index, check_indexes
 from etagere.bodies.audit.snapshot import (
     Audit,
     CannotCheck,
-    Progress,
     check_database,
     check_tables,
     require_ledger,
@@ -25,28 +22,31 @@ from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CHUNKS,
     CONTENT_SHARERS,
+    CONTENTS_TO_REAP,
+    COUNTED_DEAD,
     COUNTERS,
-    DEAD,
     DEAD_TOTALS,
-    DYING,
     EXTENTS,
     HOLDERS,
     INLINE,
     MOVES,
     SEGMENTS,
+    UNCOUNTED_DEAD,
 )
 from etagere.bodies.maps import (
-    FADING,
     FORMER_INTERVALS,
     GENERATIONS,
     INTERVAL_MAPS,
     INTERVALS,
-    STACKED,
+    MAPS_TO_FLATTEN,
+    MAPS_TO_REAP,
 )
-from etagere.bodies.presence import Presence
 from etagere.config import Config
+from etagere.coordination.local import LocalCoordinator
+from etagere.engine import snapshots
 from etagere.engine.ledger import database_path
 from etagere.engine.records import COLLECTIONS
+from etagere.engine.snapshots import Progress
 
 _COMPARED = {
     INLINE,
@@ -54,17 +54,18 @@ _COMPARED = {
     CHUNKS,
     CONTENT_SHARERS,
     CHUNK_SHARERS,
-    DYING,
+    CONTENTS_TO_REAP,
     INTERVAL_MAPS,
     INTERVALS,
     FORMER_INTERVALS,
     GENERATIONS,
-    FADING,
-    STACKED,
+    MAPS_TO_REAP,
+    MAPS_TO_FLATTEN,
     EXTENTS,
     MOVES,
-    DEAD,
+    COUNTED_DEAD,
     DEAD_TOTALS,
+    UNCOUNTED_DEAD,
     SEGMENTS,
     COUNTERS,
 }
@@ -90,12 +91,12 @@ def check(
     """
     require_ledger(directory)
     try:
-        presence = Presence(directory)
+        coordinator = LocalCoordinator(directory)
     except OSError as error:
         raise CannotCheck(f"{error.filename} cannot be written: {error.strerror}") from error
     try:
         # As every reader: pinned first, so that what the snapshot shows stays on disk.
-        with presence.pin():
+        with coordinator.pin():
             files = segments.list_files(directory)
             audit = Audit(directory, config or Config(), progress)
             try:
@@ -103,21 +104,21 @@ def check(
             finally:
                 audit.close()
     finally:
-        presence.close()
+        coordinator.close()
 
 
 def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast: bool) -> Report:
     audit.attempt(check_database, "pages")
     try:
         check_tables(audit)
-    except apsw.CorruptError as error:
+    except snapshots.Corrupt as error:
         path = database_path(audit.directory)
         raise CannotCheck(f"{path} is too damaged to be checked; restore it ({error})") from error
     for part, name in (
         (contents.check_holders, "holders"),
         (_read_others, "records"),
         (contents.check_inline, "bytes in the ledger"),
-        (contents.check_dying, "contents that nobody holds"),
+        (contents.check_contents_to_reap, "contents that nobody holds"),
         (contents.check_lists, "block lists"),
         (contents.check_chunks, "chunks"),
         (contents.check_sharers, "sharers"),

@@ -48,6 +48,8 @@ class OpenedBlob(NamedTuple):
     start: int
     length: int
     plan: Plan
+    is_range: bool = False
+    """A range was asked for, and of this version of the blob."""
 
 
 # Put whole
@@ -144,7 +146,10 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     abort_if(tier_rules.check_online(shown.blob, txn.steady_now))
     total = shown.blob.content.length
     start, end = 0, total
-    if command.first is not None:
+    is_range = command.first is not None and condition_rules.is_same_version(
+        command.if_range, shown.blob.stamp
+    )
+    if command.first is not None and is_range:
         if command.first >= total:
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
@@ -152,7 +157,7 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     if command.brief and is_long(txn, shown.blob.content, start, end - start):
         return None
     plan = locate(txn, shown.blob.content, start, end - start)
-    return OpenedBlob(shown, start, end - start, plan)
+    return OpenedBlob(shown, start, end - start, plan, is_range)
 
 
 # Described
@@ -205,7 +210,8 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
         return
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
-        raise Refused(Refusal("BlobNotFound"))
+        _delete_uncommitted(txn, key, command)
+        return
     terms.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     since, not_since = command.tier_modified_since, command.tier_unmodified_since
     abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
@@ -219,12 +225,20 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     release(txn, blob.content)
 
 
+def _delete_uncommitted(txn: WriteTxn, key: _Key, command: DeleteBlob) -> None:
+    """A blob of nothing but uncommitted blocks has no ETag, no tags and no lease."""
+    if not command.uncommitted or not staging.is_there(txn, key):
+        raise Refused(Refusal("BlobNotFound"))
+    terms.check_absent(command.conditions, command.lease_id, txn.steady_now)
+    staging.discard(txn, key)
+
+
 def _kept(txn: WriteTxn, command: DeleteBlob) -> _Key:
-    """A blob that stays as it is, so that its lease keeps nobody from what is done beside it."""
+    """The key of a blob that stays, whose snapshots are deleted."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now, deletes=True)
+    terms.check_snapshots_delete(blob, command.conditions, command.lease_id, txn.steady_now)
     return key
 
 

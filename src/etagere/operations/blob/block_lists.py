@@ -26,6 +26,7 @@ from etagere.model.base import Command
 from etagere.model.blobs import (
     AbandonDraft,
     Blob,
+    BlobKind,
     BlockSize,
     Draft,
     DraftSources,
@@ -244,15 +245,20 @@ def get_block_list(txn: ReadTxn, command: GetBlockList) -> ShownBlockList:
 
 
 def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
-    """What is to be listed. A name with nothing but staged blocks has a list too."""
+    """What is to be listed. A name with nothing but staged blocks has a list too, but not in
+    public."""
     key = (find(txn, command.blob.container).id, command.blob.name)
-    staging = txn.get(STAGINGS, key) if command.snapshot is None else None
+    staging = None
+    if command.snapshot is None and not command.public:
+        staging = txn.get(STAGINGS, key)
     blob = None
     if staging is None or txn.get(BLOBS, key) is not None:
         blob = find_shown(txn, command.blob, command.snapshot)
     lease = blob.lease if blob is not None else NO_LEASE
     abort_if(lease_rules.check_read(lease, command.lease_id, txn.steady_now, LeaseKind.BLOB))
     abort_if(tag_rules.check_condition(command.if_tags, blob.tags if blob is not None else ()))
+    if blob is not None and blob.kind is not BlobKind.BLOCK:
+        raise Refused(Refusal("InvalidBlobType"))
     base = _base(blob) if command.committed else None
     chunks = chunks_of(txn, base) if base is not None else ()
     return OpenedBlockList(

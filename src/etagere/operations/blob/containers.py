@@ -30,6 +30,7 @@ from etagere.model.containers import (
     SetContainerMetadata,
     ShownContainer,
 )
+from etagere.model.leases import LeaseKind
 from etagere.model.service import SignedIdentifier
 from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
@@ -82,7 +83,7 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
     """A lease changes neither the ETag nor the date."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
-    lease = lease_rules.step(container.lease, command.action, txn.steady_now)
+    lease = lease_rules.step(container.lease, command.action, txn.steady_now, LeaseKind.CONTAINER)
     if isinstance(lease, Refusal):
         raise Refused(lease)
     changed = msgspec.structs.replace(container, lease=lease)

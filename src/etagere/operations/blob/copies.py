@@ -51,10 +51,8 @@ def copy_blob(txn: WriteTxn, command: CopyBlob) -> Blob | None:
     source = _find_source(txn, command.source, key, old)
     if command.source.stamp not in (None, source.stamp):
         return None
+    _check_source(source, command.source)
     check_destination(old, destination, source.kind, txn.steady_now)
-    _check_source_conditions(source, command.source)
-    if command.source.snapshot is None:
-        terms.check_ordinary(source)
     abort_if(rules.check_tier(source, destination.tier, txn.steady_now))
     traits = rules.copied_traits(source, destination.seals)
     shared = share(txn, source.content)
@@ -117,17 +115,19 @@ def _find_source(txn: WriteTxn, source: BlobSource, key: _Key, old: Blob | None)
     return found
 
 
-def _check_source_conditions(source: Blob, asked: BlobSource) -> None:
+def _check_source(source: Blob, asked: BlobSource) -> None:
+    """Before the destination, as the service does."""
     abort_if(condition_rules.check_source(asked.conditions, source.stamp))
     abort_if(tag_rules.check_condition(asked.conditions.if_tags, source.tags))
+    abort_if(rules.check_source(source))
+    if asked.snapshot is None:
+        terms.check_ordinary(source)
 
 
-def check_destination(
-    old: Blob | None, destination: Destination, kind: BlobKind, now: int, *, waits: bool = False
-) -> None:
-    """Whether a copy may replace what is there. One that waits for its bytes needs a lease that
-    does not end meanwhile."""
-    _check_conditions(old, destination, now, waits=waits)
+def check_destination(old: Blob | None, destination: Destination, kind: BlobKind, now: int) -> None:
+    """Whether a copy may replace what is there. An asynchronous one needs a lease that does not
+    end meanwhile."""
+    _check_conditions(old, destination, now)
     if destination.tier:
         abort_if(tier_rules.check_kind(destination.tier, kind))
     if old is not None:
@@ -137,19 +137,18 @@ def check_destination(
         abort_if(tier_rules.check_online(old, now))
 
 
-def _check_conditions(
-    old: Blob | None, destination: Destination, now: int, *, waits: bool = False
-) -> None:
-    lease = old.lease if old is not None else NO_LEASE
-    if waits:
-        abort_if(lease_rules.check_copy_destination(lease, destination.lease_id, now))
+def _check_conditions(old: Blob | None, destination: Destination, now: int) -> None:
+    lease, lease_id = old.lease if old is not None else NO_LEASE, destination.lease_id
+    if destination.asynchronous:
+        abort_if(lease_rules.check_copy_destination(lease, lease_id, now))
     else:
-        abort_if(lease_rules.check_write(lease, destination.lease_id, now, LeaseKind.BLOB))
+        abort_if(lease_rules.check_write(lease, lease_id, now, LeaseKind.BLOB))
     conditions, stamp = destination.conditions, old.stamp if old is not None else None
-    abort_if(condition_rules.check_create(conditions, stamp))
+    by_holder = lease_id is not None
+    abort_if(condition_rules.check_create(conditions, stamp, by_holder=by_holder))
     abort_if(tag_rules.check_condition(conditions.if_tags, old.tags if old else ()))
     if old is not None and destination.only_if_absent:
-        raise Refused(Refusal("AuthorizationPermissionMismatch"))
+        raise Refused(Refusal("UnauthorizedBlobOverwrite"))
 
 
 def attempt(

@@ -57,8 +57,11 @@ def clear_pages(txn: WriteTxn, command: ClearPages) -> Blob:
 
 @operation
 def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> Blob:
-    """All of it or nothing. Where nothing is said of the headers, they stay."""
+    """All of it or nothing. Where nothing is said of the headers, they stay. As after every Set
+    Blob Properties, the blob does not tell any more that it was a copy."""
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
+    if command.length is not None:
+        abort_if(rules.check_resizable(blob.kind))
     traits = _traits(blob)
     if command.sequence is not None:
         number = rules.next_sequence_number(traits.sequence_number, command.sequence)
@@ -71,7 +74,7 @@ def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> B
         blob = replace(blob, content=content)
     if command.headers is not None:
         blob = replace(blob, headers=command.headers)
-    return txn.put(BLOBS, key, changed(txn, blob))
+    return txn.put(BLOBS, key, changed(txn, replace(blob, copied=None)))
 
 
 def _check_write(blob: Blob, command: PutPage | ClearPages) -> None:

@@ -49,9 +49,9 @@ _ROWS_MAX = 200
 
 @operation
 def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
-    destination = command.destination
+    destination = msgspec.structs.replace(command.destination, asynchronous=True)
     key, old = find_for_change(txn, destination.blob)
-    check_destination(old, destination, BlobKind.BLOCK, txn.steady_now, waits=True)
+    check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
     copied = attempt(destination, CopyStatus.PENDING, 0, command.total, 0)
     copy = Blob(BlobKind.BLOCK, 0, 0, Empty(), command.headers, command.metadata)
     blob = place(txn, key, old, destination, copy, copied)

@@ -41,6 +41,7 @@ from etagere.operations.blob.collections import (
     STAGINGS,
 )
 from etagere.operations.blob.containers import find, find_guarded
+from etagere.operations.blob.terms import check_settled
 from etagere.rules import leases as lease_rules
 from etagere.rules.blocks import check_staged_count, check_staged_name
 
@@ -59,10 +60,13 @@ def foresee_block(txn: ReadTxn, command: PutBlock) -> None:
 def _check(blob: Blob | None, command: PutBlock, now: int) -> None:
     lease = blob.lease if blob is not None else NO_LEASE
     abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
-    if blob is not None and command.only_if_absent:
-        raise Refused(Refusal("AuthorizationPermissionMismatch"))
-    if blob is not None and blob.kind is not BlobKind.BLOCK:
+    if blob is None:
+        return
+    if command.only_if_absent:
+        raise Refused(Refusal("UnauthorizedBlobOverwrite"))
+    if blob.kind is not BlobKind.BLOCK:
         raise Refused(Refusal("InvalidBlobType"))
+    check_settled(blob)
 
 
 @operation
@@ -85,6 +89,11 @@ def put_block(txn: WriteTxn, command: PutBlock) -> None:
     _note_age(txn, key, staging)
     changed = Staging(staging.id, staging.block_name_bytes, count, txn.stamp, txn.steady_now)
     txn.put(STAGINGS, key, changed)
+
+
+def is_there(txn: WriteTxn, key: _Key) -> bool:
+    """Whether blocks wait under a name; guards that."""
+    return txn.get(STAGINGS, key, EXCLUSIVE) is not None
 
 
 def discard(txn: WriteTxn, key: _Key) -> None:

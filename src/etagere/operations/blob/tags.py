@@ -71,7 +71,7 @@ def get_blob_tags(txn: ReadTxn, command: GetBlob) -> ShownBlob:
         blob = txn.get(SNAPSHOTS, (*key, command.snapshot))
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
-    terms.check_beside(blob, command.conditions, command.lease_id, txn.steady_now)
+    terms.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
     return ShownBlob(txn.steady_now, blob)
 
 

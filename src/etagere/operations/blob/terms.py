@@ -26,17 +26,28 @@ def check_change(blob: Blob, conditions: Conditions, lease_id: bytes | None, now
     check_settled(blob)
 
 
-def check_beside(
-    blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int, *, deletes: bool = False
-) -> None:
+def check_beside(blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int) -> None:
     """For what leaves the blob as it is, so that its lease keeps nobody from it, but is refused
     like a change."""
+    check_tag_read(blob, conditions, lease_id, now)
+    check_ordinary(blob)
+    check_settled(blob)
+
+
+def check_tag_read(blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int) -> None:
+    """For Get Blob Tags: a read whose unmet conditions are failures, never "not modified"."""
     abort_if(lease_rules.check_read(blob.lease, lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_write(conditions, blob.stamp))
     _check_tags(blob, conditions)
-    if not deletes:
-        check_ordinary(blob)
-        check_settled(blob)
+
+
+def check_snapshots_delete(
+    blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int
+) -> None:
+    """For a delete of nothing but the snapshots of a blob, which needs the blob's lease."""
+    abort_if(lease_rules.check_write(blob.lease, lease_id, now, LeaseKind.BLOB))
+    abort_if(condition_rules.check_write(conditions, blob.stamp))
+    _check_tags(blob, conditions)
 
 
 def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -> None:
@@ -50,11 +61,18 @@ def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -
     if old is None:
         return
     if command.only_if_absent:
-        raise Refused(Refusal("AuthorizationPermissionMismatch"))
+        raise Refused(Refusal("UnauthorizedBlobOverwrite"))
     check_ordinary(old)
     if old.kind is not (command.kind if isinstance(command, PutBlob) else BlobKind.BLOCK):
         raise Refused(Refusal("InvalidBlobType"))
     check_settled(old)
+
+
+def check_absent(conditions: Conditions, lease_id: bytes | None, now: int) -> None:
+    """For what is done to a name without a blob, of which nothing can be as a request wants it."""
+    abort_if(lease_rules.check_write(NO_LEASE, lease_id, now, LeaseKind.BLOB))
+    abort_if(condition_rules.check_create(conditions, None))
+    abort_if(tag_rules.check_condition(conditions.if_tags, ()))
 
 
 def check_ordinary(blob: Blob) -> None:

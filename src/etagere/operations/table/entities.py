@@ -23,7 +23,7 @@ from etagere.model.tables import (
 from etagere.operations.table.collections import ENTITIES
 from etagere.operations.table.indexes import keep_rows
 from etagere.operations.table.tables import find, find_guarded
-from etagere.rules.entities import check_entity, merge
+from etagere.rules.entities import check_entity, check_match, format_etag, merge
 
 INDEX: Final = "OperationIndex"
 """The fact that says which change of a group was refused."""
@@ -63,12 +63,12 @@ def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Enti
     """What it is then, or why it is not to be changed; None if it is no more."""
     if change.change is Change.INSERT:
         if entity is not None:
-            return Refusal("EntityAlreadyExists")
+            return Refusal("EntityAlreadyExists", {"Current": format_etag(entity.stamp)})
         return Entity(txn.stamp, change.properties)
     if change.change in _NEEDS_IT and entity is None:
         return Refusal("ResourceNotFound")
-    if entity is not None and change.if_match is not None and change.if_match != entity.stamp:
-        return Refusal("UpdateConditionNotSatisfied")
+    if entity is not None and (refusal := check_match(change.if_match, entity.stamp)) is not None:
+        return refusal
     if change.change is Change.DELETE:
         return None
     properties = change.properties

@@ -1,8 +1,10 @@
 """Blob batches: requests inside of a request, each of which is carried out by itself.
 
 A batch is taken or refused as a whole for its form: that all of its parts can be read, are for the
-same account (and container, if it is sent to one) and ask for the same. Whatever else is wrong with
-a part is told in the answer to it, and the others are carried out nevertheless.
+same account (and container, if it is sent to one) and ask for the same. What cannot be taken apart,
+or has a part that cannot belong to it, is answered like the service does: by a batch of one part
+without a name, which is the refusal. Whatever else is wrong with a part is told in the answer to
+it, and the others are carried out nevertheless.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from etagere.engine.interface import Refused
-from etagere.errors import Refusal
+from etagere.errors import Refusal, http_status
 from etagere.protocol.blob.routes import find_route
+from etagere.protocol.codecs.errors import BY_SERVICE
 from etagere.protocol.codecs.multipart import (
     PartRequest,
     PartResponse,
@@ -23,9 +26,12 @@ from etagere.protocol.codecs.multipart import (
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.requests import required_header
+from etagere.protocol.service import occasion
 
 BYTES_MAX: Final = 4 << 20
 PARTS_MAX: Final = 256
+ANSWERED_INSIDE: Final = frozenset({"InvalidHeaderValue", "InvalidInput"})
+"""The codes of refusals of a whole batch that are its only part."""
 _OPERATIONS: Final = frozenset({"delete_blob", "set_blob_tier"})
 
 
@@ -76,9 +82,24 @@ def answer(requests: Sequence[PartRequest], responses: Sequence[Response]) -> Re
     return Response(202, [(b"Content-Type", content_type.encode())], body)
 
 
+def answer_refused(exchange: Exchange, refusal: Refusal) -> Response:
+    """By one part that answers none of the requests."""
+    content_type, encode = BY_SERVICE[exchange.signed.service]
+    headers = [
+        *exchange.common_headers(),
+        (b"x-ms-error-code", refusal.code.encode()),
+        (b"Content-Type", content_type.encode()),
+    ]
+    status = http_status(refusal.code, exchange.signed.service)
+    body = encode(refusal, occasion(exchange))
+    refused = _part_of(Response(status, headers, body, reason=refusal.message), "")
+    content_type, batch = format_responses([refused], str(uuid.uuid4()))
+    return Response(202, [(b"Content-Type", content_type.encode())], batch)
+
+
 def _part_of(response: Response, content_id: str) -> PartResponse:
     assert isinstance(response.body, bytes)
     headers = list(response.headers)
     if response.body:
         headers.append((b"Content-Length", b"%d" % len(response.body)))
-    return PartResponse(response.status, headers, response.body, content_id)
+    return PartResponse(response.status, headers, response.body, content_id, response.reason)

@@ -6,6 +6,7 @@ import base64
 import binascii
 from typing import Final
 
+from etagere.auth.permissions import Public
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if
@@ -86,6 +87,10 @@ def snapshot(exchange: Exchange) -> int | None:
     return moment
 
 
+def names_snapshot(exchange: Exchange) -> bool:
+    return bool(exchange.parameter("snapshot"))
+
+
 def refuse_snapshot(exchange: Exchange) -> None:
     """For what cannot be done to one."""
     written = exchange.parameter("snapshot")
@@ -140,10 +145,9 @@ def etags(exchange: Exchange, name: str) -> tuple[str, ...] | None:
     written = exchange.header(name)
     if written is None:
         return None
-    etags = condition_rules.parse_etags(written)
-    if etags is None or not is_text(written):
-        raise invalid_header(name, written)
-    return etags
+    if not is_text(written):
+        written = written.encode(errors="replace").decode()
+    return condition_rules.parse_etags(written)
 
 
 def date(exchange: Exchange, name: str) -> int | None:
@@ -237,10 +241,15 @@ DEFAULT_TYPE: Final = "application/octet-stream"
 
 
 def blob_headers(
-    exchange: Exchange, *, standard: bool = False, default_type: str = ""
+    exchange: Exchange,
+    *,
+    standard: bool = False,
+    default_type: str = "",
+    md5_of_body: bool = False,
 ) -> BlobHeaders:
     """How the blob is to be described. Where the body of a request is that of the blob, its
-    `standard` headers describe both, unless there is an `x-ms-blob-` one."""
+    `standard` headers describe both, unless there is an `x-ms-blob-` one. `md5_of_body`: the MD5
+    of the blob is compared with a body, so that it has to be one."""
 
     def value(name: str, default: str = "") -> str:
         found = exchange.header(f"x-ms-blob-{name}")
@@ -257,7 +266,7 @@ def blob_headers(
         value("content-disposition"),
         value("cache-control"),
         # Where there is no body to hold it against, it is a property like the others, of any size.
-        digest(exchange, "x-ms-blob-content-md5", MD5_BYTES if standard else None, "InvalidMd5"),
+        digest(exchange, "x-ms-blob-content-md5", MD5_BYTES if md5_of_body else None, "InvalidMd5"),
     )
 
 
@@ -309,6 +318,14 @@ def structured_content_length(exchange: Exchange, body_length: int) -> int | Non
     return int(written)
 
 
+def refuse_range_checksums(exchange: Exchange) -> None:
+    """For a read of the whole blob: only those of ranges are told."""
+    for kind in ("md5", "crc64"):
+        name = f"x-ms-range-get-content-{kind}"
+        if (exchange.header(name) or "").lower() == "true":
+            raise invalid_header(name, "true")
+
+
 def wanted_checksums(exchange: Exchange, length: int) -> set[str]:
     """Which checksums of a range are asked for; one at a time, of a range that is not large."""
     wanted = {
@@ -352,6 +369,7 @@ def get_block_list(exchange: Exchange) -> GetBlockList:
         lease_id(exchange),
         snapshot(exchange),
         conditions_under(exchange, "").if_tags,
+        exchange.permit.public is not Public.NOTHING,
     )
 
 

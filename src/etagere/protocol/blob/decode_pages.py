@@ -32,6 +32,7 @@ from etagere.protocol.requests import (
 )
 from etagere.rules.dates import parse_instant
 from etagere.rules.page_blobs import (
+    LENGTH_HEADER,
     PAGE_BLOB_BYTES_MAX,
     PAGE_BYTES,
     SEQUENCE_NUMBER_MAX,
@@ -42,7 +43,7 @@ _LONG = re.compile(r"[0-9]{1,19}")
 
 
 def page_blob_length(exchange: Exchange) -> int:
-    name = "x-ms-blob-content-length"
+    name = LENGTH_HEADER
     written = required_header(exchange, name)
     length = decode.integer(exchange, name, 0, PAGE_BLOB_BYTES_MAX)
     if length is None or length % PAGE_BYTES:
@@ -115,7 +116,7 @@ def clear_pages(exchange: Exchange, child_id: bytes) -> ClearPages:
 
 
 _PAGE_PROPERTIES: Final = (
-    "x-ms-blob-content-length",
+    LENGTH_HEADER,
     "x-ms-blob-sequence-number",
     "x-ms-sequence-number-action",
 )
@@ -135,7 +136,7 @@ def page_blob_properties(exchange: Exchange, child_id: bytes) -> SetPageBlobProp
     if all(exchange.header(name) is None for name in _PAGE_PROPERTIES):
         return None
     described = any(exchange.header(name) is not None for name in _DESCRIPTIONS)
-    resized = exchange.header("x-ms-blob-content-length") is not None
+    resized = exchange.header(LENGTH_HEADER) is not None
     return SetPageBlobProperties(
         decode.blob_name(exchange),
         child_id,
@@ -148,10 +149,12 @@ def page_blob_properties(exchange: Exchange, child_id: bytes) -> SetPageBlobProp
 
 
 def _sequence_change(exchange: Exchange) -> SequenceChange | None:
-    """A number without an action changes nothing."""
     name = "x-ms-sequence-number-action"
     written, number = exchange.header(name), sequence_number(exchange)
     if written is None:
+        if number is not None:
+            # It would not say what to do with the number.
+            required_header(exchange, name)
         return None
     try:
         action = SequenceAction(written.lower())
@@ -167,6 +170,11 @@ def _sequence_change(exchange: Exchange) -> SequenceChange | None:
 PAGE_RANGES_MAX: Final = 10_000
 PAGE_RANGES_IN_PARTS_SINCE: Final = "2020-10-02"
 _PAGE_RANGES_AT_ONCE_MAX: Final = 1_000_000
+
+
+def asks_for_part(exchange: Exchange) -> bool:
+    """Whether a request for page ranges says how many it wants, or where to go on."""
+    return bool(exchange.parameter("maxresults") or exchange.parameter("marker"))
 
 
 def get_page_ranges(exchange: Exchange) -> GetPageRanges:

@@ -36,8 +36,10 @@ def any_tier(exchange: Exchange) -> str:
 
 def tier_dates(exchange: Exchange) -> tuple[int | None, int | None]:
     """Since when the tier must, and must not, have changed."""
-    name = "x-ms-access-tier-if-{}modified-since"
-    return decode.date(exchange, name.format("")), decode.date(exchange, name.format("un"))
+    return (
+        decode.date(exchange, tier_rules.CHANGED_SINCE),
+        decode.date(exchange, tier_rules.UNCHANGED_SINCE),
+    )
 
 
 def rehydrate_priority(exchange: Exchange) -> Priority:

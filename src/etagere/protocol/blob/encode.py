@@ -59,7 +59,10 @@ def lease_action_headers(lease: Lease, now: int) -> Headers:
     return []
 
 
-def container_headers(shown: ShownContainer) -> Headers:
+VERSION_LEVEL_IMMUTABILITY_SINCE: Final = "2020-10-02"
+
+
+def container_headers(shown: ShownContainer, version: str) -> Headers:
     container = shown.container
     headers = stamp_headers(container.stamp)
     headers += metadata_headers(container.metadata)
@@ -68,10 +71,11 @@ def container_headers(shown: ShownContainer) -> Headers:
     headers += [
         (b"x-ms-has-immutability-policy", b"false"),
         (b"x-ms-has-legal-hold", b"false"),
-        (b"x-ms-immutable-storage-with-versioning-enabled", b"false"),
         (b"x-ms-default-encryption-scope", b"$account-encryption-key"),
         (b"x-ms-deny-encryption-scope-override", b"false"),
     ]
+    if version >= VERSION_LEVEL_IMMUTABILITY_SINCE:
+        headers.append((b"x-ms-immutable-storage-with-versioning-enabled", b"false"))
     return headers
 
 
@@ -81,8 +85,11 @@ def access_headers(container: Container) -> Headers:
     return [(b"x-ms-blob-public-access", container.public_access.value.encode())]
 
 
-def blob_headers(shown: ShownBlob, overrides: dict[str, str]) -> Headers:
-    """All but what concerns the bytes that are sent."""
+def blob_headers(
+    shown: ShownBlob, overrides: dict[str, str], *, is_snapshot: bool, with_tier: bool = False
+) -> Headers:
+    """All but what concerns the bytes that are sent. Snapshots have no lease. The tier
+    belongs to the properties: who asks for bytes is not told, as the service does."""
     blob = shown.blob
     headers = stamp_headers(blob.stamp)
     headers += metadata_headers(blob.metadata)
@@ -97,14 +104,16 @@ def blob_headers(shown: ShownBlob, overrides: dict[str, str]) -> Headers:
         shown_value = overrides.get(name.decode().lower(), value) if overrides else value
         if shown_value:
             headers.append((name, octets(shown_value)))
-    headers += tier_headers(blob, shown.now)
+    if with_tier:
+        headers += tier_headers(blob, shown.now)
     headers += [
         (b"Accept-Ranges", b"bytes"),
         (b"x-ms-creation-time", http_date(blob.created).encode()),
         (b"x-ms-blob-type", blob.kind.value.encode()),
         (b"x-ms-server-encrypted", b"true"),
     ]
-    headers += lease_headers(blob.lease, shown.now)
+    if not is_snapshot:
+        headers += lease_headers(blob.lease, shown.now)
     if blob.traits is not None:
         headers += sequence_headers(blob) + block_count_headers(blob) + sealed_headers(blob)
     if blob.copied is not None:
@@ -154,6 +163,10 @@ def md5_headers(blob: Blob, name: bytes) -> Headers:
     return [] if md5 is None else [(name, digest_text(md5))]
 
 
+def md5_header(md5: bytes) -> tuple[bytes, bytes]:
+    return b"Content-MD5", digest_text(md5)
+
+
 def crc64_header(crc: int) -> tuple[bytes, bytes]:
     return b"x-ms-content-crc64", digest_text(crc.to_bytes(8, "little"))
 
@@ -171,10 +184,15 @@ def checksum_headers(data: bytes, wanted: set[str]) -> Headers:
     headers = []
     if "md5" in wanted:
         md5 = hashlib.md5(data, usedforsecurity=False).digest()
-        headers.append((b"Content-MD5", digest_text(md5)))
+        headers.append(md5_header(md5))
     if "crc64" in wanted:
         headers.append(crc64_header(crc64nvme(data)))
     return headers
+
+
+def length_header(blob: Blob) -> tuple[bytes, bytes]:
+    """Of a blob, in an answer whose body is something else."""
+    return b"x-ms-blob-content-length", b"%d" % blob.content.length
 
 
 # Pages and appended blocks

@@ -25,27 +25,30 @@ from etagere.model.blobs import (
     PageTraits,
     Staging,
 )
-from etagere.model.containers import Container, ListContainers, NamedContainer
+from etagere.model.containers import Container, NamedContainer
 from etagere.model.leases import Lease, NoLease
 from etagere.protocol.answers import http_date, metadata_element
-from etagere.protocol.blob.encode import archive_status
+from etagere.protocol.blob.encode import VERSION_LEVEL_IMMUTABILITY_SINCE, archive_status
 from etagere.protocol.codecs import xml
 from etagere.protocol.codecs.tags import tags_element
-from etagere.protocol.codecs.xml import element, escape
+from etagere.protocol.codecs.xml import element, escape, name_element
+from etagere.protocol.exchange import Exchange
+from etagere.protocol.requests import endpoint
 from etagere.rules.conditions import ETAG_OFFSET, format_etag
 from etagere.rules.dates import format_http_date, format_instant
 from etagere.rules.leases import format_lease_id, report
 from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
 
+_REPLICATION_TOLD_SINCE: Final = "2021-08-06"
+"""From this version on each blob has an element for the rules that it is replicated by."""
+
+
 # Containers
 
 
-def containers_start(asked: ListContainers, endpoint: str) -> str:
-    marker = format_marker(asked.marker)
+def containers_start(exchange: Exchange) -> str:
     return (
-        f"{xml.DECLARATION}"
-        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"{_asked(asked.prefix, marker, asked.limit)}<Containers>"
+        f"{xml.DECLARATION}<EnumerationResults {_endpoint(exchange)}>{echo(exchange)}<Containers>"
     )
 
 
@@ -55,12 +58,15 @@ def containers_end(following: NamedContainer | None) -> str:
 
 
 def container_rows(
-    containers: Sequence[NamedContainer], now: int, *, include: set[str]
+    containers: Sequence[NamedContainer], now: int, *, include: set[str], version: str
 ) -> list[str]:
     with_metadata = "metadata" in include
+    protection = _PROTECTION
+    if version >= VERSION_LEVEL_IMMUTABILITY_SINCE:
+        protection += _VERSION_LEVEL_IMMUTABILITY
     return [
         f"<Container><Name>{name}</Name>"
-        f"<Properties>{_container_properties(container, now)}</Properties>"
+        f"<Properties>{_container_properties(container, now)}{protection}</Properties>"
         f"{metadata_element(container.metadata) if with_metadata else ''}</Container>"
         for name, container in containers
     ]
@@ -68,28 +74,34 @@ def container_rows(
 
 def _container_properties(container: Container, now: int) -> str:
     access = container.public_access.value
+    lease = report(container.lease, now)
     return (
         f"<Last-Modified>{http_date(container.stamp)}</Last-Modified>"
-        f"<Etag>{escape(format_etag(container.stamp))}</Etag>{_lease(container.lease, now)}"
+        f"<Etag>{escape(format_etag(container.stamp))}</Etag>"
+        f"<LeaseStatus>{lease.status}</LeaseStatus><LeaseState>{lease.state}</LeaseState>"
         f"{f'<PublicAccess>{access}</PublicAccess>' if access else ''}"
-        "<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold>"
-        "<ImmutableStorageWithVersioningEnabled>false</ImmutableStorageWithVersioningEnabled>"
-        "<DefaultEncryptionScope>$account-encryption-key</DefaultEncryptionScope>"
-        "<DenyEncryptionScopeOverride>false</DenyEncryptionScopeOverride>"
+        f"{f'<LeaseDuration>{lease.duration}</LeaseDuration>' if lease.duration else ''}"
     )
+
+
+_PROTECTION: Final = (
+    "<DefaultEncryptionScope>$account-encryption-key</DefaultEncryptionScope>"
+    "<DenyEncryptionScopeOverride>false</DenyEncryptionScopeOverride>"
+    "<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold>"
+)
+_VERSION_LEVEL_IMMUTABILITY: Final = (
+    "<ImmutableStorageWithVersioningEnabled>false</ImmutableStorageWithVersioningEnabled>"
+)
 
 
 # Blobs
 
 
-def blobs_start(asked: ListBlobs, endpoint: str) -> str:
-    delimiter = xml.element("Delimiter", asked.delimiter) if asked.delimiter else ""
-    marker = format_marker(asked.start, asked.start_snapshot) if asked.start else ""
+def blobs_start(asked: ListBlobs, exchange: Exchange) -> str:
+    container = xml.escape_attribute(asked.container.name)
     return (
-        f"{xml.DECLARATION}"
-        f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}" '
-        f'ContainerName="{xml.escape_attribute(asked.container.name)}">'
-        f"{_asked(asked.prefix, marker, asked.limit)}{delimiter}<Blobs>"
+        f"{xml.DECLARATION}<EnumerationResults {_endpoint(exchange)} "
+        f'ContainerName="{container}">{echo(exchange)}<Blobs>'
     )
 
 
@@ -101,23 +113,28 @@ def blobs_end(following: BlobEntry | None) -> str:
     return f"</Blobs>{_next(marker)}</EnumerationResults>"
 
 
-def blob_rows(entries: Sequence[BlobEntry], now: int, *, include: set[str]) -> list[str]:
+def blob_rows(
+    entries: Sequence[BlobEntry], now: int, *, include: set[str], version: str
+) -> list[str]:
     """In one loop, because calls would cost more than what they do. What a blob has in common with
     the one before is not put together again."""
     with_more = not include.isdisjoint(_MORE)
     plain = xml.is_plain("".join([name for name, _, _ in entries]))
     rows = []
-    block, usual = BlobKind.BLOCK, _USUAL_STATE
+    block, usual_state = BlobKind.BLOCK, _USUAL_STATE
+    end = "<OrMetadata /></Blob>" if version >= _REPLICATION_TOLD_SINCE else "</Blob>"
     described: tuple[str, ...] = ()
-    before_md5 = after_md5 = changed = ""
+    before_md5 = after_md5 = without_md5 = changed = ""
     second = -1
     for name, blob, snapshot in entries:
         shown = f"<Name>{name}</Name>" if plain else xml.name_element("Name", name)
         if not isinstance(blob, Blob):
-            rows.append(_other_row(shown, blob))
+            rows.append(_other_row(shown, blob, end))
             continue
+        usual = usual_state
         if snapshot != NO_SNAPSHOT:
             shown += f"<Snapshot>{format_instant(snapshot)}</Snapshot>"
+            usual = _USUAL_STATE_OF_SNAPSHOTS
         headers, stamp = blob.headers, blob.stamp
         told = (
             headers.content_type,
@@ -128,12 +145,16 @@ def blob_rows(entries: Sequence[BlobEntry], now: int, *, include: set[str]) -> l
         )
         if told != described:
             described = told
-            before_md5, after_md5 = _described(*told)
+            before_md5, after_md5, without_md5 = _described(*told)
         if stamp // TICKS_PER_SECOND != second:
             second = stamp // TICKS_PER_SECOND
             changed = format_http_date(second)
         created = changed if blob.created == stamp else http_date(blob.created)
         md5 = headers.content_md5
+        if md5:
+            told_by_client = f"{before_md5}{b2a_base64(md5, newline=False).decode()}{after_md5}"
+        else:
+            told_by_client = without_md5
         is_usual = (
             blob.kind is block
             and isinstance(blob.lease, NoLease)
@@ -144,50 +165,49 @@ def blob_rows(entries: Sequence[BlobEntry], now: int, *, include: set[str]) -> l
             f"<Creation-Time>{created}</Creation-Time><Last-Modified>{changed}</Last-Modified>"
             f"<Etag>0x{stamp + ETAG_OFFSET:X}</Etag>"
             f"<Content-Length>{blob.content.length}</Content-Length>"
-            f"{before_md5}{b2a_base64(md5, newline=False).decode() if md5 else ''}{after_md5}"
-            f"{usual if is_usual else _state(blob, now, include)}"
-            f"{_more(blob, include) if with_more else ''}</Blob>"
+            f"{told_by_client}"
+            f"{usual if is_usual else _state(blob, now, include, snapshot != NO_SNAPSHOT)}"
+            f"{_more(blob, include) + end if with_more else end}"
         )
     return rows
 
 
-def _other_row(name: str, staging: Staging | None) -> str:
-    """A prefix, or blocks for a blob that is not there yet: it has no ETag."""
+def _other_row(name: str, staging: Staging | None, end: str) -> str:
+    """A prefix, or blocks for a blob that is not there yet: it has neither an ETag nor times."""
     if staging is None:
         return f"<BlobPrefix>{name}</BlobPrefix>"
-    staged = http_date(staging.staged)
+    return f"<Blob>{name}<Properties><Content-Length>0</Content-Length>{_USUAL_STATE}{end}"
+
+
+_ENCRYPTED = "<ServerEncrypted>true</ServerEncrypted>"
+
+
+def _state(blob: Blob, now: int, include: set[str], is_snapshot: bool) -> str:
+    """What nobody said of a blob when it was put, up to the end of its properties. Snapshots have
+    no lease."""
+    traits = blob.traits
+    number = sealed = ""
+    if isinstance(traits, PageTraits):
+        number = f"<{_SEQUENCE_NUMBER}>{traits.sequence_number}</{_SEQUENCE_NUMBER}>"
+    elif isinstance(traits, AppendTraits) and traits.sealed:
+        sealed = "<Sealed>true</Sealed>"
+    lease = "" if is_snapshot else _lease(blob.lease, now)
+    copied = _copy(blob.copied) if blob.copied is not None and "copy" in include else ""
+    tagged = f"<TagCount>{len(blob.tags)}</TagCount>" if blob.tags else ""
+    kind = f"<BlobType>{blob.kind.value}</BlobType>"
     return (
-        f"<Blob>{name}<Properties><Creation-Time>{staged}</Creation-Time>"
-        f"<Last-Modified>{staged}</Last-Modified><Content-Length>0</Content-Length>"
-        f"<BlobType>{BlobKind.BLOCK.value}</BlobType>{_NOT_LEASED}"
-        "<ServerEncrypted>true</ServerEncrypted></Properties></Blob>"
+        f"{number}{kind}{_tier(blob, now)}{lease}{copied}{_ENCRYPTED}{sealed}{tagged}</Properties>"
     )
 
 
-_ENCRYPTED = "<ServerEncrypted>true</ServerEncrypted></Properties>"
-
-
-def _state(blob: Blob, now: int, include: set[str]) -> str:
-    """What nobody said of a blob when it was put, up to the end of its properties."""
-    kind = f"<BlobType>{blob.kind.value}</BlobType>"
-    copied = _copy(blob.copied) if blob.copied is not None and "copy" in include else ""
-    tagged = f"<TagCount>{len(blob.tags)}</TagCount>" if blob.tags else ""
-    traits = f"{kind}{_traits(blob.traits)}{_lease(blob.lease, now)}"
-    return f"{traits}{copied}{_tier(blob, now)}{tagged}{_ENCRYPTED}"
-
-
-def _traits(traits: PageTraits | AppendTraits | None) -> str:
-    if isinstance(traits, PageTraits):
-        number = traits.sequence_number
-        return f"<x-ms-blob-sequence-number>{number}</x-ms-blob-sequence-number>"
-    return "<Sealed>true</Sealed>" if traits is not None and traits.sealed else ""
+_SEQUENCE_NUMBER: Final = "x-ms-blob-sequence-number"
 
 
 def _copy(copied: Copied) -> str:
     shown = (
         f"<CopyId>{format_lease_id(copied.id)}</CopyId>"
-        f"<CopyStatus>{copied.status.value}</CopyStatus>"
         f"{element('CopySource', copied.source)}"
+        f"<CopyStatus>{copied.status.value}</CopyStatus>"
         f"<CopyProgress>{copied.copied}/{copied.total}</CopyProgress>"
     )
     if copied.ended:
@@ -207,8 +227,8 @@ _MORE: Final = frozenset({"metadata", "tags"})
 
 def _more(blob: Blob, include: set[str]) -> str:
     """What is only told if it is asked for, behind the properties."""
-    shown = metadata_element(blob.metadata) if "metadata" in include else ""
-    return shown + tags_element(blob.tags) if blob.tags and "tags" in include else shown
+    tagged = tags_element(blob.tags) if blob.tags and "tags" in include else ""
+    return tagged + metadata_element(blob.metadata) if "metadata" in include else tagged
 
 
 def _tier(blob: Blob, now: int) -> str:
@@ -236,15 +256,17 @@ _INFERRED_TIER = (
 @lru_cache(maxsize=256)
 def _described(
     content_type: str, encoding: str, language: str, disposition: str, cache_control: str
-) -> tuple[str, str]:
-    """What the client said of a blob, before and after the checksum. Most blobs of a container
-    have the same."""
-    return (
+) -> tuple[str, str, str]:
+    """What the client said of a blob, before and after the checksum, and if there is none. Most
+    blobs of a container have the same."""
+    before = (
         f"{element('Content-Type', content_type)}{element('Content-Encoding', encoding)}"
-        f"{element('Content-Language', language)}<Content-CRC64 /><Content-MD5>",
-        f"</Content-MD5>{element('Cache-Control', cache_control)}"
-        f"{element('Content-Disposition', disposition)}",
+        f"{element('Content-Language', language)}<Content-CRC64 />"
     )
+    after = (
+        f"{element('Cache-Control', cache_control)}{element('Content-Disposition', disposition)}"
+    )
+    return f"{before}<Content-MD5>", f"</Content-MD5>{after}", f"{before}<Content-MD5 />{after}"
 
 
 # What both have
@@ -258,18 +280,34 @@ def _lease(lease: Lease, now: int) -> str:
     )
 
 
-_NOT_LEASED = _lease(NoLease(), 0)
-_USUAL_STATE = (
-    f"<BlobType>{BlobKind.BLOCK.value}</BlobType>{_NOT_LEASED}{_INFERRED_TIER}{_ENCRYPTED}"
-)
+_IN_USUAL_TIER = f"<BlobType>{BlobKind.BLOCK.value}</BlobType>{_INFERRED_TIER}"
+_USUAL_STATE = f"{_IN_USUAL_TIER}{_lease(NoLease(), 0)}{_ENCRYPTED}</Properties>"
 """Of block blobs that nobody leased or chose a tier for: nearly all."""
+_USUAL_STATE_OF_SNAPSHOTS = f"{_IN_USUAL_TIER}{_ENCRYPTED}</Properties>"
 
 
-def _asked(prefix: str, marker: str, limit: int) -> str:
-    shown = xml.element("Prefix", prefix) if prefix else ""
-    if marker:
-        shown += f"<Marker>{marker}</Marker>"
-    return f"{shown}<MaxResults>{limit}</MaxResults>"
+def _endpoint(exchange: Exchange) -> str:
+    return f'ServiceEndpoint="{xml.escape_attribute(endpoint(exchange))}"'
+
+
+_ECHOED: Final = (
+    ("prefix", "Prefix"),
+    ("marker", "Marker"),
+    ("maxresults", "MaxResults"),
+    ("delimiter", "Delimiter"),
+)
+
+
+def echo(exchange: Exchange) -> str:
+    """What the request says of the page, as it was sent, and nothing that it does not say."""
+    sent = [(tag, exchange.parameter(name)) for name, tag in _ECHOED]
+    return "".join(
+        [
+            name_element(tag, value) if value else f"<{tag} />"
+            for tag, value in sent
+            if value is not None
+        ]
+    )
 
 
 def _next(marker: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
+from etagere.auth.request import asks_access_control
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.leases import LeaseVerb
@@ -19,6 +20,8 @@ from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.service import Routed, Service, no_route
+
+Handler = Callable[[Exchange], Awaitable[Response]]
 
 LEASED: Final = {"lease_container": "container", "lease_blob": "blob"}
 
@@ -41,6 +44,29 @@ _TAGGING: Final = frozenset(
     {"put_blob", "put_block_list", "put_blob_from_url", "copy_blob", "copy_blob_from_url"}
 )
 """What can give a blob tags as it is written."""
+
+_UNCONDITIONAL: Final = frozenset(
+    {
+        "list_containers",
+        "find_blobs_by_tags",
+        "blob_batch",
+        "get_account_information",
+        "create_container",
+        "get_container_properties",
+        "get_container_metadata",
+        "get_container_acl",
+        "list_blobs",
+        "find_blobs_by_tags_in_container",
+        "blob_batch_in_container",
+        "put_block",
+        "put_block_from_url",
+        "get_block_list",
+        "set_blob_tier",
+        "abort_copy_blob",
+    }
+)
+"""What takes no conditions on ETags and dates. They are refused: a client that sends one would
+take the answer for that to its condition."""
 
 # What would change the meaning of a request, and is not carried out yet: better refused than
 # done to something else.
@@ -74,6 +100,9 @@ class BlobService(Service):
     def route(self, exchange: Exchange) -> Routed:
         method = exchange.signed.method
         container, blob = exchange.signed.resource
+        if method == "HEAD" and asks_access_control(exchange.signed.parameters):
+            target = container + (f"/{blob}" if blob else "")
+            return Routed("get_account_information", target, _refuse_access_control)
         restype, comp = exchange.parameter("restype") or "", exchange.parameter("comp") or ""
         level, name = find_route(method, container, blob, restype, comp)
         if name is None:
@@ -83,21 +112,36 @@ class BlobService(Service):
         target = "" if level is Level.SERVICE else container + (f"/{blob}" if blob else "")
         of_service = self._of_service.get(name)
         if of_service is not None:
-            return Routed(name, target, of_service)
+            return Routed(name, target, _unconditionally(of_service))
         permission = _permission(exchange, name)
         return Routed(permission, target, self._carefully(name), also=_also(exchange, name))
 
-    def _carefully(self, name: str) -> Callable[[Exchange], Awaitable[Response]]:
+    def _carefully(self, name: str) -> Handler:
         """Refuses what would be done to something else than was meant."""
-        handler: Callable[[Exchange], Awaitable[Response]] = getattr(self._handlers, name)
+        handler: Handler = getattr(self._handlers, name)
 
         def call(exchange: Exchange) -> Awaitable[Response]:
             _refuse_what_is_not_there_yet(exchange)
+            if name in _UNCONDITIONAL:
+                decode.refuse_conditions(exchange)
             if name not in _OF_SNAPSHOTS_TOO:
                 decode.refuse_snapshot(exchange)
             return handler(exchange)
 
         return call
+
+
+async def _refuse_access_control(_: Exchange) -> Response:
+    """Accounts are flat: there are no access control lists of paths."""
+    raise Refused(Refusal("HierarchicalNamespaceNotEnabled"))
+
+
+def _unconditionally(handler: Handler) -> Handler:
+    def call(exchange: Exchange) -> Awaitable[Response]:
+        decode.refuse_conditions(exchange)
+        return handler(exchange)
+
+    return call
 
 
 def _from_source(exchange: Exchange, operation: str) -> str:
@@ -121,7 +165,9 @@ def _permission(exchange: Exchange, operation: str) -> str:
 
 def _also(exchange: Exchange, operation: str) -> str:
     """Whoever gives a blob tags as it is written needs the right to set them, and whoever lists
-    blobs with their tags that to read them."""
+    blobs with their tags, or asks something of tags, that to read them."""
+    if exchange.header("x-ms-if-tags") is not None:
+        return "t"
     if operation == "list_blobs":
         asked = (exchange.parameter("include") or "").lower().split(",")
         return "t" if "tags" in map(str.strip, asked) else ""

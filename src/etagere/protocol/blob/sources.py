@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
 from etagere.auth.request import SignedRequest, address, is_text
-from etagere.bodies.contents import require_intact, segments_of
-from etagere.bodies.files import FileBodyStore
+from etagere.bodies.contents import require_intact
+from etagere.bodies.store import BodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobName, GetBlob, OpenBlob
@@ -43,6 +43,7 @@ from etagere.protocol.sources.elsewhere import UPLOAD_SECONDS_MAX, Elsewhere, to
 from etagere.protocol.sources.here import Here
 from etagere.protocol.sources.refusals import unread, unread_as
 from etagere.rules import conditions as condition_rules
+from etagere.rules import copies as copy_rules
 from etagere.rules import tags as tag_rules
 from etagere.settings import CopySource
 
@@ -60,7 +61,7 @@ class Sources:
     def __init__(
         self,
         engine: Engine,
-        store: FileBodyStore,
+        store: BodyStore,
         gate: Gate,
         allowed: tuple[CopySource, ...],
         port: int,
@@ -95,9 +96,11 @@ class Sources:
         `bytes_max`: what is longer is refused. `owner_reads`: who signed the request with a key
         of the account may read all of the account, as for Copy Blob; otherwise the address has
         to carry a token, or the container has to be public. `is_copy`: unmet conditions are
-        told as `SourceConditionNotMet` (412); otherwise as a source that could not be read.
+        told as `SourceConditionNotMet` (412); otherwise as a source that could not be read (304 or
+        412).
         `reads`: without, a source here has no `chunks` and no range, and is found in no time,
-        whatever its size. `tags_too`: the tags are to be copied, for which a token needs `t`.
+        whatever its size. `tags_too`: the tags are to be copied, for which a token needs `t`, as it
+        does for `x-ms-source-if-tags`.
         `seconds_max`: how long another server has until its last byte; None: for ever, as long
         as it goes on sending. `foresee`: refuses what the destination would refuse, after what
         the request says was understood and before anything is read.
@@ -111,12 +114,16 @@ class Sources:
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
         asked = decode_sources.source_range(exchange)
         conditions = decode_sources.source_conditions(exchange)
+        reads_tags = tags_too or conditions.if_tags is not None
         if foresee is not None:
             await foresee()
         signed = exchange.signed
         host = exchange.header("host") or ""
-        if addresses.is_here(source, host, signed.scheme, self._port):
-            opened = await self._open_here(exchange, source, asked, owner_reads, reads, tags_too)
+        is_allowed = addresses.is_allowed(source, self._allowed)
+        if addresses.is_here(source, host, signed.scheme, self._port) or (
+            not is_allowed and addresses.is_public_endpoint_of(source, signed.account)
+        ):
+            opened = await self._open_here(exchange, source, asked, owner_reads, reads, reads_tags)
             try:
                 _check(opened.blob, conditions, is_copy=is_copy)
                 if bytes_max is not None and opened.length > bytes_max:
@@ -125,7 +132,7 @@ class Sources:
                 await opened.close()
                 raise
             return opened
-        if self._fetcher is None or not addresses.is_allowed(source, self._allowed):
+        if self._fetcher is None or not is_allowed:
             said = "The source is on a server that this one must not read from."
             raise unread(403, "AuthorizationFailure", said)
         if not written.isascii() or tags_too:
@@ -134,7 +141,7 @@ class Sources:
         try:
             return await self._fetcher.fetch(source, forwarded, asked, bytes_max, seconds_max)
         except Refused as refused:
-            if is_copy and refused.refusal.facts.get("CopySourceStatusCode") == 412:
+            if is_copy and refused.refusal.facts.get("CopySourceStatusCode") in (304, 412):
                 raise Refused(Refusal("SourceConditionNotMet")) from None
             raise
 
@@ -147,35 +154,34 @@ class Sources:
         asked: Range | None,
         owner_reads: bool,
         reads: bool,
-        tags_too: bool,
+        reads_tags: bool,
     ) -> Here:
         asking = _request_for(exchange, source)
         try:
             if asking.parameter("versionid") is not None:
                 raise Refused(Refusal("UnsupportedQueryParameter"))
             name, snapshot = decode.blob_name(asking), decode.snapshot(asking)
-            permit = await self._permit(exchange, asking, name, owner_reads, tags_too)
+            permit = await self._permit(exchange, asking, name, owner_reads, reads_tags)
             ask = GetBlob(name, snapshot=snapshot)
-            pin = self._store.pinned()
-            pin.__enter__()
+            reader = self._store.open_reader()
             try:
                 if reads:
                     opened = await self._opened(exchange, permit, ask, asked)
                     blob = opened.shown.blob
                     require_intact(opened.plan)
-                    pin.narrow(segments_of(opened.plan))
+                    reader.limit_to(opened.plan)
                 else:
                     opened = None
                     shown = await self._read(exchange, permit, blobs.get_blob, ask, name)
                     blob = shown.blob
-                    pin.narrow(())
+                    reader.limit_to(b"")
             except BaseException:
-                pin.__exit__()
+                reader.close()
                 raise
         except Refused as refused:
             raise unread_as(refused.refusal) from None
         found = SourceBlob(name, snapshot, blob.stamp)
-        return Here(source.shown(), found, blob, opened, self._store, pin)
+        return Here(source.shown(), found, blob, opened, reader)
 
     async def _permit(
         self,
@@ -183,10 +189,10 @@ class Sources:
         asking: Exchange,
         name: BlobName,
         owner_reads: bool,
-        tags_too: bool,
+        reads_tags: bool,
     ) -> Permit:
         """As for a request of its own, which says no more than its address does."""
-        principal = await self._gate.admit(asking)
+        principal = await self._gate.admit_source(exchange, asking)
         owner = exchange.principal
         if (
             owner_reads
@@ -196,11 +202,11 @@ class Sources:
         ):
             principal = owner
         target = f"{name.container.name}/{name.name}"
-        also = "t" if tags_too else ""
+        also = "t" if reads_tags else ""
         permit = authorize(principal, "blob.get_blob", target, also=also, version=exchange.version)
         if isinstance(permit, Refusal):
             raise Refused(permit)
-        if tags_too and permit.public is not Public.NOTHING:
+        if reads_tags and permit.public is not Public.NOTHING:
             # What a container shows to everybody are its blobs, not their tags.
             raise Refused(refuse_anonymous(exchange.version))
         return permit
@@ -262,11 +268,16 @@ def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
 
 
 def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
-    unmet = condition_rules.check_source(conditions, blob.stamp)
-    if unmet is None and conditions.if_tags is not None:
-        unmet = tag_rules.check_condition(conditions.if_tags, blob.tags)
+    """Whether a source here is as the request wants it, and can be copied at all."""
+    judge = condition_rules.check_source if is_copy else condition_rules.check_source_read
+    unmet = judge(conditions, blob.stamp)
     if unmet is None:
+        unmet = tag_rules.check_condition(conditions.if_tags, blob.tags)
+    refusal = unmet or copy_rules.check_source(blob)
+    if refusal is None:
         return
-    if is_copy:
+    if not is_copy:
+        raise unread_as(refusal)
+    if refusal is unmet:
         raise Refused(Refusal("SourceConditionNotMet", unmet.facts))
-    raise unread_as(Refusal("ConditionNotMet", unmet.facts))
+    raise Refused(refusal)

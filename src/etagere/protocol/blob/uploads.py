@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
-from awscrt.checksums import crc64nvme
+from awscrt.checksums import combine_crc64nvme, crc64nvme
 
-from etagere.bodies.writing import FileBodyWriter
+from etagere.bodies.store import BodyWriter
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.bodies import Body
+from etagere.model.bodies import Body, Content, Empty, Inline, Pieces
 from etagere.protocol import requests
 from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, decode_sources, encode
@@ -22,10 +22,14 @@ from etagere.protocol.turns import Turn
 
 _MIB = 1 << 20
 
+_MD5_OF_LISTS_SINCE: Final = "2019-07-07"
+"""From this version on a block list that was sent with an MD5 is answered with it."""
 NO_BODY: Final = Body(b"", 0, 0)
 """In a command whose body is still to come."""
 FORESEEN_BYTES_MIN: Final = 256 << 10
 """What is longer is not received before it is known that it would be taken now."""
+
+_CHECKSUMS: Final = ("content-md5", "x-ms-blob-content-md5", "x-ms-content-crc64")
 
 # The newest first; versions before the last one have its limits.
 Limits = tuple[tuple[str, int], ...]
@@ -60,7 +64,7 @@ def announced_length(exchange: Exchange, limits: Limits) -> int:
     return length
 
 
-async def receive(exchange: Exchange, writer: FileBodyWriter) -> Body:
+async def receive(exchange: Exchange, writer: BodyWriter) -> Body:
     """The content of a request: its body, or what a structured message has in it."""
     body = exchange.http.body
     content_length = decode.structured_content_length(exchange, body.length or 0)
@@ -85,25 +89,25 @@ def structured_headers(exchange: Exchange) -> Headers:
     return encode.STRUCTURED_BODY if decode.is_structured(exchange) else []
 
 
-def checksum_headers(body: Body, sent_md5: bytes | None) -> Headers:
-    """Of what arrived and was found to be what was sent."""
-    headers = [encode.crc64_header(body.crc)]
-    if sent_md5 is not None:
-        headers.append((b"Content-MD5", encode.digest_text(sent_md5)))
-    return headers
+def checksum_header(crc: int, sent_md5: bytes | None) -> tuple[bytes, bytes]:
+    """Of what arrived and was found to be what was sent: the MD5 if the client sent one, otherwise
+    the CRC64."""
+    return encode.crc64_header(crc) if sent_md5 is None else encode.md5_header(sent_md5)
 
 
-def checked_document(exchange: Exchange, document: bytes) -> Headers:
-    """The checksums of a request that is a document, which are compared with those it was sent
-    with, to be answered with."""
+def checked_document(exchange: Exchange, document: bytes) -> tuple[bytes, bytes]:
+    """The checksum that a request which is a document is answered with, after those that it was
+    sent with were compared."""
     sent_md5 = decode.sent_md5(exchange)
     body = Body(b"", len(document), crc64nvme(document))
     md5 = hashlib.md5(document, usedforsecurity=False).digest() if sent_md5 else None
     require_intact(exchange, body, md5)
-    checksums = [encode.crc64_header(body.crc)]
-    if md5 is not None:
-        checksums.append((b"Content-MD5", encode.digest_text(md5)))
-    return checksums
+    return checksum_header(body.crc, md5 if exchange.version >= _MD5_OF_LISTS_SINCE else None)
+
+
+def tells_checksum(exchange: Exchange) -> bool:
+    """Whether the body is to be compared with a checksum."""
+    return any(exchange.header(name) is not None for name in _CHECKSUMS)
 
 
 def require_intact(
@@ -175,7 +179,7 @@ def told_of_source(exchange: Exchange) -> ToldChecksums:
     return told
 
 
-async def receive_source(chunks: AsyncIterator[bytes], writer: FileBodyWriter) -> Body:
+async def receive_source(chunks: AsyncIterator[bytes], writer: BodyWriter) -> Body:
     async for chunk in chunks:
         await writer.append(chunk)
     return await writer.seal()
@@ -195,4 +199,20 @@ async def crc64_of(chunks: AsyncIterator[bytes]) -> int:
     async for chunk in chunks:
         crc = crc64nvme(chunk, crc)
         await asyncio.sleep(0)
+    return crc
+
+
+def known_crc(content: Content) -> int | None:
+    """The CRC64 of all bytes of a content; None if it takes reading them."""
+    if isinstance(content, Empty):
+        return 0
+    if isinstance(content, Inline):
+        return content.crc
+    if not isinstance(content, Pieces):
+        return None
+    crc = 0
+    for piece in content.pieces:
+        if piece.crc is None:
+            return None
+        crc = combine_crc64nvme(crc, piece.crc, piece.length)
     return crc

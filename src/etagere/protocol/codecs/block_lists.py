@@ -23,6 +23,7 @@ from etagere.rules.blocks import (
     BLOCK_NAME_BYTES_MAX,
     check_block_name,
     check_list_length,
+    check_one_source_each,
     decode_block_name,
     encode_block_name,
 )
@@ -38,7 +39,7 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
     """The blocks in the order of the document, whichever elements they stand in."""
     plain = yield from _read_plain(document)
     if plain is not None:
-        return tuple(plain)
+        return (yield from _with_one_source_each(plain))
     root = yield from xml.read_in_steps(document, "BlockList", _LIMITS)
     if isinstance(root, Refusal):
         return root
@@ -62,6 +63,22 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
         listed.append(ListedBlock(source, name))
         if not len(listed) % _STEP_BLOCKS:
             yield
+    return (yield from _with_one_source_each(listed))
+
+
+def _with_one_source_each(
+    listed: list[ListedBlock],
+) -> Generator[None, None, tuple[ListedBlock, ...] | Refusal]:
+    """The list, unless it names a block under different elements."""
+    # Nearly always all stand under one, which is seen in a millisecond or two.
+    if all(block.source is listed[0].source for block in listed):
+        return tuple(listed)
+    sources: dict[bytes, BlockSource] = {}
+    for at in range(0, len(listed), _STEP_BLOCKS):
+        refusal = check_one_source_each(listed[at : at + _STEP_BLOCKS], sources)
+        if refusal is not None:
+            return refusal
+        yield
     return tuple(listed)
 
 
@@ -107,7 +124,9 @@ def encode(shown: ShownBlockList, asked: GetBlockList) -> Generator[None, None, 
         ("CommittedBlocks", asked.committed, shown.committed),
         ("UncommittedBlocks", asked.uncommitted, shown.uncommitted),
     ):
-        if wanted:
+        if wanted and not blocks:
+            parts.append(f"<{name} />".encode())
+        elif wanted:
             parts.append(f"<{name}>".encode())
             for at in range(0, len(blocks), _STEP_BLOCKS):
                 parts.append("".join(map(_block, blocks[at : at + _STEP_BLOCKS])).encode())

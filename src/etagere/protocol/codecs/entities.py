@@ -78,7 +78,7 @@ def decode_table(body: bytes) -> str | Refusal:
     if name is None:
         return Refusal("PropertiesNeedValue", {"PropertyName": "TableName"})
     if not isinstance(name, str):
-        return _invalid_input("The value does not fit its type.", "TableName")
+        return _misfit("TableName")
     if members:
         return _invalid_input("A table has no such property.", next(iter(members)))
     return name
@@ -95,6 +95,13 @@ class _Unreadable(Exception):
 def _invalid_input(reason: str, name: str | None = None) -> Refusal:
     facts: dict[str, str | int] = {} if name is None else {"PropertyName": name}
     return Refusal("InvalidInput", {**facts, "Reason": reason})
+
+
+def _misfit(name: str) -> Refusal:
+    """What the service says of a value that is not one of its type."""
+    facts: dict[str, str | int] = {"PropertyName": name}
+    facts["Reason"] = "The value does not fit its type."
+    return Refusal("InvalidInput", facts, said="An error occurred while processing this request.")
 
 
 def _too_many() -> Refusal:
@@ -273,8 +280,7 @@ def _key(members: _Members, named: _Named, is_addressed: bool) -> str | None:
     key = members.get(named.name)
     typed = None if is_addressed or named.typed_by is None else members[named.typed_by]
     if not (key is None or isinstance(key, str)) or typed not in (None, "Edm.String"):
-        facts: dict[str, str | int] = {"PropertyName": named.name}
-        raise _Unreadable(Refusal("PrimaryKeyPropertyIsInvalidType", facts))
+        raise _Unreadable(_invalid_input("A key is a string.", named.name))
     return key
 
 
@@ -293,7 +299,7 @@ def _properties(members: _Members, layout: _Layout) -> Properties:
     for at, read in form.reads:
         value = read(values[at])
         if value is None:
-            raise _Unreadable(_invalid_input("The value does not fit its type.", layout.names[at]))
+            raise _Unreadable(_misfit(layout.names[at]))
         values[at] = value
     return Properties(layout.names, form.letters, tuple(values))
 
@@ -348,7 +354,7 @@ def _properties_one_by_one(members: _Members, layout: _Layout) -> Properties:
             continue
         value = read(written)
         if value is None:
-            raise _Unreadable(_invalid_input("The value does not fit its type.", name))
+            raise _Unreadable(_misfit(name))
         letters.append(letter)
         values.append(value)
     if layout.without_value:

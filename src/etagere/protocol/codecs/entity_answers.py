@@ -122,7 +122,7 @@ def encode_entity(
     if level is Level.NO_METADATA:
         return written
     # Behind it comes at least the ETag.
-    metadata = to_json(origin.metadata(f"{table}/@Element"))
+    metadata = to_json(origin.metadata(f"{table}/@Element{_projection(select)}"))
     return b'{"odata.metadata":%b,%b' % (metadata, written[1:])
 
 
@@ -137,6 +137,7 @@ class EntityEncoder:
         self._origin = origin
         self._level = level
         self._frame = _frame(table, origin, level, select)
+        self._projection = _projection(select)
         self._encoded: list[bytes] = []
         self._bytes = 0
 
@@ -159,7 +160,8 @@ class EntityEncoder:
         return len(encoded)
 
     def page(self) -> bytes:
-        return _set(self._encoded, self._table, self._origin, self._level)
+        of = f"{self._table}{self._projection}"
+        return _set(self._encoded, of, self._origin, self._level)
 
 
 PAGE_BYTES_MAX: Final = (12 << 20) - (4 << 10)
@@ -173,6 +175,11 @@ def select_bytes(select: Sequence[str] | None) -> int:
     if select is None:
         return 0
     return sum([len(name.encode()) for name in select]) + len('"":null,') * len(select)
+
+
+def _projection(select: Sequence[str] | None) -> str:
+    """What the address of the metadata says besides if not all properties are told."""
+    return "" if select is None else f"&$select={','.join(select)}"
 
 
 def _frame(table: str, origin: Origin, level: Level, select: Sequence[str] | None) -> Frame:

@@ -17,8 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from etagere.model.tables import Edm, Entity, Keys
-from etagere.rules.dates import format_instant
-from etagere.rules.entities import etag_of, format_datetime, format_guid
+from etagere.rules.entities import etag_of, format_datetime, format_guid, format_timestamp
 
 to_json: Final = msgspec.json.Encoder().encode
 
@@ -59,7 +58,7 @@ def write_entity(keys: Keys, entity: Entity, frame: Frame) -> bytes:
             form = _form(names, _marked(types, values), frame)
             break
     path = "" if frame.address is None else entity_path(frame.table, keys)
-    told = (format_instant(entity.stamp), keys.partition, keys.row, path, *values)
+    told = (format_timestamp(entity.stamp), keys.partition, keys.row, path, *values)
     pieces = [*form.pieces]
     pieces[1::2] = [write(told[at]) for at, write in form.holes]
     return b"".join(pieces)
@@ -106,7 +105,7 @@ def _write_group(group: _Entities, frame: Frame) -> list[bytes]:
         return [write_entity(keys, entity, frame) for keys, entity in group]
     table = frame.table
     told: list[Sequence[Any]] = [
-        [format_instant(entity.stamp) for _, entity in group],
+        [format_timestamp(entity.stamp) for _, entity in group],
         [keys.partition for keys, _ in group],
         [keys.row for keys, _ in group],
         [] if frame.address is None else [entity_path(table, keys) for keys, _ in group],

@@ -1,7 +1,7 @@
 """The bodies of errors: one row and one refusal, in the form that each service's clients read.
 
     blob, queue, file   XML      details as elements after Message
-    table               OData    details in innererror
+    table               OData    details beside the error; XML for what is no entity or table
     dfs                 JSON     details in detail
 
 A refusal's facts are shown only if the caller may see them, which whoever knows the caller says.
@@ -61,6 +61,27 @@ def encode_odata(refusal: Refusal, occasion: Occasion) -> bytes:
     if details:
         answer["details"] = details
     return msgspec.json.encode(answer)
+
+
+def encode_table_xml(refusal: Refusal, occasion: Occasion) -> bytes:
+    """The form of the table service for requests that are no OData. It has no details, but for
+    those who sign requests: they are told what was to be signed."""
+    details = ""
+    if refusal.code in AUTHENTICATION_CODES and (facts := _details(refusal, occasion)):
+        elements = "".join(xml.element(f"m:{name}", fact) for name, fact in facts.items())
+        details = f"<m:innererror>{elements}</m:innererror>"
+    message = xml.escape(_message(refusal, occasion))
+    return xml.document(
+        f'<m:error xmlns:m="{_ODATA_NAMESPACE}">{xml.element("m:code", refusal.code)}'
+        f'<m:message xml:lang="en-US">{message}</m:message>{details}</m:error>'
+    )
+
+
+AUTHENTICATION_CODES: Final = frozenset(
+    {"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"}
+)
+"""Refusals of requests whose sender is not known."""
+_ODATA_NAMESPACE: Final = "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata"
 
 
 def encode_json(refusal: Refusal, occasion: Occasion) -> bytes:

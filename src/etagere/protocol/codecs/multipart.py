@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
+from etagere.protocol.http.response_heads import status_line
 
 OPERATIONS_MAX: Final = 100
 _HEAD_BYTES_MAX = 64 * 1024
@@ -45,7 +46,8 @@ class PartRequest(NamedTuple):
 
 class ChangeSet(NamedTuple):
     requests: list[PartRequest]
-    """None of them if they are too many."""
+    """If there are too many, only the last one that is not."""
+    is_too_long: bool = False
 
 
 class SingleQuery(NamedTuple):
@@ -63,6 +65,8 @@ class PartResponse(NamedTuple):
     body: bytes = b""
     content_id: str = ""
     """What the client called the request, where it wants to hear it again."""
+    reason: str = ""
+    """What the status line says in place of the usual phrase."""
 
 
 # Reading
@@ -81,16 +85,23 @@ def parse_requests(
 ) -> list[PartRequest] | Refusal:
     """The requests of a batch that are carried out each by itself."""
     try:
-        parts = _parts(body, _boundary(content_type), requests_max)
-        if parts is None:
+        parts, is_all = _parts(body, _boundary(content_type), requests_max)
+        if not is_all:
             return Refusal("ExceedsMaxBatchRequestCount", {"MaxLimit": requests_max})
         return [_request(*_mime_part(part)) for part in parts]
+    except _NoBoundary as unreadable:
+        facts: dict[str, str | int] = {"HeaderName": "Content-Type", "HeaderValue": content_type}
+        return Refusal("InvalidHeaderValue", {**facts, "Reason": str(unreadable)})
     except _Unreadable as unreadable:
         return Refusal("InvalidInput", {"Reason": str(unreadable)})
 
 
 class _Unreadable(Exception):
     """Not a batch, and why. Never leaves this module."""
+
+
+class _NoBoundary(_Unreadable):
+    """Nor could it be one, whatever its body: its type does not say how to tell its parts apart."""
 
 
 _CHANGES: Final = frozenset({"POST", "PUT", "MERGE", "PATCH", "DELETE"})
@@ -100,27 +111,25 @@ _HTTP: Final = "application/http"
 
 
 def _batch(content_type: str, body: bytes) -> Batch:
-    parts = _parts(body, _boundary(content_type), parts_max=1)
-    if parts is None:
+    parts, is_all = _parts(body, _boundary(content_type), parts_max=1)
+    if not is_all:
         raise _Unreadable("A batch holds one change set or one query, and nothing beside it.")
     headers, content = _mime_part(parts[0])
     inner_type = headers.get("content-type", "")
     if _media_type(inner_type) == _MULTIPART:
-        return ChangeSet(_change_set(inner_type, content))
+        return _change_set(inner_type, content)
     request = _request(headers, content)
     if request.method != _QUERY:
         raise _Unreadable("Changes must be inside of a change set.")
     return SingleQuery(request)
 
 
-def _change_set(content_type: str, body: bytes) -> list[PartRequest]:
-    parts = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
-    if parts is None:
-        return []
-    requests = _requests(parts)
+def _change_set(content_type: str, body: bytes) -> ChangeSet:
+    parts, is_all = _parts(body, _boundary(content_type), parts_max=OPERATIONS_MAX)
+    requests = _requests(parts if is_all else parts[-1:])
     if not {request.method for request in requests} <= _CHANGES:
         raise _Unreadable("A change set holds changes only.")
-    return requests
+    return ChangeSet(requests, not is_all)
 
 
 def _requests(parts: list[bytes]) -> list[PartRequest]:
@@ -187,13 +196,15 @@ def _boundary(content_type: str) -> bytes:
             for name, quoted, token in _PARAMETER.findall(content_type)
             if name.lower() == "boundary"
         ]
-    if len(boundaries) != 1 or _BOUNDARY.fullmatch(boundaries[0]) is None:
-        raise _Unreadable("The content type is not multipart/mixed with a boundary.")
+    if len(boundaries) > 1:
+        raise _Unreadable("The content type has more than one boundary.")
+    if not boundaries or _BOUNDARY.fullmatch(boundaries[0]) is None:
+        raise _NoBoundary("The content type is not multipart/mixed with a boundary.")
     return str(boundaries[0]).encode()
 
 
-def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
-    """What stands between the boundaries; None if that are too many parts."""
+def _parts(body: bytes, boundary: bytes, parts_max: int) -> tuple[list[bytes], bool]:
+    """What stands between the boundaries, no more than so many parts; and whether these are all."""
     body = b"\n" + body
     beginning = b"\n--" + boundary
     parts: list[bytes] = []
@@ -218,9 +229,9 @@ def _parts(body: bytes, boundary: bytes, parts_max: int) -> list[bytes] | None:
         if is_last:
             if not parts:
                 break
-            return parts
+            return parts, True
         if len(parts) == parts_max:
-            return None
+            return parts, False
         start = stop
         at = body.find(beginning, at + len(beginning))
     raise _Unreadable("There is no part, or no boundary behind the last one.")
@@ -289,12 +300,9 @@ _known_headers = lru_cache(maxsize=256)(_read_headers)
 
 # Writing
 
+_PART_HEAD: Final = f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n".encode()
 _BEGINNINGS: Final = {
-    status.value: (
-        f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n"
-        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-    ).encode()
-    for status in http.HTTPStatus
+    status.value: _PART_HEAD + status_line(status.value) for status in http.HTTPStatus
 }
 
 
@@ -341,6 +349,8 @@ def format_part(response: PartResponse) -> bytes:
         # A line end in a value would make more headers, or a body, of it.
         head = b"".join([line.translate(None, b"\r\n") + b"\r\n" for line in lines])
     beginning = _BEGINNINGS[response.status]
+    if response.reason:
+        beginning = _PART_HEAD + status_line(response.status, response.reason)
     if response.content_id:
         content_id = response.content_id.encode().translate(None, b"\r\n")
         beginning = b"Content-ID: %b\r\n%b" % (content_id, beginning)

@@ -54,20 +54,31 @@ def encode(tags: Tags) -> bytes:
 # Found
 
 
-def found_start(where: str, endpoint: str) -> str:
+_ALL_TAGS_TOLD_SINCE: Final = "2020-04-08"
+
+
+def found_start(where: str, endpoint: str, marker: str | None, maxresults: str | None) -> str:
+    """The marker and the number of results stand here only if the request has them."""
     return (
         f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"{xml.element('Where', where)}<Blobs>"
+        f"{xml.element('Marker', marker) if marker else ''}{xml.element('Where', where)}"
+        f"{xml.element('MaxResults', maxresults) if maxresults else ''}<Blobs>"
     )
 
 
-def found_rows(found: Sequence[FoundBlob], _now: int) -> list[str]:
+def found_rows(found: Sequence[FoundBlob], _now: int, *, version: str) -> list[str]:
+    """Clients before the version that tells all tags know one value."""
+    tagged = tags_element if version >= _ALL_TAGS_TOLD_SINCE else _value_element
     return [
         f"<Blob>{xml.name_element('Name', place.blob)}"
-        f"<ContainerName>{place.container}</ContainerName>{tags_element(tags)}</Blob>"
+        f"<ContainerName>{place.container}</ContainerName>{tagged(tags)}</Blob>"
         for place, tags in found
     ]
+
+
+def _value_element(tags: Tags) -> str:
+    return f"<TagValue>{tags[0][1]}</TagValue>"
 
 
 def found_end(following: FoundBlob | None) -> str:

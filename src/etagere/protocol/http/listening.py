@@ -1,7 +1,7 @@
-"""Accepting connections, in turn with the other front ends that share the socket.
+"""Accepting connections, balanced between the front ends that share a listening socket.
 
-Each front end watches the same listening sockets. One that has more connections than another
-leaves the next to it, for a moment: the other was woken up too. See decision 19.
+All front ends watch the same listening sockets. One that has more connections than another leaves
+a new connection to that one for a moment: it was woken up too. See decision 19.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ import select
 import socket
 from collections.abc import Callable
 
-from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndRow, FrontEndShare
 
 logger = logging.getLogger(__name__)
 
 # Timers have a resolution of a millisecond.
 _LOOK_AGAIN_SECONDS = 0.001
-# A front end that takes longer to look at its sockets is busy with something else, or gone.
+# A front end that takes longer to check its sockets is busy or dead.
 _DEFER_SECONDS_MAX = 0.02
-# Connections of one turn: requests wait no longer than for these.
+# The most connections accepted in a row, while requests wait.
 _TURN_CONNECTIONS_MAX = 64
-# While there are no descriptors left, or no connection that could be closed for another.
+# The pause while there are no descriptors left, or no connection can be evicted.
 _EXHAUSTED_SECONDS = 0.1
-# With many connections, a difference of this share is as good as none: to take turns for each of
-# a thousand new ones would take half a second.
+# A front end may have more connections than another by this fraction: taking turns strictly for a
+# thousand new connections would take half a second.
 _SLACK_DIVISOR = 8
 
-Accept = Callable[[socket.socket, Place], None]
+Accept = Callable[[socket.socket, ConnectionPlace], None]
 
 
 def may_accept(mine: int, least: int) -> bool:
-    """Whether a front end with so many connections takes another one, if the front end with the
-    fewest has `least`."""
+    """Returns whether a front end with `mine` connections may accept another one, if the front end
+    with the fewest has `least`."""
     return mine <= least + least // _SLACK_DIVISOR
 
 
 class Listener:
-    """Accepts the connections of one listening socket, as far as they are this front end's."""
+    """Accepts this front end's share of the connections of one listening socket."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Listener:
         self._readable = select.poll()
         self._readable.register(listening, select.POLLIN)
         self._timer: asyncio.TimerHandle | None = None
-        # Since when, and at which turns of the others, a connection has been left to them.
+        # When a connection was first left to the others, and their turns at that time.
         self._deferred_at: float | None = None
         self._turns_then: list[int] = []
-        # Others that did not look although there was a connection for them, by their turns then.
+        # Others that did not react although a connection was left to them, with their turns then.
         self._unresponsive: dict[int, int] = {}
         self._stopped = False
 
@@ -94,7 +94,7 @@ class Listener:
         self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
-        """Watches the socket again, and looks at once whether there still is a connection."""
+        """Watches the socket again, and checks at once whether a connection is still waiting."""
         if self._stopped:
             return
         if self._timer is not None:
@@ -107,8 +107,8 @@ class Listener:
             self._deferred_at = None
 
     def _look(self) -> None:
-        """Accepts connections for as long as it is this front end's turn. If it was not even when
-        the socket became readable, the others have a moment to take what is there."""
+        """Accepts connections while it is this front end's turn. If it is not when the socket
+        becomes readable, the others get a moment to accept."""
         self._share.mine.count_turn()
         if not self._is_my_turn() and not self._has_deferred_enough():
             self._pause_for(_LOOK_AGAIN_SECONDS)
@@ -134,7 +134,8 @@ class Listener:
         return True
 
     def _connections_of(self, index: int) -> int:
-        """As many as all, if it accepts none: there is no point in waiting for it."""
+        """Returns the number of connections of another front end; this front end's own number if
+        the other accepts none, since waiting for it is pointless."""
         other: FrontEndRow = self._share.others[index]
         if not other.accepts or self._unresponsive.get(index) == other.turns:
             return self._share.mine.connections(self._number)
@@ -170,6 +171,7 @@ class Listener:
         self._share.mine.add_connections(self._number, -1)
 
     def _wait_for_place(self) -> None:
-        """New connections wait in the backlog of the socket, or are taken by others."""
+        """Stops accepting for a while. New connections wait in the backlog of the socket, or other
+        front ends accept them."""
         self._share.mine.accepts = False
         self._pause_for(_EXHAUSTED_SECONDS)

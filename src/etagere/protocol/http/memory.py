@@ -1,8 +1,8 @@
-"""The memory that bodies and documents in flight may take, in all front ends of a server.
+"""The memory budget for bodies in flight, shared by all front ends of a server.
 
-What counts: documents, which are read whole; what uploads keep until it is written; bytes that
-have arrived before anybody reads them; answers that are handed over whole, until their clients
-have taken them. See decision 20.
+Counted are documents, which are read as a whole; the bytes that uploads buffer until they are
+written; bytes that have arrived and not been read yet; and responses that are handed over as a
+whole, until their clients have read them. See decision 20.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from etagere.config import Config
 from etagere.protocol.http.sharing import MEMORY, FrontEndShare, alone
 
 SMALL_BYTES_MAX = 64 * 1024
-"""What is not longer may use the last of the budget: large bodies keep no small ones out."""
+"""Reservations up to this size may use the whole budget: large bodies never keep small ones out."""
 UPLOAD_BYTES_MAX = 1 << 20
-"""What an upload keeps in memory, at most, before it is written. Documents take more."""
+"""The most that an upload buffers in memory before it is written. Documents take more."""
 _LARGE_SHARE = 7 / 8
 DOCUMENT_FACTOR = 4
-"""What a document counts for, beside its length: it is taken apart into many objects."""
+"""How many times its length a document counts: parsing it makes many objects."""
 
 
 class MemoryExhausted(Exception):
-    """There is no memory left for a body; nothing has been done with it."""
+    """There is no memory left for a body; nothing has been done with its request."""
 
 
 class _Waiting:
-    """Reservations that wait for room, first come first served."""
+    """A queue of reservations that wait for memory, first come, first served."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -45,10 +45,10 @@ class _Waiting:
 
 
 class MemoryBudget:
-    """A front end's part in the budget of its server.
+    """One front end's view of the budget of its server.
 
-    Front ends publish what they use, and do not wait for each other: several that reserve at the
-    same instant may exceed the budget by what they reserve then.
+    Front ends publish what they use and take no locks: several that reserve at the same instant
+    may together exceed the budget by what they reserve.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MemoryBudget:
         self._wait_seconds_max = wait_seconds_max
         self._mine = share.mine
         self._others = share.others
-        # These change several times in each request.
+        # Updated several times per request.
         self._words = share.mine.words
         self._is_awaited = False
         # Smaller reservations do not wait behind larger ones.
@@ -72,10 +72,10 @@ class MemoryBudget:
         self.used_bytes = 0
         """By this front end."""
         self.peak_bytes = 0
-        """The most that it was since somebody set this back."""
+        """The maximum of `used_bytes` since this was last reset."""
 
     def reserve(self, count: int) -> bool:
-        """Whether there is room; if so, it is taken."""
+        """Reserves memory if there is enough; returns whether there was."""
         used = self.used_bytes + count
         limit = self._bytes_max if count <= SMALL_BYTES_MAX else self._large_bytes_max
         for other in self._others:
@@ -87,11 +87,12 @@ class MemoryBudget:
         return True
 
     def reserve_at_once(self, count: int) -> bool:
-        """Whether there is room, and nobody waits for any; if so, it is taken."""
+        """Reserves memory if there is enough and nobody waits for any; returns whether it did."""
         return not self._is_awaited and self.reserve(count)
 
     async def reserve_in_turn(self, count: int) -> None:
-        """Waits for room, but not for long, and not behind more than the whole budget."""
+        """Reserves memory, and waits for it if necessary. Raises MemoryExhausted after a few
+        seconds, or at once if reservations for the whole budget are already waiting."""
         waiting = self._waiting[(count > SMALL_BYTES_MAX) + (count > UPLOAD_BYTES_MAX)]
         if not waiting.queue and self.reserve(count):
             return
@@ -110,7 +111,7 @@ class MemoryBudget:
             raise
 
     def add(self, count: int) -> None:
-        """Counts what is there already, whether there is room or not."""
+        """Counts memory that is already in use, whether it fits into the budget or not."""
         self._words[MEMORY] = self.used_bytes = self.used_bytes + count
 
     def release(self, count: int) -> None:
@@ -119,11 +120,12 @@ class MemoryBudget:
             self.grant()
 
     def grant(self) -> None:
-        """Gives those who wait what there is room for; called too when others may have released."""
+        """Grants waiting reservations as far as there is memory. Also called every second, because
+        other front ends may have released some."""
         for waiting in self._waiting:
             while waiting.queue:
                 count, granted = waiting.queue[0]
-                # One that has given up is done.
+                # A reservation that is done has timed out.
                 if not granted.done() and not self.reserve(count):
                     break
                 waiting.pop()
@@ -134,13 +136,13 @@ class MemoryBudget:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether others need what a slow client holds."""
+        """Whether requests wait for memory, here or in another front end, or large ones would."""
         rows = (self._mine, *self._others)
         return self.is_scarce or any(row.memory_is_awaited for row in rows)
 
     @property
     def is_scarce(self) -> bool:
-        """Whether large bodies would be refused."""
+        """Whether a large reservation would not succeed now."""
         used = self.used_bytes
         for other in self._others:
             used += other.memory_bytes

@@ -1,4 +1,4 @@
-"""What goes out on a connection: not faster than its client takes it, and not for ever."""
+"""The writing half of a connection: responses, no faster than the client reads them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from etagere.protocol.http.pace import Pace
 _BUFFER_BYTES = 256 * 1024
 _SENDFILE_BYTES = 4 << 20
 _SENDFILE_COST_BYTES = 64 * 1024
-"""To send fewer takes as long."""
-_SHORT = "a file ends before its part does"
+"""Sending fewer bytes takes as long as sending this many."""
+_SHORT = "a file is shorter than the part to be sent"
 
 
 def read_files(parts: Iterable[FilePart]) -> bytes:
-    """All of them at once."""
+    """Reads all parts into memory."""
     chunks: list[bytes] = []
     for part in parts:
         chunks.append(os.pread(part.descriptor, part.length, part.offset))
@@ -42,7 +42,7 @@ class Output:
         self.lost = False
         transport.set_write_buffer_limits(_BUFFER_BYTES)
 
-    # The transport's side
+    # Called by the transport
 
     def pause(self) -> None:
         if self._writable is None:
@@ -57,32 +57,31 @@ class Output:
         self.lost = True
         self.resume()
 
-    # The sweeper's side
+    # Measuring the client
 
     def pending(self) -> bool:
-        """Whether anything waits for the client to take it."""
+        """Returns whether anything waits for the client to read it."""
         return self._writable is not None or self._transport.get_write_buffer_size() > 0
 
     def measure(self, elapsed_seconds: float, bytes_per_second_min: float) -> None:
-        """Measures how fast the client takes what waits for it; what does not wait is no matter
-        of the client's."""
+        """Measures how fast the client reads, while something waits for it."""
         if self.pending():
             self.pace.measure(elapsed_seconds, self.taken(), bytes_per_second_min)
         else:
             self.pace.behind_seconds = 0.0
 
     def taken(self) -> int:
-        """Bytes that the client has acknowledged."""
+        """Returns how many bytes the client has acknowledged."""
         return self._written - self._untaken()
 
     def _untaken(self) -> int:
-        """Bytes that were written and not acknowledged, here and in the kernel."""
+        """Returns how many bytes were written and not acknowledged, here and in the kernel."""
         queued = 0
         with contextlib.suppress(OSError):
             queued = sockets.untaken_bytes(self._transport.get_extra_info("socket"))
         return self._transport.get_write_buffer_size() + queued
 
-    # The answer's side
+    # Sending a response
 
     def write(self, data: bytes) -> None:
         if self.lost:
@@ -97,7 +96,7 @@ class Output:
             raise ClientGone
 
     async def send_stream(self, chunks: AsyncIterator[bytes], length: int | None) -> None:
-        """All chunks, which have to come to this length."""
+        """Sends all chunks, whose lengths must add up to `length` if it is given."""
         sent = 0
         async with _closing(chunks):
             async for chunk in chunks:
@@ -112,7 +111,7 @@ class Output:
     async def send_chunked(self, chunks: AsyncIterator[bytes]) -> None:
         async with _closing(chunks):
             async for chunk in chunks:
-                if chunk:  # an empty one would be the end
+                if chunk:  # an empty chunk would end the body
                     self.write(b"%x\r\n" % len(chunk))
                     self.write(chunk)
                     self.write(b"\r\n")
@@ -120,18 +119,18 @@ class Output:
         self.write(b"0\r\n\r\n")
 
     async def send_files(self, parts: Iterable[FilePart]) -> None:
-        """All of them. None is asked for before the one ahead of it is sent: each has a file
-        open, and there may be thousands."""
+        """Sends parts of files. Each part is requested after the previous one is sent: each keeps a
+        file open, and there may be thousands."""
         if not self._secure:
             await self._emptied()
-            # A descriptor of our own: the transport would not let us watch its socket.
+            # A duplicate, because the transport does not allow others to watch its descriptor.
             file = sockets.duplicate(self._transport.get_extra_info("socket"))
             if file is not None:
                 try:
                     for part in parts:
                         await self._sendfile(file.descriptor, part)
                 finally:
-                    del file  # closed here and now, whoever keeps the traceback of an error
+                    del file  # closes it now, even if the traceback of an error is kept
                 return
         for part in parts:
             await self._copy(part)
@@ -148,7 +147,7 @@ class Output:
             await self.drained()
 
     async def _emptied(self) -> None:
-        """Waits until the transport holds nothing back, which must not be overtaken."""
+        """Waits until the transport's buffer is empty: its bytes come before those of the file."""
         self._transport.set_write_buffer_limits(0)
         while self._transport.get_write_buffer_size():
             self.pause()
@@ -158,14 +157,14 @@ class Output:
         self._transport.set_write_buffer_limits(_BUFFER_BYTES)
 
     async def _sendfile(self, socket: int, part: FilePart) -> None:
-        """Straight from the page cache to the socket."""
+        """Sends a part of a file from the page cache to the socket."""
         at, end = part.offset, part.offset + part.length
         asked_for = at
         while at < end:
             if self.lost:
                 raise ClientGone
             while asked_for < min(end, at + 2 * _SENDFILE_BYTES):
-                # Asked for ahead, or the loop would wait for the disk.
+                # Prefetched, or the event loop would wait for the disk.
                 os.posix_fadvise(
                     part.descriptor, asked_for, _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED
                 )
@@ -184,8 +183,8 @@ class Output:
             await self._let_others_run(sent)
 
     async def _let_others_run(self, sent: int) -> None:
-        """A fast client must not keep the loop from everybody else, nor must very many short
-        parts of files."""
+        """Yields to the event loop every few MiB: neither a fast client nor very many short parts
+        may keep others waiting."""
         self._held_loop_bytes += max(sent, _SENDFILE_COST_BYTES)
         if self._held_loop_bytes >= _SENDFILE_BYTES:
             self._held_loop_bytes = 0
@@ -204,7 +203,7 @@ class Output:
 
 @contextlib.asynccontextmanager
 async def _closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[None]:
-    """Ends a generator here and now, not whenever somebody collects it."""
+    """Closes a generator at once, rather than when it is garbage collected."""
     try:
         yield
     finally:

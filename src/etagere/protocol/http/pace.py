@@ -1,14 +1,14 @@
-"""How slow a client may be."""
+"""The measure of a slow client."""
 
 from __future__ import annotations
 
 
 class Pace:
-    """Measures how far a client is behind a minimum rate, as seconds.
+    """Measures how many seconds a client is behind a minimum rate.
 
-    Time in which the client is waited for is added, and the time that its bytes may take at the
-    minimum rate is taken off. Bytes that come faster are no credit for later: a client that sends
-    nothing any more is behind by as much as it has been silent.
+    The time spent waiting for the client is added, and the time that its bytes take at the minimum
+    rate is subtracted. Sending faster earns no credit: a client that stops sending is behind by
+    the time it has been silent.
     """
 
     __slots__ = ("_bytes_total", "behind_seconds")
@@ -18,7 +18,7 @@ class Pace:
         self.behind_seconds = 0.0
 
     def measure(self, waited_seconds: float, bytes_total: int, bytes_per_second_min: float) -> None:
-        """`bytes_total` is the number of all bytes that have come, or were taken, so far."""
+        """Updates the measure. `bytes_total` counts all bytes sent or read by the client so far."""
         came = bytes_total - self._bytes_total
         self._bytes_total = bytes_total
         behind = self.behind_seconds + waited_seconds - came / bytes_per_second_min

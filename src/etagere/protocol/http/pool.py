@@ -1,4 +1,4 @@
-"""The connections of one process: how many there may be, and which one gives way to a new one."""
+"""The connections of one process: their maximum number, and which to close for a new one."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from etagere.config import Config
 class ConnectionPool:
     """Counts connections from accept to close, on all listeners of a process.
 
-    When there are as many as there may be, one without a request gives way to a new one: first
-    those that have never sent a request, then those that wait for their next one; of each, the
-    one that has been silent longest.
+    At the maximum, a new connection replaces one that has no request under way: first one that has
+    never sent a request, then one that is idle between requests; of each, the one that has been
+    silent longest.
     """
 
     def __init__(self, connections_max: int = Config.connections_max) -> None:
         self._connections_max = connections_max
         self._count = 0
-        # Dictionaries keep their order, which is that of the beginning of each silence.
-        self.silent: dict[Place, None] = {}
-        self.idle: dict[Place, None] = {}
+        # Dictionaries keep the order of insertion: the order in which the silences began.
+        self.silent: dict[ConnectionPlace, None] = {}
+        self.idle: dict[ConnectionPlace, None] = {}
         self.freed: list[Callable[[], None]] = []
-        """Called when a place has become free, or could be made free."""
-        self._exhausted = False
+        """Called when a place has become free, or can be freed by an eviction."""
+        self.is_exhausted = False
+        """Whether somebody found no place, and waits for one."""
 
     def has_place(self) -> bool:
-        """Whether there is a place for a new connection, or one that could be made free. If not,
-        those in `freed` are called when there is."""
-        self._exhausted = not (self._count < self._connections_max or self.silent or self.idle)
-        return not self._exhausted
+        """Returns whether there is a place for a new connection, possibly by an eviction. If not,
+        the callbacks in `freed` are called once there is."""
+        self.is_exhausted = not (self._count < self._connections_max or self.silent or self.idle)
+        return not self.is_exhausted
 
-    def take(self) -> Place:
-        """A place for a new connection."""
+    def take(self) -> ConnectionPlace:
+        """Takes a place for a new connection; evicts another one if necessary."""
         if self._count >= self._connections_max:
             self.evict()
         self._count += 1
-        return Place(self)
+        return ConnectionPlace(self)
 
     def evict(self) -> None:
-        """Closes the connection that is missed least, if there is one without a request."""
+        """Closes the connection that has been silent longest, if any has no request under way."""
         for place in self.silent or self.idle:
             close = place.evict
             place.leave()
@@ -51,9 +52,9 @@ class ConnectionPool:
         self.announce()
 
     def announce(self) -> None:
-        """Tells those who found no place that there may be one."""
-        if self._exhausted:
-            self._exhausted = False
+        """Calls the callbacks of those who found no place."""
+        if self.is_exhausted:
+            self.is_exhausted = False
             for callback in self.freed:
                 callback()
 
@@ -62,7 +63,7 @@ def _nothing() -> None:
     pass
 
 
-class Place:
+class ConnectionPlace:
     """The place of one connection in a pool."""
 
     __slots__ = ("_left", "_pool", "evict", "left")
@@ -82,16 +83,17 @@ class Place:
         self._pool.idle.pop(self, None)
 
     def set_idle(self) -> None:
-        """It waits for its next request."""
+        """The connection waits for its next request."""
         if not self._left:
             self._pool.idle[self] = None
-            self._pool.announce()
+            if self._pool.is_exhausted:
+                self._pool.announce()
 
     def leave(self) -> None:
         """The connection is closed, or about to be."""
         if not self._left:
             self._left = True
             self.set_busy()
-            self.evict = _nothing  # which refers to the connection
+            self.evict = _nothing  # the callback refers to the connection
             self._pool.release()
             self.left()

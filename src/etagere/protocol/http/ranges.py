@@ -1,4 +1,4 @@
-"""The ranges that clients ask for: one run of bytes, with or without an end."""
+"""The Range header: one range of bytes, with or without an end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _RANGE = re.compile(r"bytes=(\d{1,19})-(\d{0,19})", re.ASCII)
 
 
 class Range(NamedTuple):
-    """From `start` to `end`, which is included; None: to the last byte."""
+    """The bytes from `start` to `end` inclusive; to the last byte if `end` is None."""
 
     start: int
     end: int | None
 
 
 def parse_range(text: str) -> Range | None:
-    """None for what is no range; the service then sends everything."""
+    """Parses a range; returns None for anything else, for which the service sends everything."""
     found = _RANGE.fullmatch(text.strip())
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Listening: connections taken, watched and, in the end, drained."""
+"""The HTTP server: accepts connections, checks their clients' pace, and drains them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import socket
 import ssl
 from functools import partial
 
-from etagere.protocol.http.connection import Application, Connection, Limits
+from etagere.protocol.http.application import Application
+from etagere.protocol.http.connection import Connection
+from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPool, Place
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndShare, alone
 
 logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
-# For requests that were given up to end.
+# How long cancelled requests may take to end.
 _ABORT_SECONDS = 1.0
 
 
@@ -37,8 +39,8 @@ class HttpServer:
         listener_number: int = 0,
         memory: MemoryBudget | None = None,
     ) -> None:
-        """`pool`, `share` and `memory` are those of the process; the number says which of the
-        listeners of every front end this one is."""
+        """`pool`, `share` and `memory` are those of the process. `listener_number` is the column of
+        this listener in the table that front ends share."""
         self._application = application
         self._limits = limits or Limits()
         self._tls = tls
@@ -58,21 +60,21 @@ class HttpServer:
         self._listener.start()
         self._sweeper = asyncio.create_task(self._sweep())
 
-    def _accept(self, connected: socket.socket, place: Place) -> None:
+    def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         task = asyncio.create_task(self._connect(connected, place))
         self._accepted.add(task)
         task.add_done_callback(partial(self._end_accepting, connected, place))
 
     def _end_accepting(
-        self, connected: socket.socket, place: Place, task: asyncio.Task[None]
+        self, connected: socket.socket, place: ConnectionPlace, task: asyncio.Task[None]
     ) -> None:
         self._accepted.discard(task)
-        if task.cancelled():  # before it began
+        if task.cancelled():  # before it started
             connected.close()
             place.leave()
 
-    async def _connect(self, connected: socket.socket, place: Place) -> None:
-        """Makes a connection of an accepted socket; with TLS, after the handshake."""
+    async def _connect(self, connected: socket.socket, place: ConnectionPlace) -> None:
+        """Creates the connection of an accepted socket; with TLS, after the handshake."""
         place.evict = partial(_shut_down, connected)
         connection: Connection | None = None
 
@@ -93,19 +95,19 @@ class HttpServer:
                 ssl_shutdown_timeout=self._limits.linger_seconds if secure else None,
             )
         except (OSError, asyncio.CancelledError):
-            # Gone already, or no TLS.
-            if connection is None or not connection.made:
+            # The client is gone, or the handshake failed.
+            if connection is None or not connection.is_established:
                 connected.close()
                 place.leave()
 
     async def _sweep(self) -> None:
-        """One timer for all connections, so that a request costs none."""
+        """Checks all connections once a second, so that requests need no timers of their own."""
         loop = asyncio.get_running_loop()
         last = loop.time()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = loop.time()
-            # If it took much longer, this process was held up, and it is not the clients' fault.
+            # If it took much longer, this process was stopped, which is not the clients' fault.
             elapsed_seconds = min(now - last, 2 * _SWEEP_SECONDS)
             self._expire(now, elapsed_seconds)
             self._memory.grant()
@@ -116,12 +118,12 @@ class HttpServer:
             try:
                 connection.expire(now, elapsed_seconds)
             except Exception:
-                # The others still have to be looked at, now and the next time.
-                logger.exception("cannot expire a connection; closing it")
+                # The other connections still have to be checked.
+                logger.exception("could not check a connection; aborting it")
                 connection.abort()
 
     async def drain(self, grace_seconds: float) -> None:
-        """Takes no more connections, lets requests at hand finish, and closes."""
+        """Stops accepting, lets the requests under way finish, and closes all connections."""
         self._listener.stop()
         for task in list(self._accepted):
             task.cancel()
@@ -129,10 +131,7 @@ class HttpServer:
             connection.drain()
         await self._closed(grace_seconds)
         if self._connections:
-            logger.warning(
-                "connections that did not finish in time and were closed: %d",
-                len(self._connections),
-            )
+            logger.warning("aborted %d connections", len(self._connections))
         for connection in list(self._connections):
             connection.abort()
         await self._closed(_ABORT_SECONDS)
@@ -148,6 +147,6 @@ class HttpServer:
 
 
 def _shut_down(connected: socket.socket) -> None:
-    """Ends what is being made of it."""
+    """Makes the attempt to establish a connection on it fail."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Numbers that the front ends of one server publish to each other, in shared memory.
+"""Counters that the front ends of one server publish to each other in shared memory.
 
 There are no locks: each row is written by one process only, and of the one word that all of them
 write it only matters that it changes. Whoever decides by the numbers of others may decide by ones
@@ -17,7 +17,7 @@ _TURNS, _ACCEPTS, MEMORY, _MEMORY_AWAITED, _FIRST_LISTENER = range(5)
 
 
 class FrontEndTable:
-    """One row for each front end. Made before they are forked."""
+    """One row per front end. Created before the front ends are forked."""
 
     def __init__(self, front_ends: int, listeners: int) -> None:
         self.front_ends = front_ends
@@ -28,8 +28,8 @@ class FrontEndTable:
         self.properties_changed = self._words[words:]
 
     def row(self, number: int) -> FrontEndRow:
-        """The row of the front end with this number, counted from 0. What a process that died has
-        left there is cleared by the one that takes its place."""
+        """Returns the row of a front end, counted from 0. A process that replaces a dead one clears
+        the row first."""
         start = number * self._columns
         return FrontEndRow(self._words[start : start + self._columns])
 
@@ -38,11 +38,11 @@ class FrontEndTable:
 
 
 class FrontEndRow:
-    """What one front end publishes."""
+    """The counters of one front end."""
 
     def __init__(self, words: memoryview[int]) -> None:
         self.words = words
-        """The columns, for what changes several times in each request."""
+        """The columns, for counters that change several times per request."""
 
     def clear(self) -> None:
         for column in range(len(self.words)):
@@ -50,7 +50,7 @@ class FrontEndRow:
 
     @property
     def turns(self) -> int:
-        """How often it has looked for new connections: shows that it is alive."""
+        """How often it has looked for new connections, which shows that it is alive."""
         return self.words[_TURNS]
 
     def count_turn(self) -> None:
@@ -74,7 +74,7 @@ class FrontEndRow:
 
     @property
     def memory_is_awaited(self) -> bool:
-        """Whether requests wait for memory there."""
+        """Whether requests of this front end wait for memory."""
         return bool(self.words[_MEMORY_AWAITED])
 
     @memory_is_awaited.setter
@@ -89,7 +89,7 @@ class FrontEndRow:
 
 
 class FrontEndShare:
-    """One front end's view: its own row, and those of the others."""
+    """One front end's view of the table: its own row, and those of the others."""
 
     def __init__(self, table: FrontEndTable, number: int) -> None:
         self.mine = table.row(number)
@@ -113,5 +113,5 @@ class FrontEndShare:
 
 
 def alone() -> FrontEndShare:
-    """The view of a front end that has no others beside it."""
+    """Returns the view of the only front end of a server."""
     return FrontEndShare(FrontEndTable(1, 1), 0)

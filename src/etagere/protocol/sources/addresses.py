@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from etagere.auth.request import SECONDARY
 from etagere.settings import CopySource
 
 ADDRESS_CHARACTERS_MAX: Final = 16 << 10
 """Room for the longest name of a blob, percent-encoded, and a token."""
 _PORT_MAX = 65_535
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_PUBLIC_BLOB_DOMAIN: Final = "blob.core.windows.net"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 # Neither a name before the host nor anything that one reader takes for the end of the host and
@@ -89,6 +91,17 @@ def is_here(source: SourceAddress, host: str, scheme: str, port: int) -> bool:
 def _without_account(host: str) -> str:
     labels = host.split(".", 2)
     return labels[2] if len(labels) == 3 and labels[1] == "blob" else host
+
+
+def is_public_endpoint_of(source: SourceAddress, account: str) -> bool:
+    """Whether an address is below the endpoint that an account of this name has in the public
+    cloud. The Azure CLI writes the source of a copy so, whatever endpoint it was given."""
+    owner, _, domain = source.host.partition(".")
+    return (
+        domain == _PUBLIC_BLOB_DOMAIN
+        and owner.removesuffix(SECONDARY) == account
+        and source.port == _DEFAULT_PORTS[source.scheme]
+    )
 
 
 def is_allowed(source: SourceAddress, allowed: Iterable[CopySource]) -> bool:

@@ -11,6 +11,7 @@ from etagere.auth.request import is_text
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import BlobHeaders
+from etagere.model.containers import Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.sources.addresses import SourceAddress
 from etagere.protocol.sources.refusals import unread
@@ -31,6 +32,7 @@ class Elsewhere:
         address: SourceAddress,
         status: int,
         fields: Mapping[str, str],
+        metadata: Metadata,
         received: AsyncIterator[bytes],
         close: Callable[[], None],
         bytes_max: int | None,
@@ -45,6 +47,8 @@ class Elsewhere:
         self.status = status
         self.fields = fields
         """Its headers by their names in lower case."""
+        self.metadata = metadata
+        """Names in the case in which they came."""
         self.length = _length(fields.get("content-length"))
         """None if it did not say."""
 
@@ -70,9 +74,7 @@ class Elsewhere:
             told = self.fields.get("x-ms-error-code", "")
             is_code = told.isascii() and told.isalnum() and len(told) <= _CODE_CHARACTERS_MAX
             said = f"The source answered {self.status}."
-            # To a write, "not modified" is an unmet condition like any other.
-            status = 412 if self.status == 304 else self.status
-            raise unread(status, told if is_code else "Unknown", said)
+            raise unread(self.status, told if is_code else "Unknown", said)
         # Whoever does not know ranges sends everything, which nobody asked for.
         expected = 200 if asked is None else 206
         start = "" if asked is None else f"bytes {asked.start}-"

@@ -9,15 +9,17 @@ This is imported only where other servers may be read: the client takes a while 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import aiohttp
 from yarl import URL
 
+from etagere.model.containers import Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.sources.addresses import SourceAddress
 from etagere.protocol.sources.elsewhere import Elsewhere, failed
 
+_META = "x-ms-meta-"
 _CONNECTIONS_MAX = 64
 _CONNECT_SECONDS_MAX = 10.0
 _SILENCE_SECONDS_MAX = 30.0
@@ -60,7 +62,15 @@ class Fetcher:
             raise failed(address.authority, error) from None
         fields = {name.lower(): value for name, value in response.headers.items()}
         received = _received(address, response)
-        source = Elsewhere(address, response.status, fields, received, response.close, bytes_max)
+        source = Elsewhere(
+            address,
+            response.status,
+            fields,
+            _metadata(response.headers.items()),
+            received,
+            response.close,
+            bytes_max,
+        )
         try:
             source.require_bytes(asked)
         except BaseException:
@@ -85,6 +95,14 @@ class Fetcher:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _metadata(headers: Iterable[tuple[str, str]]) -> Metadata:
+    return tuple(
+        (name[len(_META) :], value)
+        for name, value in headers
+        if name[: len(_META)].lower() == _META
+    )
 
 
 def _url(address: SourceAddress) -> URL:

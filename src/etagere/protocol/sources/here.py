@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from types import TracebackType
 
-from etagere.bodies.contents import Plan
-from etagere.bodies.files import FileBodyStore
-from etagere.bodies.presence import Pin
+from etagere.bodies.store import BodyReader, Plan
 from etagere.model.blobs import Blob, BlobHeaders
 from etagere.model.sources import SourceBlob
 from etagere.operations.blob.blobs import OpenedBlob
@@ -27,8 +25,7 @@ class Here:
         found: SourceBlob,
         blob: Blob,
         opened: OpenedBlob | None,
-        store: FileBodyStore,
-        pin: Pin,
+        reader: BodyReader,
     ) -> None:
         self.address = shown_address
         """Without what gave the right to read it."""
@@ -39,8 +36,7 @@ class Here:
         self.length = blob.content.length if opened is None else opened.length
         """Of the range that was asked for, or of all."""
         self._plan: Plan | None = None if opened is None else opened.plan
-        self._store = store
-        self._pin: Pin | None = pin
+        self._reader: BodyReader | None = reader
 
     @property
     def headers(self) -> BlobHeaders:
@@ -53,15 +49,15 @@ class Here:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Its bytes, those of the range; only if it was opened to be read."""
-        if self._plan is None:
+        if self._plan is None or self._reader is None:
             raise ValueError("this source was not opened to be read")
-        async for chunk in self._store.read(self._plan):
+        async for chunk in self._reader.chunks(self._plan):
             yield chunk
 
     async def close(self) -> None:
-        if self._pin is not None:
-            self._pin.__exit__()
-            self._pin = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     async def __aenter__(self) -> Here:
         return self

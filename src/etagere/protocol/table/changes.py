@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
@@ -14,7 +16,14 @@ from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity,
 from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.http.messages import Response
 from etagere.protocol.table.addresses import Address, Kind
-from etagere.rules.entities import check_entity, check_keys, format_etag, parse_etag
+from etagere.rules.entities import (
+    ANY,
+    IfMatch,
+    check_entity,
+    check_keys,
+    format_etag,
+    parse_etag,
+)
 
 MERGING: Final = frozenset({"MERGE", "PATCH"})
 
@@ -84,15 +93,43 @@ class ChangeHead(NamedTuple):
 def decode_head(
     kind: Change, address: Address, fields: Mapping[str, str], query_format: str
 ) -> ChangeHead:
-    if_match = fields.get("if-match")
-    if kind is Change.DELETE and not if_match:
-        raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
-    stamp = parse_etag(if_match) if if_match and kind is not Change.INSERT else None
-    if isinstance(stamp, Refusal):
-        raise Refused(stamp)
+    stamp = None if kind is Change.INSERT else _if_match(kind, fields)
     level = parse_level(fields.get("accept"), query_format)
     prefer = fields.get("prefer", "").strip().lower()
     return ChangeHead(kind, address, stamp, level, prefer)
+
+
+def _if_match(kind: Change, fields: Mapping[str, str]) -> IfMatch:
+    """What If-Match asks for. An empty one is refused: taken for none, it would make a conditional
+    write unconditional."""
+    written = fields.get("if-match")
+    if written is None:
+        if kind is Change.DELETE:
+            raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
+        return ANY
+    stamp = parse_etag(written)
+    if isinstance(stamp, Refusal):
+        raise Refused(stamp)
+    return stamp
+
+
+def check_upsert(kind: Change, version: str) -> Refusal | None:
+    """Versions without upserts need an If-Match for every change of an entity."""
+    if version < UPSERTS_SINCE and kind in _UPSERTS:
+        return Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"})
+    return None
+
+
+UPSERTS_SINCE: Final = "2011-08-18"
+_UPSERTS: Final = frozenset({Change.INSERT_OR_REPLACE, Change.INSERT_OR_MERGE})
+
+
+def with_sent_condition(refusal: Refusal, fields: Mapping[str, str]) -> Refusal:
+    """A refusal of an unmet condition, with the condition as it was sent."""
+    if "Condition" not in refusal.facts:
+        return refusal
+    sent: dict[str, str | int] = {"Sent": fields.get("if-match", "")}
+    return msgspec.structs.replace(refusal, facts=refusal.facts | sent)
 
 
 def decode_body(head: ChangeHead, body: bytes) -> Asked:
@@ -147,7 +184,6 @@ CONTENT: Final = "return-content"
 COMMON: Final[Headers] = [
     (b"Cache-Control", b"no-cache"),
     (b"X-Content-Type-Options", b"nosniff"),
-    (b"DataServiceVersion", b"3.0;"),
 ]
 """What every answer about tables and entities has."""
 

@@ -10,6 +10,7 @@ from etagere.auth.request import address, percent_decoded
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.tables import Change
+from etagere.protocol.answers import Headers
 from etagere.protocol.codecs.entity_answers import Origin
 from etagere.protocol.codecs.multipart import (
     OPERATIONS_MAX,
@@ -26,15 +27,18 @@ from etagere.protocol.http.messages import Response
 from etagere.protocol.requests import required_header
 from etagere.protocol.table.addresses import Address, parse_address
 from etagere.protocol.table.changes import (
+    COMMON,
     NO_CONTENT,
     Asked,
     ChangeHead,
     address_of_entity,
     answer,
+    check_upsert,
     decode_body,
     decode_head,
     kind_of_change,
     method_of,
+    preference_headers,
 )
 from etagere.rules.entities import check_in_group
 
@@ -95,15 +99,34 @@ def _decode_head(exchange: Exchange, request: PartRequest) -> ChangeHead:
     kind = kind_of_change(method, target, request.headers)
     if kind is None:
         raise Refused(Refusal("InvalidInput", {"Reason": "A part changes no entity."}))
+    abort_if(check_upsert(kind, exchange.version))
     return decode_head(kind, target, request.headers, "")
 
 
-def check_length(requests: list[PartRequest]) -> Refusal | None:
-    """What reads a batch gives none for too many."""
-    if requests:
-        return None
-    reason = f"A change set holds at most {OPERATIONS_MAX} operations."
-    return Refusal("InvalidInput", {"Reason": reason})
+def too_long() -> Refusal:
+    said = (
+        f"The batch request operation exceeds the maximum {OPERATIONS_MAX} changes per change set."
+    )
+    return Refusal("InvalidInput", {"MaxLimit": OPERATIONS_MAX}, said=said)
+
+
+def index_told(refusal: Refusal, index: int, count: int) -> int | None:
+    """The index that a refusal's message begins with, of the change that was refused among so many.
+    The service leaves it out of what depends on the entity itself, if it is the only one."""
+    return None if count == 1 and refusal.code in _WITHOUT_INDEX else index
+
+
+_WITHOUT_INDEX: Final = frozenset({"ResourceNotFound", "UpdateConditionNotSatisfied"})
+
+
+def preference_told(refusal: Refusal, request: PartRequest) -> Headers:
+    """What the answer to a refused insert says of its Prefer: nothing if there is no such table."""
+    if request.method != "POST" or refusal.code in _BEFORE_PREFERENCE:
+        return []
+    return preference_headers(request.headers.get("prefer", "").strip().lower())
+
+
+_BEFORE_PREFERENCE: Final = frozenset({"TableNotFound", "InvalidResourceName", "OutOfRangeInput"})
 
 
 class Group:
@@ -143,9 +166,14 @@ class Group:
 # Answers
 
 
-def _part_of(response: Response) -> PartResponse:
+_VERSION_1: Final = (b"DataServiceVersion", b"1.0;")
+_VERSION_3: Final = (b"DataServiceVersion", b"3.0;")
+"""Only parts of a batch say this: the first those that need nothing of OData 3."""
+
+
+def _part_of(response: Response, version: tuple[bytes, bytes] = _VERSION_3) -> PartResponse:
     assert isinstance(response.body, bytes)
-    return PartResponse(response.status, response.headers, response.body)
+    return PartResponse(response.status, [*response.headers, version], response.body)
 
 
 class Answers:
@@ -170,7 +198,9 @@ class Answers:
         self._formatted.append(address.join(self._around))
 
     def _format(self, part: Part, stamp: int) -> bytes:
-        return format_part(_part_of(answer(part.asked, stamp, part.table, self._origin)))
+        response = answer(part.asked, stamp, part.table, self._origin)
+        is_insert = part.asked.change.change is Change.INSERT
+        return format_part(_part_of(response, _VERSION_3 if is_insert else _VERSION_1))
 
     def response(self) -> Response:
         return _changes_answer(self._formatted)
@@ -191,4 +221,4 @@ def query_answer(response: Response) -> Response:
 
 def _accepted(formatted: tuple[str, bytes]) -> Response:
     content_type, body = formatted
-    return Response(202, [(b"Content-Type", content_type.encode())], body)
+    return Response(202, [*COMMON, (b"Content-Type", content_type.encode())], body)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -40,13 +42,14 @@ from etagere.protocol.codecs.entity_answers import (
     parse_level,
     select_bytes,
 )
-from etagere.protocol.codecs.errors import ODATA_TYPE, Occasion, encode_odata
-from etagere.protocol.codecs.multipart import PartRequest, SingleQuery
+from etagere.protocol.codecs.errors import Occasion, encode_odata
+from etagere.protocol.codecs.multipart import OPERATIONS_MAX, PartRequest, SingleQuery
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.service import is_trusted
 from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, Kind
+from etagere.protocol.table.refusals import odata_error_headers
 from etagere.protocol.turns import Turn
 from etagere.rules.entities import check_keys, check_table_name, format_etag
 
@@ -56,7 +59,7 @@ written as escapes. A binary is only a third longer in base64."""
 _TABLE_BYTES_MAX: Final = 64 << 10
 _KEYS_NOT_ALL: Final = (
     "The number of keys specified in the URI does not match number of key properties for the "
-    "resource."
+    "resource '{resource}'."
 )
 # Groups and pages are short work mostly, and each turn that is given away has its price.
 _TURN_SECONDS_MAX: Final = 0.005
@@ -79,13 +82,15 @@ class Handlers:
     # Tables
 
     async def query_tables(self, exchange: Exchange, address: Address) -> Response:
-        queries.require_text(exchange)
+        queries.check_parameters(exchange)
         if address.table:
             return await self._get_table(exchange, address.table)
         level, limit = _level(exchange), queries.limit(exchange)
         asked, start = await queries.filter_of(exchange), queries.table_start_of(exchange)
         command = tables.ListTables(exchange.signed.account, limit, start)
-        if asked is None:
+        if not limit:
+            page = tables.TablePage([])
+        elif asked is None:
             page = await self._engine.read(tables.list_tables, command)
         else:
             query = tables.TableQuery(command, queries.table_matcher(asked), asked.terms)
@@ -99,10 +104,8 @@ class Handlers:
         level = _level(exchange)
         if check_table_name(name) is not None:
             raise Refused(Refusal("ResourceNotFound"))
-        try:
+        with _as_resource():
             table = await self._engine.read(tables.get_table, _table_name(exchange, name))
-        except Refused:
-            raise Refused(Refusal("ResourceNotFound")) from None
         return Response(200, _json(level), encode_table(table.name, _origin(exchange), level))
 
     async def create_table(self, exchange: Exchange, _: Address) -> Response:
@@ -128,7 +131,8 @@ class Handlers:
 
     async def get_table_acl(self, exchange: Exchange, address: Address) -> Response:
         name = _table_name(exchange, address.table)
-        table = await self._engine.read(tables.get_table, name)
+        with _as_resource():
+            table = await self._engine.read(tables.get_table, name)
         return Response(200, [XML], access_policies.encode(table.policies))
 
     async def set_table_acl(self, exchange: Exchange, address: Address) -> Response:
@@ -137,13 +141,14 @@ class Handlers:
         if isinstance(policies, Refusal):
             raise Refused(policies)
         command = SetTableAccess(_table_name(exchange, address.table), policies)
-        await self._engine.write(tables.set_table_access, command)
+        with _as_resource():
+            await self._engine.write(tables.set_table_access, command)
         return Response(204)
 
     # Entities
 
     async def query_entities(self, exchange: Exchange, address: Address) -> Response:
-        queries.require_text(exchange)
+        queries.check_parameters(exchange)
         if address.keys is not None:
             return await self._get_entity(exchange, address.table, address.keys)
         level, select = _level(exchange), queries.select_of(exchange)
@@ -156,11 +161,16 @@ class Handlers:
             LIMITS.brief_rows_max,
             shown_bytes=select_bytes(select),
         )
-        page = await self._found(exchange, query)
+        page = await self._found(exchange, query) if query.limit else await self._no_page(query)
         encoder = EntityEncoder(address.table, _origin(exchange), level, select)
         following = await _encode(page, encoder)
         headers = [*_json(level), *queries.continuation(following)]
         return Response(200, headers, encoder.page())
+
+    async def _no_page(self, query: Query) -> EntityPage:
+        """What is found by a query that asks for no entities: nothing, and nothing follows."""
+        await self._engine.read(tables.get_table, query.table)
+        return EntityPage([], [])
 
     async def _found(self, exchange: Exchange, query: Query) -> EntityPage:
         page = None if _is_long(query) else await self._engine.read(query_entities, query)
@@ -190,8 +200,9 @@ class Handlers:
 
     async def _get_entity(self, exchange: Exchange, table: str, keys: Keys) -> Response:
         level, select = _level(exchange), queries.select_of(exchange)
-        if check_keys(keys) is not None or not queries.reach_of(exchange).holds(keys):
+        if check_keys(keys) is not None:
             raise Refused(Refusal("ResourceNotFound"))
+        _require_reach(queries.reach_of(exchange), keys)
         command = GetEntity(_table_name(exchange, table), keys)
         entity = (await self._engine.read(entities.get_entity, command)).entity
         body = encode_entity(keys, entity, table, _origin(exchange), level, select)
@@ -202,6 +213,7 @@ class Handlers:
         method = changes.method_of(exchange.signed.method, fields)
         kind = changes.kind_of_change(method, address, fields)
         assert kind is not None
+        abort_if(changes.check_upsert(kind, exchange.version))
         if kind is not Change.DELETE:
             abort_if(changes.check_content_type(fields))
         body = await exchange.http.body.read(_ENTITY_BYTES_MAX)
@@ -212,7 +224,8 @@ class Handlers:
         try:
             (stamp,) = await self._engine.write(entities.change_entities, command)
         except Refused as refused:
-            raise Refused(_without_index(refused.refusal)) from None
+            told = changes.with_sent_condition(_without_index(refused.refusal), fields)
+            raise Refused(told) from None
         return changes.answer(asked, stamp, address.table, _origin(exchange))
 
     async def refuse_below(self, exchange: Exchange, address: Address) -> Response:
@@ -221,7 +234,8 @@ class Handlers:
         if exchange.signed.method == "POST":
             abort_if(changes.check_content_type(exchange.signed.fields))
             raise Refused(Refusal("PropertiesNeedValue"))
-        raise Refused(Refusal("InvalidInput", said=_KEYS_NOT_ALL))
+        resource = f"{exchange.signed.account}.{address.table}"
+        raise Refused(Refusal("InvalidInput", said=_KEYS_NOT_ALL.format(resource=resource)))
 
     # Groups
 
@@ -233,9 +247,12 @@ class Handlers:
         reach = queries.reach_of(exchange)
         allowed: set[tuple[Change, str]] = set()
         turn = Turn(_TURN_SECONDS_MAX)
+        parts_asked = batch.requests
+        if batch.is_too_long:
+            index = OPERATIONS_MAX - 1
+            return _refused_group(exchange, groups.too_long(), parts_asked[-1], index)
         try:
-            abort_if(groups.check_length(batch.requests))
-            for request in batch.requests:
+            for request in parts_asked:
                 await turn.give_way()
                 part = group.decode(request)
                 kind = part.asked.change.change
@@ -248,7 +265,8 @@ class Handlers:
                 group.add(part)
         except Refused as refused:
             index = len(group.parts)
-            return groups.refused_answer(_refused(exchange, refused.refusal, index))
+            told = groups.index_told(refused.refusal, index, len(parts_asked))
+            return _refused_group(exchange, refused.refusal, parts_asked[index], told)
         parts = group.parts
         table = _table_name(exchange, parts[0].table)
         command = ChangeEntities(table, tuple(part.asked.change for part in parts))
@@ -256,8 +274,10 @@ class Handlers:
             stamps = await self._engine.write(entities.change_entities, command)
         except Refused as refused:
             index = int(refused.refusal.facts.get(entities.INDEX, 0))
-            told = _refused(exchange, _without_index(refused.refusal), index)
-            return groups.refused_answer(told)
+            request = parts_asked[index]
+            refusal = changes.with_sent_condition(_without_index(refused.refusal), request.headers)
+            told = groups.index_told(refusal, index, len(parts_asked))
+            return _refused_group(exchange, refusal, request, told)
         answers = groups.Answers(_origin(exchange))
         for part, stamp in zip(parts, stamps, strict=True):
             answers.add(part, stamp)
@@ -279,7 +299,8 @@ class Handlers:
             inner = exchange.inside(request.method, query, request.headers)
             response = await self.query_entities(inner, address)
         except Refused as refused:
-            response = _refused(exchange, refused.refusal, 0)
+            told = groups.index_told(refused.refusal, 0, 1)
+            response = _refused(exchange, refused.refusal, told)
         return groups.query_answer(response)
 
 
@@ -342,13 +363,33 @@ def _without_index(refusal: Refusal) -> Refusal:
     return msgspec.structs.replace(refusal, facts=facts)
 
 
-def _refused(exchange: Exchange, refusal: Refusal, index: int) -> Response:
-    """The answer to one part of a group, which says which it was."""
+@contextmanager
+def _as_resource() -> Iterator[None]:
+    """A table that is asked for as an object of its own is a resource like others."""
+    try:
+        yield
+    except Refused as refused:
+        if refused.refusal.code != "TableNotFound":
+            raise
+        raise Refused(Refusal("ResourceNotFound")) from None
+
+
+def _refused_group(
+    exchange: Exchange, refusal: Refusal, request: PartRequest, index: int | None
+) -> Response:
+    """The answer to a group of which this change was refused."""
+    response = _refused(exchange, refusal, index)
+    response.headers = [*response.headers, *groups.preference_told(refusal, request)]
+    return groups.refused_answer(response)
+
+
+def _refused(exchange: Exchange, refusal: Refusal, index: int | None) -> Response:
+    """The answer to a part of a batch, which says which it was."""
     occasion = Occasion(
         exchange.request_id,
         time.time_ns() // 100,
         shows_details=is_trusted(exchange),
         operation_index=index,
     )
-    headers = [*changes.COMMON, (b"Content-Type", ODATA_TYPE.encode())]
-    return Response(http_status(refusal.code, "table"), headers, encode_odata(refusal, occasion))
+    status = http_status(refusal.code, "table")
+    return Response(status, odata_error_headers(), encode_odata(refusal, occasion))

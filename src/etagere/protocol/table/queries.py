@@ -23,13 +23,19 @@ PAGE_MAX: Final = 1_000
 _TOKEN_VERSION: Final = "1"
 
 
-def require_text(exchange: Exchange) -> None:
-    """What is asked for and repeated in answers has to be text."""
+def check_parameters(exchange: Exchange) -> None:
+    """Refuses what the service has no query option for. What is asked for and repeated in answers
+    has to be text."""
     parameters = exchange.signed.parameters
+    for name in NOT_IMPLEMENTED & parameters.keys():
+        raise bad_parameter("NotImplemented", name, parameters[name])
     for name in _TEXTS & parameters.keys():
         if not is_text(parameters[name]):
             raise bad_parameter("InvalidInput", name, parameters[name])
 
+
+NOT_IMPLEMENTED: Final = frozenset({"$skip", "$orderby", "$expand", "$inlinecount"})
+"""Options of OData that would change an answer, and that the service does not have."""
 
 _TEXTS: Final = frozenset(
     {
@@ -48,7 +54,7 @@ def limit(exchange: Exchange) -> int:
     written = exchange.parameter("$top")
     if not written:
         return PAGE_MAX
-    if NUMBER.fullmatch(written) is None or not 1 <= int(written) <= PAGE_MAX:
+    if NUMBER.fullmatch(written) is None or int(written) > PAGE_MAX:
         raise bad_parameter("InvalidInput", "$top", written)
     return int(written)
 
@@ -90,10 +96,11 @@ def reach_of(exchange: Exchange) -> Reach:
 
 
 def start_of(exchange: Exchange) -> Keys | None:
-    partition = exchange.parameter("nextpartitionkey")
+    partition, row = exchange.parameter("nextpartitionkey"), exchange.parameter("nextrowkey")
     if partition is None:
+        if row is not None:
+            raise bad_parameter("InvalidInput", "NextRowKey", row)
         return None
-    row = exchange.parameter("nextrowkey")
     return Keys(_decode("NextPartitionKey", partition), _decode("NextRowKey", row) if row else "")
 
 

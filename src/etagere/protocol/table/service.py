@@ -9,11 +9,14 @@ from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.jobs.indexing import Indexing
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.answers import Headers
+from etagere.protocol.codecs.errors import Encoder
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.gate import Gate
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.service import Routed, Service, no_route
+from etagere.protocol.table import refusals
 from etagere.protocol.table.addresses import Address, Kind, parse_address
 from etagere.protocol.table.changes import PERMISSIONS, kind_of_change, method_of
 from etagere.protocol.table.handlers import Handlers
@@ -79,6 +82,9 @@ class TableService(Service):
         if of_service is not None:
             return Routed(name, "", of_service)
         return Routed(name, address.table, self._bound(name, address))
+
+    def error_form(self, exchange: Exchange, refusal: Refusal) -> tuple[Headers, Encoder]:
+        return refusals.error_form(exchange, refusal)
 
     def _below(self, exchange: Exchange, address: Address) -> Routed:
         """Mostly from a client that was given the address of a table for that of the service."""

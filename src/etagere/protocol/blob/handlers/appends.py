@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from etagere.engine.interface import abort_if
 from etagere.model.appends import AppendBlock, Appended
 from etagere.model.bodies import Body
 from etagere.model.ids import new_id
@@ -13,6 +14,7 @@ from etagere.protocol.blob import decode, decode_pages, encode, uploads
 from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
+from etagere.rules.appends import check_etag
 
 
 class AppendHandlers(Handling):
@@ -24,6 +26,7 @@ class AppendHandlers(Handling):
             raise requests.invalid_header("Content-Length", "0")
         announced = Body(b"", length, 0)
         command = decode_pages.append_block(exchange, announced, new_id())
+        abort_if(check_etag(command.conditions.if_match))
         if length > uploads.FORESEEN_BYTES_MIN:
             await self._engine.read(appends.foresee_append, command)
         sent_md5 = decode.sent_md5(exchange)
@@ -33,7 +36,7 @@ class AppendHandlers(Handling):
             uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
             done = await self._append(replace(command, body=body))
         headers = encode.appended_headers(done)
-        headers += uploads.checksum_headers(body, sent_md5)
+        headers.append(uploads.checksum_header(body.crc, sent_md5))
         return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
     async def _append(self, command: AppendBlock) -> Appended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from etagere.bodies.files import FileBodyStore
+from etagere.bodies.store import BodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, T
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
@@ -17,6 +17,8 @@ from etagere.protocol.http.messages import Response
 from etagere.settings import Settings
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
+NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
+"""Of what brings no bytes that could be encrypted, but is answered like what does."""
 
 AnswerPart = Callable[[Exchange, Exchange], Awaitable[Response]]
 """What carries out a request inside of another as if it had come alone."""
@@ -26,7 +28,7 @@ class Means(NamedTuple):
     """What operations are carried out with."""
 
     engine: Engine
-    store: FileBodyStore
+    store: BodyStore
     sources: Sources
     copying: Copying
     folding: Folding
@@ -54,7 +56,7 @@ class Handling:
         *,
         aside: bool = False,
     ) -> T:
-        permit, version = exchange.permit, exchange.version
+        permit, version = exchange.permit, exchange.challenge_version
         lane = exchange.lane(operation.__name__) if aside else None
         return await read_permitted(
             self._engine, permit, version, operation, command, container, lane=lane

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from etagere.engine.interface import Refused
 from etagere.protocol.blob import batches, decode
 from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.exchange import Exchange
@@ -24,8 +25,13 @@ class BatchHandlers(Handling):
         return await self._batch(exchange, decode.container_name(exchange).name)
 
     async def _batch(self, exchange: Exchange, container: str) -> Response:
-        requests = await batches.read_requests(exchange)
-        parts = batches.parts_of(exchange, requests, container)
+        try:
+            requests = await batches.read_requests(exchange)
+            parts = batches.parts_of(exchange, requests, container)
+        except Refused as refused:
+            if refused.refusal.code not in batches.ANSWERED_INSIDE:
+                raise
+            return batches.answer_refused(exchange, refused.refusal)
         turns = asyncio.Semaphore(_TOGETHER_MAX)
 
         async def answered(part: Exchange) -> Response:

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import Hole, Plan, Stretch, require_intact, segments_of
-from etagere.bodies.presence import Pin
+from etagere.bodies.store import BodyReader, Plan
 from etagere.config import KIB
+from etagere.engine.interface import abort_if
 from etagere.model.blobs import (
     BlobKind,
     DeleteBlob,
@@ -23,21 +23,25 @@ from etagere.model.blobs import (
     SnapshotBlob,
     SnapshotsToo,
 )
+from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
 from etagere.operations.blob import blobs, page_blobs, snapshots
 from etagere.protocol import requests
 from etagere.protocol.answers import Headers, metadata_headers
 from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tiers, encode, uploads
-from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
+from etagere.protocol.blob.handlers.base import ENCRYPTED, NOT_ENCRYPTED, Handling
 from etagere.protocol.codecs import structured_messages
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import FilePart, Response
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
+from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 _READ_BYTES_MAX: Final = 64 * KIB
 """What is not longer is read at once, compared with its checksums, and sent with its head."""
+_UNCOMMITTED_DELETED_SINCE: Final = "2013-08-15"
+"""The version from which on a blob with nothing but uncommitted blocks can be deleted."""
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
 
 
@@ -46,13 +50,17 @@ class BlobHandlers(Handling):
 
     async def put_blob(self, exchange: Exchange) -> Response:
         kind = decode.blob_kind(exchange)
+        if exchange.header(LENGTH_HEADER) is not None:
+            abort_if(check_resizable(kind))
         if kind is not BlobKind.BLOCK:
             return await self._put_without_bytes(exchange, kind)
         length = uploads.announced_length(exchange, uploads.BLOB_BYTES_MAX)
         command = PutBlob(
             decode.blob_name(exchange),
             uploads.NO_BODY,
-            decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
+            decode.blob_headers(
+                exchange, standard=True, default_type=decode.DEFAULT_TYPE, md5_of_body=True
+            ),
             requests.metadata(exchange),
             decode.write_conditions(exchange),
             decode.lease_id(exchange),
@@ -61,7 +69,11 @@ class BlobHandlers(Handling):
             decode_tags.tags(exchange),
         )
         if length > uploads.FORESEEN_BYTES_MIN:
-            await self._engine.read(blobs.foresee_put, command)
+            foreseen = command
+            if uploads.tells_checksum(exchange):
+                # A wrong checksum is told before unmet conditions.
+                foreseen = replace(command, conditions=NO_CONDITIONS)
+            await self._engine.read(blobs.foresee_put, foreseen)
         async with self._store.writer(length, md5=True) as writer:
             body = await uploads.receive(exchange, writer)
             md5, headers = writer.md5, command.headers
@@ -73,7 +85,7 @@ class BlobHandlers(Handling):
             201,
             [
                 *encode.stamp_headers(blob.stamp),
-                (b"Content-MD5", encode.digest_text(md5)),
+                encode.md5_header(md5),
                 encode.crc64_header(body.crc),
                 *uploads.structured_headers(exchange),
                 ENCRYPTED,
@@ -107,7 +119,12 @@ class BlobHandlers(Handling):
 
     async def get_blob_properties(self, exchange: Exchange) -> Response:
         shown = await self._shown(exchange)
-        headers = encode.blob_headers(shown, decode.overrides(exchange))
+        headers = encode.blob_headers(
+            shown,
+            decode.overrides(exchange),
+            is_snapshot=decode.names_snapshot(exchange),
+            with_tier=True,
+        )
         headers += encode.md5_headers(shown.blob, b"Content-MD5")
         return Response(200, headers, length=shown.blob.content.length)
 
@@ -121,26 +138,29 @@ class BlobHandlers(Handling):
         return await self._read(exchange, blobs.get_blob, command, command.blob.container)
 
     async def get_blob(self, exchange: Exchange) -> Response:
-        pin = self._store.pinned()
-        pin.__enter__()
+        reader = self._store.open_reader()
         try:
-            response = await self._opened(exchange, pin)
+            response = await self._opened(exchange, reader)
         except BaseException:
-            pin.__exit__()
+            reader.close()
             raise
-        # What was found stays on disk until the last byte is out.
-        response.finished = pin.__exit__
+        # What was found stays readable until the last byte is out.
+        response.finished = reader.close
         return response
 
-    async def _opened(self, exchange: Exchange, pin: Pin) -> Response:
+    async def _opened(self, exchange: Exchange, reader: BodyReader) -> Response:
         asked, structured = _range(exchange), decode.is_structured(exchange)
-        shown, start, length, plan = await self._located(exchange, asked)
-        pin.narrow(segments_of(plan))
-        if length <= _READ_BYTES_MAX:
-            plan = await self._store.read_short(plan)
-        total = shown.blob.content.length
-        headers = encode.blob_headers(shown, decode.overrides(exchange))
         if asked is None:
+            decode.refuse_range_checksums(exchange)
+        shown, start, length, plan, is_range = await self._located(exchange, asked)
+        reader.limit_to(plan)
+        if length <= _READ_BYTES_MAX:
+            plan = await reader.read(plan)
+        total = shown.blob.content.length
+        headers = encode.blob_headers(
+            shown, decode.overrides(exchange), is_snapshot=decode.names_snapshot(exchange)
+        )
+        if not is_range:
             status = 200
             headers += encode.md5_headers(shown.blob, b"Content-MD5")
         else:
@@ -150,47 +170,25 @@ class BlobHandlers(Handling):
             headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
             checksums = decode.wanted_checksums(exchange, length)
             if checksums:
-                plan = await _joined(self._store.read(plan))
+                plan = await _joined(reader.chunks(plan))
                 headers += encode.checksum_headers(plan, checksums)
         if structured:
             headers += encode.structured_headers(length)
-            return self._structured(status, headers, plan, length, pin)
-        return Response(status, headers, self._body(exchange, plan, pin), length)
-
-    def _structured(
-        self, status: int, headers: Headers, plan: Plan, length: int, pin: Pin
-    ) -> Response:
-        if isinstance(plan, bytes):
-            return Response(status, headers, structured_messages.encoded(plan))
-        require_intact(plan)
-        encoder = structured_messages.Encoder(length)
-        body = structured_messages.stream(encoder, self._store.read(plan, pin))
-        return Response(status, headers, body, encoder.length)
+            return _structured(status, headers, plan, length, reader)
+        return Response(status, headers, _body(exchange, plan, reader), length)
 
     async def _located(self, exchange: Exchange, asked: Range | None) -> blobs.OpenedBlob:
         ask = decode.get_blob(exchange)
         first, last = (None, None) if asked is None else (asked.start, asked.end)
+        container, if_range = ask.blob.container, exchange.header("if-range") or ""
         for brief in (True, False):
-            command, container = OpenBlob(ask, first, last, brief), ask.blob.container
+            command = OpenBlob(ask, first, last, brief, if_range)
             opened = await self._read(
                 exchange, blobs.open_blob, command, container, aside=not brief
             )
             if opened is not None:
                 return opened
         raise RuntimeError("what may take long is not given up")
-
-    def _body(
-        self, exchange: Exchange, plan: Plan, pin: Pin
-    ) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
-        """What is encrypted or has bytes of the ledger in it passes through this process, and is
-        compared with its checksums. The kernel sends the rest from the page cache."""
-        if isinstance(plan, bytes):
-            return plan
-        stretches = [part for part in plan if isinstance(part, Stretch | Hole)]
-        if len(stretches) == len(plan) and not exchange.http.secure:
-            return self._store.files(stretches, pin)
-        require_intact(plan)
-        return self._store.read(plan, pin)
 
     # Described
 
@@ -240,7 +238,7 @@ class BlobHandlers(Handling):
         )
         taken = await self._engine.write(snapshots.snapshot_blob, command)
         moment = (b"x-ms-snapshot", format_instant(taken.snapshot).encode())
-        return Response(201, [*encode.stamp_headers(taken.blob.stamp), moment, ENCRYPTED])
+        return Response(201, [*encode.stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
 
     # Deleted
 
@@ -250,7 +248,8 @@ class BlobHandlers(Handling):
         conditions, lease_id = decode.write_conditions(exchange), decode.lease_id(exchange)
         if snapshot is None:
             dates = decode_tiers.tier_dates(exchange)
-            command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates)
+            uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
+            command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
             await self._engine.write(blobs.delete_blob, command)
             return Response(202, [_DELETED])
         if snapshots_too is not SnapshotsToo.NO:
@@ -258,6 +257,27 @@ class BlobHandlers(Handling):
         taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
         await self._engine.write(snapshots.delete_snapshot, taken)
         return Response(202, [_DELETED])
+
+
+def _structured(
+    status: int, headers: Headers, plan: Plan, length: int, reader: BodyReader
+) -> Response:
+    if isinstance(plan, bytes):
+        return Response(status, headers, structured_messages.encoded(plan))
+    encoder = structured_messages.Encoder(length)
+    body = structured_messages.stream(encoder, reader.chunks(plan, final=True))
+    return Response(status, headers, body, encoder.length)
+
+
+def _body(
+    exchange: Exchange, plan: Plan, reader: BodyReader
+) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
+    """What is encrypted or has bytes of the ledger in it passes through this process, and is
+    compared with its checksums. The kernel sends the rest from the page cache."""
+    if isinstance(plan, bytes):
+        return plan
+    parts = None if exchange.http.secure else reader.file_parts(plan)
+    return reader.chunks(plan, final=True) if parts is None else parts
 
 
 async def _joined(chunks: AsyncIterator[bytes]) -> bytes:

@@ -12,7 +12,7 @@ from etagere.model.blobs import GetBlockList, PutBlock, PutBlockList, ShownBlock
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
 from etagere.protocol import requests
-from etagere.protocol.answers import XML, Headers
+from etagere.protocol.answers import XML
 from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, uploads
 from etagere.protocol.blob.block_listing import list_blocks
 from etagere.protocol.blob.drafting import put_drafted
@@ -31,7 +31,6 @@ class BlockHandlers(Handling):
     """Blocks: staged, made a blob of, and listed."""
 
     async def put_block(self, exchange: Exchange) -> Response:
-        decode.refuse_conditions(exchange)
         length = uploads.announced_length(exchange, uploads.BLOCK_BYTES_MAX)
         if not length:
             raise requests.invalid_header("Content-Length", "0")
@@ -51,14 +50,12 @@ class BlockHandlers(Handling):
             body = await uploads.receive(exchange, writer)
             uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
             await self._engine.write(staging.put_block, replace(command, body=body))
-        headers = [encode.crc64_header(body.crc), *uploads.structured_headers(exchange), ENCRYPTED]
-        if sent_md5 is not None:
-            headers.append((b"Content-MD5", encode.digest_text(sent_md5)))
-        return Response(201, headers)
+        checksum = uploads.checksum_header(body.crc, sent_md5)
+        return Response(201, [checksum, *uploads.structured_headers(exchange), ENCRYPTED])
 
     async def put_block_list(self, exchange: Exchange) -> Response:
         document = await exchange.http.body.read(codec.BYTES_MAX)
-        checksums = await _checked(exchange, document)
+        checksum = await _checked(exchange, document)
         blocks = await in_turns(codec.decode(document))
         if isinstance(blocks, Refusal):
             raise Refused(blocks)
@@ -79,18 +76,15 @@ class BlockHandlers(Handling):
             blob = await put_drafted(self._engine, command)
         if blob is None:
             blob = await self._engine.write(block_lists.put_block_list, command)
-        return Response(201, [*encode.stamp_headers(blob.stamp), *checksums, ENCRYPTED])
+        return Response(201, [*encode.stamp_headers(blob.stamp), checksum, ENCRYPTED])
 
     async def get_block_list(self, exchange: Exchange) -> Response:
-        decode.refuse_conditions(exchange)
         command = decode.get_block_list(exchange)
         shown = await self._listed_blocks(exchange, command)
         headers = [XML]
-        length = 0
         if shown.blob is not None:
             headers += encode.stamp_headers(shown.blob.stamp)
-            length = shown.blob.content.length
-        headers.append((b"x-ms-blob-content-length", b"%d" % length))
+            headers.append(encode.length_header(shown.blob))
         return Response(200, headers, await in_turns(codec.encode(shown, command)))
 
     async def _listed_blocks(self, exchange: Exchange, command: GetBlockList) -> ShownBlockList:
@@ -105,7 +99,7 @@ class BlockHandlers(Handling):
         )
 
 
-async def _checked(exchange: Exchange, document: bytes) -> Headers:
+async def _checked(exchange: Exchange, document: bytes) -> tuple[bytes, bytes]:
     """Checksums are what a thread is good for: the interpreter is not needed for them."""
     if len(document) > _LONG_DOCUMENT_BYTES:
         return await asyncio.to_thread(uploads.checked_document, exchange, document)

@@ -43,7 +43,8 @@ class ContainerHandlers(Handling):
         return Response(201, encode.stamp_headers(made.stamp))
 
     async def get_container_properties(self, exchange: Exchange) -> Response:
-        return Response(200, encode.container_headers(await self._shown_container(exchange)))
+        shown = await self._shown_container(exchange)
+        return Response(200, encode.container_headers(shown, exchange.version))
 
     async def get_container_metadata(self, exchange: Exchange) -> Response:
         container = (await self._shown_container(exchange)).container
@@ -108,9 +109,9 @@ class ContainerHandlers(Handling):
         return await listed(
             self._engine,
             exchange.lane("listing"),
-            permitted(exchange.permit, exchange.version, list_blobs, asked.container),
+            permitted(exchange.permit, exchange.challenge_version, list_blobs, asked.container),
             asked,
-            partial(pages.blob_rows, include=include),
-            pages.blobs_start(asked, requests.endpoint(exchange)),
+            partial(pages.blob_rows, include=include, version=exchange.version),
+            pages.blobs_start(asked, exchange),
             pages.blobs_end,
         )

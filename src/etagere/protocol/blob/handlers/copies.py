@@ -10,14 +10,12 @@ import base64
 import binascii
 from typing import Final
 
-from awscrt.checksums import combine_crc64nvme
 from msgspec.structs import replace
 
 from etagere.auth.request import address, is_text
 from etagere.engine.interface import Fault, FaultReason, Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, BlobHeaders, CopyStatus
-from etagere.model.bodies import Content, Empty, Inline, Pieces
 from etagere.model.containers import Metadata
 from etagere.model.copies import (
     AbortCopy,
@@ -33,7 +31,7 @@ from etagere.operations.blob import copies, pending_copies
 from etagere.protocol import requests
 from etagere.protocol.answers import Headers
 from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers, encode, uploads
-from etagere.protocol.blob.handlers.base import Handling
+from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.blob.sources import Here, Source
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
@@ -44,7 +42,6 @@ from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
 from etagere.rules.leases import format_lease_id
 from etagere.rules.names import check_metadata
 
-_META: Final = "x-ms-meta-"
 _ATTEMPTS_MAX = 8
 _TOO_LARGE: Final = (
     "The source request body for synchronous copy is too large and exceeds the maximum permissible "
@@ -58,7 +55,7 @@ class CopyHandlers(Handling):
     @reads_source
     async def copy_blob(self, exchange: Exchange) -> Response:
         asked = _destination(exchange, tags=decode_tags.tags(exchange))
-        asked = replace(asked, seals=decode_sources.seals(exchange))
+        asked = replace(asked, seals=decode_sources.seals(exchange), asynchronous=True)
         try:
             source = await self._sources.open(
                 exchange,
@@ -107,13 +104,13 @@ class CopyHandlers(Handling):
             async with await self._opened_in_time(exchange, tags_too=copies_tags) as source:
                 asked = replace(asked, source=source.address)
                 if isinstance(source, Elsewhere):
-                    blob, checksums = await self._fetch_copy(asked, source, told)
-                    return _accepted(blob, checksums)
-                checksums = await _checked(source, told)
+                    blob, crc = await self._fetch_copy(asked, source, told)
+                    return _accepted(blob, _received(exchange, crc, told))
+                crc = await _checked(source, told)
                 found = _blob_source(exchange, source, stamp=source.found.stamp)
                 shared = await self._engine.write(copies.copy_blob, CopyBlob(asked, found))
                 if shared is not None:
-                    return _accepted(shared, checksums)
+                    return _accepted(shared, _received(exchange, crc, told))
         raise Fault(FaultReason.CONTENTION, "the source of a copy changed again and again")
 
     async def _opened_in_time(self, exchange: Exchange, *, tags_too: bool) -> Source:
@@ -128,7 +125,7 @@ class CopyHandlers(Handling):
 
     async def _fetch_copy(
         self, asked: Destination, source: Elsewhere, told: uploads.ToldChecksums
-    ) -> tuple[Blob, Headers]:
+    ) -> tuple[Blob, int]:
         headers, metadata = _described(source), _metadata(source)
         await self._engine.read(copies.foresee_copy, asked)
         async with self._store.writer(source.length, md5=True) as writer:
@@ -137,7 +134,7 @@ class CopyHandlers(Handling):
             headers = replace(headers, content_md5=writer.md5)
             command = PutCopy(asked, body, headers, metadata)
             blob = await self._engine.write(copies.put_copy, command)
-        return blob, _checksums(body.crc, told)
+        return blob, body.crc
 
     @reads_source
     async def incremental_copy_blob(self, exchange: Exchange) -> Response:
@@ -207,8 +204,17 @@ def _as_own(exchange: Exchange, refused: Refused) -> Refused:
     return Refused(Refusal(code))
 
 
+_ENCRYPTION_TOLD_SINCE: Final = "2021-06-08"
+
+
+def _received(exchange: Exchange, crc: int, told: uploads.ToldChecksums) -> Headers:
+    """What the answer says of bytes that were copied while the client waited."""
+    headers = [uploads.checksum_header(crc, told.md5)]
+    return [*headers, ENCRYPTED] if exchange.version >= _ENCRYPTION_TOLD_SINCE else headers
+
+
 def _accepted(
-    blob: Blob, checksums: Headers | None = None, status: CopyStatus | None = None
+    blob: Blob, received: Headers | None = None, status: CopyStatus | None = None
 ) -> Response:
     assert blob.copied is not None
     headers = encode.stamp_headers(blob.stamp)
@@ -216,7 +222,7 @@ def _accepted(
         (b"x-ms-copy-id", format_lease_id(blob.copied.id).encode()),
         (b"x-ms-copy-status", (status or blob.copied.status).value.encode()),
     ]
-    return Response(202, headers + (checksums or []))
+    return Response(202, headers + (received or []))
 
 
 # What a copy takes over from elsewhere
@@ -239,11 +245,7 @@ _MD5_BYTES = 16
 
 def _metadata(source: Elsewhere) -> Metadata:
     """None at all if a blob could not have them."""
-    pairs = tuple(
-        (name.removeprefix(_META), value)
-        for name, value in source.fields.items()
-        if name.startswith(_META)
-    )
+    pairs = source.metadata
     told = all(is_text(name) and is_text(value) for name, value in pairs)
     return pairs if told and check_metadata(pairs) is None else ()
 
@@ -251,34 +253,12 @@ def _metadata(source: Elsewhere) -> Metadata:
 # Checksums
 
 
-async def _checked(source: Here, told: uploads.ToldChecksums) -> Headers:
-    """Of all bytes, which are read only if nobody knows without."""
-    crc = _known_crc(source.blob.content) if told.md5 is None else None
+async def _checked(source: Here, told: uploads.ToldChecksums) -> int:
+    """The CRC64 of all bytes, which are read only if nobody knows without."""
+    crc = uploads.known_crc(source.blob.content) if told.md5 is None else None
     if crc is None:
         crc, md5 = await uploads.checksums_of(source.chunks())
         told.require(crc, md5)
     else:
         told.require(crc, None)
-    return _checksums(crc, told)
-
-
-def _checksums(crc: int, told: uploads.ToldChecksums) -> Headers:
-    """One of the two: the one that the request told, or that of the service."""
-    if told.md5 is not None:
-        return [(b"Content-MD5", encode.digest_text(told.md5))]
-    return [encode.crc64_header(crc)]
-
-
-def _known_crc(content: Content) -> int | None:
-    if isinstance(content, Empty):
-        return 0
-    if isinstance(content, Inline):
-        return content.crc
-    if not isinstance(content, Pieces):
-        return None
-    crc = 0
-    for piece in content.pieces:
-        if piece.crc is None:
-            return None
-        crc = combine_crc64nvme(crc, piece.crc, piece.length)
     return crc

@@ -9,16 +9,17 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.appends import Appended
 from etagere.model.blobs import Blob, BlobHeaders, BlobKind, PutBlob, PutBlock
 from etagere.model.bodies import Body, Mapped
+from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
+from etagere.model.page_blobs import SequenceConditions
 from etagere.model.sources import FindPieces, PutBlobFromBlob
 from etagere.operations.blob import appends, blobs, page_blobs, sharing, staging
 from etagere.protocol import requests
-from etagere.protocol.answers import Headers
 from etagere.protocol.blob import (
     decode,
     decode_pages,
@@ -32,12 +33,16 @@ from etagere.protocol.blob.handlers.base import ENCRYPTED, Handling
 from etagere.protocol.blob.sources import Here, Source
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
-from etagere.protocol.sources.refusals import reads_source
+from etagere.protocol.sources.refusals import reads_source, reads_source_into_blob
+from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 # To share the bytes of a larger source takes no time, so they are read only if it is to be checked.
 _READ_BYTES_MAX = 4 << 20
 
 T = TypeVar("T")
+
+_Foresee = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
+"""Refuse what the destination would refuse: whatever its conditions say, and for all it says."""
 
 
 class _Received(NamedTuple):
@@ -48,8 +53,8 @@ class _Received(NamedTuple):
     borrowed: bool = False
     """Its source holds the pieces too."""
 
-    def checksums(self) -> Headers:
-        return uploads.checksum_headers(self.body, self.md5)
+    def checksum(self) -> tuple[bytes, bytes]:
+        return uploads.checksum_header(self.body.crc, self.md5)
 
 
 class FromUrlHandlers(Handling):
@@ -58,7 +63,6 @@ class FromUrlHandlers(Handling):
     @reads_source
     async def put_block_from_url(self, exchange: Exchange) -> Response:
         uploads.require_no_body(exchange)
-        decode.refuse_conditions(exchange)
         command = PutBlock(
             decode.blob_name(exchange),
             decode.block_name(exchange),
@@ -75,13 +79,17 @@ class FromUrlHandlers(Handling):
             self._copied(exchange, source, told) as received,
         ):
             await self._engine.write(staging.put_block, replace(command, body=received.body))
-        return Response(201, [*received.checksums(), ENCRYPTED])
+        return Response(201, [received.checksum(), ENCRYPTED])
 
-    @reads_source
+    @reads_source_into_blob
     async def append_block_from_url(self, exchange: Exchange) -> Response:
         uploads.require_no_body(exchange)
         command = decode_pages.append_block(exchange, uploads.NO_BODY, new_id())
-        foresee = partial(self._engine.read, appends.foresee_append, command)
+        unconditional = replace(command, conditions=NO_CONDITIONS, position=None, length_max=None)
+        foresee = (
+            partial(self._engine.read, appends.foresee_append, unconditional),
+            partial(self._engine.read, appends.foresee_append, command),
+        )
 
         async def append(received: _Received) -> Appended:
             whole = replace(command, body=received.body, borrowed=received.borrowed)
@@ -91,10 +99,10 @@ class FromUrlHandlers(Handling):
             )
 
         received, done = await self._laid(exchange, uploads.APPENDED_BYTES_MAX, foresee, append)
-        headers = encode.appended_headers(done) + received.checksums()
-        return Response(201, [*headers, ENCRYPTED])
+        headers = encode.appended_headers(done)
+        return Response(201, [*headers, received.checksum(), ENCRYPTED])
 
-    @reads_source
+    @reads_source_into_blob
     async def put_page_from_url(self, exchange: Exchange) -> Response:
         uploads.require_no_body(exchange)
         if decode_pages.is_clear(exchange):
@@ -107,7 +115,11 @@ class FromUrlHandlers(Handling):
         if asked is None or asked.end is None or asked.end + 1 - asked.start != length:
             raise requests.invalid_header("x-ms-source-range", written)
         command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
-        foresee = partial(self._engine.read, page_blobs.foresee_page, command)
+        unconditional = replace(command, conditions=NO_CONDITIONS, sequence=SequenceConditions())
+        foresee = (
+            partial(self._engine.read, page_blobs.foresee_page, unconditional),
+            partial(self._engine.read, page_blobs.foresee_page, command),
+        )
 
         async def put(received: _Received) -> Blob:
             if received.body.length != length:
@@ -121,13 +133,13 @@ class FromUrlHandlers(Handling):
         received, blob = await self._laid(
             exchange, uploads.PAGES_BYTES_MAX, foresee, put, on_pages=True
         )
-        return Response(201, [*encode.page_headers(blob), *received.checksums(), ENCRYPTED])
+        return Response(201, [*encode.page_headers(blob), received.checksum(), ENCRYPTED])
 
     async def _laid(
         self,
         exchange: Exchange,
         limits: uploads.Limits,
-        foresee: Callable[[], Awaitable[None]],
+        foresee: _Foresee,
         lay: Callable[[_Received], Awaitable[T]],
         *,
         on_pages: bool = False,
@@ -135,9 +147,7 @@ class FromUrlHandlers(Handling):
         """The bytes of the source, shared with it if they are still there by then, else copied."""
         told = uploads.told_of_source(exchange)
         bytes_max = uploads.bytes_max(exchange, limits)
-        async with await self._sources.open(
-            exchange, bytes_max=bytes_max, foresee=foresee
-        ) as source:
+        async with await self._open_source(exchange, bytes_max, foresee, told) as source:
             shared = await self._shared(source, told, on_pages)
             if shared is not None:
                 try:
@@ -147,6 +157,31 @@ class FromUrlHandlers(Handling):
                         raise
             async with self._copied(exchange, source, told) as received:
                 return received, await lay(received)
+
+    async def _open_source(
+        self,
+        exchange: Exchange,
+        bytes_max: int,
+        foresee: _Foresee,
+        told: uploads.ToldChecksums,
+        *,
+        tags_too: bool = False,
+    ) -> Source:
+        """A source that is as the request wants it, which the service looks at before the
+        destination's conditions. Those are looked at before any byte is read, unless the bytes
+        are to be compared with a checksum: that comes first too."""
+        unconditionally, fully = foresee
+        source = await self._sources.open(
+            exchange, bytes_max=bytes_max, tags_too=tags_too, foresee=unconditionally
+        )
+        if told != uploads.NOTHING_TOLD:
+            return source
+        try:
+            await fully()
+        except BaseException:
+            await source.close()
+            raise
+        return source
 
     async def _shared(
         self, source: Source, told: uploads.ToldChecksums, on_pages: bool
@@ -189,6 +224,8 @@ class FromUrlHandlers(Handling):
         if decode.blob_kind(exchange) is not BlobKind.BLOCK:
             written = requests.required_header(exchange, "x-ms-blob-type")
             raise requests.invalid_header("x-ms-blob-type", written)
+        if exchange.header(LENGTH_HEADER) is not None:
+            abort_if(check_resizable(BlobKind.BLOCK))
         command = PutBlob(
             decode.blob_name(exchange),
             uploads.NO_BODY,
@@ -203,33 +240,43 @@ class FromUrlHandlers(Handling):
         copies_tags = decode_sources.copies_tags(exchange)
         copies_properties = decode_sources.copies_properties(exchange)
         told = uploads.told_of_source(exchange)
-        async with await self._sources.open(
-            exchange,
-            bytes_max=uploads.bytes_max(exchange, uploads.BLOB_BYTES_MAX),
-            tags_too=copies_tags,
-            foresee=partial(self._engine.read, blobs.foresee_put, command),
+        foresee = (
+            partial(
+                self._engine.read, blobs.foresee_put, replace(command, conditions=NO_CONDITIONS)
+            ),
+            partial(self._engine.read, blobs.foresee_put, command),
+        )
+        bytes_max = uploads.bytes_max(exchange, uploads.BLOB_BYTES_MAX)
+        async with await self._open_source(
+            exchange, bytes_max, foresee, told, tags_too=copies_tags
         ) as source:
             if copies_tags and isinstance(source, Here):
                 command = replace(command, tags=source.blob.tags)
             described = source.headers if copies_properties else BlobHeaders()
             command = replace(command, headers=_described(command.headers, described))
-            blob, checksums = await self._put(source, command, told)
-        return Response(201, [*encode.stamp_headers(blob.stamp), *checksums, ENCRYPTED])
+            blob, crc = await self._put(source, command, told)
+        headers = encode.stamp_headers(blob.stamp)
+        if crc is not None:
+            headers.append(uploads.checksum_header(crc, told.md5))
+        return Response(201, [*headers, ENCRYPTED])
 
     async def _put(
         self, source: Source, command: PutBlob, told: uploads.ToldChecksums
-    ) -> tuple[Blob, Headers]:
+    ) -> tuple[Blob, int | None]:
+        """The blob, and the CRC64 of its bytes; None if they were shared without being read, and
+        nobody knows it."""
         if isinstance(source, Here) and source.is_whole and _is_shareable(source):
-            checksums: Headers = []
             if told != uploads.NOTHING_TOLD or source.length <= _READ_BYTES_MAX:
-                crc, md5 = await uploads.checksums_of(source.chunks())
-                told.require(crc, md5)
-                checksums = uploads.checksum_headers(Body(b"", source.length, crc), md5)
+                known, md5 = await uploads.checksums_of(source.chunks())
+                told.require(known, md5)
                 command = _with_md5(command, md5)
+                crc: int | None = known
+            else:
+                crc = uploads.known_crc(source.blob.content)
             shared = PutBlobFromBlob(command, source.found)
             blob = await self._engine.write(sharing.put_blob_from_blob, shared)
             if blob is not None:
-                return blob, checksums
+                return blob, crc
         # What is elsewhere, or was replaced meanwhile, is copied: the version that was opened.
         async with self._store.writer(source.length, md5=True) as writer:
             body = await uploads.receive_source(source.chunks(), writer)
@@ -237,7 +284,7 @@ class FromUrlHandlers(Handling):
             told.require(body.crc, md5)
             whole = replace(_with_md5(command, md5), body=body)
             blob = await self._engine.write(blobs.put_blob, whole)
-        return blob, uploads.checksum_headers(body, md5)
+        return blob, body.crc
 
 
 def _is_shareable(source: Here) -> bool:

@@ -43,12 +43,15 @@ class PageBlobHandlers(Handling):
             uploads.require_intact(exchange, body, writer.md5 if wants_md5 else None)
             blob = await self._engine.write(page_blobs.put_page, replace(command, body=body))
         headers = encode.page_headers(blob)
-        headers += uploads.checksum_headers(body, sent_md5)
+        headers.append(uploads.checksum_header(body.crc, sent_md5))
         return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
     async def _clear_pages(self, exchange: Exchange) -> Response:
         if exchange.http.body.length:
             raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
+        if exchange.header("content-md5") is not None:
+            # There are no bytes that it could be of.
+            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
         command = decode_pages.clear_pages(exchange, new_id())
         blob = await self._engine.write(page_blobs.clear_pages, command)
         return Response(201, encode.page_headers(blob))
@@ -62,8 +65,8 @@ class PageBlobHandlers(Handling):
         if shown.following is not None and not in_parts:
             # Who does not know that there may be more would take these for all.
             raise Refused(Refusal("OutOfRangeInput", {"Maximum": command.limit}))
-        headers = [XML, *encode.stamp_headers(shown.blob.stamp)]
-        headers.append((b"x-ms-blob-content-length", b"%d" % shown.blob.content.length))
+        headers = [XML, *encode.stamp_headers(shown.blob.stamp), encode.length_header(shown.blob)]
+        in_parts = in_parts and decode_pages.asks_for_part(exchange)
         if len(shown.ranges) > _LONG_LIST:
             body = await asyncio.to_thread(page_lists.encode, shown, in_parts=in_parts)
         else:

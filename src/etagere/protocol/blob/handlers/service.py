@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from etagere.model.containers import ListContainers
 from etagere.operations.blob import containers
@@ -12,6 +13,8 @@ from etagere.protocol.blob.handlers.base import Handling
 from etagere.protocol.exchange import Exchange
 from etagere.protocol.http.messages import Response
 from etagere.protocol.listings import listed
+
+_HIERARCHY_TOLD_SINCE: Final = "2019-07-07"
 
 
 class ServiceHandlers(Handling):
@@ -30,17 +33,13 @@ class ServiceHandlers(Handling):
             exchange.lane("listing"),
             containers.list_containers,
             asked,
-            partial(pages.container_rows, include=include),
-            pages.containers_start(asked, requests.endpoint(exchange)),
+            partial(pages.container_rows, include=include, version=exchange.version),
+            pages.containers_start(exchange),
             pages.containers_end,
         )
 
     async def get_account_information(self, exchange: Exchange) -> Response:
-        return Response(
-            200,
-            [
-                (b"x-ms-sku-name", b"Standard_RAGRS"),
-                (b"x-ms-account-kind", b"StorageV2"),
-                (b"x-ms-is-hns-enabled", b"false"),
-            ],
-        )
+        headers = [(b"x-ms-sku-name", b"Standard_RAGRS"), (b"x-ms-account-kind", b"StorageV2")]
+        if exchange.version >= _HIERARCHY_TOLD_SINCE:
+            headers.append((b"x-ms-is-hns-enabled", b"false"))
+        return Response(200, headers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.containers import ContainerName
@@ -63,8 +65,13 @@ class TagHandlers(Handling):
             exchange.lane("search by tags"),
             tags.find_blobs,
             asked,
-            codec.found_rows,
-            codec.found_start(search.written, requests.endpoint(exchange)),
+            partial(codec.found_rows, version=exchange.version),
+            codec.found_start(
+                search.written,
+                requests.endpoint(exchange),
+                exchange.parameter("marker"),
+                exchange.parameter("maxresults"),
+            ),
             codec.found_end,
             aside=True,
         )

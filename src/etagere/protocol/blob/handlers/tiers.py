@@ -16,7 +16,6 @@ class TierHandlers(Handling):
     """Tiers, which are chosen."""
 
     async def set_blob_tier(self, exchange: Exchange) -> Response:
-        decode.refuse_conditions(exchange)
         requests.required_header(exchange, "x-ms-access-tier")
         priority = decode_tiers.rehydrate_priority(exchange)
         command = SetBlobTier(

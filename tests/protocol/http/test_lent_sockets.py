@@ -1,4 +1,4 @@
-"""Bodies that are read at a tap: where they arrive, past the connection."""
+"""Bodies that are read from lent sockets, past the connection."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import weakref
 import pytest
 
 from etagere.descriptors import OpenFile
-from etagere.protocol.http.connection import Limits
-from etagere.protocol.http.messages import Request, Response, Tap
+from etagere.protocol.http.limits import Limits
+from etagere.protocol.http.messages import Request, Response
+from etagere.protocol.http.request_bodies import LentSocket
 from tests.protocol.http.harness import (
     Handler,
     get,
@@ -30,14 +31,14 @@ MIB = 1 << 20
 _TURN_BYTES = 1 * MIB
 
 
-def read_at(tap: Tap) -> bytes:
+def read_from(lent: LentSocket) -> bytes:
     """What waits there."""
-    chunks, rest = [], min(tap.length, _TURN_BYTES)
+    chunks, rest = [], min(lent.length, _TURN_BYTES)
     while rest:
         try:
-            chunk = os.read(tap.file.descriptor, rest)
-        except BlockingIOError:
-            break
+            chunk = os.read(lent.file.descriptor, rest)
+        except (BlockingIOError, ConnectionResetError):
+            break  # what is gone, the connection tells
         if not chunk:
             break
         chunks.append(chunk)
@@ -46,26 +47,26 @@ def read_at(tap: Tap) -> bytes:
 
 
 class Tapping:
-    """Reads bodies at taps wherever it can, and answers with their sums."""
+    """Reads bodies from lent sockets wherever it can, and answers with their checksums."""
 
     def __init__(self) -> None:
-        self.tapped = 0
+        self.read_directly = 0
         self.chunks = 0
 
     async def __call__(self, request: Request) -> Response:
         digest, length = hashlib.sha256(), 0
         while True:
-            tap = request.body.tap()
-            if tap is None:
+            lent = request.body.lend_socket()
+            if lent is None:
                 data = await anext(request.body, b"")
                 self.chunks += len(data)
                 if not data:
                     break
             else:
-                with tap:
-                    data = await asyncio.to_thread(read_at, tap)
-                    tap.taken = len(data)
-                self.tapped += len(data)
+                with lent:
+                    data = await asyncio.to_thread(read_from, lent)
+                    lent.taken = len(data)
+                self.read_directly += len(data)
             digest.update(data)
             length += len(data)
         return Response(200, (), b"%d %b" % (length, digest.hexdigest().encode()))
@@ -76,7 +77,7 @@ def summed(body: bytes) -> bytes:
 
 
 @on_loops
-async def test_bodies_read_at_taps_are_whole_and_the_next_request_is_too() -> None:
+async def test_bodies_read_from_lent_sockets_are_complete_and_so_is_the_next_request() -> None:
     handler = Tapping()
     async with serving(handler) as stage:
         client = await stage.connect()
@@ -87,7 +88,7 @@ async def test_bodies_read_at_taps_are_whole_and_the_next_request_is_too() -> No
             assert (await client.answer()).body == summed(body)
         assert (await client.answer()).body == summed(b"")
         await sending
-    assert handler.tapped > 8 * MIB
+    assert handler.read_directly > 8 * MIB
 
 
 @on_loops
@@ -105,11 +106,11 @@ async def test_without_a_descriptor_to_spare_the_connection_reads(
         assert (await client.answer()).body == summed(body)
         assert (await client.answer()).body == summed(b"")
         await sending
-    assert not handler.tapped
+    assert not handler.read_directly
 
 
 @on_loops
-async def test_a_connection_that_was_tapped_is_gone_when_it_is_closed() -> None:
+async def test_a_connection_whose_socket_was_lent_is_gone_when_it_is_closed() -> None:
     """Nothing refers in a circle: the cycle collector comes by rarely."""
     handler, body = Tapping(), os.urandom(3 * MIB)
     async with serving(handler) as stage:
@@ -126,7 +127,7 @@ async def test_a_connection_that_was_tapped_is_gone_when_it_is_closed() -> None:
             await until(lambda: connection() is None)
         finally:
             gc.enable()
-    assert handler.tapped
+    assert handler.read_directly
 
 
 @on_loops
@@ -141,7 +142,7 @@ async def test_a_slow_client_is_read_as_it_sends() -> None:
             await asyncio.sleep(0.07)
         assert (await client.answer()).body == summed(body)
         assert (await client.ask(get())).body == summed(b"")
-    assert handler.tapped and handler.chunks
+    assert handler.read_directly and handler.chunks
 
 
 @on_loops
@@ -170,7 +171,7 @@ async def test_a_client_that_goes_away(cut: bool) -> None:
 
 
 @on_loops
-async def test_a_tap_is_lent_for_a_long_body_of_known_length_only() -> None:
+async def test_a_socket_is_lent_only_for_a_long_body_of_known_length() -> None:
     handler, body = Tapping(), os.urandom(2 * MIB)
     async with serving(handler) as stage:
         client = await stage.connect()
@@ -181,18 +182,18 @@ async def test_a_tap_is_lent_for_a_long_body_of_known_length_only() -> None:
             sending = asyncio.create_task(client.send(request))
             assert (await client.answer()).body == sum_
             await sending
-    assert not handler.tapped
+    assert not handler.read_directly
 
 
 @on_loops
-async def test_there_is_no_tap_under_tls(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+async def test_a_socket_with_tls_is_not_lent(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     handler, body = Tapping(), os.urandom(2 * MIB)
     async with serving(handler, tls=tls[0]) as stage:
         client = await stage.connect(tls=tls[1])
         sending = asyncio.create_task(client.send(put(body)))
         assert (await client.answer()).body == summed(body)
         await sending
-    assert not handler.tapped
+    assert not handler.read_directly
 
 
 @on_loops
@@ -223,17 +224,17 @@ async def test_a_client_that_was_not_told_and_sends_all_the_same_keeps_its_conne
 def borrowing(
     *, taken: int | None, raising: bool = False, kept: list[OpenFile] | None = None
 ) -> Handler:
-    """Reads 1,000 bytes at a tap, and says that it was this many."""
+    """Reads 1,000 bytes from a lent socket, and says that it was this many."""
 
     async def handle(request: Request) -> Response:
-        while (tap := request.body.tap()) is None:
+        while (lent := request.body.lend_socket()) is None:
             if request.body.complete or not await anext(request.body, b""):
-                return Response(200, (), b"nothing tapped")
-        with tap:
+                return Response(200, (), b"nothing lent")
+        with lent:
             if kept is not None:
-                kept.append(tap.file)
-            os.read(tap.file.descriptor, 1_000)
-            tap.taken = taken
+                kept.append(lent.file)
+            os.read(lent.file.descriptor, 1_000)
+            lent.taken = taken
             if raising:
                 raise OSError("no room")
         return Response(507, (), b"enough")
@@ -248,7 +249,7 @@ async def test_the_rest_of_a_body_that_nobody_wants_is_passed_over(raising: bool
         client = await stage.connect()
         sending = asyncio.create_task(client.send(put(bytes(5 * MIB)) + get()))
         assert (await client.answer()).status == (500 if raising else 507)
-        assert (await client.answer()).body == b"nothing tapped"
+        assert (await client.answer()).body == b"nothing lent"
         await sending
 
 
@@ -267,23 +268,23 @@ async def test_nobody_goes_on_behind_a_body_that_was_taken_nobody_knows_how_far(
 
 
 @on_loops
-async def test_a_tap_outlives_its_connection() -> None:
+async def test_a_lent_socket_outlives_its_connection() -> None:
     """Whoever still reads there finds the end of it, and nobody else's bytes."""
-    lent: list[OpenFile] = []
+    files: list[OpenFile] = []
     gate = asyncio.Event()
 
     async def keep(request: Request) -> Response:
-        while (tap := request.body.tap()) is None:
+        while (lent := request.body.lend_socket()) is None:
             await anext(request.body)
-        lent.append(tap.file)
-        with tap:
+        files.append(lent.file)
+        with lent:
             await gate.wait()
         return Response(200, (), b"")
 
     async with serving(keep) as stage:
         client = await stage.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {8 * MIB}") + bytes(MIB))
-        await until(lambda: bool(lent))
+        await until(lambda: bool(files))
         connection = await stage.connection()
         connection.abort()
         await until(lambda: stage.connections == 0)
@@ -292,12 +293,12 @@ async def test_a_tap_outlives_its_connection() -> None:
         for other in others:
             await other.send(get("/other")[:10])
         received = 0
-        while chunk := await asyncio.to_thread(_read_to_the_end, lent[0]):
+        while chunk := await asyncio.to_thread(_read_to_the_end, files[0]):
             assert not chunk.strip(b"\0")
             received += len(chunk)
         assert received <= MIB
         gate.set()
-        lent.clear()
+        files.clear()
 
 
 def _read_to_the_end(file: OpenFile) -> bytes:

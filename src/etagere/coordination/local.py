@@ -1,18 +1,16 @@
-"""Which processes are alive, and what their readers keep from being removed.
+"""The coordinator for processes of one machine: locked files and the machine's monotonic clock.
 
-Every process that writes or reads bodies has a file that it holds locked for as long as it
-lives, however it ends. So the collector can tell uploads in flight, whose owner is alive, from
-what a crash left behind.
+Every process has a file that it holds locked for as long as it lives. The kernel drops the lock
+when the process ends, however it ends. So the collector can tell uploads in flight, whose owner is
+alive, from what a crash left behind.
 
 The file is an array of 64-bit words that other processes read:
 
     word 0      when the oldest wide pin was taken (0: there is none)
     words 1..   numbers of segments that are pinned by themselves (0: the word is free)
 
-A reader takes a wide pin, which keeps every segment that is in use at that time, before it
-looks anything up. Once it knows where its bytes are, it narrows the pin to those segments, so
-that a slow reader keeps nothing else from being removed. The segments are written before the
-wide pin is taken back, and the collector reads in the opposite order: it finds one of the two.
+A process that narrows a pin writes its segments before it takes the wide pin back, and the
+collector reads in the opposite order: it finds one of the two.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple
 
+from etagere import directories
+from etagere.coordination.interface import PinnedSegments
 from etagere.model.ids import new_id
 
 logger = logging.getLogger(__name__)
@@ -39,15 +37,16 @@ _WORD_BYTES = 8
 _FIRST_BYTES = mmap.PAGESIZE
 
 
-class Presence:
-    """This process's own file."""
+class LocalCoordinator:
+    """Knows the other processes of this machine that use a data directory."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         folder = directory / DIRECTORY_NAME
         folder.mkdir(exist_ok=True, mode=0o700)
         while True:
-            self.id = new_id()
-            self._path = folder / self.id.hex()
+            self.process_id = new_id()
+            self._path = folder / self.process_id.hex()
             self._descriptor = os.open(
                 self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
             )
@@ -64,7 +63,7 @@ class Presence:
             raise
         self._words = memoryview(self._map).cast("Q")
         self._free = list(range(len(self._words) - 1, 0, -1))
-        self._wide: dict[Pin, int] = {}
+        self._wide: dict[LocalPin, int] = {}
         self._kept: dict[int, list[int]] = {}
         """By segment: its word, and how many pins keep it."""
 
@@ -83,16 +82,37 @@ class Presence:
         self._map, self._words = grown, memoryview(grown).cast("Q")
         self._free += range(len(self._words) - 1, before - 1, -1)
 
-    def pin(self) -> Pin:
-        return Pin(self)
+    async def is_alive(self, process_id: bytes) -> bool:
+        return is_alive(self._directory, process_id)
 
-    def widen(self, pin: Pin) -> None:
-        """Keeps all segments that are in use now."""
+    @contextlib.asynccontextmanager
+    async def sole_worker(self, task: str) -> AsyncIterator[bool]:
+        with sole_worker(self._directory, task) as is_sole:
+            yield is_sole
+
+    def timestamp(self) -> int:
+        return time.monotonic_ns()
+
+    async def pinned(self) -> PinnedSegments:
+        return pinned(self._directory)
+
+    def close(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._words.release()
+        self._map.close()
+        os.close(self._descriptor)
+
+    # Pins
+
+    def pin(self) -> LocalPin:
+        pin = LocalPin(self)
         self._wide[pin] = now = time.monotonic_ns()
         if len(self._wide) == 1:
             self._words[0] = now
+        return pin
 
-    def unwiden(self, pin: Pin) -> None:
+    def end_wide(self, pin: LocalPin) -> None:
+        """Takes a wide pin back."""
         since = self._wide.pop(pin)
         if self._words[0] == since:
             # Pins are kept in the order in which they were taken.
@@ -112,8 +132,8 @@ class Presence:
             else:
                 kept[1] += 1
 
-    def let_go(self, segment: int) -> None:
-        """One that keeps a segment less."""
+    def release(self, segment: int) -> None:
+        """Keeps a segment once less."""
         kept = self._kept[segment]
         kept[1] -= 1
         if not kept[1]:
@@ -121,48 +141,29 @@ class Presence:
             self._words[kept[0]] = 0
             self._free.append(kept[0])
 
-    def close(self) -> None:
-        self._path.unlink(missing_ok=True)
-        self._words.release()
-        self._map.close()
-        os.close(self._descriptor)
 
+class LocalPin:
+    """A pin of this process."""
 
-class Pin:
-    """While it is held, nothing that was in use when it was taken is removed; once it has been
-    narrowed, nothing of the segments that it was narrowed to."""
+    __slots__ = ("_coordinator", "_segments")
 
-    __slots__ = ("_presence", "_segments")
-
-    def __init__(self, presence: Presence) -> None:
-        self._presence = presence
+    def __init__(self, coordinator: LocalCoordinator) -> None:
+        self._coordinator = coordinator
         self._segments: set[int] | None = None
         """None while it is wide."""
 
-    def __enter__(self) -> Pin:
-        self._presence.widen(self)
+    def __enter__(self) -> LocalPin:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        if self._segments is None:
-            self._presence.unwiden(self)
-            return
-        for segment in self._segments:
-            self._presence.let_go(segment)
-        self._segments.clear()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def narrow(self, segments: Iterable[int]) -> None:
-        """Keeps these segments, all of which were found while it was held, and no others."""
         if self._segments is not None:
             return
         wanted = set(segments)
         try:
-            self._presence.keep(wanted)
+            self._coordinator.keep(wanted)
         except OSError as error:
             # On a full disk the table cannot grow. The pin stays wide: that is safe.
             logger.warning(
@@ -170,38 +171,54 @@ class Pin:
             )
             return
         self._segments = wanted
-        self._presence.unwiden(self)
+        self._coordinator.end_wide(self)
 
     def release(self, segment: int) -> None:
-        """Keeps a segment that it was narrowed to no longer."""
         if self._segments is not None and segment in self._segments:
             self._segments.discard(segment)
-            self._presence.let_go(segment)
+            self._coordinator.release(segment)
+
+    def close(self) -> None:
+        if self._segments is None:
+            self._coordinator.end_wide(self)
+            self._segments = set()
+            return
+        for segment in self._segments:
+            self._coordinator.release(segment)
+        self._segments.clear()
 
 
-class Pinned(NamedTuple):
-    """What the readers of all live processes keep."""
-
-    since: int | None
-    """When the oldest of the wide pins was taken."""
-    segments: frozenset[int]
-
-    def keeps(self, segment: int, retired_at: int) -> bool:
-        """Whether a reader may still want a segment that was retired at this time, or before."""
-        return segment in self.segments or (self.since is not None and self.since <= retired_at)
+def lock_name(task: str) -> str:
+    """Returns the name of the file that the sole worker on a task holds locked."""
+    return f"{task}.lock"
 
 
-def alive(directory: Path, process_id: bytes) -> bool:
-    """Whether the process of this id still runs. Removes what is left of one that does not."""
+@contextlib.contextmanager
+def sole_worker(directory: Path, task: str) -> Iterator[bool]:
+    """Locks a task; yields whether it could be locked."""
+    descriptor = directories.open_private(directory / lock_name(task))
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked = False
+        else:
+            locked = True
+        yield locked
+    finally:
+        os.close(descriptor)
+
+
+def is_alive(directory: Path, process_id: bytes) -> bool:
+    """Returns whether a process still runs. Removes the file of one that does not."""
     path = directory / DIRECTORY_NAME / process_id.hex()
     with _opened(path) as descriptor:
         return descriptor is not None and _held(descriptor, path)
 
 
-def pinned(directory: Path) -> Pinned:
-    """What is pinned now. Times are those of `time.monotonic_ns`, which all processes of a
-    machine share. Whoever pins later begins its snapshot later, too: what was retired before
-    this call is not found in it."""
+def pinned(directory: Path) -> PinnedSegments:
+    """Returns what is pinned. Timestamps are those of `time.monotonic_ns`, which all processes of
+    a machine share."""
     folder = directory / DIRECTORY_NAME
     moments: list[int] = []
     segments: set[int] = set()
@@ -209,7 +226,7 @@ def pinned(directory: Path) -> Pinned:
         with _opened(path) as descriptor:
             if descriptor is None or not _held(descriptor, path):
                 continue
-            # First the wide pin, then the segments: who narrows a pin writes the other way round.
+            # First the wide pin, then the segments: narrowing a pin writes in the opposite order.
             since = int.from_bytes(os.pread(descriptor, _WORD_BYTES, 0), sys.byteorder)
             if since:
                 moments.append(since)
@@ -217,7 +234,7 @@ def pinned(directory: Path) -> Pinned:
             words.frombytes(_read(descriptor, _WORD_BYTES))
             segments.update(words)
     segments.discard(0)
-    return Pinned(min(moments, default=None), frozenset(segments))
+    return PinnedSegments(min(moments, default=None), frozenset(segments))
 
 
 def _read(descriptor: int, offset: int) -> bytes:

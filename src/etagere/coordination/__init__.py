@@ -1,0 +1,1 @@
+"""How the processes that serve one store find out about each other."""

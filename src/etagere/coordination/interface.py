@@ -1,0 +1,88 @@
+"""The contract of a coordinator: liveness, sole workers and pins.
+
+`coordination/local` is the coordinator for processes of one machine. A driver for several machines
+implements the same contract, for example with sessions and advisory locks of a database server.
+
+Pins are taken by every download, so taking, narrowing and closing one must not wait for anything.
+Other processes need not see a pin at once. They have to see it no later than the answer of
+`pinned` that they remove segments by: a driver may publish the pins of its process now and then,
+and answer `pinned` once every live process has published after the question was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol, Self
+
+
+class Pin(Protocol):
+    """Keeps segments from being removed until it is closed.
+
+    A new pin is *wide*: it keeps every segment that was in use when it was taken. Take it before
+    the transaction that looks up where the bytes are, and narrow it to what that finds.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def narrow(self, segments: Iterable[int]) -> None:
+        """Limits a wide pin to these segments, all of which were found while it was held."""
+        ...
+
+    def release(self, segment: int) -> None:
+        """Stops keeping one of the segments that the pin was narrowed to."""
+        ...
+
+    def close(self) -> None:
+        """Stops keeping anything."""
+        ...
+
+
+class PinnedSegments(NamedTuple):
+    """The segments that the readers of all live processes keep."""
+
+    since: int | None
+    """The timestamp of the oldest wide pin, if there is any."""
+    segments: frozenset[int]
+
+    def keeps(self, segment: int, retired_at: int) -> bool:
+        """Returns whether a reader may still need a segment that was retired at this time or
+        before."""
+        return segment in self.segments or (self.since is not None and self.since <= retired_at)
+
+
+class Coordinator(Protocol):
+    """What a process knows of the others that serve the same store, and tells them."""
+
+    @property
+    def process_id(self) -> bytes:
+        """The id of this process, which no other process ever has."""
+        ...
+
+    async def is_alive(self, process_id: bytes) -> bool:
+        """Returns whether a process still runs. Once False, it is False for ever."""
+        ...
+
+    def sole_worker(self, task: str) -> AbstractAsyncContextManager[bool]:
+        """Makes this process the only worker on a task until the context ends. Yields False if
+        another process is working on it. When a process ends, its tasks are free again."""
+        ...
+
+    def pin(self) -> Pin:
+        """Takes a wide pin."""
+        ...
+
+    def timestamp(self) -> int:
+        """Returns the time by the clock that the timestamps of pins come from."""
+        ...
+
+    async def pinned(self) -> PinnedSegments:
+        """Returns what is pinned in all live processes. A reader that pins later also begins its
+        snapshot later, and does not find what was retired before this call."""
+        ...
+
+    def close(self) -> None:
+        """Ends the membership of this process: it is no longer alive to the others."""
+        ...

@@ -1,0 +1,30 @@
+"""The interface between the HTTP server and the services."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from etagere.protocol.http.messages import Request, Response
+
+
+class Application(Protocol):
+    """Answers requests."""
+
+    async def handle(self, request: Request) -> Response: ...
+
+    def malformed(self, status: int, detail: str) -> Response:
+        """Returns the response to input that is not a valid request. Its body is bytes."""
+        ...
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Returns the response to a request whose handler raised an unexpected exception."""
+        ...
+
+    def busy(self, request: Request) -> Response:
+        """Returns the response to a request that was carried out, but whose own response does not
+        fit into the memory that is left. Its body is short."""
+        ...
+
+    def sent(self, request: Request, response: Response, seconds: float) -> None:
+        """Records in the access log that a response has been sent."""
+        ...

@@ -1,0 +1,123 @@
+"""The contract of coordinators, for each of them: liveness, sole workers and pins."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etagere.coordination.interface import Coordinator, PinnedSegments
+from etagere.coordination.local import LocalCoordinator
+
+Join = Callable[[], Coordinator]
+"""Makes one more process of the same store, as far as the coordinator can tell."""
+
+COORDINATORS: dict[str, Callable[[Path], Coordinator]] = {"local": LocalCoordinator}
+
+
+@pytest.fixture(params=COORDINATORS)
+def join(request: pytest.FixtureRequest, tmp_path: Path) -> Join:
+    return lambda: COORDINATORS[request.param](tmp_path)
+
+
+@pytest.fixture
+def pair(join: Join) -> Iterator[tuple[Coordinator, Coordinator]]:
+    mine, other = join(), join()
+    yield mine, other
+    mine.close()
+    other.close()
+
+
+Pair = tuple[Coordinator, Coordinator]
+
+
+def test_a_process_is_alive_until_it_leaves(join: Join) -> None:
+    async def scenario() -> None:
+        mine, other = join(), join()
+        assert mine.process_id != other.process_id
+        assert await mine.is_alive(mine.process_id)
+        assert await mine.is_alive(other.process_id)
+        other.close()
+        assert not await mine.is_alive(other.process_id)
+        assert not await mine.is_alive(b"\x01" * 16)
+        mine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_process_leaves_nothing_behind(join: Join) -> None:
+    """Neither its life, nor its tasks, nor its pins."""
+    receiving, sending = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            asyncio.run(_work_for_ever(join(), sending))
+        finally:
+            os._exit(1)
+    process_id = os.read(receiving, 16)
+
+    async def scenario() -> None:
+        mine = join()
+        assert await mine.is_alive(process_id)
+        assert (await mine.pinned()).segments == {7}
+        async with mine.sole_worker("sweeping") as is_sole:
+            assert not is_sole
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        assert not await mine.is_alive(process_id)
+        assert await mine.pinned() == PinnedSegments(None, frozenset())
+        async with mine.sole_worker("sweeping") as is_sole:
+            assert is_sole
+        mine.close()
+
+    asyncio.run(scenario())
+    os.close(receiving)
+    os.close(sending)
+
+
+async def _work_for_ever(coordinator: Coordinator, told: int) -> None:
+    async with coordinator.sole_worker("sweeping"):
+        coordinator.pin().narrow([7])
+        os.write(told, coordinator.process_id)
+        time.sleep(60)
+
+
+def test_a_task_has_one_worker(pair: Pair) -> None:
+    mine, other = pair
+
+    async def scenario() -> None:
+        async with mine.sole_worker("sweeping") as first, other.sole_worker("sweeping") as second:
+            assert (first, second) == (True, False)
+            async with other.sole_worker("mopping") as third:
+                assert third
+        async with other.sole_worker("sweeping") as again:
+            assert again
+
+    asyncio.run(scenario())
+
+
+def test_pins_are_seen_by_others(pair: Pair) -> None:
+    mine, other = pair
+
+    async def scenario() -> None:
+        before = mine.timestamp()
+        with mine.pin() as pin:
+            retired_at = other.timestamp()
+            pinned = await other.pinned()
+            assert pinned.keeps(1, retired_at) and not pinned.keeps(1, before - 1)
+            pin.narrow([1, 2])
+            pinned = await other.pinned()
+            assert pinned.keeps(1, retired_at) and not pinned.keeps(3, retired_at)
+            pin.release(1)
+            assert not (await other.pinned()).keeps(1, retired_at)
+        assert await other.pinned() == PinnedSegments(None, frozenset())
+        pin.close()
+        with other.pin():
+            assert not (await mine.pinned()).keeps(1, retired_at)
+
+    asyncio.run(scenario())

@@ -1,0 +1,367 @@
+"""Who is let in, and what the others are told: names, tokens and signatures."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.probes.client import (
+    Answer,
+    Client,
+    Pairs,
+    Request,
+    Signer,
+    http_date,
+    shared_key,
+    shared_key_lite,
+)
+from tests.probes.stage import CONTENT, Stage
+from tests.probes.tokens import account_token
+from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
+from tests.sdk.table.forms import table_key
+
+SIGN: Final = shared_key(ACCOUNT, KEY)
+VERSION: Final = ("x-ms-version", "2021-12-02")
+OF_SERVICE: Final = (("restype", "service"), ("comp", "properties"))
+CHALLENGE: Final = "Bearer authorization_uri="
+
+
+# Bearer tokens
+
+
+@pytest.mark.parametrize("token", ["Bearer x", "bearer eyJ.eyJ.x", "Bearer", "BEARER a:b"])
+@pytest.mark.parametrize(
+    ("service", "version", "status", "code"),
+    [
+        ("blob", "2019-02-02", 400, "InvalidAuthenticationInfo"),
+        ("blob", "2021-08-06", 400, "InvalidAuthenticationInfo"),
+        ("blob", "2021-12-02", 401, "InvalidAuthenticationInfo"),
+        ("blob", "2026-10-06", 401, "InvalidAuthenticationInfo"),
+        ("queue", "2021-02-12", 400, "InvalidAuthenticationInfo"),
+        ("queue", "2021-12-02", 401, "InvalidAuthenticationInfo"),
+        ("table", "2019-02-02", 403, "AuthenticationFailed"),
+        ("table", "2019-07-07", 403, "AuthenticationFailed"),
+        ("table", "2020-12-06", 401, "InvalidAuthenticationInfo"),
+        ("table", "2021-12-02", 401, "InvalidAuthenticationInfo"),
+    ],
+)
+def test_bearer_tokens(
+    stage: Stage, token: str, service: str, version: str, status: int, code: str
+) -> None:
+    headers = (("Authorization", token), ("x-ms-version", version), ("x-ms-date", "never"))
+    request = Request("GET", f"/{ACCOUNT}/", OF_SERVICE, headers)
+    with Client(stage.server.endpoints[service]) as client:
+        answer = client.ask(request)
+    assert (answer.status, answer.code) == (status, code)
+    challenged = answer.headers.get("www-authenticate", "").startswith(CHALLENGE)
+    assert challenged is (status == 401)
+    if status == 401:
+        assert b"www-authenticate header." in answer.body
+
+
+# Accounts that do not exist
+
+
+def _told(answer: Answer) -> tuple[object, ...]:
+    """What an answer tells besides of when and of which request."""
+    headers = {
+        name: value
+        for name, value in answer.headers.items()
+        if name not in ("date", "x-ms-request-id", "content-length")
+    }
+    error = answer.error()
+    return answer.status, headers, error.get("Message", "").partition("\n")[0], sorted(error)
+
+
+@pytest.mark.parametrize("scheme", [shared_key, shared_key_lite])
+def test_an_unknown_account_looks_like_a_wrong_signature(
+    stage: Stage, scheme: Callable[[str, str], Signer]
+) -> None:
+    headers = (VERSION, ("x-ms-date", http_date()))
+    answers = {
+        account: stage.client.ask(
+            scheme(account, WRONG_KEY)(Request("GET", f"/{account}/c/b", (), headers))
+        )
+        for account in (ACCOUNT, SECOND_ACCOUNT, "nobody", "Nobody", "x")
+    }
+    detail = answers[ACCOUNT].error()["AuthenticationErrorDetail"]
+    assert "string to sign" in detail
+    assert f"/{ACCOUNT}/{ACCOUNT}/c/b" in detail
+    told = _told(answers[ACCOUNT])
+    assert told[0] == 403
+    for account, answer in answers.items():
+        assert _told(answer) == told
+        named = answer.error()["AuthenticationErrorDetail"]
+        assert named == detail.replace(ACCOUNT, account)
+
+
+@pytest.mark.parametrize("version", ["2017-11-09", "2021-12-02"])
+@pytest.mark.parametrize(
+    ("below", "query"),
+    [
+        ("/container/blob", ()),
+        ("/c/b", ()),
+        ("/container", (("restype", "container"), ("comp", "list"))),
+        ("/", (("comp", "list"),)),
+    ],
+)
+def test_unknown_accounts_look_like_private_ones(
+    stage: Stage, version: str, below: str, query: Pairs
+) -> None:
+    told = {
+        account: _told(
+            stage.client.ask(
+                Request("GET", f"/{account}{below}", query, (("x-ms-version", version),))
+            )
+        )
+        for account in (ACCOUNT, SECOND_ACCOUNT, "nobody")
+    }
+    assert told == dict.fromkeys(told, told[ACCOUNT])
+
+
+def test_names_that_no_account_can_have(stage: Stage) -> None:
+    for account in ("Nobody", "%ff", "x", "a" * 25):
+        answer = stage.client.ask(Request("GET", f"/{account}/container/blob", (), (VERSION,)))
+        assert (answer.status, answer.code) == (401, "NoAuthenticationInformation")
+
+
+def test_tokens_of_unknown_accounts_look_like_wrong_ones(stage: Stage) -> None:
+    unknown, known = (
+        stage.client.ask(
+            account_token(account, WRONG_KEY).put_on(Request("GET", f"/{account}/c/b"))
+        )
+        for account in ("nobody", ACCOUNT)
+    )
+    assert _told(unknown) == _told(known)
+    assert (known.status, known.code) == (403, "AuthenticationFailed")
+
+
+# The names of the development account
+
+LOOPBACK_HOSTS: Final = [
+    "localhost",
+    "localhost:10000",
+    "LocalHost:10000",
+    "localhost.",
+    "127.0.0.1",
+    "127.0.0.1:10000",
+    "127.1.2.3:80",
+    "[::1]",
+    "[::1]:10000",
+    "[::ffff:127.0.0.1]:10000",
+    "storage.localhost:10000",
+]
+OTHER_HOSTS: Final = [
+    "rebound.example",
+    "rebound.example:10000",
+    "localhost.rebound.example",
+    "127.0.0.1.rebound.example:10000",
+    "notlocalhost",
+    "etagere:10000",
+    "10.0.0.1:10000",
+    "0.0.0.0:10000",
+    "[::2]:10000",
+    "[::1",
+    "::1",
+    "",
+    "localhost:10000:10000",
+]
+
+
+@pytest.mark.parametrize("host", LOOPBACK_HOSTS)
+def test_the_development_account_under_loopback_names(stage: Stage, host: str) -> None:
+    place = stage.make()
+    path = f"/{ACCOUNT}/{place.container}/{place.blob}"
+    assert stage.own(Request("GET", path, (), (("Host", host),))).body == CONTENT
+    stage.remove(place)
+
+
+@pytest.mark.parametrize("host", [f"{ACCOUNT}.blob.localhost:10000", f"{ACCOUNT}.blob.localhost"])
+def test_the_development_account_in_a_loopback_name(stage: Stage, host: str) -> None:
+    answer = stage.own(Request("GET", "/", (("comp", "list"),), (("Host", host),)))
+    assert b"<Containers>" in answer.body
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+def test_the_development_account_under_other_names(stage: Stage, host: str) -> None:
+    """A web page whose name resolves to this machine since it was loaded is of the same origin, so
+    CORS does not keep it from anything."""
+    place = stage.make(access="container")
+    path = f"/{ACCOUNT}/{place.container}/{place.blob}"
+    request = Request("GET", path, (), (("Host", host), VERSION))
+    for sent in (request, SIGN(request), account_token(ACCOUNT, KEY).put_on(request)):
+        answer = stage.client.ask(sent)
+        assert (answer.status, answer.code) == (403, "AuthorizationFailure")
+    with stage.unchanged():
+        delete = Request("DELETE", path, (), (("Host", host),))
+        assert stage.client.ask(SIGN(delete)).status == 403
+    stage.remove(place)
+
+
+def test_the_account_in_another_name(stage: Stage) -> None:
+    host = ("Host", f"{ACCOUNT}.blob.rebound.example:10000")
+    answer = stage.client.ask(SIGN(Request("GET", "/", (("comp", "list"),), (host,))))
+    assert (answer.status, answer.code) == (403, "AuthorizationFailure")
+
+
+def test_other_accounts_under_any_name(stage: Stage) -> None:
+    sign = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
+    for host in ("etagere:10000", "storage.example"):
+        request = Request("GET", f"/{SECOND_ACCOUNT}/", (("comp", "list"),), (("Host", host),))
+        assert stage.client.ask(sign(request)).status == 200
+
+
+def test_a_source_in_the_development_account_under_another_name(stage: Stage) -> None:
+    place = stage.make(access="container")
+    own = stage.make(account=SECOND_ACCOUNT)
+    token = account_token(ACCOUNT, KEY)
+    address = f"http://127.0.0.1:{urlsplit(stage.server.endpoint).port}"
+    source = f"{address}/{ACCOUNT}/{place.container}/{place.blob}?{token}"
+    sign = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
+    path = f"/{SECOND_ACCOUNT}/{own.container}/stolen"
+    for host, status in (("rebound.example", 403), ("localhost", 202)):
+        copy = Request("PUT", path, (), (("x-ms-copy-source", source), ("Host", host)))
+        assert stage.client.ask(sign(copy)).status == status
+    stage.remove(place)
+    stage.remove(own)
+
+
+def test_the_development_account_anywhere(tmp_path: Path) -> None:
+    with served(tmp_path / "data", "--development-account-anywhere") as server:
+        request = Request("GET", f"/{ACCOUNT}/", (("comp", "list"),), (("Host", "etagere:10000"),))
+        with Client(server.endpoint) as client:
+            assert client.ask(SIGN(request)).status == 200
+        assert "WARNING" in server.log()
+        assert "--development-account-anywhere" in server.log()
+
+
+def test_no_warning_otherwise(stage: Stage) -> None:
+    assert "--development-account-anywhere" not in stage.server.log()
+
+
+# Protocols that a token allows
+
+
+@pytest.mark.parametrize(
+    ("protocols", "status"),
+    [("https,http", 200), ("http,https", 200), ("https", 403), ("http", 403), ("https,https", 403)],
+)
+def test_the_protocols_of_a_token(stage: Stage, protocols: str, status: int) -> None:
+    token = account_token(ACCOUNT, KEY, spr=protocols)
+    answer = stage.client.ask(token.put_on(Request("GET", f"/{ACCOUNT}/", (("comp", "list"),))))
+    assert answer.status == status
+
+
+# Chunked bodies
+
+CHUNKED: Final = ("Transfer-Encoding", "chunked")
+ACL: Final = (("restype", "container"), ("comp", "acl"))
+POLICIES: Final = (
+    b"<SignedIdentifiers><SignedIdentifier><Id>added</Id></SignedIdentifier></SignedIdentifiers>"
+)
+
+
+def _chunked(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+@pytest.mark.parametrize("chunks", [_chunked(POLICIES), b"0\r\n\r\n"], ids=["some", "none"])
+def test_a_signature_over_no_length_covers_no_chunked_body(stage: Stage, chunks: bytes) -> None:
+    place = stage.make()
+    request = Request("PUT", f"/{ACCOUNT}/{place.container}", ACL)
+    swapped = SIGN(request).lacking("Content-Length").having(CHUNKED)
+    signed = SIGN(request.having(CHUNKED))
+    with stage.unchanged():
+        for sent in (swapped, signed):
+            (answer,) = stage.client.send_bytes(replace(sent, body=chunks).raw())
+            assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
+    with Client(stage.server.endpoints["queue"]) as client:
+        signed = SIGN(Request("PUT", f"/{ACCOUNT}/chunked", (), (CHUNKED,), chunks))
+        (answer,) = client.send_bytes(signed.raw())
+        assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
+    stage.remove(place)
+
+
+def test_what_covers_no_length_takes_chunked_bodies(stage: Stage) -> None:
+    place = stage.make()
+    path = f"/{ACCOUNT}/{place.container}/{place.blob}"
+    body = _chunked(b"<BlockList/>")
+    request = Request("PUT", path, (("comp", "blocklist"),), (CHUNKED, VERSION), body)
+    token = account_token(ACCOUNT, KEY)
+    for sent in (shared_key_lite(ACCOUNT, KEY)(request), token.put_on(request)):
+        assert stage.client.ask(sent).status == 201
+    assert stage.own(Request("GET", path)).body == b""
+    with Client(stage.server.endpoints["table"]) as client:
+        headers = (CHUNKED, ("Content-Type", "application/json"))
+        body = _chunked(b'{"TableName":"chunked"}')
+        request = Request("POST", f"/{ACCOUNT}/Tables", (), headers, body)
+        assert client.ask(table_key(ACCOUNT, KEY)(request)).status == 201
+    stage.remove(place)
+
+
+# Errors to HEAD
+
+
+def _head(endpoint: str, request: Request) -> bytes:
+    """All that comes back, up to the end of the connection."""
+    where = urlsplit(endpoint)
+    with socket.create_connection((where.hostname, where.port), 5) as connection:
+        connection.sendall(request.having(("Connection", "close")).raw())
+        with connection.makefile("rb") as stream:
+            return stream.read()
+
+
+@pytest.mark.parametrize(
+    ("service", "path", "query", "signed", "status"),
+    [
+        ("blob", f"/{ACCOUNT}/nowhere/nothing", (), True, 404),
+        ("blob", f"/{ACCOUNT}/nowhere", (("restype", "container"),), True, 404),
+        ("blob", f"/{ACCOUNT}/nowhere/nothing", (), False, 401),
+        ("blob", f"/{ACCOUNT}/nowhere/nothing", (("comp", "nonsense"),), True, 400),
+        ("queue", f"/{ACCOUNT}/nowhere", (("comp", "metadata"),), True, 404),
+        ("table", f"/{ACCOUNT}/nowhere", (), False, 401),
+    ],
+)
+def test_errors_to_head_describe_no_body(
+    stage: Stage, service: str, path: str, query: tuple[()], signed: bool, status: int
+) -> None:
+    request = Request("HEAD", path, query, (VERSION,))
+    raw = _head(stage.server.endpoints[service], SIGN(request) if signed else request)
+    head, _, body = raw.partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert lines[0].split(b" ")[1] == str(status).encode()
+    assert body == b""
+    assert not [line for line in lines if line.startswith((b"content-type", b"content-length"))]
+    assert b"transfer-encoding: chunked" in lines
+    assert any(line.startswith(b"x-ms-error-code: ") for line in lines)
+
+
+def test_a_connection_goes_on_after_an_error_to_head(stage: Stage) -> None:
+    request = SIGN(Request("HEAD", f"/{ACCOUNT}/nowhere/nothing")).raw()
+    answers = b"".join(
+        [_head(stage.server.endpoint, Request("HEAD", f"/{ACCOUNT}/nowhere/nothing"))]
+    )
+    assert answers.count(b"HTTP/1.1") == 1
+    where = urlsplit(stage.server.endpoint)
+    with socket.create_connection((where.hostname, where.port), 5) as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            received = b""
+            while not received.endswith(b"\r\n\r\n"):
+                received += connection.recv(65_536)
+            assert received.startswith(b"HTTP/1.1 404 ")
+            assert received.count(b"\r\n\r\n") == 1
+
+
+def test_other_answers_to_head_tell_the_length(stage: Stage) -> None:
+    place = stage.make()
+    answer = stage.own(Request("HEAD", f"/{ACCOUNT}/{place.container}/{place.blob}"))
+    assert answer.headers["content-length"] == str(len(CONTENT))
+    assert "transfer-encoding" not in answer.headers
+    stage.remove(place)

@@ -1,0 +1,1 @@
+"""Our answers, compared with those of the real service in public test recordings."""

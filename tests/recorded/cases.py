@@ -1,0 +1,167 @@
+"""Requests that were recorded, as cases: what has to be there before, what is sent, what comes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from tests.probes.client import Answer, Client, Request, Signer, encoded, shared_key
+from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
+from tests.sdk.table.forms import table_key
+
+VERSIONS: Final = {
+    "blob": ("2019-02-02", "2021-08-06"),
+    "queue": ("2018-03-28", "2021-02-12"),
+    "table": ("2019-02-02",),
+}
+"""The versions of most of the recorded requests."""
+
+_numbers = itertools.count(1)
+
+
+class Target:
+    """A server with two accounts, and connections to it, one for each thread and service."""
+
+    def __init__(self, server: Server, endless: str) -> None:
+        """`endless` is the address of what can be copied for ever."""
+        self.server = server
+        self.endless = endless
+        self._of_thread = threading.local()
+        self._clients: list[Client] = []
+
+    def client(self, service: str) -> Client:
+        known: dict[str, Client] = self._of_thread.__dict__
+        if service not in known:
+            known[service] = Client(self.server.endpoints[service])
+            self._clients.append(known[service])
+        return known[service]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+class Scene:
+    """What a case prepares, with the key of the account and in names of its own."""
+
+    def __init__(self, target: Target, service: str, version: str, account: str = ACCOUNT) -> None:
+        self.target = target
+        self.service = service
+        self.version = version
+        self.account = account
+        self.endpoint = target.server.endpoints[service]
+        self.endless = target.endless
+        self.name = f"recorded{os.getpid()}x{next(_numbers)}"
+        """Of a container, a queue or a table."""
+        self.afterwards: list[Request] = []
+        """Sent when the case has been judged."""
+        self._sign = signer(service, account)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+        body: bytes | str = b"",
+    ) -> Request:
+        """`path` is below the account and not encoded yet."""
+        common = {"x-ms-version": self.version, "x-ms-client-request-id": str(uuid4())}
+        said = {name: value for name, value in {**common, **(headers or {})}.items() if value}
+        return Request(
+            method,
+            f"/{self.account}/{quote(path, safe='/(),=')}",
+            encoded((query or {}).items()),
+            tuple(said.items()),
+            body.encode() if isinstance(body, str) else body,
+        )
+
+    def do(self, *arguments: Any, **options: Any) -> Answer:
+        """Something that succeeds."""
+        return self.do_request(self.request(*arguments, **options))
+
+    def do_request(self, request: Request) -> Answer:
+        answer = self.ask(self._sign(request))
+        assert answer.status < 300, (request, answer)
+        return answer
+
+    def ask(self, request: Request) -> Answer:
+        return self.target.client(self.service).ask(request)
+
+
+def other_account(scene: Scene) -> Scene:
+    return Scene(scene.target, scene.service, scene.version or "2021-08-06", SECOND_ACCOUNT)
+
+
+def signer(service: str, account: str = ACCOUNT) -> Signer:
+    key = KEY if account == ACCOUNT else SECOND_KEYS[0]
+    return (table_key if service == "table" else shared_key)(account, key)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of request, and what it is answered with."""
+
+    service: str
+    operation: str
+    status: int
+    make: Callable[[Scene], Request]
+    code: str = ""
+    name: str = ""
+    body: str = ""
+    """The form of the error's body, where both were recorded."""
+    having: frozenset[str] = frozenset()
+    lacking: frozenset[str] = frozenset()
+    values: dict[str, str] = field(default_factory=dict)
+    elements: tuple[str, ...] = ()
+    share: float | str = ""
+    """How many of the recorded answers are of this variant, or the header that they had."""
+    signs: bool = True
+    """Whether it is sent with the key of the account."""
+    versions: tuple[str, ...] = ()
+    cors: bool = True
+    """Whether it is also sent to an account with CORS rules, if it is a read."""
+
+    @property
+    def title(self) -> str:
+        said = (self.operation, str(self.status), self.code, self.body, self.name)
+        return " ".join(word for word in said if word)
+
+
+class Catalogue:
+    """Collects the cases of a service."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+        self.cases: list[Case] = []
+
+    def case(
+        self, operation: str, status: int, code: str = "", **options: Any
+    ) -> Callable[[Callable[[Scene], Request]], Callable[[Scene], Request]]:
+        """A decorator for a function that prepares the scene and returns the request."""
+
+        def add(make: Callable[[Scene], Request]) -> Callable[[Scene], Request]:
+            self.add(operation, status, code, make=make, **options)
+            return make
+
+        return add
+
+    def add(
+        self,
+        operation: str,
+        status: int,
+        code: str = "",
+        *,
+        make: Callable[[Scene], Request],
+        having: Iterable[str] = (),
+        lacking: Iterable[str] = (),
+        **options: Any,
+    ) -> None:
+        known = {"having": frozenset(having), "lacking": frozenset(lacking), **options}
+        self.cases.append(Case(self.service, operation, status, make, code, **known))

@@ -1,0 +1,271 @@
+"""Sends what was recorded to a server, and weighs where the answers agree."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tests.probes.client import Answer, NotHttp
+from tests.probes.endless import endless_source
+from tests.recorded import blob_cases  # noqa: F401 — adds its cases to BLOB
+from tests.recorded.blob_refusals import NOT_COMPARED as NOT_COMPARED_OF_BLOB
+from tests.recorded.blob_requests import BLOB
+from tests.recorded.cases import VERSIONS, Case, Scene, Target, signer
+from tests.recorded.compare import Difference, Expected, differences
+from tests.recorded.digest import SERVICES, Recorded, digest
+from tests.recorded.queue_cases import NOT_COMPARED as NOT_COMPARED_OF_QUEUE
+from tests.recorded.queue_cases import QUEUE, properties
+from tests.recorded.table_cases import NOT_COMPARED as NOT_COMPARED_OF_TABLE
+from tests.recorded.table_cases import TABLE
+from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS
+from tests.sdk.server import served as serving
+
+CASES: Final = {"blob": BLOB.cases, "queue": QUEUE.cases, "table": TABLE.cases}
+NOT_COMPARED: Final = {
+    "blob": NOT_COMPARED_OF_BLOB,
+    "queue": NOT_COMPARED_OF_QUEUE,
+    "table": NOT_COMPARED_OF_TABLE,
+}
+THREADS: Final = 6
+_WHOLE_SERVICE: Final = {"Service_SetProperties", "Service_GetProperties"}
+ORIGIN: Final = "https://www.example.com"
+_METHODS: Final = {ORIGIN: "GET,PUT", "*": "DELETE,GET,HEAD,MERGE,POST,OPTIONS,PUT,PATCH"}
+_RULES: Final = {
+    "": properties("<Cors />"),
+    **{
+        origin: properties(
+            f"<Cors><CorsRule><AllowedOrigins>{origin}</AllowedOrigins>"
+            f"<AllowedMethods>{methods}</AllowedMethods><AllowedHeaders>*</AllowedHeaders>"
+            "<ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds>"
+            "</CorsRule></Cors>"
+        )
+        for origin, methods in _METHODS.items()
+    },
+}
+# Headers of features that the server does not have: answers with one of them are left out.
+_NOT_SERVED: Final = (
+    "x-ms-encryption-key-sha256",
+    "x-ms-encryption-scope",
+    "x-ms-version-id",
+    "x-ms-resource-type",
+    "x-ms-legal-hold",
+)
+_BOUNDARY: Final = re.compile(r'boundary="?([^";]+)')
+
+
+@dataclass(frozen=True)
+class Result:
+    """How the answer to a case compares, and how many recorded ones it stands for."""
+
+    case: Case
+    version: str
+    cors: str
+    weight: float
+    differences: tuple[Difference, ...]
+
+    @property
+    def title(self) -> str:
+        rule = {"": "", ORIGIN: " with a CORS rule", "*": " with a CORS rule for all origins"}
+        return f"{self.case.service} {self.case.title} [{self.version}]{rule[self.cors]}"
+
+
+def recorded_of(case: Case) -> Recorded:
+    return digest(case.service).find(case.operation, case.status, case.code, case.body)
+
+
+def served(recorded: Recorded) -> int:
+    """How many of the answers the server's features can give."""
+    if recorded.is_error:
+        return recorded.n
+    left_out = sum(recorded.sometimes[name].n for name in _NOT_SERVED if name in recorded.sometimes)
+    return max(recorded.n - left_out, 1)
+
+
+def uncovered(service: str) -> Iterator[tuple[Recorded, str]]:
+    """What no case asks for, with the reason."""
+    covered = [recorded_of(case) for case in CASES[service]]
+    for recorded in digest(service).answers:
+        if any(recorded is one for one in covered):
+            continue
+        reasons = NOT_COMPARED[service]
+        key = (recorded.operation, recorded.status, recorded.code)
+        yield recorded, reasons.get(key, reasons.get((recorded.operation, 0, ""), ""))
+
+
+@contextlib.contextmanager
+def target(directory: Path) -> Iterator[Target]:
+    """A server that is started as a user starts it."""
+    account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
+    with contextlib.ExitStack() as stack:
+        endless = stack.enter_context(endless_source())
+        flags = ("--account", account, "--copy-source", endless)
+        server = stack.enter_context(serving(directory, *flags))
+        target = Target(server, f"http://{endless}/")
+        stack.callback(target.close)
+        yield target
+
+
+def run(target: Target, services: tuple[str, ...] = SERVICES) -> list[Result]:
+    """Several cases at a time, but for those that concern a service as a whole."""
+    results: list[Result] = []
+    with ThreadPoolExecutor(THREADS) as threads:
+        for service in services:
+            alone = [case for case in CASES[service] if case.operation in _WHOLE_SERVICE]
+            others = [case for case in CASES[service] if case not in alone]
+            for cors in ("", ORIGIN, "*"):
+                _set_rules(target, service, cors)
+                for found in threads.map(lambda case, cors=cors: _run(target, case, cors), others):
+                    results += found
+                for case in alone:
+                    results += _run(target, case, cors)
+            _set_rules(target, service, "")
+    return results
+
+
+def _set_rules(target: Target, service: str, cors: str) -> None:
+    scene = Scene(target, service, VERSIONS[service][-1])
+    query = {"restype": "service", "comp": "properties"}
+    scene.do("PUT", "", query, {"Content-Type": "application/xml"}, _RULES[cors])
+
+
+def _run(target: Target, case: Case, cors: str) -> list[Result]:
+    recorded = recorded_of(case)
+    header = {ORIGIN: "Vary", "*": "access-control-allow-origin"}.get(cors)
+    if header is not None and (not case.cors or header not in recorded.sometimes):
+        return []
+    versions = case.versions or VERSIONS[case.service]
+    # Rules were there in the newer recordings.
+    versions = versions[-1:] if cors else versions
+    results = []
+    for version in versions:
+        scene = Scene(target, case.service, version)
+        found = tuple(dict.fromkeys(_compared(scene, case, recorded, cors)))
+        for request in scene.afterwards:
+            scene.ask(signer(case.service)(request))
+        weight = _weight(case, recorded, cors) / len(versions)
+        results.append(Result(case, version, cors, weight, found))
+    return results
+
+
+def _compared(scene: Scene, case: Case, recorded: Recorded, cors: str) -> Iterator[Difference]:
+    expected = Expected(
+        case.service,
+        recorded,
+        case.having,
+        case.lacking,
+        case.values,
+        case.elements,
+        cors,
+        is_part=" > " in case.operation,
+    )
+    try:
+        request = case.make(scene)
+        answer = scene.ask(signer(case.service)(request) if case.signs else request.framed())
+        if expected.is_part:
+            answer = part(answer)
+    except (AssertionError, NotHttp, ValueError, IndexError) as error:
+        yield Difference("status", f"not to be had: {error}"[:300])
+        return
+    yield from differences(expected, request, scene.version, answer)
+
+
+def part(answer: Answer) -> Answer:
+    """The first answer inside of that to a batch."""
+    assert answer.status == 202, answer
+    text = answer.body
+    for _ in range(2):
+        # Tables put the answers of a change set into a part of their own.
+        head, _, rest = text.partition(b"\r\n\r\n")
+        content_type = answer.headers["content-type"] if text is answer.body else head.decode()
+        found = _BOUNDARY.search(content_type)
+        if found is None:
+            break
+        text = (text if text is answer.body else rest).split(b"--" + found[1].encode())[1]
+    _, _, inner = text.lstrip(b"\r\n").partition(b"\r\n\r\n")
+    head, _, body = inner.partition(b"\r\n\r\n")
+    status, *fields = head.decode().split("\r\n")
+    _, number, reason = status.split(" ", 2)
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in fields)}
+    return Answer(int(number), headers, body.removesuffix(b"\r\n"), reason)
+
+
+# Weights
+
+
+def _weight(case: Case, recorded: Recorded, cors: str) -> float:
+    """Variants stand for their share of the recorded answers, or for equal parts of the rest."""
+    siblings = [other for other in CASES[case.service] if _kind(other) == _kind(case)]
+    total = served(recorded)
+    shares = [_share(other, recorded) for other in siblings]
+    rest = max(total - sum(share or 0 for share in shares), 0)
+    of_case = _share(case, recorded)
+    alone = rest / max(shares.count(None), 1) if of_case is None else float(of_case)
+    return alone * _cors_share(case, recorded, cors)
+
+
+def _kind(case: Case) -> tuple[str, int, str, str]:
+    return case.operation, case.status, case.code, case.body
+
+
+def _share(case: Case, recorded: Recorded) -> float | None:
+    if isinstance(case.share, str):
+        return recorded.sometimes[case.share].n if case.share else None
+    return case.share
+
+
+def _cors_share(case: Case, recorded: Recorded, cors: str) -> float:
+    with_rules = {
+        origin: recorded.sometimes[header].n / recorded.n
+        for origin, header in ((ORIGIN, "Vary"), ("*", "access-control-allow-origin"))
+        if header in recorded.sometimes and case.cors
+    }
+    return with_rules[cors] if cors else 1.0 - sum(with_rules.values())
+
+
+# Sums
+
+
+@dataclass
+class Agreement:
+    """Weights of a service: of all, and of those that agree in each respect."""
+
+    total: float = 0.0
+    headers: float = 0.0
+    verdict: float = 0.0
+    """Status, code and message."""
+    body: float = 0.0
+    reason: float = 0.0
+    everything: float = 0.0
+
+
+def agreement(results: list[Result]) -> Agreement:
+    found = Agreement()
+    for result in results:
+        kinds = {difference.kind for difference in result.differences}
+        no_answer = "status" in kinds
+        found.total += result.weight
+        found.verdict += result.weight * (not kinds & {"status", "code", "message"})
+        found.headers += result.weight * (not no_answer and "headers" not in kinds)
+        found.body += result.weight * (not no_answer and "body" not in kinds)
+        found.reason += result.weight * (not kinds & {"status", "reason"})
+        found.everything += result.weight * (not kinds)
+    return found
+
+
+def merged(results: list[Result]) -> list[Result]:
+    """The versions of a case that differ in the same things, as one."""
+    found: dict[tuple[str, str, tuple[Difference, ...]], Result] = {}
+    for result in results:
+        key = (f"{result.case.service} {result.case.title}", result.cors, result.differences)
+        if key not in found:
+            found[key] = result
+            continue
+        one = found[key]
+        version = f"{one.version}, {result.version}"
+        found[key] = replace(one, version=version, weight=one.weight + result.weight)
+    return list(found.values())
