@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         logger.warning("oauth = %s has no effect yet: bearer tokens are refused", settings.oauth)
     if settings.development_account_anywhere:
         logger.warning(
-            "--development-account-anywhere: everybody who can reach this server, and every web page "
-            "in a browser on this machine, can read, change and delete the data of %s, because its "
-            "key is public",
+            "--development-account-anywhere: everybody who can reach this server, and every web "
+            "page in a browser on this machine, can read, change and delete the data of %s; its key "
+            "is public",
             DEVELOPMENT_ACCOUNT.name,
         )
     supervisor = os.getpid()
