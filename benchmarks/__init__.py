@@ -1,1 +1,1 @@
-"""Benchmarks: what the store reaches of what its parts can do. Run by `make bench`."""
+"""Benchmarks of the server and of the store. Run by `make bench`."""

@@ -55,18 +55,24 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     usual = ", ".join(name for name, group in GROUPS.items() if not group.on_request)
     others = ", ".join(name for name, group in GROUPS.items() if group.on_request)
-    names_help = f"of {usual}; only when named, since they take long: {others}"
+    names_help = f"one of {usual}; only if named, because they take long: {others}"
     parser.add_argument("names", nargs="*", metavar="name", help=names_help)
-    parser.add_argument("--rounds", type=int, default=5, help="the median of these is told")
-    parser.add_argument("--quick", action="store_true", help="too little of all to mean anything")
-    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every round there")
     parser.add_argument(
-        # Where temporary files lie in memory an fsync costs nothing, and ratios mean nothing.
+        "--rounds", type=int, default=5, help="number of rounds; the median is reported"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a smoke test; the figures are meaningless"
+    )
+    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures of every round to a file"
+    )
+    parser.add_argument(
+        # If temporary files are in memory, an fsync costs nothing, and ratios are meaningless.
         "--directory",
         type=Path,
         default=Path("/var/tmp"),
-        help="on which disk to measure",
+        help="the directory to measure in",
     )
     parsed = parser.parse_args(arguments)
     if unknown := set(parsed.names) - set(GROUPS):
@@ -85,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measured: list[Measured] = []
     for name, group in GROUPS.items():
         if name in parsed.names or not (parsed.names or group.on_request):
-            # On the loop that front ends run on.
+            # The event loop that front ends use.
             measured += uvloop.run(measure(group, settings, _progress))
     _progress("")
     print(table(measured))

@@ -1,4 +1,4 @@
-"""Blocks appended, pages written and blobs copied, over HTTP, beside Azurite."""
+"""Appends, page writes and copies over HTTP, compared with Azurite."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from etagere.config import KIB, MIB
 _BLOCK_BYTES = 1 * KIB
 _CONNECTIONS = 16
 _BLOBS = {"spread": _CONNECTIONS, "one": 1}
-"""To how many blobs all connections append."""
+"""The number of blobs to which the connections append."""
 _SECONDS = 2
 _BLOCKS_MAX = 50_000
-"""In one blob. What is appended to for a time is therefore made anew each time."""
+"""The most blocks of one blob. Blobs are therefore recreated for each run."""
 
 _FIRST, _LAST = 1_000, 40_000
-"""Appends that are compared: those before the one, and those from the other on."""
+"""The compared appends: those before the first number, and those after the second."""
 _TURNS = 10
-"""How often a round changes between the two."""
+"""How often a round alternates between the two."""
 
 _PAGES_BYTES = 4 * KIB
 _DISK_BYTES = 64 * MIB
@@ -43,13 +43,13 @@ _SHELF = f"/{ACCOUNT}/shelf"
 
 
 def _append_load(blob: str, sas: str, blobs: int = 1) -> Load:
-    """Where the name of the blob says {}, there is a number below `blobs`."""
+    """Returns a load that appends; {} in the name is replaced by a number below `blobs`."""
     target = f"{_SHELF}/{blob}?comp=appendblock&{sas}"
     return Load("PUT", target, blobs, body_bytes=_BLOCK_BYTES, connections=_CONNECTIONS)
 
 
 def _page_loads(sas: str, writes: int, seed: int) -> list[Load]:
-    """Anywhere in the blob."""
+    """Returns loads that write pages at random offsets."""
     choose = random.Random(seed)
     starts = [choose.randrange(_DISK_BYTES // _PAGES_BYTES) * _PAGES_BYTES for _ in range(writes)]
     ranges = [f"x-ms-range: bytes={start}-{start + _PAGES_BYTES - 1}" for start in starts]
@@ -89,7 +89,7 @@ class _Client:
         self._scripts = scripts
         self._seconds = 0.1 if settings.quick else _SECONDS
         self._first, self._last = settings.scaled(_FIRST, 40), settings.scaled(_LAST, 200)
-        # Of all rounds together there must be room for them in the long blob.
+        # The long blob must have room for the appends of all rounds.
         room = (_BLOCKS_MAX - self._last) // settings.rounds
         self._turns = settings.scaled(_TURNS, 2)
         self._per_turn = max(1, min(self._first, room) // self._turns)
@@ -99,7 +99,7 @@ class _Client:
         self._sas = development_sas()
         self._seeds = itertools.count(1)
 
-    # What is there to begin with
+    # Preparation
 
     def prepare(self, service: Service) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", service.port)
@@ -110,7 +110,7 @@ class _Client:
             self._upload(connection)
 
     def _upload(self, connection: http.client.HTTPConnection) -> None:
-        """The blob that will be copied."""
+        """Uploads the blob to copy."""
         target, block = f"{_SHELF}/large?{self._sas}", bytes(_COPIED_BLOCK_BYTES)
         numbers = range(self._copied_bytes // _COPIED_BLOCK_BYTES)
         names = [base64.b64encode(b"%06d" % number).decode() for number in numbers]
@@ -121,16 +121,16 @@ class _Client:
         ask(connection, "PUT", f"{target}&comp=blocklist", document)
 
     def _create(self, service: Service, *blobs: str) -> None:
-        """Append blobs with nothing in them, whatever was there before."""
+        """Creates empty append blobs; replaces existing ones."""
         headers = "x-ms-blob-type: AppendBlob", "Content-Length: 0"
         run_each(service, Load("PUT", f"{_SHELF}/{{}}?{self._sas}", headers=headers), blobs)
 
     def lengthen(self, service: Service) -> None:
-        """Makes the blob with many blocks."""
+        """Creates the blob with many blocks."""
         self._create(service, "long")
         run_each(service, _append_load("long", self._sas), [""] * self._last)
 
-    # What is measured
+    # Measurements
 
     def append(self, service: Service, what: str) -> Run | None:
         if self._wrk is None:
@@ -141,8 +141,8 @@ class _Client:
         return run(self._wrk, service, load, self._seconds, self._scripts, next(self._seeds))
 
     def growth(self, service: Service) -> Round:
-        """Appends to a new blob and to the long one, in short turns, so that whatever else the
-        machine does falls on both."""
+        """Appends to a new blob and to the long one, alternating in short turns, so that other
+        load on the machine affects both."""
         self._create(service, "short")
         short, long = (_append_load(blob, self._sas) for blob in ("short", "long"))
         blocks = [""] * self._per_turn
@@ -165,7 +165,7 @@ class _Client:
         return run_all(service, _page_loads(self._sas, self._writes, next(self._seeds)))
 
     def copy(self, service: Service) -> float:
-        """Milliseconds within which half of the copies are made, one after the other."""
+        """Returns the median time of sequential copies in milliseconds."""
         source = f"x-ms-copy-source: http://{service.address}{_SHELF}/large?{self._sas}"
         target = f"{_SHELF}/copy-{{}}?{self._sas}"
         load = Load("PUT", target, headers=(source, "Content-Length: 0"), connections=1)
@@ -199,16 +199,16 @@ def _suffix(service: Service) -> str:
 
 def _figures(what: str, text: str, at_least: float | None = None) -> tuple[Figure, ...]:
     return (
-        Figure(f"appends.{what}_ratio", f"{text}, to Azurite's", " x", at_least=at_least),
+        Figure(f"appends.{what}_ratio", f"{text}, relative to Azurite", " x", at_least=at_least),
         Figure(f"appends.{what}", text, "/s"),
-        Figure(f"appends.{what}_azurite", "  Azurite's", "/s"),
-        Figure(f"appends.{what}_cpu", "  CPU of one", " µs"),
-        Figure(f"appends.{what}_cpu_azurite", "  CPU of one of Azurite's", " µs"),
-        Figure(f"appends.{what}_cpu_ratio", "  Azurite's CPU to ours", " x"),
-        Figure(f"appends.{what}_p50", "  latency: half of them", " ms"),
-        Figure(f"appends.{what}_p50_azurite", "  Azurite's", " ms"),
-        Figure(f"appends.{what}_p99", "  latency: 99 in 100", " ms"),
-        Figure(f"appends.{what}_p99_azurite", "  Azurite's", " ms"),
+        Figure(f"appends.{what}_azurite", "  Azurite", "/s"),
+        Figure(f"appends.{what}_cpu", "  CPU time per request", " µs"),
+        Figure(f"appends.{what}_cpu_azurite", "  CPU time per request of Azurite", " µs"),
+        Figure(f"appends.{what}_cpu_ratio", "  CPU time of Azurite relative to ours", " x"),
+        Figure(f"appends.{what}_p50", "  median latency", " ms"),
+        Figure(f"appends.{what}_p50_azurite", "  Azurite", " ms"),
+        Figure(f"appends.{what}_p99", "  p99 latency", " ms"),
+        Figure(f"appends.{what}_p99_azurite", "  Azurite", " ms"),
     )
 
 
@@ -218,15 +218,20 @@ GROUP = Group(
     (
         *_figures("spread", "Append Block of 1 KiB to 16 blobs, 16 connections", 8),
         *_figures("one", "Append Block of 1 KiB to one blob, 16 connections", 8),
-        Figure("appends.growth", "an append after 40,000 to one of 1,000", " x", at_most=1.3),
-        Figure("appends.growth_first", "  latency: half of the first 1,000", " ms"),
-        Figure("appends.growth_last", "  latency: half of those after 40,000", " ms"),
-        Figure("appends.growth_cpu_first", "  CPU of one of the first 1,000", " µs"),
-        Figure("appends.growth_cpu_last", "  CPU of one after 40,000", " µs"),
+        Figure(
+            "appends.growth",
+            "an append after 40,000, relative to the first 1,000",
+            " x",
+            at_most=1.3,
+        ),
+        Figure("appends.growth_first", "  median latency of the first 1,000", " ms"),
+        Figure("appends.growth_last", "  median latency after 40,000", " ms"),
+        Figure("appends.growth_cpu_first", "  CPU time of one of the first 1,000", " µs"),
+        Figure("appends.growth_cpu_last", "  CPU time of one after 40,000", " µs"),
         *_figures("page", "Put Page of 4 KiB anywhere in 64 MiB, 16 connections"),
         Figure("appends.copy", "Copy Blob of 256 MiB in blocks of 8 MiB", " ms"),
-        Figure("appends.copy_azurite", "  Azurite's", " ms"),
+        Figure("appends.copy_azurite", "  Azurite", " ms"),
         Figure("appends.memory", "peak memory of all processes, appends, pages, copies", " MiB"),
-        Figure("appends.memory_azurite", "  Azurite's", " MiB"),
+        Figure("appends.memory_azurite", "  Azurite", " MiB"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Long block lists: committed and copied."""
+"""Commits and copies of long block lists."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
 
 
 async def _stage(engine: SqliteEngine, upload: bytes, count: int) -> tuple[bytes, ...]:
-    """Stages blocks whose bytes are nowhere: nobody will read them."""
+    """Stages blocks without bytes, which are never read."""
     segment = await engine.write(open_segment, OpenSegment(new_id()))
     names = tuple(b"%0*d" % (_NAME_BYTES, number) for number in range(count))
     for first in range(0, count, _BLOCKS_PER_OPERATION):
@@ -60,6 +60,6 @@ GROUP = Group(
     measure,
     (
         Figure("blocks.commit", "a list of 50,000 blocks committed", " s", at_most=1.0),
-        Figure("blocks.copy", "the same copied", " ms", at_most=10.0),
+        Figure("blocks.copy", "the same list copied", " ms", at_most=10.0),
     ),
 )

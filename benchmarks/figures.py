@@ -1,4 +1,4 @@
-"""What is measured, and how it is told."""
+"""Figures, and the table that reports them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 Round = dict[str, float]
-"""What one round measured, by the key of the figure."""
+"""The results of one round, by the key of the figure."""
 
 
 class Settings(NamedTuple):
-    """How thoroughly to measure, and where."""
+    """Options of the measurement."""
 
     rounds: int
     quick: bool
@@ -25,11 +25,11 @@ class Settings(NamedTuple):
 
 
 Measure = Callable[[Settings], AsyncIterator[Round]]
-"""Yields one round after the other; figures need not be in every one of them."""
+"""Yields the results of each round; a round need not have all figures."""
 
 
 class Figure(NamedTuple):
-    """One line of the table. The target is a bound; without one the figure is for information."""
+    """One line of the table. A target is a limit; a figure without one is informational."""
 
     key: str
     text: str
@@ -58,11 +58,11 @@ class Group(NamedTuple):
     measure: Measure
     figures: tuple[Figure, ...]
     on_request: bool = False
-    """Takes so long that it is measured only when it is named."""
+    """Whether it is measured only if named, because it takes long."""
 
 
 class Measured(NamedTuple):
-    """A figure over all its rounds."""
+    """The values of a figure in all rounds."""
 
     figure: Figure
     values: tuple[float, ...]
@@ -87,7 +87,7 @@ async def measure(
         progress(f"{group.name}: round {number} done")
         for key, value in round_.items():
             values[key].append(value)
-    # What there was nothing to measure with is left out.
+    # Figures without values, for example without Azurite, are omitted.
     return [
         Measured(figure, tuple(values[figure.key]))
         for figure in group.figures
@@ -96,7 +96,7 @@ async def measure(
 
 
 def table(measured: Sequence[Measured]) -> str:
-    """The figures in columns, as wide as they have to be."""
+    """Formats the figures as a table."""
     rows = [("figure", "measured", "target", "")]
     for one in measured:
         value = f"{one.median:,.{_decimals(one.median)}f}{one.figure.unit}"

@@ -1,4 +1,4 @@
-"""A block list of 50,000 blocks over HTTP: how long it takes, and what others feel of it."""
+"""A block list of 50,000 blocks over HTTP: its duration, and the latency of concurrent requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BLOCK_BYTES = 64
 _NAME_BYTES = 48
 _STAGING = 16
 _OTHERS = 4
-"""Connections of others, of each kind."""
+"""Connections of concurrent clients, for each kind."""
 _UNDISTURBED_SECONDS = 3.0
 _SETTLING_SECONDS = 2.0
 _BLOB_BYTES = 1024
@@ -33,7 +33,7 @@ _fork = multiprocessing.get_context("fork")
 
 
 class _Worker(NamedTuple):
-    """A process that sends requests of one kind."""
+    """A client process that sends requests of one kind."""
 
     kind: str
     process: multiprocessing.process.BaseProcess
@@ -41,8 +41,8 @@ class _Worker(NamedTuple):
 
 
 class _Others:
-    """Clients that put and get blobs all the time, each kind in a process of its own: they would
-    feel each other, and whoever sends a long document beside them, in one."""
+    """Clients that put and get blobs continuously. Each kind has its own process; in one process
+    they would delay each other, and so would the sender of the long document."""
 
     def __init__(self, service: Service, sas: str) -> None:
         self._service = service
@@ -53,7 +53,7 @@ class _Others:
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[dict[str, list[Answered]]]:
-        """What they were answered is there at the end."""
+        """Runs the clients; fills the yielded dictionary with their answers at the end."""
         answered: dict[str, list[Answered]] = {}
         ended = _fork.Event()
         workers = [self._begin(kind, load, ended) for kind, load in self._loads.items()]
@@ -110,7 +110,7 @@ def _commit(
 ) -> Round:
     listed = "".join([f"<{source}>{name}</{source}>" for name in names])
     document = f"<BlockList>{listed}</BlockList>".encode()
-    # What an earlier list has left to be done is done.
+    # Wait for the background work of an earlier list.
     time.sleep(0 if settings.quick else _SETTLING_SECONDS)
     with others.at_work() as answered:
         time.sleep(0.2 if settings.quick else _UNDISTURBED_SECONDS)
@@ -137,7 +137,7 @@ def _p99(seconds: list[float]) -> float:
 def _figures(prefix: str, what: str) -> Iterator[Figure]:
     yield Figure(f"{prefix}commit", f"a list of 50,000 {what} blocks", " s", at_most=2.0)
     for kind, kinds in (("put", "puts"), ("get", "gets")):
-        text = f"  others' {kinds}, 99 in 100, to those before"
+        text = f"  p99 of concurrent {kinds}, relative to before"
         yield Figure(f"{prefix}{kind}_growth", text, " x", at_most=3.0)
         yield Figure(f"{prefix}{kind}_p99", "  latency", " ms")
         yield Figure(f"{prefix}{kind}_p99_before", "  before", " ms")

@@ -1,8 +1,8 @@
-"""A whole server with 10,000 and with 1,000,000 blobs in one container, over HTTP.
+"""A server with 10,000 and with 1,000,000 blobs in one container, over HTTP.
 
-Two servers, one for each size, are asked in short turns, so that whatever else the machine does
-falls on both. All that is asked for is chosen at random from the whole container, and what is
-compared is the time within which half of the requests are answered.
+Requests alternate between two servers, one for each size, in short turns, so that other load on the
+machine affects both. The requested blobs are chosen at random from the whole container. The median
+latencies are compared.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from benchmarks.tools import tell
 _FEW, _MANY = 10_000, 1_000_000
 _BLOB_BYTES = 1024
 _FOLDERS = 100
-"""Of both containers: in the large one each prefix stands for a hundred times as many blobs."""
+"""Prefixes in both containers; in the large one each has a hundred times as many blobs."""
 _PAGE = 5_000
 _PAGE_CONNECTIONS = 2
 _TURNS = 10
-"""How often a round changes between what it compares."""
+"""How often a round alternates between the compared variants."""
 _SEEDS_PER_REPORT = 50_000
 _CONTAINER = f"/{ACCOUNT}/shelf"
 
 
 class _Sizes(NamedTuple):
-    """How much there is, and how much of it is asked for in a turn."""
+    """The size of the data set, and the number of requests per turn."""
 
     few: int
     many: int
@@ -54,7 +54,7 @@ class _Sizes(NamedTuple):
 
 
 def _loads(sas: str, page: int) -> dict[str, Load]:
-    """The requests that are compared, and those that take away what was created for it."""
+    """The compared requests, and those that delete the blobs they created."""
     blob = f"{_CONTAINER}/{{}}?{sas}"
     pages = f"{_CONTAINER}?restype=container&comp=list&{sas}"
     from_anywhere = f"{pages}&maxresults={page}&startFrom={{}}"
@@ -71,7 +71,7 @@ def _loads(sas: str, page: int) -> dict[str, Load]:
 
 
 class _Shelf:
-    """A server with a container of so many blobs."""
+    """A server with a container of `blobs` blobs."""
 
     def __init__(self, directory: Path, blobs: int, sizes: _Sizes, sas: str) -> None:
         self.service: Service
@@ -87,7 +87,7 @@ class _Shelf:
         self.service = etagere(self._directory, ends)
 
     def seed(self) -> None:
-        """Folder after folder has its turn: new blobs come everywhere between the others."""
+        """Uploads blobs to the folders in turn, so that new blobs sort between existing ones."""
         self._ask("PUT", f"{_CONTAINER}?restype=container&{self._sas}")
         for first in range(0, self._blobs, _SEEDS_PER_REPORT):
             stop = min(self._blobs, first + _SEEDS_PER_REPORT)
@@ -113,17 +113,17 @@ class _Shelf:
         return f"p{folder:02}/blob-{index:07}"
 
     def _page_start(self) -> str:
-        """The name of a blob with enough behind it to fill a page."""
+        """Returns the name of a blob that is followed by at least a page of blobs."""
         rank = self._random.randrange(self._blobs - self._sizes.page + 1)
         folder, index = divmod(rank, self._blobs // self._sizes.folders)
         return quote(self._name(index * self._sizes.folders + folder), safe="")
 
     def turn(self, kind: str) -> Run:
-        """A few requests of a kind that is compared."""
+        """Sends a few requests of one kind."""
         names = self._names(kind)
         done = run_each(self.service, self._loads[kind], names)
         if kind == "create":
-            # The container stays as large as it is.
+            # Keep the size of the container.
             run_each(self.service, self._loads["delete"], names)
         return done
 
@@ -141,8 +141,8 @@ class _Shelf:
         ]
 
     def restarts(self, ends: contextlib.ExitStack) -> Round:
-        """How long it takes to come back. When it is killed there are puts in its log that have
-        not yet been moved to where they belong."""
+        """Restarts the server; returns how long that takes. When it is killed, its log contains
+        puts that are not checkpointed."""
         run_each(self.service, self._loads["replace"], self._some())
         self.service.kill()
         after_kill = self._start_seconds(ends)
@@ -154,7 +154,7 @@ class _Shelf:
         }
 
     def _start_seconds(self, ends: contextlib.ExitStack) -> float:
-        """Until a blob was sent."""
+        """Starts the server; returns the seconds until a blob was read."""
         name, *_ = self._some()
         began = time.perf_counter()
         self.start(ends)
@@ -198,11 +198,16 @@ def _compared(kind: str, few: _Shelf, many: _Shelf, turns: int) -> Round:
 
 def _figures(kind: str, text: str, at_most: float) -> tuple[Figure, ...]:
     return (
-        Figure(f"http_growth.{kind}", f"{text}, 1,000,000 blobs to 10,000", " x", at_most=at_most),
-        Figure(f"http_growth.{kind}_few", "  latency: half of them, of 10,000", " ms"),
-        Figure(f"http_growth.{kind}_many", "  latency: half of them, of 1,000,000", " ms"),
-        Figure(f"http_growth.{kind}_cpu_few", "  CPU of one, of 10,000", " µs"),
-        Figure(f"http_growth.{kind}_cpu_many", "  CPU of one, of 1,000,000", " µs"),
+        Figure(
+            f"http_growth.{kind}",
+            f"{text}, 1,000,000 blobs relative to 10,000",
+            " x",
+            at_most=at_most,
+        ),
+        Figure(f"http_growth.{kind}_few", "  median latency, 10,000", " ms"),
+        Figure(f"http_growth.{kind}_many", "  median latency, 1,000,000", " ms"),
+        Figure(f"http_growth.{kind}_cpu_few", "  CPU time per request, 10,000", " µs"),
+        Figure(f"http_growth.{kind}_cpu_many", "  CPU time per request, 1,000,000", " µs"),
     )
 
 
@@ -214,7 +219,7 @@ _KINDS = {
     "page": ("List Blobs, 5,000 from anywhere", 1.3),
     "folders": ("List Blobs, 100 prefixes of all", 1.3),
 }
-"""What is compared, and how much longer it may take."""
+"""The compared requests, and how much longer they may take."""
 
 GROUP = Group(
     "http_growth",
@@ -222,7 +227,12 @@ GROUP = Group(
     (
         *itertools.chain.from_iterable(_figures(kind, *said) for kind, said in _KINDS.items()),
         Figure("http_growth.memory", "memory with 1,000,000 blobs", " MiB", at_most=400),
-        Figure("http_growth.memory_peak", "  peaks, shared pages in each", " MiB", at_most=400),
+        Figure(
+            "http_growth.memory_peak",
+            "  peak, shared pages counted in each process",
+            " MiB",
+            at_most=400,
+        ),
         Figure("http_growth.start_stopped", "start with 1,000,000 blobs", " s", at_most=2),
         Figure("http_growth.start_killed", "  after kill -9", " s", at_most=2),
     ),

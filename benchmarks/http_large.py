@@ -1,5 +1,5 @@
-"""A large blob over HTTP: up in blocks and down, beside Azurite; up beside the disk itself, and
-down beside nginx with a file."""
+"""Upload in blocks and download of a large blob over HTTP, compared with Azurite, the disk and
+nginx."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BUFFER_BYTES = 1 * MIB
 _SECONDS_MAX = 120.0
 _BLOCK_BYTES = 8 * MIB
 _UPLOADING = 16
-"""Connections that upload blocks at once."""
+"""Parallel connections of an upload."""
 _DOWNLOADS = 4
-"""In a round, one after the other: one alone is over too soon to be measured well."""
+"""Sequential downloads per round; a single one is too short to measure."""
 
 
 async def measure(settings: Settings) -> AsyncIterator[Round]:
@@ -58,7 +58,7 @@ def _suffix(service: Service) -> str:
 
 
 def _round(service: Service, data: bytes, sas: str) -> Round:
-    """The same blob every time: what was there is replaced."""
+    """Uploads and downloads the same blob; an upload replaces it."""
     target, suffix = f"/{ACCOUNT}/large/blob?{sas}", _suffix(service)
     up = _uploaded(service, target, data)
     down = _downloaded(service, target, len(data))
@@ -72,7 +72,7 @@ def _round(service: Service, data: bytes, sas: str) -> Round:
 
 
 def _uploaded(service: Service, target: str, data: bytes) -> _Transfer:
-    """In blocks, several at once, and the list of them."""
+    """Uploads blocks in parallel, then the block list."""
     view = memoryview(data)
     names = [base64.b64encode(b"%012d" % at).decode() for at in range(0, len(data), _BLOCK_BYTES)]
     blocks = [view[at : at + _BLOCK_BYTES] for at in range(0, len(data), _BLOCK_BYTES)]
@@ -93,7 +93,7 @@ def _uploaded(service: Service, target: str, data: bytes) -> _Transfer:
 
 
 def _written(data: bytes, directory: Path | None) -> float:
-    """Seconds that the disk takes to have the same bytes."""
+    """Returns the seconds that writing and syncing the same bytes takes."""
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         began = time.perf_counter()
         for at in range(0, len(data), MIB):
@@ -104,12 +104,12 @@ def _written(data: bytes, directory: Path | None) -> float:
 
 
 def _downloaded(service: Service, target: str, size: int) -> _Transfer:
-    """The mean of a few downloads."""
+    """Returns the mean of a few downloads."""
     cpu_before = service.cpu_seconds()
     began = time.perf_counter()
     received = [_exchange(service, f"GET {target}", b"", (200,)) for _ in range(_DOWNLOADS)]
     elapsed = time.perf_counter() - began
-    # More, if it comes in chunks.
+    # More, if the transfer is chunked.
     if min(received) < size:
         raise RuntimeError(f"{service.name} did not send all {size} bytes")
     cpu_seconds = service.cpu_seconds() - cpu_before
@@ -137,14 +137,14 @@ def _ratios(told: Round) -> Round:
 class _Transfer(NamedTuple):
     seconds: float
     cpu_seconds: float
-    """The server's."""
+    """The CPU time of the server."""
 
 
 def _exchange(
     service: Service, line: str, body: bytes | memoryview, statuses: tuple[int, ...]
 ) -> int:
-    """One request on a connection of its own; returns the length of its answer's body. What is
-    received is not looked at, so all that the client does is done by the kernel."""
+    """Sends one request on a new connection; returns the length of the response body. The body is
+    discarded by the kernel, so that the client costs little."""
     headers = f"Host: {service.address}\r\nConnection: close\r\n"
     if body:
         headers += f"Content-Length: {len(body)}\r\n"
@@ -161,7 +161,7 @@ def _exchange(
             answer += buffer[:count]
         head, _, rest = answer.partition(b"\r\n\r\n")
         received = len(rest)
-        # Thrown away by the kernel: copies to here would be the slowest part of it all.
+        # Discarded by the kernel: copying it to this process would be the slowest part.
         while count := connection.recv_into(buffer, _BUFFER_BYTES, socket.MSG_TRUNC):
             received += count
     if int(head.split(b" ", 2)[1]) not in statuses:
@@ -173,27 +173,32 @@ GROUP = Group(
     "http_large",
     measure,
     (
-        Figure("http_large.download_ratio", "download of 256 MiB, to Azurite's", " x", at_least=4),
+        Figure(
+            "http_large.download_ratio",
+            "download of 256 MiB, relative to Azurite",
+            " x",
+            at_least=4,
+        ),
         Figure("http_large.download", "download of 256 MiB", " MiB/s"),
-        Figure("http_large.download_azurite", "  Azurite's", " MiB/s"),
-        Figure("http_large.download_nginx", "  nginx's, of a file", " MiB/s"),
-        Figure("http_large.download_to_nginx", "  ours to nginx's", " x"),
-        Figure("http_large.download_cpu", "  CPU of a GiB", " ms"),
-        Figure("http_large.download_cpu_azurite", "  Azurite's", " ms"),
-        Figure("http_large.download_cpu_nginx", "  nginx's", " ms"),
+        Figure("http_large.download_azurite", "  Azurite", " MiB/s"),
+        Figure("http_large.download_nginx", "  nginx, from a file", " MiB/s"),
+        Figure("http_large.download_to_nginx", "  relative to nginx", " x"),
+        Figure("http_large.download_cpu", "  CPU time per GiB", " ms"),
+        Figure("http_large.download_cpu_azurite", "  Azurite", " ms"),
+        Figure("http_large.download_cpu_nginx", "  nginx", " ms"),
         Figure(
             "http_large.upload_ratio",
-            "upload of 256 MiB in blocks of 8 MiB, to Azurite's",
+            "upload of 256 MiB in blocks of 8 MiB, relative to Azurite",
             " x",
             at_least=1.5,
         ),
-        Figure("http_large.upload_to_disk", "  to the disk's", " x", at_least=0.8),
+        Figure("http_large.upload_to_disk", "  relative to the disk", " x", at_least=0.8),
         Figure("http_large.upload", "  upload", " MiB/s"),
-        Figure("http_large.disk", "  the disk's, with fdatasync", " MiB/s"),
-        Figure("http_large.upload_azurite", "  Azurite's", " MiB/s"),
-        Figure("http_large.upload_cpu", "  CPU of a GiB", " ms"),
-        Figure("http_large.upload_cpu_azurite", "  Azurite's", " ms"),
+        Figure("http_large.disk", "  the disk, with fdatasync", " MiB/s"),
+        Figure("http_large.upload_azurite", "  Azurite", " MiB/s"),
+        Figure("http_large.upload_cpu", "  CPU time per GiB", " ms"),
+        Figure("http_large.upload_cpu_azurite", "  Azurite", " ms"),
         Figure("http_large.memory", "peak memory of all processes, large blobs", " MiB"),
-        Figure("http_large.memory_azurite", "  Azurite's", " MiB"),
+        Figure("http_large.memory_azurite", "  Azurite", " MiB"),
     ),
 )

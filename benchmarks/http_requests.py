@@ -1,4 +1,4 @@
-"""Small requests over HTTP, beside Azurite, and beside nginx with a file."""
+"""Small requests over HTTP, compared with Azurite and with nginx."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from benchmarks.load import ACCOUNT, Load, Run, development_sas, run, run_to_the
 from benchmarks.services import AZURITE, NGINX, OURS, Service, ask, started
 
 _BLOBS = 6_000
-"""More than a page shows."""
+"""More than a page."""
 _BLOB_BYTES = 1024
 _BLOCK_BLOB = {"x-ms-blob-type": "BlockBlob"}
 _SEEDERS = 4
 _LIST_CONNECTIONS = 2
-"""A page takes Azurite so long that more at once would only wait for each other."""
+"""Azurite takes long for a page; more connections would only wait for each other."""
 _SECONDS, _LIST_SECONDS = 2, 3
 _FILE = Load("GET", "/blob")
 
 
 def _loads(names: int, sas: str) -> dict[str, Load]:
-    """Puts go to a container of their own: the pages that are listed stay what they are."""
+    """Puts go to another container, so that the listed pages do not change."""
     headers = tuple(f"{name}: {value}" for name, value in _BLOCK_BLOB.items())
     blob = f"/{ACCOUNT}/seeded/blob-{{}}?{sas}"
     page = f"/{ACCOUNT}/seeded?restype=container&comp=list&maxresults=5000&{sas}"
@@ -57,7 +57,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
 
 
 class _Client:
-    """Puts each load on each server in turn, each time beginning with another of them."""
+    """Runs each load on each server, beginning with a different server each time."""
 
     def __init__(self, wrk: str | None, scripts: Path, settings: Settings) -> None:
         self._wrk = wrk
@@ -120,7 +120,7 @@ def _memory(services: dict[str, Service]) -> Round:
     return told
 
 
-# What is there to begin with
+# Preparation
 
 
 def _seed(service: Service, sas: str, blobs: int) -> None:
@@ -148,7 +148,7 @@ def _seed(service: Service, sas: str, blobs: int) -> None:
     if failures:
         raise failures[0]
     page = f"/{ACCOUNT}/seeded?restype=container&comp=list&maxresults=5000&{sas}"
-    # http.client connects again.
+    # http.client reconnects.
     listed = ask(connection, "GET", page).count(b"<Name>")
     connection.close()
     if listed != min(blobs, 5000):
@@ -157,16 +157,16 @@ def _seed(service: Service, sas: str, blobs: int) -> None:
 
 def _figures(what: str, text: str, at_least: float) -> tuple[Figure, ...]:
     return (
-        Figure(f"http.{what}_ratio", f"{text}, to Azurite's", " x", at_least=at_least),
+        Figure(f"http.{what}_ratio", f"{text}, relative to Azurite", " x", at_least=at_least),
         Figure(f"http.{what}", text, "/s"),
-        Figure(f"http.{what}_azurite", "  Azurite's", "/s"),
-        Figure(f"http.{what}_cpu", "  CPU of one", " µs"),
-        Figure(f"http.{what}_cpu_azurite", "  CPU of one of Azurite's", " µs"),
-        Figure(f"http.{what}_cpu_ratio", "  Azurite's CPU to ours", " x"),
-        Figure(f"http.{what}_p50", "  latency: half of them", " ms"),
-        Figure(f"http.{what}_p50_azurite", "  Azurite's", " ms"),
-        Figure(f"http.{what}_p99", "  latency: 99 in 100", " ms"),
-        Figure(f"http.{what}_p99_azurite", "  Azurite's", " ms"),
+        Figure(f"http.{what}_azurite", "  Azurite", "/s"),
+        Figure(f"http.{what}_cpu", "  CPU time per request", " µs"),
+        Figure(f"http.{what}_cpu_azurite", "  CPU time per request of Azurite", " µs"),
+        Figure(f"http.{what}_cpu_ratio", "  CPU time of Azurite relative to ours", " x"),
+        Figure(f"http.{what}_p50", "  median latency", " ms"),
+        Figure(f"http.{what}_p50_azurite", "  Azurite", " ms"),
+        Figure(f"http.{what}_p99", "  p99 latency", " ms"),
+        Figure(f"http.{what}_p99_azurite", "  Azurite", " ms"),
     )
 
 
@@ -176,12 +176,17 @@ GROUP = Group(
     (
         *_figures("put", "Put Blob of 1 KiB, 16 connections", 8),
         *_figures("get", "Get Blob of 1 KiB, 16 connections", 12),
-        Figure("http.get_cpu_to_nginx", "CPU of one, to nginx with a file", " x", at_most=10),
-        Figure("http.get_nginx", "nginx's", "/s"),
-        Figure("http.get_cpu_nginx", "CPU of one of nginx's", " µs"),
+        Figure(
+            "http.get_cpu_to_nginx",
+            "CPU time per request, relative to nginx with a file",
+            " x",
+            at_most=10,
+        ),
+        Figure("http.get_nginx", "nginx", "/s"),
+        Figure("http.get_cpu_nginx", "CPU time per request of nginx", " µs"),
         *_figures("head", "Get Blob Properties, 16 connections", 10),
         *_figures("list", "List Blobs, 5,000 a page, 2 connections", 20),
         Figure("http.memory", "peak memory of all processes, small requests", " MiB"),
-        Figure("http.memory_azurite", "  Azurite's", " MiB"),
+        Figure("http.memory_azurite", "  Azurite", " MiB"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Requests as fast as a server takes them, by a client that is not slower: wrk, mostly."""
+"""Load generators: wrk, and a client of our own for what wrk cannot do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_BODY = b"HTTP/1.1 204 "
 
 
 def account_sas(key: bytes, account: str, expiry: str) -> str:
-    """A query that allows everything in the blob, queue and table services."""
+    """Returns a SAS with all permissions for the blob, queue and table services."""
     signed = {"sp": "rwdlacup", "ss": "bqt", "srt": "sco", "st": "", "se": expiry, "sip": ""}
     signed |= {"spr": "https,http", "sv": _SAS_VERSION, "ses": ""}
     text = "".join(f"{line}\n" for line in (account, *signed.values()))
@@ -51,7 +51,7 @@ def development_sas() -> str:
 
 
 class Load(NamedTuple):
-    """The requests of one kind. Where the target says {}, each has another number below `names`."""
+    """Requests of one kind. {} in the target is replaced by a number below `names`."""
 
     method: str
     target: str
@@ -60,10 +60,10 @@ class Load(NamedTuple):
     body_bytes: int = 0
     connections: int = 16
     envelope: str = "{}"
-    """What the service wants around the bytes of the body."""
+    """The markup around the bytes of the body."""
     document: str = ""
-    """A body of its own instead. Where it says {}, there is the number, with as many digits as the
-    greatest has: so all are of one length."""
+    """A complete body. {} is replaced by the number, padded so that all bodies have the same
+    length."""
 
     @property
     def body(self) -> str:
@@ -75,13 +75,13 @@ class Load(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a server did under a load."""
+    """The result of a run."""
 
     requests: int
     seconds: float
     cpu_seconds: float
     p50: float
-    """In seconds, as the one below."""
+    """In seconds, like the next field."""
     p99: float
 
     @property
@@ -90,18 +90,18 @@ class Run(NamedTuple):
 
     @property
     def cpu_microseconds(self) -> float:
-        """Of all the server's processes, for one request."""
+        """CPU time of all processes of the server per request."""
         return 1e6 * self.cpu_seconds / self.requests
 
 
 class Answered(NamedTuple):
-    """A request that was answered: when it began, and how long that took."""
+    """An answered request: its start and its duration."""
 
     began: float
     seconds: float
 
 
-# The whole request is put together here: wrk's own formatting would cost more than sending it.
+# The script builds the whole request: wrk's own formatting costs more than sending it.
 _SCRIPT = """\
 local thread_count = 0
 function setup(thread)
@@ -128,13 +128,13 @@ end
 
 
 def script(load: Load, address: str, seed: int) -> str:
-    """The Lua that makes wrk send these requests."""
+    """Returns the Lua script that makes wrk send these requests."""
     before, varies, after = load.target.partition("{}")
     random_number = f"math.random(0, {load.names - 1})"
     padded = f'string.format("%0{load.digits}d", {random_number})'
     return _SCRIPT.format(
         seed=seed,
-        # JSON's strings, being ASCII without slashes escaped, are Lua's too.
+        # JSON strings in ASCII without escaped slashes are valid Lua strings.
         before=json.dumps(f"{load.method} {before}"),
         after=json.dumps(_head(load, address, after)),
         number=random_number if varies else '""',
@@ -153,14 +153,14 @@ def _head(load: Load, address: str, target: str) -> str:
 
 
 def run(wrk: str, service: Service, load: Load, seconds: float, where: Path, seed: int) -> Run:
-    """Some seconds of this load. Raises if a request failed: errors are quickly given."""
+    """Runs a load for some seconds. Raises if a request fails, because errors are fast."""
     lua = where / "load.lua"
     lua.write_text(script(load, service.address, seed), encoding="ascii")
     command = [
         wrk,
         f"-t{min(_THREADS, load.connections)}",
         f"-c{load.connections}",
-        f"-d{max(1, round(seconds))}s",  # whole ones are all that it takes
+        f"-d{max(1, round(seconds))}s",  # wrk accepts whole seconds only
         f"--timeout={_ANSWER_SECONDS_MAX}s",
         "--latency",
         f"-s{lua}",
@@ -183,17 +183,16 @@ def run(wrk: str, service: Service, load: Load, seconds: float, where: Path, see
 
 
 Follow = Callable[[bytes], bytes | None]
-"""Takes an answer and gives the request that it leads to, on the same connection; None if it leads
-to none."""
+"""Returns the request that follows an answer on the same connection, or None."""
 
 
 def run_to_the_end(
     service: Service, load: Load, seconds: float, seed: int, follow: Follow | None = None
 ) -> Run:
-    """The same by a client of our own, for what wrk cannot do: it waits for a body after a HEAD,
-    and does not count what it has begun when the time is over, which of a few slow requests is
-    many. Having little to parse, it costs little more than wrk. A request and what follows it
-    count as one."""
+    """Runs a load with our own client, for what wrk cannot do: wrk waits for a body after a HEAD,
+    and does not count requests in flight at the end, which matters if there are few slow ones. Our
+    client parses little and costs little more than wrk. A request and those that follow it count
+    as one."""
     choose = random.Random(seed)
     names = [str(choose.randrange(load.names)) if load.names > 1 else "" for _ in range(997)]
     requests = itertools.cycle(list(_requests(service, load, names)))
@@ -205,19 +204,19 @@ def run_to_the_end(
 def run_each(
     service: Service, load: Load, names: Iterable[str], follow: Follow | None = None
 ) -> Run:
-    """One request for each of these names, which stand where the target says {}."""
+    """Sends one request for each name, which replaces {} in the target."""
     return _run(service, load, _requests(service, load, names), follow)
 
 
 def run_until(service: Service, load: Load, ended: Callable[[], bool]) -> list[Answered]:
-    """One after the other, until the end is said to have come; in the order of their answers."""
+    """Sends requests until `ended` returns true; returns them in the order of their answers."""
     numbers = [str(number) for number in range(load.names)] if load.names > 1 else [""]
     names = itertools.takewhile(lambda _: not ended(), itertools.cycle(numbers))
     return _Client(service, load, _requests(service, load, names), None).answered()
 
 
 def run_all(service: Service, loads: Sequence[Load]) -> Run:
-    """One request of each of these, none of which says {}, on the connections of the first."""
+    """Sends one request of each load, all without {}, on the connections of the first."""
     heads = [_head(load, service.address, f"{load.method} {load.target}") for load in loads]
     requests = [(head + load.body).encode("ascii") for head, load in zip(heads, loads, strict=True)]
     return _run(service, loads[0], iter(requests), None)
@@ -255,7 +254,7 @@ class _Client:
         self._answers: dict[int, _Answer] = {}
 
     def answered(self) -> list[Answered]:
-        """All of them, once the last one is."""
+        """Returns all answered requests after the last one."""
         found: list[Answered] = []
         answers = self._answers
         with select.epoll() as poll, contextlib.ExitStack() as ends:
@@ -273,7 +272,7 @@ class _Client:
         return found
 
     def _followed(self, number: int) -> bool:
-        """Whether the answer on this connection has led to another request."""
+        """Sends the request that follows an answer, if any; returns whether there is one."""
         answer = self._answers[number]
         request = None if self._follow is None else self._follow(bytes(answer.kept))
         if request is None:
@@ -283,7 +282,7 @@ class _Client:
         return True
 
     def _send(self, number: int) -> None:
-        """The next request on this connection, if there is one."""
+        """Sends the next request on this connection, if there is one."""
         if (request := next(self._requests, None)) is not None:
             self._connections[number].sendall(request)
             kept = self._follow is not None
@@ -291,14 +290,14 @@ class _Client:
 
 
 class _Answer:
-    """What has come of an answer."""
+    """A partially received answer."""
 
     __slots__ = ("_chunked", "_has_body", "_head", "_keep", "_missing", "_tail", "began", "kept")
 
     def __init__(self, has_body: bool, keep: bool, began: float) -> None:
         self.began = began
         self.kept = bytearray()
-        """All of it, if anybody wants to know."""
+        """The whole answer, if it is kept."""
         self._keep = keep
         self._has_body = has_body
         self._head = b""
@@ -307,7 +306,7 @@ class _Answer:
         self._tail = b""
 
     def whole(self, received: bytes) -> bool:
-        """Takes in more; returns whether that was the end."""
+        """Adds received bytes; returns whether the answer is complete."""
         if not received:
             raise RuntimeError("the server hung up")
         if self._keep:

@@ -1,4 +1,4 @@
-"""Small services to measure the store with: named items, and objects with bodies."""
+"""Small services for measuring the store: named items, and objects with bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etagere.errors import Refusal
 from etagere.model.base import Command, Record
 from etagere.model.bodies import Block, Body, Content, Piece
 
-# Items: records under names, changed only by those who know the version
+# Items: records under names that are changed conditionally
 
 
 class Item(Record, frozen=True):
@@ -48,8 +48,8 @@ def put_item(txn: WriteTxn, command: PutItem) -> int:
     return stamp
 
 
-# Hooks run when a group is committed, before the next one is begun: the first one after an
-# operation tells one group from the next.
+# Hooks run after the commit of a group, before the next group: the first hook after an operation
+# marks the end of a group.
 _COUNTS = memoryview(mmap.mmap(-1, 24)).cast("q")
 _OPERATIONS, _GROUPS, _OPEN = range(3)
 
@@ -158,12 +158,12 @@ class CommitBlocks(Command, frozen=True):
     upload: bytes
     content_id: bytes
     blocks: tuple[bytes, ...]
-    """The names of staged blocks, in the order they shall have."""
+    """The names of staged blocks, in their order in the object."""
 
 
 @operation
 def commit_blocks(txn: WriteTxn, command: CommitBlocks) -> None:
-    """Makes an object of staged blocks, and forgets those that were not named."""
+    """Creates an object from staged blocks, and drops the others."""
     span = STAGED.under((command.upload,))
     staged = {key[1]: record.block for key, record in txn.scan(STAGED, span, 100_000)}
     blocks = [staged[name] for name in command.blocks]

@@ -1,4 +1,4 @@
-"""Conditional puts of small records, alone and beside a crowd of readers."""
+"""Conditional puts of small records, alone and with concurrent readers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _TASKS = 32
 _READERS = 8
 _RECORDS = 10_000
 _STAMP = 17_000_000_000_000_000
-"""As large as a real one, so that records made up here are as long as stored ones."""
+"""As large as a real stamp, so that these records are as long as stored ones."""
 
 
 class Slice(NamedTuple):
-    """What happened in one stretch of time."""
+    """The results of an interval."""
 
     puts_per_second: float
     reads_per_second: float
@@ -46,7 +46,7 @@ class Slice(NamedTuple):
 
 
 class Clients:
-    """Tasks that put items whose versions they know, each its own share of all items."""
+    """Tasks that put items conditionally; each has its own share of the items."""
 
     def __init__(self, engine: SqliteEngine, records: int, payload: bytes) -> None:
         self._engine = engine
@@ -86,15 +86,15 @@ class Clients:
 
 
 def _shuffled(values: Sequence[T]) -> Iterator[T]:
-    """For ever, at random, but without the time that drawing a number takes."""
+    """Yields random items forever, without the cost of drawing a number each time."""
     return itertools.cycle(random.sample(values, len(values)))
 
 
 async def _compared(
     settings: Settings, server: Server, payload_bytes: int
 ) -> AsyncIterator[tuple[float, Slice, Slice]]:
-    """Rounds of raw puts, puts, and puts beside readers, a little of each in turn, so that
-    whatever else goes on in the machine goes on in all of them."""
+    """Alternates between raw puts, puts, and puts with readers in short turns, so that other load
+    on the machine affects all of them."""
     records = settings.scaled(_RECORDS, 500)
     payload = bytes(payload_bytes)
     engine = SqliteEngine(server.directory, server.config)
@@ -152,15 +152,19 @@ GROUP = Group(
     "puts",
     measure,
     (
-        Figure("puts.ratio", "conditional puts of 1 KiB, 32 tasks, to raw SQLite", at_least=0.5),
-        Figure("puts.ratio_beside_readers", "the same beside 8 tasks that read", at_least=0.25),
-        Figure("puts.ratio_small", "conditional puts of 128 B, to raw SQLite"),
+        Figure(
+            "puts.ratio",
+            "conditional puts of 1 KiB, 32 tasks, relative to raw SQLite",
+            at_least=0.5,
+        ),
+        Figure("puts.ratio_beside_readers", "the same with 8 reading tasks", at_least=0.25),
+        Figure("puts.ratio_small", "conditional puts of 128 B, relative to raw SQLite"),
         Figure("puts.per_second", "conditional puts of 1 KiB", "/s"),
-        Figure("puts.raw", "raw SQLite's puts of 1 KiB", "/s"),
-        Figure("puts.reads_per_second", "reads beside 32 tasks that put", "/s"),
-        Figure("puts.group", "operations in a group"),
-        Figure("puts.p50", "latency of a put, 32 tasks: half of them", " ms"),
-        Figure("puts.p99", "latency of a put, 32 tasks: 99 in 100", " ms"),
+        Figure("puts.raw", "puts of 1 KiB with raw SQLite", "/s"),
+        Figure("puts.reads_per_second", "reads with 32 putting tasks", "/s"),
+        Figure("puts.group", "operations per group"),
+        Figure("puts.p50", "median latency of a put, 32 tasks", " ms"),
+        Figure("puts.p99", "p99 latency of a put, 32 tasks", " ms"),
         Figure("puts.writer_memory", "peak memory of the writer", " MiB"),
         Figure("puts.front_memory", "peak memory of the front end", " MiB"),
     ),

@@ -1,8 +1,8 @@
-"""A whole server with 1,000 and with 1,000,000 messages in one queue, over HTTP.
+"""A server with 1,000 and with 1,000,000 messages in one queue, over HTTP.
 
-Two servers, one for each size, are asked in short turns, so that whatever else the machine does
-falls on both. At first all messages can be seen, then in the long queue only as many as there are
-in the short one. What is compared is the time within which half of the requests are answered.
+Requests alternate between two servers, one for each size, in short turns, so that other load on the
+machine affects both. First all messages are visible; then the long queue has only as many visible
+messages as the short one. The median latencies are compared.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from benchmarks.tools import tell
 
 _FEW, _MANY = 1_000, 1_000_000
 _TURNS = 10
-"""How often a round changes between what it compares."""
+"""How often a round alternates between the compared variants."""
 _REQUESTS = 300
-"""Of each kind in a turn."""
+"""Requests of each kind per turn."""
 _HIDDEN_AT_ONCE = 20
-"""By a request that takes them."""
+"""Messages per Get Messages."""
 _PUTS_PER_REPORT = 50_000
 _QUEUE = "line"
 
@@ -43,7 +43,7 @@ class _Sizes(NamedTuple):
 
 
 class _Line:
-    """A server with a queue of so many messages, which is as long after a turn as before it."""
+    """A server with a queue whose length is the same before and after a turn."""
 
     def __init__(self, directory: Path, messages: int, requests: int, sas: str) -> None:
         self.service: Service
@@ -72,7 +72,7 @@ class _Line:
         tell(f"queue_growth: {hidden:,} of {self._messages:,} are hidden")
 
     def turn(self) -> dict[str, Run]:
-        """A few requests of each kind."""
+        """Sends a few requests of each kind."""
         taken: list[str] = []
         got = run_each(
             self.service, self._get, [""] * self._requests, lambda answer: _note(answer, taken)
@@ -129,15 +129,15 @@ def _figures(state: str, kind: str, at_most: float) -> tuple[Figure, ...]:
     text = f"{kind.title()} Message, 1,000,000{_STATES[state]} to 1,000"
     return (
         Figure(key, text, " x", at_most=at_most),
-        Figure(f"{key}_few", "  latency: half of them, of 1,000", " ms"),
-        Figure(f"{key}_many", "  latency: half of them, of 1,000,000", " ms"),
-        Figure(f"{key}_cpu_few", "  CPU of one, of 1,000", " µs"),
-        Figure(f"{key}_cpu_many", "  CPU of one, of 1,000,000", " µs"),
+        Figure(f"{key}_few", "  median latency, 1,000", " ms"),
+        Figure(f"{key}_many", "  median latency, 1,000,000", " ms"),
+        Figure(f"{key}_cpu_few", "  CPU time per request, 1,000", " µs"),
+        Figure(f"{key}_cpu_many", "  CPU time per request, 1,000,000", " µs"),
     )
 
 
 _KINDS = {"get": 1.3, "delete": 1.3, "put": 2}
-"""What is compared, and how much longer it may take."""
+"""The compared requests, and how much longer they may take."""
 _STATES = {"seen": "", "hidden": ", most of them hidden,"}
 
 GROUP = Group(
@@ -148,7 +148,12 @@ GROUP = Group(
             _figures(state, kind, at_most) for state in _STATES for kind, at_most in _KINDS.items()
         ),
         Figure("queue_growth.memory", "memory with 1,000,000 messages", " MiB", at_most=400),
-        Figure("queue_growth.memory_peak", "  peaks, shared pages in each", " MiB", at_most=400),
+        Figure(
+            "queue_growth.memory_peak",
+            "  peak, shared pages counted in each process",
+            " MiB",
+            at_most=400,
+        ),
     ),
     on_request=True,
 )

@@ -1,4 +1,4 @@
-"""Messages put, and taken and deleted, over HTTP, beside Azurite."""
+"""Put Message, and Get Messages with Delete Message, over HTTP, compared with Azurite."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ from benchmarks.services import AZURITE, OURS, QUEUE, Service, ask, started
 
 _TEXT_BYTES = 1024
 _STANDING = 10_000
-"""Messages in the queue from which they are taken, at the beginning of each run. A run takes fewer
-than that."""
+"""Messages in the queue at the beginning of each run, more than a run takes."""
 _SECONDS = 2
 _HIDDEN_SECONDS = 7 * 24 * 3600
-"""As long as can be: nothing that was taken comes back to be taken again."""
+"""The maximum, so that no taken message becomes visible again."""
 _ENVELOPE = "<QueueMessage><MessageText>{}</MessageText></QueueMessage>"
 _TAKEN = re.compile(rb"<MessageId>([^<]+)</MessageId>.*<PopReceipt>([^<]+)</PopReceipt>", re.DOTALL)
 _DELETED = b"HTTP/1.1 204 "
@@ -52,7 +51,7 @@ def delete_load(queue: str, sas: str) -> Load:
 
 
 def taken_in(answer: bytes) -> str:
-    """What names the message in the target of its deletion."""
+    """Returns the part of the target that identifies the message to delete."""
     taken = _TAKEN.search(answer)
     if taken is None:
         raise RuntimeError(f"no message was taken: {answer[:1000]!r}")
@@ -93,7 +92,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
 
 
 class _Client:
-    """Puts into one queue, and takes from another in which there is always something."""
+    """Puts to one queue, and takes from another that is never empty."""
 
     def __init__(self, wrk: str | None, scripts: Path, settings: Settings) -> None:
         self._wrk = wrk
@@ -112,7 +111,7 @@ class _Client:
         run_each(service, put_load("standing", self._sas), [""] * messages)
 
     def put(self, service: Service) -> Run | None:
-        """Into a queue that is empty at first."""
+        """Puts messages to an empty queue."""
         if self._wrk is None:
             return None
         _ask(service, "DELETE", f"/{ACCOUNT}/put/messages?{self._sas}")
@@ -126,7 +125,7 @@ class _Client:
         return done
 
     def _deletion(self, service: Service) -> Follow:
-        """Of a message that was taken; after that nothing follows."""
+        """Returns a function that builds the request to delete a taken message."""
         load = delete_load("standing", self._sas)
         before, _, after = load.target.partition("{}")
 
@@ -160,16 +159,16 @@ def _suffix(name: str) -> str:
 
 def _figures(what: str, text: str, at_least: float) -> tuple[Figure, ...]:
     return (
-        Figure(f"queues.{what}_ratio", f"{text}, to Azurite's", " x", at_least=at_least),
+        Figure(f"queues.{what}_ratio", f"{text}, relative to Azurite", " x", at_least=at_least),
         Figure(f"queues.{what}", text, "/s"),
-        Figure(f"queues.{what}_azurite", "  Azurite's", "/s"),
-        Figure(f"queues.{what}_cpu", "  CPU of one", " µs"),
-        Figure(f"queues.{what}_cpu_azurite", "  CPU of one of Azurite's", " µs"),
-        Figure(f"queues.{what}_cpu_ratio", "  Azurite's CPU to ours", " x"),
-        Figure(f"queues.{what}_p50", "  latency: half of them", " ms"),
-        Figure(f"queues.{what}_p50_azurite", "  Azurite's", " ms"),
-        Figure(f"queues.{what}_p99", "  latency: 99 in 100", " ms"),
-        Figure(f"queues.{what}_p99_azurite", "  Azurite's", " ms"),
+        Figure(f"queues.{what}_azurite", "  Azurite", "/s"),
+        Figure(f"queues.{what}_cpu", "  CPU time per request", " µs"),
+        Figure(f"queues.{what}_cpu_azurite", "  CPU time per request of Azurite", " µs"),
+        Figure(f"queues.{what}_cpu_ratio", "  CPU time of Azurite relative to ours", " x"),
+        Figure(f"queues.{what}_p50", "  median latency", " ms"),
+        Figure(f"queues.{what}_p50_azurite", "  Azurite", " ms"),
+        Figure(f"queues.{what}_p99", "  p99 latency", " ms"),
+        Figure(f"queues.{what}_p99_azurite", "  Azurite", " ms"),
     )
 
 
@@ -180,6 +179,6 @@ GROUP = Group(
         *_figures("put", "Put Message of 1 KiB, 16 connections", 8),
         *_figures("pair", "Get and Delete Message, 10,000 standing, 16 connections", 30),
         Figure("queues.memory", "peak memory of all processes, messages", " MiB"),
-        Figure("queues.memory_azurite", "  Azurite's", " MiB"),
+        Figure("queues.memory_azurite", "  Azurite", " MiB"),
     ),
 )

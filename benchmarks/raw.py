@@ -1,4 +1,4 @@
-"""SQLite by itself, in one process: what the store is compared with."""
+"""SQLite in one process, for comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PUT = "REPLACE INTO bench_items VALUES (?, ?)"
 
 
 class RawTable:
-    """A table like that of a collection of small records, changed 32 records a commit."""
+    """A table like that of a collection of small records, with 32 changes per commit."""
 
     def __init__(self, path: Path, config: Config, rows: Sequence[tuple[bytes, bytes]]) -> None:
         self._connection = apsw.Connection(str(path))
@@ -38,7 +38,7 @@ class RawTable:
         self._random = random.Random(1)
 
     def puts_per_second(self, seconds: float) -> float:
-        """Conditional puts: look, compare, replace."""
+        """Executes conditional puts: read, compare, replace."""
         execute = self._connection.cursor().execute
         done = 0
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Reads of one record, and how reads slow down as a collection grows."""
+"""Reads of one record, and the slowdown of reads in a growing collection."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _PAGE = 1_000
 _PAYLOAD_BYTES = 100
 _SEEDS_PER_OPERATION = 2_000
 _TURNS = 10
-"""How often a round changes between what it compares."""
+"""How often a round alternates between the compared variants."""
 
 
-# One read against one read
+# Single reads
 
 
 async def measure_gets(settings: Settings) -> AsyncIterator[Round]:
@@ -82,7 +82,9 @@ GETS = Group(
     "gets",
     measure_gets,
     (
-        Figure("gets.ratio", "time of a read of one record, to raw SQLite", " x", at_most=3.0),
+        Figure(
+            "gets.ratio", "time of a read of one record, relative to raw SQLite", " x", at_most=3.0
+        ),
         Figure("gets.microseconds", "a read of one record", " µs"),
     ),
 )
@@ -92,7 +94,7 @@ GETS = Group(
 
 
 class Look(NamedTuple):
-    """What to read of which table."""
+    """The rows to read from a table."""
 
     table: str
     number: int
@@ -109,7 +111,7 @@ def get_page(txn: ReadTxn, look: Look) -> int:
 
 
 class _Comparison:
-    """The same reads by the store and by SQLite alone, of a small and of a large table."""
+    """The same reads with the store and with SQLite alone, from a small and a large table."""
 
     def __init__(self, engine: SqliteEngine, raw: apsw.Connection, sizes: dict[str, int]) -> None:
         self._engine = engine
@@ -118,13 +120,13 @@ class _Comparison:
         self._random = random.Random(3)
 
     async def growth(self, ours: Callable[[ReadTxn, Look], object], sql: str, count: int) -> float:
-        """How much slower ours is on the large table, to how much slower SQLite is."""
+        """Returns the slowdown of the store on the large table, relative to that of SQLite."""
         times: dict[tuple[str, str], list[float]] = {}
         for _ in range(_TURNS):
             for table, size in self._sizes.items():
                 looks = [Look(table, self._random.randrange(size - _PAGE)) for _ in range(count)]
                 times.setdefault((table, "ours"), []).append(await self._ours(ours, looks))
-                # Other keys, so as not to find the pages warm that ours had to look for.
+                # Other keys, so that pages which the store has read are not in the cache.
                 looks = [Look(table, self._random.randrange(size - _PAGE)) for _ in range(count)]
                 times.setdefault((table, "raw"), []).append(self._raw(sql, looks))
         median = {which: statistics.median(values) for which, values in times.items()}
@@ -184,8 +186,12 @@ GROWTH = Group(
     "growth",
     measure_growth,
     (
-        Figure("growth.get", "a get from 10,000 to 1,000,000 records, to raw SQLite", at_most=1.1),
-        Figure("growth.page", "a page of 1,000 likewise", at_most=1.1),
-        Figure("growth.seeded", "puts, many in an operation", "/s"),
+        Figure(
+            "growth.get",
+            "a get from 10,000 to 1,000,000 records, relative to raw SQLite",
+            at_most=1.1,
+        ),
+        Figure("growth.page", "a page of 1,000, likewise", at_most=1.1),
+        Figure("growth.seeded", "puts, many per operation", "/s"),
     ),
 )

@@ -1,4 +1,4 @@
-"""A store with its processes, as a server starts them."""
+"""A store with the processes of a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _START_SECONDS_MAX = 20.0
 
 
 class Server:
-    """A supervisor and its writer, over a directory that goes with them."""
+    """A supervisor and its writer, with a temporary directory."""
 
     def __init__(self, directory: Path, config: Config) -> None:
         self.directory = directory
@@ -31,7 +31,7 @@ class Server:
                 os._exit(status)
 
     def wait(self) -> None:
-        """Returns when there is a writer to talk to."""
+        """Starts the processes; returns when the writer accepts connections."""
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not (self._children() and (self.directory / "writer.sock").exists()):
             if time.monotonic() > deadline:
@@ -54,7 +54,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(below: Path, config: Config | None = None) -> Iterator[Server]:
-    """A new store, removed at the end."""
+    """Creates a store and removes it at the end."""
     with tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=below) as name:
         server = Server(Path(name) / "store", config or Config())
         try:
@@ -65,7 +65,7 @@ def running(below: Path, config: Config | None = None) -> Iterator[Server]:
 
 
 def peak_mebibytes(pid: int | str = "self") -> float:
-    """The most memory that a process ever had resident."""
+    """Returns the peak resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -73,6 +73,6 @@ def peak_mebibytes(pid: int | str = "self") -> float:
 
 
 def forget_peak() -> float:
-    """Lets this process's peak memory begin anew; returns what it has resident now."""
+    """Resets the peak memory of this process; returns its current resident memory."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return peak_mebibytes()

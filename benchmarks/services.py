@@ -1,4 +1,4 @@
-"""Servers to send requests to, each a tree of processes over a directory of its own."""
+"""The compared servers, each with its processes and its directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 OURS, AZURITE, NGINX = "ours", "azurite", "nginx"
 BLOB, QUEUE, TABLE = "blob", "queue", "table"
-"""The services that a server may have, each on a port of its own."""
+"""The services of a server, each on its own port."""
 
 
 class Service:
@@ -40,7 +40,7 @@ class Service:
         return f"127.0.0.1:{self.port}"
 
     def processes(self) -> list[int]:
-        """It and its children, and theirs."""
+        """Returns the IDs of the process and of all its descendants."""
         found = [self._process.pid]
         for pid in found:
             with contextlib.suppress(OSError):
@@ -49,19 +49,19 @@ class Service:
         return found
 
     def cpu_seconds(self) -> float:
-        """What its processes have used so far, by themselves and in the kernel."""
+        """Returns the user and system CPU time of all its processes."""
         return sum(_cpu_ticks(pid) for pid in self.processes()) / _TICKS_PER_SECOND
 
     def peak_mebibytes(self) -> float:
-        """Of all its processes; what they share is counted for each."""
+        """Returns the sum of the peaks of all processes; shared memory is counted in each."""
         return sum(peak_mebibytes(pid) for pid in self.processes())
 
     def mebibytes(self) -> float:
-        """What all its processes have resident now; what they share is counted once."""
+        """Returns the resident memory of all processes; shared memory is counted once."""
         return sum(_proportional_mebibytes(pid) for pid in self.processes())
 
     def wait(self) -> None:
-        """Returns when it takes connections."""
+        """Waits until it accepts connections."""
         deadline = time.monotonic() + _START_SECONDS_MAX
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
@@ -81,8 +81,8 @@ class Service:
             self._process.stdout.close()
 
     def kill(self) -> None:
-        """All of it at once, without a word."""
-        # The parent, which would start the others again, comes first.
+        """Kills all processes at once."""
+        # The parent first, because it would restart the others.
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -94,13 +94,13 @@ def _cpu_ticks(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return 0
-    # The name before may hold anything, even blanks and parentheses.
+    # The name may contain anything, even blanks and parentheses.
     user, system = stat.rpartition(")")[2].split()[11:13]
     return int(user) + int(system)
 
 
 def _proportional_mebibytes(pid: int) -> float:
-    """Of a page that several processes share, each has its part."""
+    """Returns the proportional set size of a process."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     for line in rollup.splitlines():
         if line.startswith("Pss:"):
@@ -108,15 +108,15 @@ def _proportional_mebibytes(pid: int) -> float:
     raise LookupError(f"process {pid} has no Pss")
 
 
-# Which there are
+# The servers
 
 
 @contextlib.contextmanager
 def started(
     settings: Settings, files: Mapping[str, bytes], *, kind: str = BLOB
 ) -> Iterator[dict[str, Service]]:
-    """Ours and, unless it has to be quick, those it is compared with, as far as they are to be
-    had. nginx serves these files, if there are any; the others are empty."""
+    """Starts our server and, unless `--quick` is set, the available servers for comparison. nginx
+    serves `files`, if there are any; the others are empty."""
     below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
     with contextlib.ExitStack() as ends:
         directory = Path(ends.enter_context(below))
@@ -134,7 +134,7 @@ def started(
 
 
 def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Service:
-    """Ours, over what an earlier one left in this directory; returns when it answers requests."""
+    """Starts our server on an existing directory; returns when it accepts requests."""
     log = ends.enter_context((directory / "ours.log").open("wb"))
     serve = [
         sys.executable,
@@ -206,7 +206,7 @@ http {{
 def _nginx(
     nginx: str, directory: Path, files: Mapping[str, bytes], ends: contextlib.ExitStack
 ) -> Service:
-    """One worker that serves files, and logs nothing."""
+    """Starts nginx with one worker that serves files, without a log."""
     port, directory = _free_port(), directory / "nginx"
     (directory / "files").mkdir(parents=True)
     for name, data in files.items():
@@ -232,7 +232,7 @@ def _free_port() -> int:
         return port
 
 
-# Requests that prepare or check something; nobody's speed depends on them
+# Requests for preparation and checks, which are not measured
 
 
 def ask(

@@ -1,4 +1,4 @@
-"""How much disk is left in use once everything has been overwritten and collected."""
+"""Disk usage after everything was overwritten and garbage was collected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLLECTIONS_MAX = 20
 
 
 async def measure(settings: Settings) -> AsyncIterator[Round]:
-    """One round: this does not depend on what else the machine does."""
+    """Measures one round; other load on the machine does not matter."""
     config = Config(segment_bytes_max=settings.scaled(Config().segment_bytes_max, 4 * MIB))
     with running(settings.directory, config) as server:
         engine = SqliteEngine(server.directory, config)
@@ -46,7 +46,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
 
 
 class _Objects:
-    """Objects of random sizes that are written again and again."""
+    """Objects of random sizes that are overwritten repeatedly."""
 
     def __init__(self, engine: SqliteEngine, store: FileBodyStore) -> None:
         self._engine = engine
@@ -61,7 +61,7 @@ class _Objects:
         return sum(self._sizes.values())
 
     async def put(self, numbers: range, count: int) -> None:
-        """Writes so many of these objects, in no particular order."""
+        """Writes `count` of the objects in random order."""
         chosen = self._random.sample(numbers, count)
         await asyncio.gather(*(self._put(number) for number in chosen))
 
@@ -74,7 +74,7 @@ class _Objects:
 
 
 async def _collect(collector: Collector, store: FileBodyStore) -> float:
-    """As a server does now and then, until there is nothing left to do; returns the seconds."""
+    """Collects garbage until there is none; returns the duration in seconds."""
     began = time.perf_counter()
     for _ in range(_COLLECTIONS_MAX):
         await store.maintain()

@@ -1,9 +1,9 @@
-"""A whole server with 10,000 and with 1,000,000 entities in a table, over HTTP.
+"""A server with 10,000 and with 1,000,000 entities in a table, over HTTP.
 
-There are two tables: in one the entities lie in many partitions, in the other all in a single one.
-Two servers, one for each size, are asked in short turns, so that whatever else the machine does
-falls on both. All that is asked for is chosen at random from the whole table, and what is compared
-is the time within which half of the requests are answered.
+There are two tables: one with many partitions, and one with a single partition. Requests alternate
+between two servers, one for each size, in short turns, so that other load on the machine affects
+both. The requested entities are chosen at random from the whole table. The median latencies are
+compared.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from benchmarks.tools import tell
 
 _FEW, _MANY = 10_000, 1_000_000
 _PARTITION = 2_000
-"""Entities in each of many partitions."""
+"""Entities per partition in the table with many partitions."""
 _PAGE = 1_000
-"""As many as a page ever shows."""
+"""The maximum of a page."""
 _TURNS = 10
-"""How often a round changes between what it compares."""
+"""How often a round alternates between the compared variants."""
 _GROUPS_PER_RUN = 100
 _ENTITIES_PER_REPORT = 100_000
 
 
 class _Sizes(NamedTuple):
-    """How much there is, and how much of it is asked for in a turn."""
+    """The size of the data set, and the number of requests per turn."""
 
     few: int
     many: int
@@ -61,7 +61,7 @@ class _Sizes(NamedTuple):
 
 
 class _Catalogue:
-    """A table of so many entities, which is as large after a turn as before it."""
+    """A table whose size is the same before and after a turn."""
 
     def __init__(self, name: str, entities: int, partition: int, sizes: _Sizes, sas: str) -> None:
         self._name = name
@@ -72,7 +72,7 @@ class _Catalogue:
         self._random = random.Random(entities)
 
     def seed(self, service: Service) -> None:
-        """In any order: what is new comes everywhere between the others."""
+        """Inserts entities in random order, so that new ones sort between existing ones."""
         create(service, self._name, self._sas)
         groups = list(range(0, self._entities, GROUP_SIZE))
         self._random.shuffle(groups)
@@ -97,13 +97,13 @@ class _Catalogue:
         return f"p{partition:06}", f"r{row:07}{suffix}"
 
     def _group(self, first: int, suffix: str = "") -> Load:
-        """So many neighbours."""
+        """Returns a group that inserts neighbouring entities."""
         numbers = range(first, first + GROUP_SIZE)
         documents = [entity(*self._keys(number, suffix)) for number in numbers]
         return group_load(self._name, self._sas, documents)
 
     def _page(self) -> Load:
-        """From an entity with enough behind it in its partition to fill a page."""
+        """Queries from an entity that is followed by at least a page in its partition."""
         rows = self._partition - _PAGE + 1
         first = self._random.randrange(self._entities // self._partition) * self._partition
         partition, row = self._keys(first + self._random.randrange(rows))
@@ -111,7 +111,7 @@ class _Catalogue:
         return query_load(self._name, self._sas, condition)
 
     def turn(self, service: Service, kind: str) -> Run:
-        """A few requests of a kind that is compared."""
+        """Sends a few requests of one kind."""
         sizes = self._sizes
         if kind == "page":
             pages = [self._page() for _ in range(sizes.slow_requests)]
@@ -203,10 +203,10 @@ def _figures(table: str, kind: str, at_most: float) -> tuple[Figure, ...]:
     text = f"{_TEXTS[kind]}, {_TABLES[table]}, 1,000,000 entities to 10,000"
     return (
         Figure(key, text, " x", at_most=at_most),
-        Figure(f"{key}_few", "  latency: half of them, of 10,000", " ms"),
-        Figure(f"{key}_many", "  latency: half of them, of 1,000,000", " ms"),
-        Figure(f"{key}_cpu_few", "  CPU of one, of 10,000", " µs"),
-        Figure(f"{key}_cpu_many", "  CPU of one, of 1,000,000", " µs"),
+        Figure(f"{key}_few", "  median latency, 10,000", " ms"),
+        Figure(f"{key}_many", "  median latency, 1,000,000", " ms"),
+        Figure(f"{key}_cpu_few", "  CPU time per request, 10,000", " µs"),
+        Figure(f"{key}_cpu_many", "  CPU time per request, 1,000,000", " µs"),
     )
 
 
@@ -218,7 +218,7 @@ _TEXTS = {
     "group": "Entity group transaction of 100",
 }
 _KINDS = {"insert": 2, "get": 1.3, "page": 1.3, "group": 1.3}
-"""What is compared, and how much longer it may take."""
+"""The compared requests, and how much longer they may take."""
 
 GROUP = Group(
     "table_growth",
@@ -229,7 +229,12 @@ GROUP = Group(
         ),
         Figure("table_growth.memory", "memory with 1,000,000 in each table", " MiB", at_most=400),
         Figure("table_growth.memory_few", "  with 10,000 in each", " MiB"),
-        Figure("table_growth.memory_peak", "  peaks, shared pages in each", " MiB", at_most=400),
+        Figure(
+            "table_growth.memory_peak",
+            "  peak, shared pages counted in each process",
+            " MiB",
+            at_most=400,
+        ),
     ),
     on_request=True,
 )

@@ -1,6 +1,6 @@
-"""Entities inserted, found and scanned over HTTP, beside Azurite.
+"""Inserts, point queries and scans of entities over HTTP, compared with Azurite.
 
-Ours has an entity on the disk when it says so; Azurite writes now and then what it has in memory.
+Our server has synced an entity when it responds; Azurite writes its memory to disk periodically.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from benchmarks.load import ACCOUNT, Load, Run, development_sas, run, run_all, r
 from benchmarks.services import AZURITE, OURS, TABLE, Service, ask, started
 
 GROUP_SIZE: Final = 100
-"""Changes in an entity group transaction: as many as there may be."""
+"""Changes in an entity group transaction: the maximum."""
 JSON: Final = "application/json;odata=minimalmetadata"
-# Azurite knows no other beginnings of these.
+# Azurite accepts no other prefixes.
 _BATCH, _CHANGE_SET = "batch_0", "changeset_0"
 _GROUPS = 1_000
 _GROUPS_PER_RUN = 100
 _SHELVES = 1_000
-"""One in so many entities matches the filter."""
+"""The reciprocal of the share of entities that match the filter."""
 _SHELF = 500
 _SCANS = 5
 _READ_SECONDS, _WRITE_SECONDS = 2, 6
 _SAVE_SECONDS = 5
-"""So long after a change Azurite writes all that it has. That is a part of what changes cost, but
-nothing else is to be slowed down by it."""
+"""The delay after which Azurite writes its data to disk. The write is part of the cost of changes,
+but must not affect other measurements."""
 _IDLE_CPU_SECONDS = 0.5
-"""At most these are used in that time by a server which has nothing to do."""
+"""The most CPU time that an idle server uses in that time."""
 _RESTING_CPU_SECONDS = 0.05
-"""The same for ours, in a second."""
+"""The same for our server, in a second."""
 _NEW = 10**13
-"""So many numbers that none comes twice."""
+"""Large enough that no random number occurs twice."""
 
-# What is asked
+# Requests
 
 
 def entity(partition: str, row: str, shelf: int = 0) -> str:
-    """Ten properties, of all types; a KiB of JSON."""
+    """Returns an entity with ten properties of all types, in 1 KiB of JSON."""
     members = {
         "PartitionKey": partition,
         "RowKey": row,
@@ -87,7 +87,7 @@ def query_load(table: str, sas: str, condition: str) -> Load:
 
 
 def group_load(table: str, sas: str, documents: list[str]) -> Load:
-    """All of these are inserted, or none."""
+    """Returns an entity group transaction that inserts these entities."""
     part = (
         f"--{_CHANGE_SET}\r\n"
         "Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
@@ -118,7 +118,7 @@ _FOUND = b'"RowKey":'
 
 
 class Scan:
-    """All pages of a query, as one request and those that follow from its answers."""
+    """Reads all pages of a query, following continuation tokens."""
 
     def __init__(self, service: Service, load: Load) -> None:
         self.found = 0
@@ -170,7 +170,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
 
 
 def _settle(service: Service) -> None:
-    """Returns when it does nothing any more, and is not about to."""
+    """Waits until the server is idle."""
     used_before = -math.inf
     while service.name == AZURITE and service.cpu_seconds() - used_before > _IDLE_CPU_SECONDS:
         used_before = service.cpu_seconds()
@@ -178,7 +178,7 @@ def _settle(service: Service) -> None:
 
 
 def _await_index(service: Service) -> None:
-    """Returns when ours has built the index that scans make it wish for."""
+    """Waits until our server has built the index that the scans trigger."""
     used_before = -math.inf
     while service.name == OURS and service.cpu_seconds() - used_before > _RESTING_CPU_SECONDS:
         used_before = service.cpu_seconds()
@@ -186,7 +186,7 @@ def _await_index(service: Service) -> None:
 
 
 class _Client:
-    """Inserts into tables of their own: the one that is looked at stays as it is."""
+    """Inserts go to other tables, so that the queried table does not change."""
 
     def __init__(self, wrk: str | None, scripts: Path, settings: Settings) -> None:
         self._wrk = wrk
@@ -226,7 +226,7 @@ class _Client:
         }
 
     def _write_groups(self, service: Service) -> Run | None:
-        """Each group into a partition of its own, all into a table that is empty at first."""
+        """Inserts each group into a new partition of an initially empty table."""
         table = f"Grouped{next(self._tables)}"
         create(service, table, self._sas)
         documents = [entity("{}", str(row)) for row in range(GROUP_SIZE)]
@@ -273,16 +273,16 @@ def _suffix(name: str) -> str:
 
 def _figures(what: str, text: str, at_least: float) -> tuple[Figure, ...]:
     return (
-        Figure(f"tables.{what}_ratio", f"{text}, to Azurite's", " x", at_least=at_least),
+        Figure(f"tables.{what}_ratio", f"{text}, relative to Azurite", " x", at_least=at_least),
         Figure(f"tables.{what}", text, "/s"),
-        Figure(f"tables.{what}_azurite", "  Azurite's", "/s"),
-        Figure(f"tables.{what}_cpu", "  CPU of one", " µs"),
-        Figure(f"tables.{what}_cpu_azurite", "  CPU of one of Azurite's", " µs"),
-        Figure(f"tables.{what}_cpu_ratio", "  Azurite's CPU to ours", " x"),
-        Figure(f"tables.{what}_p50", "  latency: half of them", " ms"),
-        Figure(f"tables.{what}_p50_azurite", "  Azurite's", " ms"),
-        Figure(f"tables.{what}_p99", "  latency: 99 in 100", " ms"),
-        Figure(f"tables.{what}_p99_azurite", "  Azurite's", " ms"),
+        Figure(f"tables.{what}_azurite", "  Azurite", "/s"),
+        Figure(f"tables.{what}_cpu", "  CPU time per request", " µs"),
+        Figure(f"tables.{what}_cpu_azurite", "  CPU time per request of Azurite", " µs"),
+        Figure(f"tables.{what}_cpu_ratio", "  CPU time of Azurite relative to ours", " x"),
+        Figure(f"tables.{what}_p50", "  median latency", " ms"),
+        Figure(f"tables.{what}_p50_azurite", "  Azurite", " ms"),
+        Figure(f"tables.{what}_p99", "  p99 latency", " ms"),
+        Figure(f"tables.{what}_p99_azurite", "  Azurite", " ms"),
     )
 
 
@@ -295,6 +295,6 @@ GROUP = Group(
         *_figures("group", "Entity group transaction of 100 inserts, 16 connections", 4),
         *_figures("scan", "Query Entities by a property, 100 of 100,000 match", 5),
         Figure("tables.memory", "peak memory of all processes, entities", " MiB"),
-        Figure("tables.memory_azurite", "  Azurite's", " MiB"),
+        Figure("tables.memory_azurite", "  Azurite", " MiB"),
     ),
 )

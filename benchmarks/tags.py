@@ -1,8 +1,8 @@
-"""Pages of blobs found by their tags, of 1,000 and of 100,000 that have some.
+"""Searches by tags among 1,000 and among 100,000 tagged blobs.
 
-Two stores, one for each size, are searched in short turns, so that whatever else the machine does
-falls on both. What is compared is the time within which half of the pages are found. What is done
-with a page afterwards is the same however many blobs there are, so it is left out.
+Searches alternate between two stores, one for each size, in short turns, so that other load on the
+machine affects both. The median times of a page are compared. Encoding a page does not depend on
+the number of blobs, and is not measured.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from etagere.rules.tag_expressions import Search, parse_search
 _FEW, _MANY = 1_000, 100_000
 _PAGE = 100
 _PAGES = 20
-"""Of each kind in a turn."""
+"""Requests of each kind per turn."""
 _TURNS = 10
-"""How often a round changes between what it compares."""
+"""How often a round alternates between the compared variants."""
 _SEEDS_PER_OPERATION = 500
 _CONTAINER = ContainerName("account", "library")
 _NOTHING = Body(b"", 0, 0)
 
 
 class _Rows:
-    """A page that only counts what is put on it."""
+    """A page that only counts its entries."""
 
     def __init__(self, _now: int) -> None:
         self.count = 0
@@ -63,7 +63,7 @@ class Shelve(Command, frozen=True):
 
 @operation
 def shelve(txn: WriteTxn, command: Shelve) -> None:
-    """Puts many blobs at once. Those on one shelf lie far from each other."""
+    """Puts many blobs at once. Blobs with the same shelf tag are far apart."""
     for number in range(command.first, command.stop):
         shelf = number % command.shelves
         tags = ("kind", "book"), ("number", f"{number:06}"), ("shelf", f"{shelf:04}")
@@ -75,7 +75,7 @@ def _name(number: int) -> str:
 
 
 class _Library:
-    """A store with so many blobs, a page of them on each shelf."""
+    """A store with `blobs` blobs, of which each shelf tag has a page."""
 
     def __init__(self, engine: SqliteEngine, blobs: int) -> None:
         self.seconds = 0.0
@@ -89,7 +89,7 @@ class _Library:
         return self._blobs // _PAGE
 
     async def seed(self) -> None:
-        """Counts how long it took, for all of them."""
+        """Puts all blobs, and stores how long that took."""
         await self._engine.write(create_container, CreateContainer(_CONTAINER, self._container_id))
         began = time.perf_counter()
         for first in range(0, self._blobs, _SEEDS_PER_OPERATION):
@@ -98,7 +98,7 @@ class _Library:
         self.seconds = time.perf_counter() - began
 
     async def turn(self, kind: str, pages: int) -> list[float]:
-        """How long it took to find each of some pages."""
+        """Executes searches; returns the time of each."""
         commands = [self._search(kind) for _ in range(pages)]
         found: list[float] = []
         for command in commands:
@@ -111,7 +111,7 @@ class _Library:
         return found
 
     def _search(self, kind: str) -> FindBlobs:
-        """One that finds a page, or a page of what it finds, anywhere."""
+        """Returns a random search that finds at least a page."""
         first = self._random.randrange(self._blobs - _PAGE + 1)
         shelf = f"shelf = '{self._random.randrange(self.shelves):04}'"
         written = {

@@ -1,4 +1,4 @@
-"""What others have to bring: Azurite and nginx to compare with, wrk to ask with."""
+"""External tools: Azurite and nginx for comparison, and wrk as the load generator."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parent.parent / ".bench"
-"""Ignored by git; may be removed at any time."""
+"""Ignored by git; can be removed at any time."""
 
 _NPM_SECONDS_MAX = 300.0
 _APT_SECONDS_MAX = 300.0
 
 
 def tell(text: str) -> None:
-    """Says what is left out of the figures, and why."""
+    """Prints which figures are omitted, and why."""
     print(f"benchmarks: {text}", file=sys.stderr, flush=True)
 
 
@@ -25,7 +25,7 @@ def tell(text: str) -> None:
 def wrk(*, install: bool) -> str | None:
     found = _command("wrk", "wrk", install=install)
     if found is None:
-        tell("there is no wrk, so puts and gets over HTTP are left out")
+        tell("wrk is not available; omitting puts and gets over HTTP")
     return found
 
 
@@ -35,24 +35,24 @@ def nginx(*, install: bool) -> str | None:
         return None
     found = _command("nginx", "nginx-light", install=True)
     if found is None:
-        tell("there is no nginx, so nothing is compared with it")
+        tell("nginx is not available; omitting the comparison")
     return found
 
 
 @functools.cache
 def azurite(service: str) -> list[str] | None:
-    """How to start this service of Azurite's; it is fetched the first time."""
+    """Returns the command that starts a service of Azurite; installs Azurite the first time."""
     prefix = CACHE / "azurite"
     script = prefix / f"node_modules/azurite/dist/src/{service}/main.js"
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or (npm is None and not script.exists()):
-        tell("there is no npm, so nothing is compared with Azurite")
+        tell("npm is not available; omitting the comparison with Azurite")
         return None
     if npm is not None and not script.exists():
         prefix.mkdir(parents=True, exist_ok=True)
         flags = ["--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
         if not _ran([npm, "install", *flags, "--prefix", str(prefix), "azurite"], _NPM_SECONDS_MAX):
-            tell("npm could not install Azurite, so nothing is compared with it")
+            tell("npm cannot install Azurite; omitting the comparison")
             return None
     return [node, str(script)]
 

@@ -1,4 +1,4 @@
-"""Large bodies: uploads against plain writes with an fdatasync, and checksums."""
+"""Large bodies: uploads compared with plain writes and an fdatasync, and checksums."""
 
 from __future__ import annotations
 

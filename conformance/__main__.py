@@ -1,6 +1,6 @@
-"""Runs Microsoft's own live tests of an SDK against our server, and holds the outcomes against two
-lists: what can never apply to us (SUITE/never.toml; not run) and what we miss today
-(SUITE/missing.toml; run, and has to fail). Any other outcome makes the run red.
+"""Runs the live tests of Microsoft's SDKs against this server, and compares the outcomes with two
+lists: tests that cannot apply to this server (SUITE/never.toml; not run) and tests of missing
+features (SUITE/missing.toml; run, and must fail). Any other outcome fails the run.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from conformance.sources import CACHE
 from conformance.suites import SUITES
 
 _EXAMPLES = f"""\
-The tests come with the source distributions of the SDKs on PyPI, in the versions that
-requirements/dev.txt pins. They, the environment they run in, and the logs of the last run are
-kept in {CACHE.name}/, which may be removed at any time.
+The tests are part of the source distributions of the SDKs on PyPI, in the versions that
+requirements/dev.txt pins. The tests, their environment and the logs of the last run are kept
+in {CACHE.name}/, which you can remove at any time.
 
 examples:
   python -m conformance                          # all suites
-  python -m conformance blob -k lease            # only tests with this in their names
-  python -m conformance blob --failures now.toml # what fails, by error, in the form of a list
-  python -m conformance blob --workers 2 --keep  # look at {CACHE.name}/blob/data afterwards
+  python -m conformance blob -k lease            # only tests whose names match
+  python -m conformance blob --failures now.toml # write the failures, by error, as a list
+  python -m conformance blob --workers 2 --keep  # keep {CACHE.name}/blob/data
 """
 
 
@@ -37,17 +37,17 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("suites", nargs="*", metavar="suite", help=f"of {', '.join(SUITES)} (default: all)")
-    add("-k", metavar="EXPRESSION", help="only tests with such names, as pytest understands it")
-    add("--failures", type=Path, metavar="FILE", help="write the failures there, by error")
+    add("suites", nargs="*", metavar="suite", help=f"one of {', '.join(SUITES)} (default: all)")
+    add("-k", metavar="EXPRESSION", help="run only tests that match the pytest expression")
+    add("--failures", type=Path, metavar="FILE", help="write the failures, by error, to a file")
     add("--keep", action="store_true", help="keep the server's data")
-    add("--workers", type=int, default=1, help="processes of the server (default: 1)")
-    add("--runners", type=int, default=2, help="processes that run tests (default: 2)")
-    add("--test-seconds-max", type=float, default=180.0, help="for one test (default: 180)")
-    add("--seconds-max", type=float, default=1200.0, help="for a suite (default: 1200)")
+    add("--workers", type=int, default=1, help="front ends of the server (default: 1)")
+    add("--runners", type=int, default=2, help="test processes (default: 2)")
+    add("--test-seconds-max", type=float, default=180.0, help="limit of one test (default: 180)")
+    add("--seconds-max", type=float, default=1200.0, help="limit of a suite (default: 1200)")
     parsed = parser.parse_args(arguments)
     if unknown := set(parsed.suites) - set(SUITES):
-        parser.error(f"there is no suite {', '.join(sorted(unknown))}")
+        parser.error(f"unknown suite: {', '.join(sorted(unknown))}")
     return parsed
 
 

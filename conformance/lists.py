@@ -1,4 +1,4 @@
-"""The two open lists of a suite: tests that can never apply to us, and tests that we miss today.
+"""The two lists of a suite: tests that cannot apply to this server, and tests that fail today.
 
 A list is a TOML file with groups, each with its reason:
 
@@ -6,9 +6,9 @@ A list is a TOML file with groups, each with its reason:
     reason = "append blobs"
     tests = ["append_blob::*", "container::walk_blobs_with_append"]
 
-A test is named by its file and its name, without the `test_` of both. `*` stands for anything. A
-name stands for the test in the synchronous and in the asynchronous file; where only one of the two
-is meant, it is listed under `sync_tests` or `async_tests`.
+A test is identified by its file and its name, both without `test_`. `*` matches anything. An entry
+under `tests` applies to the synchronous and the asynchronous form of a test; an entry under
+`sync_tests` or `async_tests` applies to one of them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 
 class Name(NamedTuple):
-    """How lists name a test: one name for the synchronous and the asynchronous form."""
+    """The name of a test in a list; both forms of a test have the same name."""
 
     name: str
     asynchronous: bool
 
     @classmethod
     def of(cls, node: str) -> Name:
-        """From what pytest calls it: `test_file_async.py::TestClass::test_name_async[case]`."""
+        """Converts a pytest node ID: `test_file_async.py::TestClass::test_name_async[case]`."""
         path, *_, function = node.split("::")
         file = path.removesuffix(".py").rpartition("/")[2].removeprefix("test_")
         function, bracket, case = function.removeprefix("test_").partition("[")
@@ -38,7 +38,7 @@ class Name(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Names with `*` for anything, of both forms of a test or of one."""
+    """A pattern with `*` for anything, for both forms of a test or one of them."""
 
     text: str
     asynchronous: bool | None = None
@@ -46,7 +46,7 @@ class Pattern(NamedTuple):
     def matches(self, test: Name) -> bool:
         if self.asynchronous is not None and self.asynchronous is not test.asynchronous:
             return False
-        # Not fnmatch, to which the brackets around the case of a test would mean something.
+        # Not fnmatch, which would interpret the brackets around the case of a test.
         expression = ".*".join(map(re.escape, self.text.split("*")))
         return re.fullmatch(expression, test.name) is not None
 
@@ -66,11 +66,11 @@ _KEYS = {"tests": None, "sync_tests": False, "async_tests": True}
 
 
 def parse(text: str) -> tuple[Group, ...]:
-    """The groups of a list."""
+    """Parses a list."""
     groups = []
     for table in tomllib.loads(text).get("group", []):
         if unknown := table.keys() - {"reason", *_KEYS}:
-            raise ValueError(f"a group cannot have {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown keys in a group: {', '.join(sorted(unknown))}")
         patterns = tuple(
             Pattern(pattern, asynchronous)
             for key, asynchronous in _KEYS.items()
@@ -82,7 +82,7 @@ def parse(text: str) -> tuple[Group, ...]:
 
 @dataclass(frozen=True)
 class Lists:
-    """What is known about the tests of a suite before they run."""
+    """Both lists of a suite."""
 
     never: tuple[Group, ...]
     missing: tuple[Group, ...]
@@ -99,7 +99,7 @@ class Lists:
         return _reason(self.missing, Name.of(node))
 
     def idle(self, nodes: Iterable[str]) -> list[str]:
-        """Patterns that name none of these tests."""
+        """Returns the patterns that match none of these tests."""
         names = {Name.of(node) for node in nodes}
         return [
             pattern.text

@@ -1,4 +1,4 @@
-"""The verdict on a run, and how it is told."""
+"""The result of a run, and its report."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ _COLUMNS = ("passed", "applicable", "missing", "never")
 
 @dataclass
 class Verdict:
-    """What the outcomes are worth, given the lists."""
+    """The outcomes of a run compared with the lists."""
 
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """By file, of each column of the table."""
+    """By file, the count of each column of the table."""
     missing: Counter[str] = field(default_factory=Counter)
-    """By reason."""
+    """The number of failing listed tests by reason."""
     surprises: list[str] = field(default_factory=list)
-    """Where outcomes and lists differ; each makes the run red."""
+    """Differences between the outcomes and the lists; any of them fails the run."""
 
 
 def judge(outcomes: Iterable[Outcome], lists: Lists, *, whole: bool) -> Verdict:
-    """Of a whole suite the lists may not name tests that are not there."""
+    """Compares outcomes with the lists. If the whole suite was run, patterns without a test are
+    differences too."""
     verdict = Verdict()
     nodes = []
     for node, outcome, error in sorted(outcomes):
@@ -44,20 +45,20 @@ def judge(outcomes: Iterable[Outcome], lists: Lists, *, whole: bool) -> Verdict:
         if (missing is None) != (outcome == "passed"):
             verdict.surprises.append(_surprise(node, outcome, error, missing))
     if whole:
-        verdict.surprises += [f"no test is named {text}" for text in lists.idle(nodes)]
+        verdict.surprises += [f"no test matches {text}" for text in lists.idle(nodes)]
     return verdict
 
 
 def _surprise(node: str, outcome: str, error: str, missing: str | None) -> str:
     if missing is not None:
-        return f"{node} has passed, but is listed as missing: {missing}"
+        return f"{node} passed, but is listed as missing: {missing}"
     if outcome == "skipped":
-        return f"{node} was skipped, but is not listed as one that never applies"
-    return f"{node} has failed, but is not listed: {error}"
+        return f"{node} was skipped, but is not listed in never.toml"
+    return f"{node} failed, but is not listed: {error}"
 
 
 def table(verdict: Verdict) -> str:
-    """Passed and applicable tests of each file and of all."""
+    """Formats the counts of each file and in total."""
     total: Counter[str] = sum(verdict.counts.values(), Counter())
     rows = [*sorted(verdict.counts.items()), ("all", total)]
     width = max(len(name) for name, _ in rows)
@@ -68,12 +69,12 @@ def table(verdict: Verdict) -> str:
 
 
 def reasons(verdict: Verdict) -> str:
-    """What is missing, most tests first."""
+    """Formats the missing features, those with the most tests first."""
     return "\n".join(f"{count:6}  {reason}" for reason, count in verdict.missing.most_common())
 
 
 def as_list(outcomes: Iterable[Outcome]) -> str:
-    """The failures in the form of a list, each error as the reason, most tests first."""
+    """Formats the failures as a list, by error, those with the most tests first."""
     by_error: dict[str, list[Name]] = defaultdict(list)
     for one in outcomes:
         if one.outcome == "failed":

@@ -1,4 +1,4 @@
-"""Runs the tests of a suite against a server of their own."""
+"""Runs the tests of a suite against a new server."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _SHIM = ROOT / "conformance/shim"
 
 @dataclass(frozen=True)
 class Options:
-    """How to run."""
+    """Options of a run."""
 
     workers: int
-    """Processes of the server."""
+    """Front ends of the server."""
     runners: int
-    """Processes that run tests."""
+    """Test processes."""
     test_seconds_max: float
     seconds_max: float
     selection: Sequence[str] = ()
-    """Further arguments of pytest."""
+    """Additional arguments for pytest."""
     keep: bool = False
-    """The data of the server stays, for a look at it."""
+    """Whether to keep the data of the server."""
 
 
 class Outcome(NamedTuple):
-    """What became of one test: `passed`, `failed` or `skipped`."""
+    """The outcome of a test: `passed`, `failed` or `skipped`."""
 
     node: str
     outcome: str
@@ -47,14 +47,14 @@ class Outcome(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What there is to judge, and what kept the tests from being all of them."""
+    """The outcomes, and the problem that ended the run early, if any."""
 
     outcomes: list[Outcome]
     problem: str = ""
 
 
 def run(suite: Suite, options: Options) -> Ran:
-    """Leaves the logs of the server and of pytest behind."""
+    """Runs a suite; keeps the logs of the server and of pytest."""
     python = environment()
     tests = tests_of(suite.package, python)
     directory = CACHE / suite.name
@@ -66,7 +66,7 @@ def run(suite: Suite, options: Options) -> Ran:
 
 @contextlib.contextmanager
 def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[str, str]]:
-    """A server, and what its tests have to know as variables of their environment."""
+    """Starts a server; yields the environment variables for its tests."""
     certificate, key_file = _certificate(directory)
     variables = {
         "CONFORMANCE_LISTS": str(suite.lists),
@@ -92,7 +92,7 @@ def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[st
 
 
 def _certificate(directory: Path) -> tuple[Path, Path]:
-    """With it the server is served over TLS, without which the SDKs send no bearer tokens."""
+    """Creates a certificate: the SDKs send bearer tokens over TLS only."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
     subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
@@ -109,7 +109,7 @@ def _tested(
     command = [str(python), "-m", "pytest", "-c", str(_SHIM / "pytest.ini")]
     command += ["--rootdir", str(tests)]
     command += ["--numprocesses", str(options.runners), "--dist", "worksteal"]
-    # A new process would have no accounts.
+    # A restarted process would have no accounts.
     command += ["--max-worker-restart", "0"]
     command += ["--timeout", str(options.test_seconds_max), *options.selection]
     ours = {
@@ -129,7 +129,7 @@ def _tested(
     try:
         problem = _wait(process, outcomes, options.seconds_max)
     finally:
-        # Also what a test has left behind.
+        # Including processes that a test has left behind.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -145,12 +145,12 @@ def _wait(process: subprocess.Popen[bytes], outcomes: Path, seconds_max: float) 
         if sys.stderr.isatty():
             count = outcomes.read_bytes().count(b"\n")
             print(f"\r\x1b[K{count} tests", end="\r", file=sys.stderr, flush=True)
-    # 0 and 1 say whether tests have failed, which the lists judge.
-    return "" if process.returncode in (0, 1) else f"pytest ended with {process.returncode}"
+    # 0 and 1 tell whether tests failed; the lists decide about that.
+    return "" if process.returncode in (0, 1) else f"pytest exited with status {process.returncode}"
 
 
 def read(outcomes: Path) -> list[Outcome]:
-    """One outcome per test: a test that fails when it is torn down has failed."""
+    """Reads one outcome per test; a failure in the teardown is a failure of the test."""
     by_node: dict[str, Outcome] = {}
     for line in outcomes.read_text("utf-8").splitlines():
         outcome = Outcome(**json.loads(line))

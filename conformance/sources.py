@@ -1,7 +1,7 @@
-"""Where the tests come from: source distributions on PyPI, fetched when they are needed.
+"""Downloads the tests from the source distributions on PyPI.
 
-None of their code is in this repository. Everything is pinned by version and hash, and kept in a
-directory that may be removed at any time.
+This repository contains none of their code. Everything is pinned by version and hash, and cached in
+a directory that can be removed at any time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
 class Pin(NamedTuple):
-    """One line of a lock file: the only files that may pass for this package."""
+    """One entry of a lock file: the files that are accepted for a package."""
 
     name: str
     version: str
@@ -39,7 +39,7 @@ class Pin(NamedTuple):
 
 
 def find_pin(lock: str, name: str) -> Pin:
-    """The pin of a package in the text of a lock file."""
+    """Finds the pin of a package in the text of a lock file."""
     found = re.search(rf"^{re.escape(name)}==(\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", lock, re.M)
     if found is None:
         raise LookupError(f"{name} is not pinned")
@@ -47,13 +47,13 @@ def find_pin(lock: str, name: str) -> Pin:
 
 
 def environment() -> Path:
-    """The interpreter of an environment in which the tests can run."""
+    """Creates the environment of the tests if needed; returns its interpreter."""
     directory = CACHE / "venv"
     python = directory / "bin/python"
     stamp = directory / ".installed"
     wanted = f"{sys.version} {hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()}"
     if not stamp.exists() or stamp.read_text("utf-8") != wanted:
-        _tell("installing what the tests need")
+        _tell("installing the dependencies of the tests")
         venv.create(directory, clear=True, with_pip=True)
         install = ("install", "--require-hashes", "-r", str(_REQUIREMENTS))
         subprocess.run([python, *_PIP, *install], check=True)
@@ -62,7 +62,7 @@ def environment() -> Path:
 
 
 def tests_of(package: str, python: Path) -> Path:
-    """The directory with the tests of a package, of the version that we test with."""
+    """Returns the directory with the tests of a package, in the pinned version."""
     pin = find_pin(_LOCK.read_text("utf-8"), package)
     stem = f"{package.replace('-', '_')}-{pin.version}"
     archive = CACHE / "sources" / f"{stem}.tar.gz"
@@ -87,7 +87,7 @@ def _download(pin: Pin, directory: Path, python: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         requirement = Path(temporary) / "requirement.txt"
         requirement.write_text(pin.line, "utf-8")
-        # pip asks the build backend for the metadata; the pinned one has to do.
+        # pip asks the build backend for the metadata; use the pinned one.
         flags = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
         download = ("download", *flags, "-r", str(requirement), "--dest", str(directory))
         subprocess.run([python, *_PIP, *download], check=True)

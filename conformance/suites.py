@@ -1,4 +1,4 @@
-"""Which tests there are: one suite per public SDK."""
+"""The test suites: one per public SDK."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Suite:
-    """The tests of one SDK, and what they ask of their surroundings."""
+    """The tests of one SDK, and the environment that they need."""
 
     name: str
     package: str
-    """On PyPI; its version is that of requirements/dev.txt."""
+    """The package on PyPI; requirements/dev.txt pins its version."""
     accounts: tuple[str, ...]
-    """What precedes ACCOUNT_NAME and ACCOUNT_KEY in the variables that the tests read."""
+    """The prefixes of ACCOUNT_NAME and ACCOUNT_KEY in the variables that the tests read."""
     sleep_seconds_max: float | None = None
-    """Of tests that sleep only until a change shows in Azure; here it shows at once."""
+    """Limits sleeps that wait until a change is visible in Azure; here it is visible at once."""
 
     @property
     def lists(self) -> Path:
@@ -49,9 +49,9 @@ SUITES: Final = {
 
 
 def accounts(suite: Suite, runners: int) -> Iterator[tuple[str, str, str]]:
-    """The variable's prefix, name and key of every account.
+    """Yields the prefix of the variables, the name and the key of every account.
 
-    Each runner has its own, because tests change the properties of the whole account.
+    Each runner has its own accounts, because tests change the properties of the whole account.
     """
     for runner in range(runners):
         for prefix in suite.accounts:

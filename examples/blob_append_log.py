@@ -1,9 +1,9 @@
-"""An append blob as a log: several appenders add to its end, and nothing is lost or torn.
+"""An append blob as a log: several appenders add lines, and no line is lost or torn.
 
-Each block is added whole, behind all others, and the answer says where: no condition is needed for
-that. A condition is needed if what is added depends on what is there. Here every line is to have
-the next number, so an appender says where it believes the end to be. If somebody else has added
-something meanwhile, the server refuses with 412, and the appender looks again.
+The server appends each block atomically and returns its offset; that needs no condition. A
+condition is needed if the new line depends on the existing ones. Here every line gets the next
+number, so an appender sends the position at which it expects the end. If another appender was
+faster, the server refuses the append with 412, and the appender reads the end again.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
 APPENDERS = 4
 LINES_PER_APPENDER = 5
-TAIL_BYTES = 200  # more than the longest line has
+TAIL_BYTES = 200  # more than the longest line
 
 
 def add(log: BlobClient, line: str) -> bool:
-    """Adds a line, wherever the end is; returns whether it is where the answer says."""
+    """Appends a line at the end; returns whether it is at the returned offset."""
     data = line.encode()
     offset = int(str(log.append_block(data)["blob_append_offset"]))
     return log.download_blob(offset, len(data)).readall() == data
 
 
 def add_numbered(log: BlobClient, text: str) -> int:
-    """Adds a line with the next number; returns how many races were lost before that."""
+    """Appends a line with the next number; returns the number of failed attempts."""
     lost = 0
     while True:
-        # What lies before the end never changes, so it may be read after the end was asked for.
+        # Existing bytes of an append blob never change, so reading them after the size is safe.
         size = log.get_blob_properties().size
         start = max(0, size - TAIL_BYTES)
         tail = log.download_blob(start, size - start).readall().decode() if size else ""
 
-        # When an answer is lost on its way, the SDK sends the request again, and the condition
-        # fails because of our own first attempt. Texts are unique, so ours tells that it is there.
+        # If a response is lost, the SDK repeats the request, and the condition fails because of
+        # our own first attempt. Texts are unique, so finding ours shows that it succeeded.
         if f" {text}\n" in tail:
             return lost
 
@@ -51,7 +51,7 @@ def add_numbered(log: BlobClient, text: str) -> int:
         except HttpResponseError as error:
             if error.status_code != 412:
                 raise
-            # Somebody was faster. A random pause that grows keeps the losers apart.
+            # Another appender was faster. Random exponential backoff reduces further conflicts.
             lost += 1
             time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
         else:
@@ -59,7 +59,7 @@ def add_numbered(log: BlobClient, text: str) -> int:
 
 
 def side_by_side(act: Callable[[str], object]) -> None:
-    """Every appender does this for each of its lines, all at the same time."""
+    """Calls `act` for each line of each appender, with the appenders in parallel."""
 
     def append(appender: int) -> None:
         for number in range(LINES_PER_APPENDER):
@@ -92,7 +92,7 @@ def main() -> None:
             print(f"{len(lines)} lines are numbered from {numbers[0]} to {numbers[-1]}, {gaps}.")
             print(f"Races lost and run again: {sum(lost)}.")
 
-            # A log that is finished can be sealed: it stays as it is until it is deleted.
+            # A sealed log accepts no further blocks.
             numbered.seal_append_blob()
             try:
                 numbered.append_block(b"too late\n")

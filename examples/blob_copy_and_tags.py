@@ -1,7 +1,7 @@
-"""Copies made by the server, and tags: mark blobs, find them, and decide by what they are marked.
+"""Server-side copies and tags.
 
-A copy inside an account moves no bytes through the client. Tags can be changed without changing
-the blob, can be searched for in a whole account, and can be conditions of other requests.
+A copy inside an account sends no bytes through the client. Tags can be changed without changing
+the blob, a search finds blobs by their tags, and other requests can use tags as conditions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ POLLS_MAX = 300
 
 
 def copy(source: BlobClient, destination: BlobClient) -> None:
-    """Returns when the copy is there."""
-    # The answer may come before the copy is made. Whoever asks too early reads an empty blob.
+    """Copies a blob and waits until the copy is complete."""
+    # The response may arrive before the copy is complete; until then the blob is empty.
     status = str(destination.start_copy_from_url(source.url)["copy_status"])
     for _ in range(POLLS_MAX):
         if status != "pending":
@@ -33,24 +33,24 @@ def copy(source: BlobClient, destination: BlobClient) -> None:
 
 
 def find(container: ContainerClient, where: str, count: int) -> list[str]:
-    """The names of blobs with these tags, when there are as many as are expected."""
+    """Returns the names of the blobs with these tags; waits until there are `count` of them."""
     found: list[str] = []
     for _ in range(POLLS_MAX):
         found = [str(blob.name) for blob in container.find_blobs_by_tags(where)]
         if len(found) == count:
             break
-        # The real service takes a moment until it finds by new tags.
+        # The real service updates the index of tags with a delay.
         time.sleep(POLL_SECONDS)
     return found
 
 
 def file_away(container: ContainerClient) -> None:
-    """Copies every report to where it is kept, with a mark."""
+    """Copies every report to another prefix and tags the copy."""
     for year in YEARS:
         report = container.upload_blob(f"reports/{year}.txt", f"The report of {year}")
         kept = container.get_blob_client(f"kept/{year}.txt")
         copy(report, kept)
-        # All tags are set at once: those that are left out are gone.
+        # This replaces all tags of the blob.
         kept.set_blob_tags({"state": "final", "year": year})
         report.delete_blob()
         print(f"{kept.blob_name}: {kept.download_blob(encoding='utf-8').readall()}")
@@ -62,18 +62,18 @@ def main() -> None:
         try:
             file_away(container)
 
-            # Values are compared as text, so numbers need the same count of digits.
+            # Values are compared as strings, so numbers need the same number of digits.
             where = "\"state\" = 'final' AND \"year\" < '2025'"
             old = find(container, where, 2)
             print(f"Old and final: {', '.join(old)}")
 
-            # What is seldom read is kept where that is cheaper; it can be read as before.
+            # Data that is rarely read costs less in the cool tier. It can still be read directly.
             for name in old:
                 container.get_blob_client(name).set_standard_blob_tier(StandardBlobTier.COOL)
             for blob in container.list_blobs():
                 print(f"{blob.name}: {blob.blob_tier}")
 
-            # A condition on tags is judged together with the write: nobody can come between.
+            # The server evaluates a condition on tags and executes the write atomically.
             latest = container.get_blob_client("kept/2025.txt")
             draft = "\"state\" = 'draft'"
             try:

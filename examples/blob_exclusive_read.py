@@ -1,12 +1,12 @@
-"""Reading a blob in several ranges as if it were one moment.
+"""Reading several ranges of one version of a blob.
 
-Each range is one consistent read. Between two of them somebody may replace the blob, and the parts
-would not belong together. There are two ways to be sure that they do:
+Each range is read consistently, but the blob may be replaced between two of them, and the parts
+would belong to different versions. There are two ways to prevent that:
 
-- If-Match on each range: nobody waits, and the reader begins again if it was unlucky;
-- a lease: the reader is never disturbed, and writers are refused meanwhile.
+- If-Match on each range: nobody waits; the reader starts again if the blob has changed;
+- a lease: the reader is never disturbed; writers are refused meanwhile.
 
-(A third one: take a snapshot and read that. Nobody can change it.)
+(A third way is to take a snapshot and read that. A snapshot never changes.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Disturbance = Callable[[], None]
 
 
 def read_if_match(blob: BlobClient, disturb: Disturbance) -> bytes:
-    """Parts of one version, whichever that is. Right where changes are rare."""
+    """Reads all parts of one version. Suitable if changes are rare."""
     while True:
         version = blob.get_blob_properties().etag
         parts = []
@@ -48,13 +48,13 @@ def read_if_match(blob: BlobClient, disturb: Disturbance) -> bytes:
 
 
 def read_under_lease(blob: BlobClient, disturb: Disturbance) -> bytes:
-    """Parts of what the blob is now. Right where beginning again is too dear."""
+    """Reads all parts under a lease. Suitable if starting again is too expensive."""
     lease = blob.acquire_lease(lease_duration=15)
     try:
         parts = []
         for number in range(PARTS):
-            # Readers need no lease. Naming it makes it a condition: had it run out or been
-            # broken, this would be refused, instead of showing what somebody wrote since.
+            # Readers need no lease. Sending its ID makes it a condition: if the lease has expired
+            # or was broken, the read is refused instead of returning newer bytes.
             part = blob.download_blob(
                 offset=number * PART_BYTES, length=PART_BYTES, lease=lease
             ).readall()
@@ -66,7 +66,7 @@ def read_under_lease(blob: BlobClient, disturb: Disturbance) -> bytes:
 
 
 def once(action: Disturbance) -> Disturbance:
-    """A disturbance that comes after the first part and not again."""
+    """Returns a function that calls `action` the first time only."""
     pending = [action]
 
     def disturb() -> None:

@@ -1,7 +1,7 @@
-"""Pessimistic concurrency: whoever has the lease of a blob is the only one who can write it.
+"""Pessimistic concurrency: only the holder of the lease can write a blob.
 
-A lease suits work that takes a while, or that must not be done twice. Others are refused while it
-is held; they can still read.
+Use a lease for work that takes long or must not be done twice. While the lease is held, writes of
+other clients are refused; they can still read.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentSt
 
 
 def work_under_lease(report: BlobClient) -> None:
-    # 15 to 60 seconds, so that a holder that dies is not in the way for ever. A lease of -1 never
-    # ends by itself: somebody has to release or break it.
+    # 15 to 60 seconds, so that a crashed holder does not block others forever. A lease of -1 does
+    # not expire: a client has to release or break it.
     lease = report.acquire_lease(lease_duration=15)
     try:
         draft = report.download_blob(encoding="utf-8").readall()
         print(f"Alice has the lease and reads: {draft}")
 
-        # A client knows nothing of leases that it is not given, so Bob may as well use the same.
+        # A client object uses a lease only if it is passed, so Bob can use the same client.
         somebody_else(report)
 
-        # Work that takes longer than the lease renews it on the way, well before it ends.
+        # If the work takes longer than the lease, renew the lease well before it ends.
         lease.renew()
 
-        # The id goes with the write, so the server decides in one step whether the lease is
-        # still ours and whether the write is done. To look first and then write without the id
-        # would leave a gap between the two.
+        # The write includes the lease ID, so the server checks the lease and writes atomically.
+        # Checking first and writing without the ID would leave a gap between the two.
         report.upload_blob(f"{draft}, finished by Alice", overwrite=True, lease=lease)
     finally:
-        # Released, it is free at once; forgotten, only when its time is over.
+        # After a release others can lease the blob at once; otherwise, only after expiry.
         lease.release()
 
 
 def somebody_else(report: BlobClient) -> None:
-    """What Bob can do while Alice has the lease: read, and nothing else."""
+    """Shows that Bob can only read while Alice has the lease."""
     print(f"Bob reads: {report.download_blob(encoding='utf-8').readall()}")
     attempts: dict[str, Callable[[], object]] = {
         "write": lambda: report.upload_blob("by Bob", overwrite=True),

@@ -1,8 +1,8 @@
-"""A lease can be lost: by running out, or because somebody broke it. A writer has to notice.
+"""A writer that detects that it has lost its lease, which may expire or be broken.
 
-A process can be suspended at any moment and go on minutes later, sure that it still holds what it
-held. It is safe all the same if each write names the lease under which it is made: a server that
-does not find that lease in force refuses with 412, and nothing is written.
+A process can be suspended at any moment and continue minutes later, as if it still held the lease.
+To be safe, send the lease ID with each write: if the lease is not active, the server refuses the
+write with 412 and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentSt
 
 
 class LeaseLost(Exception):
-    """What was done under the lease must not be written any more."""
+    """The lease is lost; the result of the work must not be written."""
 
 
 def write_under_lease(state: BlobClient, content: str, lease: BlobLeaseClient) -> None:
@@ -26,22 +26,22 @@ def write_under_lease(state: BlobClient, content: str, lease: BlobLeaseClient) -
     except HttpResponseError as error:
         if error.status_code != 412:
             raise
-        # LeaseNotPresentWithBlobOperation   it was released
-        # LeaseIdMismatchWithBlobOperation   somebody else has it by now
-        # LeaseLost                          it ran out or was broken
-        # In each case: no second attempt without the id, and none with a new lease either, for
-        # the content was made from what the blob was then.
+        # LeaseNotPresentWithBlobOperation   the lease was released
+        # LeaseIdMismatchWithBlobOperation   another client has the lease
+        # LeaseLost                          the lease has expired or was broken
+        # Do not retry without the ID or with a new lease: the content was computed from a version
+        # that may be outdated.
         raise LeaseLost(error.message.splitlines()[0]) from error
 
 
 def step(state: BlobClient, name: str, *, broken_by: str = "", taken_by: str = "") -> None:
-    """One step of work: lease, read, compute, write. The lease may get lost in the middle."""
+    """Executes one step: lease, read, compute, write. The lease may be lost in the middle."""
     lease = state.acquire_lease(lease_duration=15)
     seen = state.download_blob(encoding="utf-8").readall()
 
     if broken_by:
-        # Whoever may write may break a lease without knowing its id: that is how one gets past
-        # a holder that hangs. The period is what the holder is left with; here it is nothing.
+        # A client with write permission can break a lease without its ID, for example if the
+        # holder hangs. The break period is the time that the holder keeps; here it is zero.
         BlobLeaseClient(state).break_lease(lease_break_period=0)
         print(f"{broken_by} breaks the lease of {name}.")
     if taken_by:
@@ -64,7 +64,7 @@ def main() -> None:
             step(state, "first")
             step(state, "second", broken_by="An operator")
             step(state, "third", broken_by="An operator", taken_by="fourth")
-            # Whoever has lost begins again, with a new lease and with what is there now.
+            # After a lost lease, start again with a new lease and the current content.
             step(state, "third")
         finally:
             container.delete_container()

@@ -1,8 +1,8 @@
-"""Optimistic concurrency: several writers change one blob, and no change is lost.
+"""Optimistic concurrency: several writers change one blob, and no update is lost.
 
-Nobody locks anything. Each writer reads the blob, changes what it has read, and writes it back
-under the condition that the blob is still the version that was read. If it is not, the server
-refuses with 412, nothing is overwritten, and the writer begins again with what is there now.
+There are no locks. Each writer reads the blob, changes it, and writes it back with the condition
+that the blob is still the version that was read. If it is not, the server refuses the write with
+412, nothing is overwritten, and the writer starts again with the current version.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ ENTRIES_PER_WRITER = 5
 
 
 def sign(book: BlobClient, entry: str) -> int:
-    """Adds an entry to the guest book; returns how many races were lost before that."""
+    """Adds an entry to the guest book; returns the number of failed attempts."""
     lost = 0
     while True:
-        # The ETag names the version. It comes with the content, so both belong together; asking
-        # for it in a second request would leave a gap between the two.
+        # The ETag identifies the version. Take it from the same response as the content; a second
+        # request might return the ETag of a newer version.
         download = book.download_blob()
         entries = json.loads(download.readall())
         version = download.properties.etag
 
-        # When an answer is lost on its way, the SDK sends the request again, and the condition
-        # fails because of our own first attempt. What we wrote tells us that it was there.
+        # If a response is lost, the SDK repeats the request, and the condition fails because of
+        # our own first attempt. Finding our own change shows that it succeeded.
         if entry in entries:
             return lost
 
@@ -46,8 +46,7 @@ def sign(book: BlobClient, entry: str) -> int:
                 match_condition=MatchConditions.IfNotModified,  # If-Match
             )
         except ResourceModifiedError:
-            # Somebody was faster. A random pause that grows keeps the losers from running into
-            # each other again.
+            # Another writer was faster. Random exponential backoff reduces further conflicts.
             lost += 1
             time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
         else:

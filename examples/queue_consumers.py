@@ -1,12 +1,12 @@
-"""Several consumers of one queue: every message is processed, some of them twice, none in vain.
+"""Several consumers of one queue: every message is processed at least once.
 
-A queue delivers at least once. A message that is taken is not gone: it is hidden for a while, and
-comes back unless it is deleted. So nothing is lost when a consumer dies; but what it did before it
-died may be done again by another. A consumer that can bear that has three habits:
+A queue delivers at least once. Receiving a message hides it for a while; it becomes visible again
+unless it is deleted. If a consumer crashes, no message is lost, but another consumer may repeat
+its work. A robust consumer therefore follows three rules:
 
-- processing is idempotent: to do it twice is the same as to do it once;
-- whoever needs more time says so before the message comes back, and deletes it at the end;
-- a message that fails again and again is set aside, so that it does not keep everybody busy.
+- Processing is idempotent: doing it twice has the same effect as doing it once.
+- A consumer that needs more time extends the visibility timeout. It deletes the message at the end.
+- A message that fails repeatedly is moved to another queue, where it does not block consumers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from azure.storage.queue import QueueClient, QueueMessage, QueueServiceClient
 CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
 
 HIDDEN_SECONDS = 1
-"""As short as can be, so that the example is. Choose it longer than the work usually takes: a
-message comes back only that long after its consumer died."""
+"""The visibility timeout, short to keep the example short. In an application, choose it longer than
+the usual processing time. After a crash, the message is redelivered that much later."""
 ATTEMPTS_MAX = 3
 
 ORDERS = (
@@ -37,11 +37,11 @@ ORDERS = (
 
 
 class Warehouse:
-    """What the work leaves behind, under a key that is the same in every attempt.
+    """The results of the work, under a key that is the same for every attempt.
 
-    Here it is a set. It may as well be a table with a unique key, or a blob that is created
-    with If-None-Match: *. The key comes from the order, and not from the message: a producer whose
-    answer was lost puts the same order again, as another message.
+    Here it is a set. It could be a table with a unique key, or a blob that is created with
+    If-None-Match: *. The key comes from the order, not from the message: a producer that did not
+    get a response sends the same order again, as another message.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Warehouse:
         self._lock = threading.Lock()
 
     def send(self, order: str) -> bool:
-        """Whether it had not been sent before."""
+        """Sends an order unless it was sent before; returns whether it is new."""
         with self._lock:
             is_new = order not in self._sent
             self._sent.add(order)
@@ -60,7 +60,7 @@ class Warehouse:
 
 
 class Died(Exception):
-    """Stands for a process that is killed: whatever it was about to do next is not done."""
+    """Simulates a process that is killed."""
 
 
 class Consumer:
@@ -71,8 +71,8 @@ class Consumer:
         self._warehouse = to
 
     def run(self) -> None:
-        # A real consumer goes on for ever. This one ends with the orders; those that are hidden
-        # are counted, so it stays for what others may leave undone.
+        # A real consumer runs forever. This one ends when the queue is empty. The count includes
+        # hidden messages, so it also waits for messages that other consumers may not finish.
         while self._orders.get_queue_properties().approximate_message_count:
             message = self._orders.receive_message(visibility_timeout=HIDDEN_SECONDS)
             if message is None:
@@ -81,15 +81,15 @@ class Consumer:
             try:
                 self._take_care_of(message)
             except ResourceNotFoundError:
-                # An update or a deletion with a receipt that is not the last: it took too long,
-                # and somebody else has the message by now. They will see to it.
+                # The pop receipt of an update or a delete is outdated: processing took too long,
+                # and another consumer has received the message and will process it.
                 print(f"{self._name} was too slow")
             except Died:
                 print(f"{self._name} dies before the message is deleted")
                 return
 
     def _take_care_of(self, message: QueueMessage) -> None:
-        # Nobody else counts the attempts: the queue does, and it does not forget.
+        # The queue counts the attempts.
         if (message.dequeue_count or 0) > ATTEMPTS_MAX:
             self._set_aside(message)
             return
@@ -97,14 +97,14 @@ class Consumer:
             message = self._process(message)
         except ValueError as error:
             print(f"attempt {message.dequeue_count} failed: {error}")
-            # Show it again at once. A pause that grows with the count would be kinder to
-            # whatever it is that fails.
+            # Make it visible again at once. In an application, use a delay that grows with the
+            # count.
             self._orders.update_message(message, visibility_timeout=0)
         else:
             self._orders.delete_message(message)
 
     def _process(self, message: QueueMessage) -> QueueMessage:
-        """Returns the message with its last receipt."""
+        """Processes a message; returns it with its latest pop receipt."""
         order = json.loads(message.content)
         if order.get("impossible"):
             raise ValueError(f"there is no such thing as {order['order']}")
@@ -116,18 +116,18 @@ class Consumer:
         return message
 
     def _work(self, message: QueueMessage, seconds: float) -> QueueMessage:
-        """Renews the time in which nobody else sees the message, well before it is over."""
+        """Works for some seconds, and extends the visibility timeout well before it ends."""
         while seconds > 0:
             step = min(seconds, HIDDEN_SECONDS / 3)
             time.sleep(step)
             seconds -= step
-            # Each update gives a new receipt, and makes the old one worthless.
+            # Each update returns a new pop receipt and invalidates the old one.
             renewed = self._orders.update_message(message, visibility_timeout=HIDDEN_SECONDS)
             message.pop_receipt = renewed.pop_receipt
         return message
 
     def _set_aside(self, message: QueueMessage) -> None:
-        # First the copy, then the deletion: to die in between makes two of it, and not none.
+        # Copy first, then delete: a crash in between leaves two messages rather than none.
         self._aside.send_message(message.content)
         self._orders.delete_message(message)
         print(f"set aside after {ATTEMPTS_MAX} attempts: {message.content}")

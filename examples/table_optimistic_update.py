@@ -1,8 +1,8 @@
-"""Optimistic concurrency: several writers change one entity, and no change is lost.
+"""Optimistic concurrency: several writers change one entity, and no update is lost.
 
-Nobody locks anything. Each writer reads the entity, changes what it has read, and writes it back
-under the condition that the entity is still the version that was read. If it is not, the server
-refuses with 412, nothing is overwritten, and the writer begins again with what is there now.
+There are no locks. Each writer reads the entity, changes it, and writes it back with the condition
+that the entity is still the version that was read. If it is not, the server refuses the write with
+412, nothing is overwritten, and the writer starts again with the current version.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ STOCK = 100
 
 
 def sell(table: TableClient, sale: str) -> int:
-    """Takes one piece out of the stock; returns how many races were lost before that."""
+    """Takes one item out of the stock; returns the number of failed attempts."""
     lost = 0
     while True:
-        # The ETag names the version. It comes with the properties, so both belong together.
+        # The ETag identifies the version. It comes from the same response as the properties.
         tea = table.get_entity("goods", "tea")
         version = tea.metadata["etag"]
 
-        # When an answer is lost on its way, the SDK sends the request again, and the condition
-        # fails because of our own first attempt. What we wrote tells us that it was there.
+        # If a response is lost, the SDK repeats the request, and the condition fails because of
+        # our own first attempt. Finding our own change shows that it succeeded.
         sales = tea["sales"].split()
         if sale in sales:
             return lost
@@ -47,8 +47,7 @@ def sell(table: TableClient, sale: str) -> int:
                 match_condition=MatchConditions.IfNotModified,  # If-Match
             )
         except ResourceModifiedError:
-            # Somebody was faster. A random pause that grows keeps the losers from running into
-            # each other again.
+            # Another writer was faster. Random exponential backoff reduces further conflicts.
             lost += 1
             time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
         else:

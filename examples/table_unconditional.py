@@ -1,12 +1,13 @@
-"""No condition at all: the last writer wins, and that is fine where a value is only ever new.
+"""Writes without conditions: the last writer wins.
 
-A thermometer reports what it measures now. Whatever was reported before is worth nothing, so there
-is nothing to protect, and nobody has to read before writing. Two ways to say so:
+This is right if a new value does not depend on the old one. A thermometer reports the current
+temperature; earlier reports have no value, and no writer has to read before it writes. There are
+two ways:
 
-- an upsert has no If-Match: it makes the entity if there is none, and else changes it;
-- an update or a deletion with `If-Match: *` does the same to any version, but there must be one.
+- an upsert, without If-Match, creates the entity or changes it;
+- an update or a delete with `If-Match: *` applies to any version, but the entity must exist.
 
-Each is still done as a whole. Half of one report and half of another is not what anybody sees.
+Each write is still atomic: no reader sees a mixture of two reports.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ def shown(table: TableClient) -> str:
 
 
 def upserts(table: TableClient) -> None:
-    # There is no entity yet; an upsert does not mind.
+    # An upsert does not need an existing entity.
     table.upsert_entity({**KEYS, "degrees": 11, "battery": "full"}, UpdateMode.REPLACE)
     print(f"first report: {shown(table)}")
 
-    # A merge leaves alone what it does not name. This is what to choose if several writers each
-    # have properties of their own: they do not get into each other's way at all.
+    # A merge leaves other properties unchanged. Use it if each of several writers owns different
+    # properties: they do not conflict.
     table.upsert_entity({**KEYS, "degrees": 12}, UpdateMode.MERGE)
     print(f"merged: {shown(table)}")
 
-    # A replacement takes away what it does not name.
+    # A replacement removes other properties.
     table.upsert_entity({**KEYS, "degrees": 13}, UpdateMode.REPLACE)
     print(f"replaced: {shown(table)}")
 
 
 def the_last_writer_wins(table: TableClient) -> None:
-    # Both have read 13 and add to it. With the ETag of what they read, the second would be refused
-    # with 412; without one, what the first did is gone. Where that matters, see
+    # Both have read 13 and add to it. With the ETag that they read, the second write would be
+    # refused with 412; without it, the first update is lost. If that matters, see
     # table_optimistic_update.py.
     first, second = table.get_entity(*KEYS.values()), table.get_entity(*KEYS.values())
     first["degrees"] += 1
@@ -58,8 +59,8 @@ def the_last_writer_wins(table: TableClient) -> None:
 
 
 def any_version_will_do(table: TableClient) -> None:
-    # Without an ETag the SDK sends If-Match: * with updates and deletions. That can be said, too,
-    # so that nobody takes it for an oversight.
+    # Without an ETag, the SDK sends If-Match: * with updates and deletes. State it explicitly, so
+    # that readers of the code know that it is intended.
     table.update_entity({**KEYS, "degrees": 9}, match_condition=MatchConditions.Unconditionally)
     print(f"updated: {shown(table)}")
     table.delete_entity(*KEYS.values())

@@ -1,11 +1,11 @@
-"""Pessimistic concurrency for entities: whoever has the lease of a blob works on them, alone.
+"""Pessimistic concurrency for entities: a blob lease as a lock.
 
-Entities cannot be leased, blobs can. So a blob is designated that stands for some entities, and
-everybody who changes those leases it first. It has no other purpose, and no content. Choose this
-where the work cannot simply be done again, as an optimistic writer would.
+Entities cannot be leased, but blobs can. An empty blob represents several entities, and every
+client leases the blob before it changes them. Use this if the work cannot simply be repeated, as
+with optimistic concurrency.
 
-The table knows nothing of the lease and refuses nobody: this is an agreement, and holds among those
-who keep it. For somebody whose lease ran out while they slept, see the condition on the write.
+The table service does not know the lease, so the lock is advisory: it works if all clients use it.
+A condition on the write protects against a client whose lease has expired meanwhile.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from azure.storage.blob import BlobClient, BlobLeaseClient, BlobServiceClient
 
 CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
 LEASE_SECONDS = 15
-"""A lease ends by itself if its holder dies. The shorter, the sooner others can go on."""
+"""A lease expires if its holder crashes. The shorter it is, the sooner others can continue."""
 AMOUNT = 10
 
 
 def acquire(accounts: BlobClient, name: str, waits: threading.Event) -> BlobLeaseClient:
-    """Waits until nobody else has the lease."""
+    """Acquires the lease; waits while another client has it."""
     while True:
         try:
             return accounts.acquire_lease(LEASE_SECONDS)
@@ -49,31 +49,31 @@ def transfer(
     waits: threading.Event,
     tell_the_bank: Callable[[], object],
 ) -> None:
-    """Moves an amount from one account to the other."""
+    """Transfers an amount from one account to the other."""
     lease = acquire(accounts, name, waits)
     try:
         print(f"{name} has the lease")
         giver = table.get_entity("accounts", "giver")
         taker = table.get_entity("accounts", "taker")
-        # Something that takes its time, and that must not be done twice.
+        # Work that takes long and must not be done twice.
         tell_the_bank()
         giver["balance"] -= AMOUNT
         taker["balance"] += AMOUNT
 
-        # Fails if the lease has been lost meanwhile: then somebody else may be at work.
+        # Fails if the lease is lost, because another client may be working now.
         lease.renew()
-        # A process can be suspended right here, for longer than the lease lasts. What is written
-        # is still written only over what was read; and both entities, being in one partition, are
-        # written together or not at all.
+        # The process can be suspended here for longer than the lease lasts. The ETags still ensure
+        # that only the versions that were read are replaced. Both entities are in one partition,
+        # so one transaction writes both or none.
         table.submit_transaction([update_unchanged(giver), update_unchanged(taker)])
         print(f"{name} is done")
     finally:
-        # Released, it is free at once; forgotten, only when its time is over.
+        # After a release others can acquire the lease at once; otherwise, only after expiry.
         lease.release()
 
 
 def update_unchanged(entity: TableEntity) -> tuple[str, TableEntity, dict[str, Any]]:
-    """What writes an entity, unless it is no longer as it was read."""
+    """Returns an update of an entity with the condition that it has not changed."""
     etag = entity.metadata["etag"]
     return "update", entity, {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
@@ -91,7 +91,7 @@ def run(table: TableClient, accounts: BlobClient) -> None:
 
     def long_call() -> None:
         print("Alice tells the bank")
-        # Meanwhile Bob comes, and finds out that he has to wait.
+        # Meanwhile Bob tries to acquire the lease, and has to wait.
         bob.start()
         bob_waits.wait(LEASE_SECONDS / 2)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are needed and missing: packages.sh serve|test
+# Installs missing Debian packages: packages.sh serve|test
 set -euo pipefail
 
 purpose=$1
@@ -7,14 +7,14 @@ python=${PYTHON:-python3}
 wanted=()
 
 command -v "$python" >/dev/null || wanted+=(python3)
-# Debian ships venv without ensurepip, so the import of venv alone proves nothing.
+# Debian ships venv without ensurepip, so importing venv alone is not enough.
 "$python" -c 'import ensurepip, venv' 2>/dev/null || wanted+=(python3-venv)
 if [[ $purpose == test ]]; then
-    # The torture tests watch and break system calls.
+    # The simulation tests trace system calls and inject errors.
     command -v strace >/dev/null || wanted+=(strace)
-    # The tests of TLS make a certificate.
+    # The TLS tests create a certificate.
     command -v openssl >/dev/null || wanted+=(openssl)
-    # The tests through the JavaScript SDK run it.
+    # The JavaScript SDK tests need Node.js.
     command -v node >/dev/null || wanted+=(nodejs)
     command -v npm >/dev/null || wanted+=(npm)
 fi
@@ -22,19 +22,19 @@ fi
 ((${#wanted[@]})) || exit 0
 
 fail() {
-    echo "These Debian packages are needed: ${wanted[*]}" >&2
-    echo "$1 Please install them and try again." >&2
+    echo "These Debian packages are missing: ${wanted[*]}" >&2
+    echo "$1 Install them and try again." >&2
     if [[ " ${wanted[*]} " == *" python3-venv "* ]]; then
-        echo "Or name an interpreter that has venv and ensurepip: make PYTHON=python3.12 ..." >&2
+        echo "Or choose an interpreter with venv and ensurepip: make PYTHON=python3.12 ..." >&2
     fi
     exit 1
 }
 
-command -v apt-get >/dev/null || fail "There is no apt-get here."
+command -v apt-get >/dev/null || fail "apt-get is not available."
 
 as_root=()
 if ((EUID != 0)); then
-    command -v sudo >/dev/null || fail "Installing them takes root, and there is no sudo here."
+    command -v sudo >/dev/null || fail "Installing them requires root, and sudo is not available."
     as_root=(sudo)
 fi
 
@@ -46,4 +46,4 @@ apt update || fail "apt-get update failed."
 apt install --no-install-recommends "${wanted[@]}" || fail "apt-get install failed."
 
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-    fail "'$python' still has no venv with ensurepip; it may not be Debian's own."
+    fail "'$python' still has no venv with ensurepip; it may not be Debian's interpreter."

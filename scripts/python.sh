@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prints the interpreter that the environment is made with, unless PYTHON names one.
+# Prints the interpreter for the environment, unless PYTHON names one.
 #
-# Debian builds its interpreter with profile-guided optimization. Version managers by default do
-# not, and the server then takes 5 to 20 % more CPU time.
+# Debian builds its interpreter with profile-guided optimization. Version managers do not by
+# default, and the server then takes 5 to 20 % more CPU time.
 set -euo pipefail
 
 system=/usr/bin/python3
@@ -20,8 +20,8 @@ is_optimized() {
 sys.exit("--enable-optimizations" not in sysconfig.get_config_var("CONFIG_ARGS"))' 2>/dev/null
 }
 
-# Debian's venv is a package of its own. Installing it is worth the trouble if nothing else will
-# do, or if nobody is asked for a password and it makes the server faster.
+# Debian's venv is a separate package. Installing it is worthwhile if no other interpreter works,
+# or if it needs no password and makes the server faster.
 is_worth_installing() {
     ! is_complete python3 || { ((EUID == 0)) && ! is_optimized python3; }
 }

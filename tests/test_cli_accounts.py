@@ -124,10 +124,10 @@ def test_given_keys_are_kept_and_not_shown(store: Path) -> None:
 def test_what_cannot_be_done_is_one_line(store: Path) -> None:
     account(store, "add", "mine", "--key", KEY, "--key2", KEY2)
     for arguments, words in (
-        (("add", "mine"), "there is already an account mine"),
-        (("add", DEVELOPMENT), f"there is already an account {DEVELOPMENT}"),
-        (("rotate", "yours"), "there is no account yours"),
-        (("remove", "yours"), "there is no account yours"),
+        (("add", "mine"), "account mine already exists"),
+        (("add", DEVELOPMENT), f"account {DEVELOPMENT} already exists"),
+        (("rotate", "yours"), "account yours does not exist"),
+        (("remove", "yours"), "account yours does not exist"),
         (("rotate", DEVELOPMENT), "is built in"),
         (("remove", DEVELOPMENT), "is built in"),
     ):
@@ -207,10 +207,10 @@ def test_a_command_waits_for_one_that_is_almost_done(data: Path) -> None:
         (("add", "x" * 25), "3 to 24 characters"),
         (("remove", "\udcff\udcfe\udcfd"), "lowercase letters and digits"),
         (("add", "mine", "--key", "not base64"), "--key: the key is not base64"),
-        (("add", "mine", "--key2", ""), "--key2: the key must have 1 to 64 bytes, and has 0"),
+        (("add", "mine", "--key2", ""), "--key2: the key must have 1 to 64 bytes, not 0"),
         (("add", "mine", "--key", KEY[:-1]), "--key: the key is not base64"),
-        (("rotate", "mine", KEY), "say which to rotate"),
-        (("rotate", "mine", "3"), "say which to rotate"),
+        (("rotate", "mine", KEY), "must be 1 or 2"),
+        (("rotate", "mine", "3"), "must be 1 or 2"),
         ((), "VERB"),
         (("rotate",), "NAME"),
     ],
@@ -302,7 +302,7 @@ def test_connection_string_of_a_stored_account(store: Path) -> None:
     assert fields(shown.stdout)["AccountKey"] == KEY
     assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:10001/mine"
     told = refused("connection-string", "--account", "yours", "--data", store)
-    assert "there is no account yours" in told
+    assert "account yours does not exist in" in told
 
 
 def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
@@ -312,7 +312,7 @@ def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
     assert fields(shown.stdout)["AccountKey"] == KEY2
     assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:81/yours"
     told = refused("connection-string", "--account", "theirs", "--data", data)
-    assert "there is no account theirs" in told
+    assert "account theirs is not in the settings" in told
     assert not data.exists()
 
 

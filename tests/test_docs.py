@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from etagere.config import Config
@@ -15,7 +16,8 @@ from etagere.settings import SETTINGS, load, shown
 from tests.sdk.server import development_port
 
 ROOT = Path(__file__).parents[1]
-_EXAMPLE = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
+_NEW_FILE = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
+_CHANGES = re.compile(r"```diff\n(.*?)```", re.DOTALL)
 
 
 def _run(*command: str, directory: Path, **environment: str) -> None:
@@ -64,32 +66,44 @@ def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_the_worked_example_of_contributing_works(tmp_path: Path) -> None:
-    """It is added to a copy of the sources; then the linters and its own test must pass."""
+    """Applies it to a copy of the sources, then runs the linters and its own tests there."""
     for name in ("src", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    examples = _EXAMPLE.findall(page)
-    assert len(examples) == 4
-    for path, source in examples:
-        file = tmp_path / path
-        file.parent.mkdir(exist_ok=True)
-        package = file.parent / "__init__.py"
-        if not package.exists():
-            package.touch()
-        file.write_text(source, encoding="utf-8")
-    written = [path for path, _ in examples]
-    _run(_tool("ruff"), "check", *written, directory=tmp_path)
-    _run(_tool("ruff"), "format", "--check", *written, directory=tmp_path)
+    new_files = dict(_NEW_FILE.findall(page))
+    for path, source in new_files.items():
+        (tmp_path / path).write_text(source, encoding="utf-8")
+    changed = [path for changes in _CHANGES.findall(page) for path in _apply(changes, tmp_path)]
+    files = [*new_files, *changed]
+    tests = [path for path in files if path.startswith("tests/")]
+    assert {Path(path).parts[1] for path in tests} == {"operations", "sdk"}
+    _run(_tool("ruff"), "check", *files, directory=tmp_path)
+    _run(_tool("ruff"), "format", "--check", *files, directory=tmp_path)
     _run(_tool("lint-imports"), directory=tmp_path, PYTHONPATH=str(tmp_path / "src"))
-    tests = [path for path in written if path.startswith("tests/")]
     _run(sys.executable, "-m", "pytest", "-q", *tests, directory=tmp_path)
+
+
+def _apply(changes: str, directory: Path) -> Iterator[str]:
+    """Applies hunks without line numbers, each of which fits in exactly one place of its file;
+    yields the names of the files."""
+    for change in changes.split("--- ")[1:]:
+        path, *hunks = re.split(r"\n@@.*\n", change)
+        source = (directory / path).read_text(encoding="utf-8")
+        for hunk in hunks:
+            lines = hunk.splitlines()
+            before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
+            after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+            assert source.count(before) == 1, f"{path}: {before}"
+            source = source.replace(before, after)
+        (directory / path).write_text(source, encoding="utf-8")
+        yield path
 
 
 def test_the_page_on_configuration_names_every_setting() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    server, inside = page.split("\n## Inside\n")
+    server, inside = page.split("\n## Internal limits\n")
     rows = [_cells(row) for row in re.findall(r"^\| `.*\|$", server, re.MULTILINE)]
     assert [row[:4] for row in rows] == [
         [f"`{setting.name}`", f"`{setting.flag}`", f"`{setting.variable}`", shown(setting.default)]

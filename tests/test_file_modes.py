@@ -66,7 +66,7 @@ def test_what_a_server_makes_is_private(open_directory: Path) -> None:
             "writer.lock",
             "writer.sock",
         )
-        assert f"other users of this machine can look into {open_directory}" in server.log()
+        assert f"other users can access {open_directory}" in server.log()
 
 
 def test_what_was_open_is_closed_and_a_private_directory_not_warned_of(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_was_open_is_closed_and_a_private_directory_not_warned_of(tmp_path:
     with served(directory) as server:
         container = server.service().create_container(unique())
         container.upload_blob("large", bytes(200_000))
-        assert "can look into" not in server.log()
+        assert "other users can access" not in server.log()
     assert modes(tmp_path)["data"] == 0o700
     not_ours = directory / "notes.txt"
     not_ours.write_text("", "utf-8")

@@ -252,7 +252,7 @@ def test_wrong_ports(name: str, written: str) -> None:
         load({name: written}, {})
     assert str(caught.value).startswith(f"{setting.flag}: ")
     assert written in str(caught.value)
-    assert str(caught.value).endswith(" is no whole number from 0 to 65535")
+    assert str(caught.value).endswith(" is not an integer from 0 to 65535")
     if written:
         with pytest.raises(BadSetting, match=f"^{setting.variable}: "):
             load({}, {setting.variable: written})
@@ -262,16 +262,16 @@ def test_wrong_ports(name: str, written: str) -> None:
     ("flags", "environment", "message"),
     [
         (("--host", ""), {}, "--host: must not be empty"),
-        (("--data", ""), {}, "--data: is no path"),
-        (("--workers", "257"), {}, "--workers: 257 is no whole number from 0 to 256"),
-        (("--oauth", "entra"), {}, "--oauth: 'entra' is none of off, development"),
+        (("--data", ""), {}, "--data: is not a path"),
+        (("--workers", "257"), {}, "--workers: 257 is not an integer from 0 to 256"),
+        (("--oauth", "entra"), {}, "--oauth: 'entra' is not one of off, development"),
         (("--tls-cert", "c"), {}, "--tls-cert: tls_key must be set too"),
         (("--tls-key", "k"), {}, "--tls-key: tls_cert must be set too"),
         ((), {"ETAGERE_TLS_KEY": "k"}, "ETAGERE_TLS_KEY: tls_cert must be set too"),
         (
             (),
             {"ETAGERE_MEMORY": "maybe"},
-            "ETAGERE_MEMORY: 'maybe' is none of 1, true, yes, on, 0, false, no, off",
+            "ETAGERE_MEMORY: 'maybe' is not one of 1, true, yes, on, 0, false, no, off",
         ),
     ],
 )
@@ -286,22 +286,22 @@ def test_wrong_values(flags: tuple[str, ...], environment: dict[str, str], messa
     [
         ("host = 1", "host: must be a string"),
         ("host = ''", "host: must not be empty"),
-        ("blob_port = '1'", "blob_port: '1' is no whole number from 0 to 65535"),
-        ("blob_port = true", "blob_port: True is no whole number from 0 to 65535"),
-        ("blob_port = 1.0", "blob_port: 1.0 is no whole number from 0 to 65535"),
-        ("blob_port = 65536", "blob_port: 65536 is no whole number from 0 to 65535"),
+        ("blob_port = '1'", "blob_port: '1' is not an integer from 0 to 65535"),
+        ("blob_port = true", "blob_port: True is not an integer from 0 to 65535"),
+        ("blob_port = 1.0", "blob_port: 1.0 is not an integer from 0 to 65535"),
+        ("blob_port = 65536", "blob_port: 65536 is not an integer from 0 to 65535"),
         ("memory = 'yes'", "memory: must be true or false"),
         ("memory = 1", "memory: must be true or false"),
         ("data = ['x']", "data: must be a string"),
-        ('data = "a\\u0000b"', "data: is no path"),
+        ('data = "a\\u0000b"', "data: is not a path"),
         ("oauth = false", "oauth: must be a string"),
         ("tls_cert = 'c'", "tls_cert: tls_key must be set too"),
         ("accounts = 'x'", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
         ("accounts = [1]", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
-        ("bolb_port = 1", "'bolb_port' is no setting; did you mean blob_port?"),
-        ("blob-port = 1", "'blob-port' is no setting; did you mean blob_port?"),
-        ("config = 'x'", "'config' is no setting"),
-        ("[server]\nhost = 'x'", "'server' is no setting"),
+        ("bolb_port = 1", "'bolb_port' is not a setting; did you mean blob_port?"),
+        ("blob-port = 1", "'blob-port' is not a setting; did you mean blob_port?"),
+        ("config = 'x'", "'config' is not a setting"),
+        ("[server]\nhost = 'x'", "'server' is not a setting"),
         ("[host]\nname = 'x'", "host: must be a string"),
     ],
 )
@@ -312,7 +312,7 @@ def test_wrong_keys_of_a_file(tmp_path: Path, toml: str, message: str) -> None:
 
 
 def test_unknown_keys_are_wrong_whatever_counts(tmp_path: Path) -> None:
-    with pytest.raises(BadSetting, match="'prot' is no setting"):
+    with pytest.raises(BadSetting, match="'prot' is not a setting"):
         load_from(tmp_path, ("--blob-port", "1"), "prot = 1")
 
 
@@ -337,7 +337,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_name() -> None:
-    with pytest.raises(BadSetting, match=r"^--config: is no path$"):
+    with pytest.raises(BadSetting, match=r"^--config: is not a path$"):
         load(parse("--config", ""), {"ETAGERE_CONFIG": "other.toml"})
 
 
@@ -345,9 +345,9 @@ def test_variables_that_are_no_settings() -> None:
     known = ["ETAGERE_CONFIG", *(setting.variable for setting in SETTINGS)]
     assert list(unknown_variables([*known, "HOME", "XETAGERE_HOST", "etagere_host"])) == []
     assert list(unknown_variables(["ETAGERE_ACCOUNT", "ETAGERE_Q", "ETAGERE_"])) == [
-        "ETAGERE_ACCOUNT is no setting; did you mean ETAGERE_ACCOUNTS?",
-        "ETAGERE_Q is no setting",
-        "ETAGERE_ is no setting",
+        "ETAGERE_ACCOUNT is not a setting; did you mean ETAGERE_ACCOUNTS?",
+        "ETAGERE_Q is not a setting",
+        "ETAGERE_ is not a setting",
     ]
 
 
@@ -365,15 +365,15 @@ WRONG_ACCOUNTS = [
     (f"{KEY}:one", "its name must be 3 to 24 lowercase letters and digits"),
     (f"no:{KEY}", "its name must be 3 to 24 lowercase letters and digits"),
     (f"One:{KEY}", "its name must be 3 to 24 lowercase letters and digits"),
-    (f"{DEVELOPMENT_ACCOUNT.name}:{KEY}", "is built in and cannot be given other keys"),
+    (f"{DEVELOPMENT_ACCOUNT.name}:{KEY}", "which is built in, cannot be changed"),
     (f"one:{KEY[:-1]}", "its key 1 is not base64"),
     (f"one:*{KEY}", "its key 1 is not base64"),
     (f"one:ä{KEY}", "its key 1 is not base64"),
     (f"one:{KEY}:{KEY2[:-1]}", "its key 2 is not base64"),
-    ("one:", "its key 1 must have 1 to 64 bytes, and has 0"),
-    (f"one:{KEY}:", "its key 2 must have 1 to 64 bytes, and has 0"),
+    ("one:", "its key 1 must have 1 to 64 bytes, not 0"),
+    (f"one:{KEY}:", "its key 2 must have 1 to 64 bytes, not 0"),
     (f"one:{KEY * 3}", "its key 1 is not base64"),
-    (f"one:{'QUJD' * 22}", "its key 1 must have 1 to 64 bytes, and has 66"),
+    (f"one:{'QUJD' * 22}", "its key 1 must have 1 to 64 bytes, not 66"),
 ]
 
 
@@ -404,7 +404,7 @@ def test_wrong_accounts_are_told_without_their_keys(
 def test_a_name_is_given_once() -> None:
     with pytest.raises(BadSetting) as caught:
         load(parse("--account", f"one:{KEY}", "--account", f"one:{KEY2}"), {})
-    assert str(caught.value) == "--account: account 2: its name was given to an earlier one"
+    assert str(caught.value) == "--account: account 2: its name is already in use"
     assert_secret(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""What pytest has to know to run the tests, and how it tells the outcomes."""
+"""A pytest plugin that runs the tests and writes their outcomes to a file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LISTS = "CONFORMANCE_LISTS"
 SLEEP_SECONDS_MAX = "CONFORMANCE_SLEEP_SECONDS_MAX"
 
 _TELLING = ("x-ms-blob-type", "x-ms-lease-action")
-"""Headers that say which operation is asked for."""
+"""Headers that identify the operation."""
 
 _resolve = socket.getaddrinfo
 _sleep = time.sleep
 
 
 def _resolve_here(host: Any, *arguments: Any, **options: Any) -> Any:
-    """Only this machine: a test that asks for an address in Azure fails at once."""
+    """Resolves this machine only: a test that uses a host in Azure fails at once."""
     name = host.decode() if isinstance(host, bytes) else host or "localhost"
     try:
         here = ipaddress.ip_address(name).is_loopback
@@ -53,7 +53,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def test_proxy() -> None:
-    """The proxy that records."""
+    """The recording proxy, which is not used."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,23 +90,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """A file that cannot be read would be missed by nobody."""
+    """Reports a file that cannot be imported, which would go unnoticed otherwise."""
     if report.failed:
         error = report.longreprtext.strip().rpartition("\n")[2]
         _tell({"node": f"{report.nodeid}::test_*", "outcome": report.outcome, "error": error})
 
 
 def _tell(outcome: dict[str, object]) -> None:
-    """Only where all outcomes come together: not by those who run tests for xdist."""
+    """Writes an outcome, in the controller of xdist only, which gets all outcomes."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    # A line at a time, so that there is something to tell also of a run that was cut short.
+    # One line at a time, so that an interrupted run has outcomes too.
     with Path(os.environ[OUTCOMES]).open("a", encoding="utf-8") as outcomes:
         print(json.dumps(outcome), file=outcomes)
 
 
 def describe(error: BaseException) -> str:
-    """One line, the same for failures of the same kind."""
+    """Describes an error in one line, which is the same for failures of the same kind."""
     response = getattr(error, "response", None)
     if response is None:
         lines = str(error).strip().splitlines() or [""]
@@ -117,7 +117,7 @@ def describe(error: BaseException) -> str:
     asked += [f"{name}: {request.headers[name]}" for name in _TELLING if name in request.headers]
     code = getattr(error, "error_code", None)
     told = f"{response.status_code} {getattr(code, 'value', code)} {request.method}"
-    # What a refusal is about, where the server says so.
+    # The header or parameter that the error names.
     details = getattr(error, "additional_info", None) or {}
     about = [details[name] for name in ("headername", "queryparametername") if name in details]
     return " ".join([told, *asked, *about])

@@ -119,9 +119,7 @@ def claim(directory: Path) -> int:
 def _warn_if_accessible_to_others(directory: Path) -> None:
     """Only warns, because the directory itself may be shared on purpose."""
     if not directories.is_private(directory):
-        logger.warning(
-            "other users of this machine can look into %s; `chmod 700` keeps them out", directory
-        )
+        logger.warning("other users can access %s; restrict it with `chmod 700`", directory)
 
 
 def _is_in_use(directory: Path) -> bool:
@@ -166,10 +164,10 @@ def _check_clock(directory: Path, stored: Timeline, clock: Clock, accept_clock: 
     told = f"the times in {directory} are {days:.1f} days ahead of this machine's clock"
     if not accept_clock:
         raise ClockBehind(
-            f"{told}: set the clock if it is wrong; if it was wrong before, "
-            f"`etagere clock --reset` mends the times; --accept-clock goes on with them"
+            f"{told}. If the clock is wrong, set it. If it was wrong before, correct the times "
+            "with `etagere clock --reset`. To start anyway, use --accept-clock."
         )
-    logger.warning("%s, and stay so", told)
+    logger.warning("%s; starting anyway", told)
 
 
 def read_timeline(directory: Path, config: Config) -> Timeline:
@@ -295,11 +293,13 @@ def _bind(host: str, port: int, port_flag: str) -> socket.socket:
     except (OSError, TypeError) as error:
         listener.close()
         if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
-            why = f"port {port} on {host} cannot be had: {error.strerror}"
-            raise CannotUse(f"{why}; {port_flag} takes another") from error
-        # A name with invalid characters is a TypeError.
-        why = getattr(error, "strerror", "it is no address")
-        raise CannotUse(f"host {host!r} cannot be had: {why}; --host takes another") from error
+            why = f"cannot listen on port {port} of {host}: {error.strerror}"
+            raise CannotUse(f"{why}; choose another with {port_flag}") from error
+        # A name that cannot even be looked up is a TypeError.
+        why = getattr(error, "strerror", "not an address")
+        raise CannotUse(
+            f"cannot listen on host {host!r}: {why}; choose another with --host"
+        ) from error
     listener.setblocking(False)
     return listener
 
@@ -315,9 +315,9 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            why = f"the private key in {settings.tls_key} is not that of {settings.tls_cert}"
+            why = f"the private key in {settings.tls_key} does not match {settings.tls_cert}"
         else:
-            why = f"{settings.tls_key} has no private key in PEM without a password"
+            why = f"{settings.tls_key} has no PEM private key without a password"
         raise CannotUse(why) from error
     except OSError as error:
         raise CannotUse(f"{error.filename} cannot be read: {error.strerror}") from error
@@ -330,7 +330,7 @@ def _require_certificates(path: Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
     except ssl.SSLError as error:
-        raise CannotUse(f"{path} has no certificate in PEM") from error
+        raise CannotUse(f"{path} has no PEM certificate") from error
 
 
 def _require_readable(path: Path) -> None:

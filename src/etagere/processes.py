@@ -254,7 +254,7 @@ class Supervisor:
             # The first restart is immediate; a child that keeps dying is started less and less.
             delay = min(_RESTART_SECONDS_MAX, 0.05 * (2**child.failures - 2))
             child.start_at = time.monotonic() + max(0.0, delay)
-            logger.error("%s (pid %d) died: %s; starting it again", child.name, child.pid, ended)
+            logger.error("%s (pid %d) exited: %s; restarting it", child.name, child.pid, ended)
             if code == EXIT_RESTART_ALL:
                 self._kill_others(child)
         child.pid = 0

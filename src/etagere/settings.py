@@ -1,10 +1,11 @@
-"""What a person may set on a server, and where it is read from.
+"""The settings of a server, and how they are read.
 
-A flag counts before an environment variable, that before the TOML file, that before the default.
-Each setting is one field of `Settings`, which says everything about it: flags, variables, keys
-of the file, the help and the documentation are all made from or checked against these fields.
+A flag takes precedence over an environment variable, a variable over the TOML file, and the file
+over the default. Each setting is one field of `Settings`, which describes it completely: flags,
+variables, keys of the file and the help are generated from these fields, and a test compares the
+documentation with them.
 
-Account keys are settings too. No error and no `repr` shows one, nor anything that may be one.
+Account keys are settings too. No error and no `repr` shows a key, or anything that may be one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ D = TypeVar("D")
 ACCOUNT_NAME_LENGTH_MIN = 3
 ACCOUNT_NAME_LENGTH_MAX = 24
 ACCOUNT_NAME: Final = re.compile(r"[a-z0-9]+")
-# What HMAC-SHA256 takes in without hashing it first, and what the service makes.
+# The block size of HMAC-SHA256, which hashes longer keys first; the service's keys have 64 bytes.
 KEY_BYTES_MAX = 64
 
 VARIABLE_PREFIX = "ETAGERE_"
@@ -44,11 +45,11 @@ _WORDS: Final = {
 
 
 class BadSetting(Exception):
-    """A setting cannot be used; says where it was set and what is wrong with it."""
+    """A setting is invalid. The message says where it was set and what is wrong with it."""
 
 
 class _Wrong(Exception):
-    """What is wrong with a value; whoever knows where it comes from says so."""
+    """A value is invalid. The caller, which knows where the value was set, adds that."""
 
 
 # Accounts
@@ -56,21 +57,22 @@ class _Wrong(Exception):
 
 @dataclass(frozen=True)
 class ConfiguredAccount:
-    """An account that is known without being stored, with one or two keys."""
+    """An account that is configured rather than stored, with one or two keys."""
 
     name: str
     keys: tuple[bytes, ...] = field(repr=False)
 
 
 def decode_key(text: str) -> bytes:
-    """An account key from its base64; ValueError, which does not show it, if it is none."""
+    """Decodes an account key from base64. Raises ValueError, without showing the text, if the text
+    is not a key."""
     try:
         key = base64.b64decode(text, validate=True)
     except ValueError:
-        # Without the cause, which may show it.
+        # Without the cause, which may show the text.
         raise ValueError("is not base64") from None
     if not 1 <= len(key) <= KEY_BYTES_MAX:
-        raise ValueError(f"must have 1 to {KEY_BYTES_MAX} bytes, and has {len(key)}")
+        raise ValueError(f"must have 1 to {KEY_BYTES_MAX} bytes, not {len(key)}")
     return key
 
 
@@ -83,11 +85,11 @@ DEVELOPMENT_ACCOUNT: Final = ConfiguredAccount(
         ),
     ),
 )
-"""Known to every SDK as `UseDevelopmentStorage=true`; its key is public."""
+"""The account that every SDK uses for `UseDevelopmentStorage=true`. Its key is public."""
 
 
 def parse_account(text: str) -> ConfiguredAccount:
-    """Reads `NAME:KEY[:KEY2]`; ValueError if it is something else."""
+    """Parses `NAME:KEY[:KEY2]`. Raises ValueError if the text has another form."""
     name, *keys = text.strip().split(":")
     if not 1 <= len(keys) <= 2:
         raise ValueError("must be NAME:KEY or NAME:KEY:KEY2")
@@ -98,7 +100,7 @@ def parse_account(text: str) -> ConfiguredAccount:
             "lowercase letters and digits"
         )
     if name == DEVELOPMENT_ACCOUNT.name:
-        raise ValueError(f"{name} is built in and cannot be given other keys")
+        raise ValueError(f"the keys of {name}, which is built in, cannot be changed")
     return ConfiguredAccount(name, tuple(map(_nth_key, (1, 2), keys)))
 
 
@@ -114,12 +116,12 @@ def _nth_key(number: int, text: str) -> bytes:
 
 @dataclass(frozen=True)
 class CopySource:
-    """A host that copies may read from."""
+    """A server that copies may read from."""
 
     host: str
-    """In lower case and without brackets, as it has to be written in the address of a source."""
+    """In lower case and without brackets; compared with the host in the URL of a source."""
     port: int | None
-    """None: the usual one of HTTP or of HTTPS."""
+    """None: the default port of HTTP or HTTPS."""
 
 
 _COPY_SOURCE: Final = re.compile(
@@ -128,7 +130,7 @@ _COPY_SOURCE: Final = re.compile(
 
 
 def parse_copy_source(text: str) -> CopySource:
-    """Reads `HOST[:PORT]`; ValueError if it is something else, such as an address with a path."""
+    """Parses `HOST[:PORT]`. Raises ValueError if the text has another form, such as a URL."""
     found = _COPY_SOURCE.fullmatch(text.strip().lower())
     port = int(found["port"]) if found is not None and found["port"] else None
     if found is None or (port is not None and not 1 <= port <= _PORT_MAX):
@@ -136,24 +138,24 @@ def parse_copy_source(text: str) -> CopySource:
     return CopySource(found["host"].strip("[]"), port)
 
 
-# Kinds of value
+# Types of settings
 
 
 class Kind(ABC, Generic[T]):
-    """How a value is written in each of the three places."""
+    """The syntax of a value as a flag, as an environment variable and as a key in the file."""
 
     metavar = "TEXT"
 
     @abstractmethod
     def from_text(self, text: str) -> T:
-        """The value of an environment variable."""
+        """Parses the value of an environment variable."""
 
     def from_flag(self, given: Any) -> T:
-        """The value of what the parser has made of the flag."""
+        """Converts the value that the argument parser returns for the flag."""
         return self.from_text(given)
 
     def from_toml(self, value: object, _folder: Path) -> T:
-        """The value of a key in a file of this folder."""
+        """Converts the value of a key in a file in `_folder`."""
         if not isinstance(value, str):
             raise _Wrong("must be a string")
         return self.from_text(value)
@@ -179,7 +181,7 @@ class _Choice(Kind[str]):
 
     def from_text(self, text: str) -> str:
         if text not in self._choices:
-            raise _Wrong(f"{text!r} is none of {', '.join(self._choices)}")
+            raise _Wrong(f"{text!r} is not one of {', '.join(self._choices)}")
         return text
 
 
@@ -190,7 +192,7 @@ class _Whole(Kind[int]):
         self._highest = highest
 
     def from_text(self, text: str) -> int:
-        # Not all that `int` reads: it takes blanks, underscores and the digits of any script.
+        # `int` also accepts blanks, underscores and the digits of any script.
         if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
             raise self._wrong(text)
         return self._within(int(text))
@@ -206,7 +208,7 @@ class _Whole(Kind[int]):
         return value
 
     def _wrong(self, value: object) -> _Wrong:
-        return _Wrong(f"{value!r} is no whole number from {self._lowest} to {self._highest}")
+        return _Wrong(f"{value!r} is not an integer from {self._lowest} to {self._highest}")
 
 
 class _Switch(Kind[bool]):
@@ -214,7 +216,7 @@ class _Switch(Kind[bool]):
         try:
             return _WORDS[text.lower()]
         except KeyError:
-            raise _Wrong(f"{text!r} is none of {', '.join(_WORDS)}") from None
+            raise _Wrong(f"{text!r} is not one of {', '.join(_WORDS)}") from None
 
     def from_flag(self, given: Any) -> bool:
         return bool(given)
@@ -225,7 +227,7 @@ class _Switch(Kind[bool]):
         return value
 
     def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
-        # With a form that says no: a flag must be able to take back what a file has set.
+        # With a negative form: a flag must be able to override what a file has set.
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
 
 
@@ -235,16 +237,17 @@ class _Path(Kind[Path]):
 
     def from_text(self, text: str) -> Path:
         if not text or "\0" in text:
-            raise _Wrong("is no path")
+            raise _Wrong("is not a path")
         return Path(text)
 
     def from_toml(self, value: object, folder: Path) -> Path:
-        """A file means the same wherever the server is started."""
+        """Relative paths in a file are relative to the file, wherever the server is started."""
         return folder / super().from_toml(value, folder)
 
 
 class _Accounts(Kind[tuple[ConfiguredAccount, ...]]):
-    """Accounts are counted in errors: what looks like a name may be a key in the wrong place."""
+    """A list of accounts. Errors refer to an account by its number, because the text in the place
+    of its name may be a key."""
 
     metavar = "NAME:KEY[:KEY2]"
 
@@ -259,7 +262,7 @@ class _Accounts(Kind[tuple[ConfiguredAccount, ...]]):
             except ValueError as error:
                 raise _Wrong(f"account {number}: {error}") from None
             if account.name in accounts:
-                raise _Wrong(f"account {number}: its name was given to an earlier one")
+                raise _Wrong(f"account {number}: its name is already in use")
             accounts[account.name] = account
         return tuple(accounts.values())
 
@@ -309,8 +312,8 @@ _DATA_DEFAULT = Path("etagere-data")
 
 
 def _setting(kind: Kind[T], default: D, help_text: str, *, flag: str = "") -> T | D:
-    """A field of `Settings`, with all that is to be known about it. (The linter takes some for
-    defaults that all instances would share.)"""
+    """Declares a field of `Settings` with its metadata. (The linter mistakes some for mutable
+    defaults.)"""
     known = {"kind": kind, "help": help_text, "flag": flag}
     made: T | D = field(default=default, metadata=known)
     return made
@@ -318,52 +321,59 @@ def _setting(kind: Kind[T], default: D, help_text: str, *, flag: str = "") -> T 
 
 @dataclass(frozen=True)
 class Settings:
-    """All there is to set. The types are those of the values; how they are written is the kind."""
+    """All settings. The annotations are the types of the values; `kind` is their syntax."""
 
     host: str = _setting(_ADDRESS, "127.0.0.1", "the address to listen on")
-    blob_port: int = _setting(_PORT, 10_000, "the port of Blob; 0 takes a free one, here and below")
+    blob_port: int = _setting(
+        _PORT, 10_000, "the port of Blob; 0 selects a free port (all services)"
+    )
     queue_port: int = _setting(_PORT, 10_001, "the port of Queue")
     table_port: int = _setting(_PORT, 10_002, "the port of Table")
-    file_port: int = _setting(_PORT, 10_003, "the port of File")
-    smb_port: int = _setting(_PORT, 10_445, "the port of SMB")
+    file_port: int = _setting(_PORT, 10_003, "the port of File (no effect yet)")
+    smb_port: int = _setting(_PORT, 10_445, "the port of SMB (no effect yet)")
     data: Path = _setting(_DIRECTORY, _DATA_DEFAULT, "the data directory")  # noqa: RUF009
     memory: bool = _setting(
-        _SWITCH, False, "keep nothing: a directory that is thrown away, in place of `data`"
+        _SWITCH, False, "use a temporary directory instead of `data` and remove it at the end"
     )
     workers: int = _setting(
         _Whole("COUNT", 0, _WORKERS_MAX),
         0,
-        f"processes that serve Blob, Queue and Table, up to {_WORKERS_MAX}; 0 starts one for each "
-        f"core, but not more than {DEFAULT_WORKERS_MAX}",
+        f"number of front-end processes, at most {_WORKERS_MAX}; 0 starts one per core, at most "
+        f"{DEFAULT_WORKERS_MAX}",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
-        _Accounts(), (), "an account beside those in the store; may be repeated", flag="--account"
+        _Accounts(),
+        (),
+        "an account besides those in the data directory; may be repeated",
+        flag="--account",
     )
     tls_cert: Path | None = _setting(  # noqa: RUF009
-        _FILE, None, "the certificates to show, as PEM; with `tls_key`"
+        _FILE, None, "the certificate chain in PEM; requires `tls_key`"
     )
     tls_key: Path | None = _setting(  # noqa: RUF009
-        _FILE, None, "the private key of the certificate, as PEM"
+        _FILE, None, "the private key of the certificate in PEM, without a password"
     )
     oauth: str = _setting(
         _Choice("off", "development"),
         "off",
-        "`development` takes unsigned bearer tokens, from this machine only",
+        "`development` accepts unsigned bearer tokens from this machine (no effect yet)",
     )
     development_account_anywhere: bool = _setting(
         _SWITCH,
         False,
-        "let the development account be used from other machines and under any Host name; its key "
-        "is public",
+        "accept the development account, whose key is public, from other machines and under any "
+        "host name",
     )
     rehydrate_standard_seconds: int = _setting(
-        _SECONDS, 10, "how long the way out of the archive takes"
+        _SECONDS, 10, "duration of a rehydration from the archive tier"
     )
-    rehydrate_high_seconds: int = _setting(_SECONDS, 3, "the same with high priority")
+    rehydrate_high_seconds: int = _setting(
+        _SECONDS, 3, "duration of a rehydration with high priority"
+    )
     copy_sources: tuple[CopySource, ...] = _setting(
         _CopySources(),
         (),
-        "another server that copies may read from; may be repeated",
+        "a server that copies may read from; may be repeated",
         flag="--copy-source",
     )
 
@@ -394,9 +404,9 @@ SETTINGS: Final = tuple(map(_row, dataclasses.fields(Settings)))
 
 
 def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Adds the flags of these settings, or of all, and the one that names the file. They are
-    judged in `load`, not by the parser, whose errors show what was given."""
-    help_text = f"a TOML file with settings (default: none; variable {CONFIG_VARIABLE})"
+    """Adds the flags of these settings (default: all) and `--config` to a parser. `load` validates
+    the values, not the parser, because the parser's errors show them."""
+    help_text = f"the configuration file, in TOML (default: none; variable {CONFIG_VARIABLE})"
     parser.add_argument(CONFIG_FLAG, metavar="FILE", help=help_text)
     for setting in SETTINGS:
         if not names or setting.name in names:
@@ -406,22 +416,23 @@ def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def shown(default: object) -> str:
-    """A default as people write it."""
+    """Formats a default value for the help and the documentation."""
     if isinstance(default, bool):
         return "on" if default else "off"
     return "none" if default in (None, ()) else str(default)
 
 
 class _File(NamedTuple):
-    """The file of settings; without one, empty and nowhere."""
+    """The configuration file; an empty table if there is none."""
 
     path: Path
     table: dict[str, Any]
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
-    """The settings in effect. `flags` are the parser's, by the names of the settings; what is
-    None or missing was not given, and an empty variable is as good as none."""
+    """Returns the settings in effect. `flags` maps the names of settings to the values that the
+    parser returned; None or a missing name means that the flag was not given. An empty variable
+    counts as unset."""
     file = _load_file(flags.get("config"), environment.get(CONFIG_VARIABLE))
     sources: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -440,7 +451,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
 def _find(
     setting: Setting, flags: Mapping[str, Any], environment: Mapping[str, str], file: _File
 ) -> tuple[str, Callable[[], Any]] | None:
-    """Where a setting is set, and what reads it there."""
+    """Returns where a setting is set and a function that reads it there; None if it is not set."""
     given = flags.get(setting.name)
     if given is not None:
         return setting.flag, lambda: setting.kind.from_flag(given)
@@ -456,7 +467,7 @@ def _find(
 
 def _load_file(flag: str | None, variable: str | None) -> _File:
     if flag == "":
-        raise BadSetting(f"{CONFIG_FLAG}: is no path")
+        raise BadSetting(f"{CONFIG_FLAG}: is not a path")
     name = flag or variable
     if not name:
         return _File(Path(), {})
@@ -469,27 +480,27 @@ def _load_file(flag: str | None, variable: str | None) -> _File:
     except UnicodeDecodeError:
         raise BadSetting(f"{path} is not TOML: it is not UTF-8") from None
     except (ValueError, RecursionError) as error:
-        # The second for what is nested too deeply; the first also for a number that is too long.
+        # RecursionError: nested too deeply. ValueError: also a number with too many digits.
         raise BadSetting(f"{path} is not TOML: {error}") from None
     names = [setting.name for setting in SETTINGS]
     for key in table:
         if key not in names:
-            raise BadSetting(f"{path}: {key!r} is no setting{did_you_mean(key, names)}")
+            raise BadSetting(f"{path}: {key!r} is not a setting{did_you_mean(key, names)}")
     return _File(path, table)
 
 
 def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
-    """Says of each variable that looks like a setting and is none what it may have been meant
-    to be. No error: somebody else may have use for it."""
+    """Yields a warning for each variable that has the prefix but is not a setting. It is not an
+    error: another program may use the variable."""
     known = [CONFIG_VARIABLE, *(setting.variable for setting in SETTINGS)]
     for name in environment:
         if name.startswith(VARIABLE_PREFIX) and name not in known:
-            yield f"{name} is no setting{did_you_mean(name, known, VARIABLE_PREFIX)}"
+            yield f"{name} is not a setting{did_you_mean(name, known, VARIABLE_PREFIX)}"
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """The end of a sentence about a word that is not known. What all have in common is not
-    compared: it would make every word a near one."""
+    """Returns a suggestion for an unknown word, or an empty string. The common prefix is not
+    compared, because it would make every word similar."""
     words = [name.removeprefix(prefix) for name in known]
     near = difflib.get_close_matches(word.removeprefix(prefix), words, 1)
     return f"; did you mean {prefix}{near[0]}?" if near else ""

@@ -94,7 +94,7 @@ def test_a_process_that_was_started_again_and_one_that_is_stuck(tmp_path: Path) 
         finally:
             os.kill(second["pid"], signal.SIGCONT)
         assert status.exit_status == 1
-        assert status.problems == [f"front end 1 (pid {second['pid']}) does not answer"]
+        assert status.problems == [f"front end 1 (pid {second['pid']}) does not respond"]
 
 
 def _answers(server: Server, name: str) -> bool:

@@ -80,7 +80,7 @@ def test_no_error_ends_a_job(error: BaseException, caplog: pytest.LogCaptureFixt
     run(test)
     texts = [record.getMessage() for record in caplog.records]
     assert [text.startswith("work failed") for text in texts] == [True, True, False]
-    assert texts[-1] == "work works again"
+    assert texts[-1] == "work succeeded again"
 
 
 def test_an_unexpected_error_is_logged_with_its_traceback_once(

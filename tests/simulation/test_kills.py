@@ -96,7 +96,7 @@ def test_a_writer_is_killed_with_requests_in_hand(tmp_path: Path) -> None:
                 # It had not even read them.
                 await require_items(front.engine, dict.fromkeys(told, False))
                 await require_items(front.engine, {"kept": True, "next": True})
-                assert f"writer (pid {pid}) died: signal 9; starting it again" in server.log()
+                assert f"writer (pid {pid}) exited: signal 9; restarting it" in server.log()
                 assert server.writer_pid != pid
 
         run(work())

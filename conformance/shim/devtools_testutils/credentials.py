@@ -1,4 +1,4 @@
-"""Bearer tokens: some that nobody should take, and some of a development issuer."""
+"""Bearer tokens: invalid ones, and those of a development issuer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from azure.core.credentials import AccessToken, AccessTokenInfo
 
 IDENTITY: Final = "00000000-0000-0000-0000-000000000001"
-"""Who the tests are, as an object in a tenant of the same name."""
+"""The object ID of the caller, and the ID of its tenant."""
 
 _LIFE_SECONDS = 3600
 
@@ -39,7 +39,7 @@ class DevelopmentCredential:
 
 
 class FakeTokenCredential:
-    """Issues something that is no token at all."""
+    """Issues a string that is not a token."""
 
     def __init__(self) -> None:
         self.token = AccessToken("YOU SHALL NOT PASS", 0)
@@ -51,7 +51,7 @@ class FakeTokenCredential:
 
 
 class AsyncCredential:
-    """Another credential, for asynchronous clients."""
+    """Wraps a credential for asynchronous clients."""
 
     def __init__(self, credential: DevelopmentCredential | FakeTokenCredential) -> None:
         self._credential = credential
@@ -64,7 +64,7 @@ class AsyncCredential:
         return AccessTokenInfo(token.token, token.expires_on)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
     async def __aenter__(self) -> AsyncCredential:
         return self

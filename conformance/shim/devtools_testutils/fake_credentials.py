@@ -1,4 +1,4 @@
-"""Secrets for recordings."""
+"""Placeholders for secrets in recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The credential that issues no tokens, for asynchronous clients."""
+"""The credential that issues no valid tokens, for asynchronous clients."""
 
 from __future__ import annotations
 

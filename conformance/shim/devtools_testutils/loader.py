@@ -1,4 +1,4 @@
-"""The decorator that hands tests their accounts."""
+"""The decorator that passes accounts to tests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 
 class EnvironmentVariableOptions(NamedTuple):
-    """Which of the arguments are secrets."""
+    """Whether an argument is a secret."""
 
     hide_secrets: Sequence[str] = ()
 
 
 class Secret(NamedTuple):
-    """A text that does not show in a traceback by mistake."""
+    """A string that tracebacks do not show."""
 
     secret: str
 
@@ -82,4 +82,4 @@ class EnvironmentVariableLoader:
 
 
 PowerShellPreparer = EnvironmentVariableLoader
-"""The older of the two, which tests still use."""
+"""The older name, which some tests still use."""

@@ -1,4 +1,4 @@
-"""What would record and replay, and does neither."""
+"""Replacements for the functions that record and replay; they do neither."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_live() -> bool:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """There are no recordings to keep clean."""
+    """Does nothing, because there are no recordings."""
 
 
 add_body_key_sanitizer = _nothing
@@ -33,7 +33,7 @@ test_proxy = _nothing  # the fixture of this name is in plugin.py
 
 
 class RetryCounter:
-    """Counts as often as the SDK's hook for retries calls it."""
+    """Counts the retries of the SDK."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,7 +43,7 @@ class RetryCounter:
 
 
 class ResponseCallback:
-    """A hook of the SDK that passes answers of one status off as another."""
+    """A response hook of the SDK that replaces one status by another."""
 
     def __init__(self, status: int | None = None, new_status: int | None = None) -> None:
         self.status = status

@@ -1,4 +1,4 @@
-"""The class that all tests derive from."""
+"""The base class of all tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .credentials import get_credential
 
 
 class AzureRecordedTestCase:
-    """Addresses, names, credentials and time, for tests that run live."""
+    """Provides URLs, names, credentials and time for live tests."""
 
     is_live = True
 
@@ -26,7 +26,7 @@ class AzureRecordedTestCase:
         return os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
 
     def get_resource_name(self, name: str) -> str:
-        """The same again for the same test, and another for any other."""
+        """Returns a name that is the same for the same test, and different for others."""
         return f"{name}{zlib.crc32(self.qualified_test_name.encode()):08x}"
 
     def get_settings_value(self, name: str) -> str:

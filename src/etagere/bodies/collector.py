@@ -151,7 +151,7 @@ class Collector:
         except Fault as fault:
             # On a full disk the rest of the round makes the room; and what is damaged must not
             # keep the space of others.
-            logger.warning("maps could not be copied into their children: %s", fault)
+            logger.warning("cannot flatten interval maps: %s", fault)
         return found
 
     async def _count_dead(self) -> None:
@@ -180,7 +180,7 @@ class Collector:
                 moved += await self._empty(number)
             except Fault as fault:
                 # The next one may be dead altogether, and its going makes the room.
-                logger.warning("what is alive in segment %d could not be moved: %s", number, fault)
+                logger.warning("cannot move live data out of segment %d: %s", number, fault)
                 if fault.reason is not FaultReason.DISK_FULL:
                     failure = fault
                 continue
@@ -241,7 +241,7 @@ class Collector:
         intact = extent.crc is None or crc64nvme(data) == extent.crc
         if len(data) != extent.length or not intact:
             # Damaged bytes are left where they are, for people to look at.
-            logger.error("segment %d is damaged at %d; run `etagere check`", number, offset)
+            logger.error("segment %d is damaged at offset %d; run `etagere check`", number, offset)
             self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
             return None
         segment, new_offset = await reservations.reserve(extent.length)
@@ -254,7 +254,7 @@ class Collector:
             file = self._store.segment_file(number)
             return await self._store.in_thread(self._disk.read, file.descriptor, length, offset)
         except (BodyCorrupt, OSError) as error:
-            logger.error("segment %d cannot be read: %s", number, error)
+            logger.error("cannot read segment %d: %s", number, error)
             return b""
 
     async def _remove_retired(self) -> tuple[int, int]:
@@ -280,7 +280,7 @@ class Collector:
                 await self._store.in_thread(self._disk.unlink, path)
             except OSError as error:
                 # The others need not wait for it.
-                logger.error("%s cannot be removed and will be later: %s", path, error)
+                logger.error("cannot remove %s, will retry: %s", path, error)
                 continue
             gone.append(number)
             freed += size
@@ -303,7 +303,7 @@ class Collector:
         last = await self._engine.read(_last_number, None)
         for number, path in files.items():
             if number not in known and number <= last:
-                logger.warning("%s belongs to no segment and is removed", path)
+                logger.warning("removing %s, which belongs to no segment", path)
                 await self._store.in_thread(self._disk.unlink, path)
 
     def _segment_files(self) -> dict[int, Path]:

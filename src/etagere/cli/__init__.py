@@ -9,20 +9,20 @@ import sys
 from etagere.settings import BadSetting, Settings, load, unknown_variables
 
 CLEAN, FINDINGS, UNUSABLE = 0, 1, 2
-"""Exit statuses: all is well; something was found; what was asked cannot be done."""
+"""Exit statuses: success; the command found problems; the command could not run."""
 
 
 class Unusable(Exception):
-    """What was asked cannot be done; says why, in one line for the person who asked."""
+    """The command cannot run. The message is one line for the user."""
 
 
 def tell(line: str) -> None:
-    """A line for people; output is for programs too."""
+    """Prints a line for the user to standard error; standard output may go to a program."""
     print(f"etagere: {line}", file=sys.stderr, flush=True)
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The settings in effect, the same for every command."""
+    """Returns the settings in effect, which are the same for every command."""
     for warning in unknown_variables(os.environ):
         tell(f"warning: {warning}")
     try:

@@ -1,4 +1,4 @@
-"""`etagere account`: the accounts in a data directory, whether or not a server runs over it."""
+"""`etagere account`: manages the accounts in a data directory, with or without a running server."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ from etagere.settings import add_arguments as add_settings
 NAME = "account"
 SUMMARY = "add, list, rotate and remove accounts"
 DESCRIPTION = """\
-Keeps the accounts of a data directory. A server may be running over it: it then makes the
-change itself, and every request after that sees it.
+Manages the accounts in a data directory. If a server is running, it makes the change, and
+the change applies to every request after that.
 
-Each account has two keys. To replace them without a pause, move the clients to one key,
-rotate the other, and the same the other way round. Keys are random unless given, and are
-shown only where they are asked for: by `etagere account list --show-keys` and by
-`etagere connection-string`.
+Each account has two keys. To replace both without downtime, let the clients use one key,
+rotate the other, let the clients use the new key, and rotate the first. Keys are random
+unless you specify them. Only `etagere account list --show-keys` and
+`etagere connection-string` show keys.
 
 The development account, devstoreaccount1, is built in. It is listed, but not stored."""
 EXAMPLES = """\
 etagere account add mine                  # with two random keys
 etagere account list --data /srv/etagere
-etagere account rotate mine 2             # key 1 stays as it is
+etagere account rotate mine 2             # leaves key 1 unchanged
 etagere account remove mine"""
 
 _PAGE = 1_000
 _WORDS = {
-    "AccountAlreadyExists": "there is already an account {name}",
-    "ResourceNotFound": "there is no account {name}",
+    "AccountAlreadyExists": "account {name} already exists",
+    "ResourceNotFound": "account {name} does not exist",
     "InsufficientAccountPermissions": "{name} is built in and cannot be changed",
-    "InvalidResourceName": "an account name has only lowercase letters and digits",
+    "InvalidResourceName": "an account name consists of lowercase letters and digits",
     "OutOfRangeInput": (
         f"an account name has {ACCOUNT_NAME_LENGTH_MIN} to {ACCOUNT_NAME_LENGTH_MAX} characters"
     ),
@@ -101,25 +101,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         added.set_defaults(act=act)
         return added
 
-    add = verb("add", _add, "add an account", "A data directory is made where there is none.")
+    add = verb("add", _add, "add an account", "The data directory is created if it does not exist.")
     add.add_argument("name", metavar="NAME", help="3 to 24 lowercase letters and digits")
-    visible = "others on this machine may see it while the command runs"
-    add.add_argument(
-        "--key", metavar="KEY", help=f"its key 1, in base64 (default: random); {visible}"
+    visible = "other users of this machine may see it while the command runs"
+    add.add_argument("--key", metavar="KEY", help=f"key 1, in base64 (default: random); {visible}")
+    add.add_argument("--key2", metavar="KEY", help="key 2, likewise")
+    shown = verb(
+        "list", _list, "list the accounts", "Accounts that are defined by settings are not listed."
     )
-    add.add_argument("--key2", metavar="KEY", help="its key 2, likewise")
-    shown = verb("list", _list, "list the accounts", "Those of the settings are not among them.")
-    shown.add_argument("--show-keys", action="store_true", help="with their keys, which are secret")
+    shown.add_argument("--show-keys", action="store_true", help="show the keys, which are secret")
     rotate = verb(
-        "rotate", _rotate, "replace a key by a random one", "The old one is refused from then on."
+        "rotate",
+        _rotate,
+        "replace a key by a random one",
+        "The server refuses the old key from then on.",
     )
     rotate.add_argument("name", metavar="NAME", help="the account")
-    # Judged later: the parser would show what it was given, and that may be a key.
+    # Validated later: the parser would show the argument, which may be a key.
     rotate.add_argument(
         "number", metavar="1|2", nargs="?", default="1", help="which key (default: 1)"
     )
     remove = verb(
-        "remove", _remove, "remove an account", "Whoever uses it is refused from then on."
+        "remove", _remove, "remove an account", "The server refuses its keys from then on."
     )
     remove.add_argument("name", metavar="NAME", help="the account")
 
@@ -136,8 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def require_name(name: str) -> None:
-    """Refuses what cannot be the name of an account before it is sent or shown: not every argument
-    is text that could be sent, and it may be a key in the wrong place."""
+    """Raises `Unusable` if this is not an account name. Done before the argument is sent or shown:
+    it may not be valid text, or may be a key in the wrong place."""
     refusal = check_account_name(name)
     if refusal is not None:
         raise _unusable(refusal, name)
@@ -186,7 +189,7 @@ def _line(entry: NamedAccount, *, show_keys: bool) -> str:
 
 def _rotate(arguments: argparse.Namespace, directory: Path) -> str:
     if arguments.number not in map(str, KEY_NUMBERS):
-        raise Unusable("an account has a key 1 and a key 2: say which to rotate")
+        raise Unusable("the key to rotate must be 1 or 2")
     number = int(arguments.number)
     with reach(directory) as store:
         store.write(rotate_key, RotateKey(arguments.name, number, new_key()))
@@ -203,7 +206,7 @@ def _remove(arguments: argparse.Namespace, directory: Path) -> str:
 
 
 class Store:
-    """A data directory over which a server runs: it does what is to be written."""
+    """A data directory that a server is using; the server does the writes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -223,7 +226,7 @@ class Store:
 
 
 class _StoppedStore(Store):
-    """A data directory that is ours: the writer is in this process."""
+    """A data directory that this process has locked; the writer runs in this process."""
 
     def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)
@@ -238,8 +241,8 @@ class _StoppedStore(Store):
 
 @contextmanager
 def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
-    """The store in a directory, for as long as nobody else can take it over. Only with `make` is
-    there a new one where there was none."""
+    """Opens the store in a directory, and locks the directory if no server uses it. Creates a
+    missing store only if `make` is set."""
     with _told_in_one_line(directory):
         if not make:
             require_ledger(directory)
@@ -248,7 +251,7 @@ def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
             yield Store(directory)
             return
         try:
-            # An older ledger may have no table of accounts yet.
+            # A ledger of an older version may lack the table of accounts.
             reserve.release_if_full(directory)
             ledger.create(directory, Config(), SystemClock())
             yield _StoppedStore(directory)
@@ -257,14 +260,14 @@ def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
 
 
 def _claim(directory: Path) -> int | None:
-    """Claims a directory; None if a server has. That is asked first, since a claim waits for a
-    server that is just going."""
+    """Locks a directory; returns None if a server uses it. That is checked first, because locking
+    waits for a server that is stopping."""
     if is_served(directory):
         return None
     try:
         return app.claim(directory)
     except app.DirectoryInUse as error:
-        if is_served(directory):  # by now
+        if is_served(directory):  # a server has started meanwhile
             return None
         raise Unusable(str(error)) from None
 
@@ -276,7 +279,7 @@ def _told_in_one_line(directory: Path) -> Iterator[None]:
     except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise Unusable(str(error)) from error
     except Unknown as error:
-        words = f"it may have been done or not, `etagere account list` tells: {error}"
+        words = f"the outcome is unknown; check with `etagere account list`: {error}"
         raise Unusable(words) from error
     except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
         raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
@@ -292,4 +295,4 @@ def _result(operation: Operation[C, T], answer: Answer) -> T:
     if answer.outcome is wire.Outcome.FAULT:
         note = _decode_fault(answer.payload)
         raise Fault(note.reason, note.detail)
-    raise Unknown(f"the commit ended as {answer.outcome.name.lower()}")
+    raise Unknown(f"the outcome of the commit is {answer.outcome.name.lower()}")

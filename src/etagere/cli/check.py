@@ -1,4 +1,4 @@
-"""`etagere check`: looks whether everything in a data directory agrees."""
+"""`etagere check`: verifies a data directory."""
 
 from __future__ import annotations
 
@@ -24,37 +24,40 @@ from etagere.operations.index_audits import INDEXES
 from etagere.settings import add_arguments as add_settings
 
 NAME = "check"
-SUMMARY = "look whether everything in a data directory agrees"
+SUMMARY = "verify a data directory"
 DESCRIPTION = """\
-Compares everything in a data directory with everything else: the database with itself,
-every object with its bytes, every byte with its checksum, every count with what it counts.
-Nothing is changed. A server may be running meanwhile.
+Verifies a data directory: the consistency of the database, the bytes of every object, every
+checksum and every reference count. It changes nothing, and a server may be running.
 
-What it finds is one of
+Findings have one of three severities:
 
   loss    bytes or records that an object needs are missing or damaged
-  fault   the ledger contradicts itself; no bytes are missing yet
-  leak    space or records that nothing refers to
+  fault   the ledger is inconsistent; no bytes are missing yet
+  leak    nothing refers to some space or records
 
-With --repair the leaks are removed and the directory is checked again; losses and faults
-are left as they are. No server may be running then.
+With --repair, the command removes the leaks and checks the directory again. It does not
+change losses and faults. The server must be stopped.
 
-Ends with 0 if all is well, 1 if there are findings, 2 if nothing could be checked."""
+Exit status: 0 if there are no findings, 1 if there are, 2 if the check could not run."""
 EXAMPLES = """\
-etagere check                             # ./etagere-data, or what ETAGERE_DATA names
-etagere check --data /srv/etagere --fast  # without reading the bytes of large objects
+etagere check                             # ./etagere-data, or $ETAGERE_DATA
+etagere check --data /srv/etagere --fast  # does not read the segments
 etagere check --data /srv/etagere --json  # for programs"""
 
 _LINES_MAX = 50
-"""Findings of one kind that are shown; --json has them all."""
+"""The most findings of one kind that are printed; --json prints all."""
 
 _PLURALS = {LOSS: "losses", FAULT: "faults", LEAK: "leaks"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "data")
-    parser.add_argument("--repair", action="store_true", help="remove what nothing refers to")
-    parser.add_argument("--fast", action="store_true", help="do not read the bytes of the segments")
+    parser.add_argument(
+        "--repair", action="store_true", help="remove leaks; the server must be stopped"
+    )
+    parser.add_argument(
+        "--fast", action="store_true", help="do not verify the bytes in the segments"
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
@@ -81,12 +84,12 @@ def _check(directory: Path, *, fast: bool) -> Report:
 
 
 def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
-    """Removes leaks and checks again, all while the directory is ours."""
+    """Removes leaks and checks again, while the directory is locked."""
     require_ledger(directory)
     try:
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
-        raise Unusable(f"{error}: stop the server before a repair") from error
+        raise Unusable(f"{error}; stop the server before a repair") from error
     except app.CannotUse as error:
         raise Unusable(str(error)) from error
     try:
@@ -95,7 +98,7 @@ def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
             return report, 0
         removed, troubles = repair(directory, report.findings, Config(), SystemClock())
         for trouble in troubles:
-            tell(f"could not be removed: {trouble}")
+            tell(f"cannot remove a leak: {trouble}")
         return _check(directory, fast=fast), removed
     finally:
         os.close(claimed)
@@ -110,8 +113,8 @@ def _print(report: Report, removed: int | None) -> None:
                 print(f"  {line}")
             print(f"  What to do: {kind.advice}\n")
     if not report.judged:
-        print("Something could not be read or leads nowhere. What looks unused may be what it")
-        print("refers to, and is neither reported nor removed.\n")
+        print("Some records are unreadable or refer to missing data. Data that seems unused may")
+        print("belong to them, and is neither reported nor removed.\n")
     if removed is not None:
         print(f"{removed} {'leak' if removed == 1 else 'leaks'} removed.")
     print(_summary(report))

@@ -1,4 +1,4 @@
-"""`etagere clock`: the times in a data directory, and how to mend them."""
+"""`etagere clock`: shows the times in a data directory, and corrects them."""
 
 from __future__ import annotations
 
@@ -26,32 +26,34 @@ from etagere.rules.dates import format_instant
 from etagere.settings import add_arguments as add_settings
 
 NAME = "clock"
-SUMMARY = "show the times in a data directory, and mend them"
+SUMMARY = "show or correct the times in a data directory"
 DESCRIPTION = """\
-Shows the date that a store goes by and the stamp of its last change, beside the clock of this
-machine. The date follows the clock by itself, but never goes back: a store that was used while
-the clock was years ahead stays there, and a server does not start over it.
+Shows the date of the store, the stamp of its last change and the clock of this machine. The
+store's date follows the clock, but never goes back. If the clock was far ahead while the
+store was in use, the date stays ahead, and the server refuses to start.
 
-With --reset, which needs a clock that is right and no running server, the store goes by the
-clock again. What was changed while it was ahead gets new stamps: other ETags, other dates of
-change, other names of snapshots. Messages that were put, taken or hidden then are shifted by as
-much as the date was ahead. Leases go on. What had expired by the wrong date and was removed is
-gone.
+With --reset, the command sets the store's date to the clock of this machine. Set the clock
+and stop the server first. Objects that were changed while the date was ahead get new stamps:
+new ETags, new Last-Modified dates and, for snapshots, new names. The times of messages that
+were put, taken or hidden then are shifted back. Leases do not change. Messages that expired
+early and were removed are not restored.
 
-Ends with 0 if the times are plausible, 1 if they are not, 2 if it could not look or mend."""
+Exit status: 0 if the times are plausible, 1 if they are not, 2 if the command failed."""
 EXAMPLES = """\
 etagere clock --data /srv/etagere         # a server may be running
 etagere clock --data /srv/etagere --reset"""
 
 PLAUSIBLE_SINCE: Final = 1_767_225_600 * TICKS_PER_SECOND
-"""2026: a clock that shows an earlier date than that of this program is not right."""
+"""2026-01-01: a clock that shows an earlier date than this program is wrong."""
 
 _decode_result = msgspec.msgpack.Decoder(TimesReset).decode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "data")
-    parser.add_argument("--reset", action="store_true", help="go by the clock of this machine")
+    parser.add_argument(
+        "--reset", action="store_true", help="set the store's date to the clock of this machine"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,14 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def reset_times(directory: Path, clock: Clock) -> int:
-    """Has the store go by the clock again; returns how many records were changed."""
+    """Sets the store's date to the clock; returns the number of changed records."""
     if clock.wall() < PLAUSIBLE_SINCE:
         shown = format_instant(clock.wall())
-        raise Unusable(f"the clock of this machine shows {shown}: set it before a reset")
+        raise Unusable(f"the clock of this machine shows {shown}; set it before a reset")
     try:
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
-        raise Unusable(f"{error}: stop the server before a reset") from error
+        raise Unusable(f"{error}; stop the server before a reset") from error
     try:
         reserve.release_if_full(directory)
         stored = ledger.create(directory, Config(), clock)
@@ -97,7 +99,7 @@ def _write(directory: Path, clock: Clock, command: ResetClock) -> TimesReset:
     finally:
         writer.close()
     if answer.outcome is not wire.Outcome.RESULT:
-        raise Unusable(f"nothing was reset: the change ended as {answer.outcome.name.lower()}")
+        raise Unusable(f"the reset failed; its outcome is {answer.outcome.name.lower()}")
     return _decode_result(answer.payload)
 
 

@@ -16,12 +16,12 @@ from etagere.settings import add_arguments as add_settings
 NAME = "compact"
 SUMMARY = "rewrite the ledger without its free pages"
 DESCRIPTION = """\
-Rewrites the ledger (the database in a data directory), so that it takes no more space than
-what it holds. A running server gives free pages back by itself; of a ledger that was made
-before servers did, it can do so only once the ledger was compacted. No server may be
-running, and the disk needs room for two more copies of what the ledger holds.
+Rewrites the ledger, the database in a data directory, without its free pages. A running
+server returns free pages to the file system by itself, unless an older version created the
+ledger; compact such a ledger once. Stop the server first. The disk needs free space for two
+more copies of the ledger's contents.
 
-If it is interrupted, the ledger stays as it was."""
+If the command is interrupted, the ledger is unchanged."""
 EXAMPLES = "etagere compact --data /srv/etagere"
 
 
@@ -35,13 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
         require_ledger(directory)
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
-        raise Unusable(f"{error}: stop the server first") from error
+        raise Unusable(f"{error}; stop the server first") from error
     except (app.CannotUse, CannotCheck) as error:
         raise Unusable(str(error)) from error
     try:
         before = _bytes(directory)
         _compact(directory)
-        print(f"{before} bytes before, {_bytes(directory)} bytes now")
+        print(f"{before} bytes before, {_bytes(directory)} bytes after")
     finally:
         os.close(claimed)
     return CLEAN

@@ -1,4 +1,4 @@
-"""`etagere connection-string`: what a client needs to know to use an account."""
+"""`etagere connection-string`: prints the connection string of an account."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from etagere.settings import add_arguments as add_settings
 NAME = "connection-string"
 SUMMARY = "print the connection string of an account"
 DESCRIPTION = """\
-Prints the connection string of an account, with the endpoints of a server that has the same
-settings: give both the same flags, environment and file. The account is the development
-account, one of the settings, or one in the data directory.
+Prints the connection string of an account. The endpoints are computed from the settings: use
+the same flags, environment and configuration file as the server. The account may be the
+development account, defined by the settings, or stored in the data directory.
 
-The connection string has a key in it: treat it as a secret."""
+The connection string contains an account key. Treat it as a secret."""
 EXAMPLES = """\
-etagere connection-string                               # of the development account
+etagere connection-string                               # the development account
 etagere connection-string --account mine --host storage.example
 export AZURE_STORAGE_CONNECTION_STRING="$(etagere connection-string)\""""
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--account",
         metavar="NAME",
         default=DEVELOPMENT_ACCOUNT.name,
-        help=f"the account's name (default: {DEVELOPMENT_ACCOUNT.name})",
+        help=f"the name of the account (default: {DEVELOPMENT_ACCOUNT.name})",
     )
     add_settings(parser, *_FLAGS)
 
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     ports = _ports(settings)
     print(connection_string(name, _find_key(name, settings), settings, ports))
     if name == DEVELOPMENT_ACCOUNT.name and is_development_storage(settings, ports):
-        # Not among the output, which a script may take as it is.
-        tell(f"{DEVELOPMENT_STORAGE} says the same, without File")
+        # Not on standard output, which a script may use.
+        tell(f"{DEVELOPMENT_STORAGE} is equivalent, except for File")
     return CLEAN
 
 
@@ -76,7 +76,7 @@ def connection_string(name: str, key: bytes, settings: Settings, ports: Mapping[
 
 
 def is_development_storage(settings: Settings, ports: Mapping[str, int]) -> bool:
-    """Whether these ports are where every client looks for the development account."""
+    """Whether clients find this server with `UseDevelopmentStorage=true`."""
     usual = _ports(Settings())
     local = _client_host(settings.host) in (Settings().host, "localhost")
     plain = settings.tls_cert is None
@@ -84,28 +84,28 @@ def is_development_storage(settings: Settings, ports: Mapping[str, int]) -> bool
 
 
 def endpoint(settings: Settings, port: int) -> str:
-    """What clients call a port of the server."""
+    """Returns the URL of a port for clients."""
     return f"{_scheme(settings)}://{_client_host(settings.host)}:{port}"
 
 
 def _find_key(name: str, settings: Settings) -> bytes:
-    """Key 1 of an account, wherever it is known from."""
+    """Returns key 1 of an account from the settings or the data directory."""
     for account in (DEVELOPMENT_ACCOUNT, *settings.accounts):
         if account.name == name:
             return account.keys[0]
     try:
         require_ledger(settings.data)
     except CannotCheck as error:
-        raise Unusable(f"there is no account {name} in the settings, and {error}") from None
+        raise Unusable(f"account {name} is not in the settings, and {error}") from None
     with reach(settings.data) as store:
         stored = store.read(get_account, name)
     if stored is None:
-        raise Unusable(f"there is no account {name}, in the settings or in {settings.data}")
+        raise Unusable(f"account {name} does not exist in the settings or in {settings.data}")
     return stored.key1
 
 
 def _ports(settings: Settings) -> dict[str, int]:
-    """Those of a server with these settings, by the names of the services."""
+    """Returns the port of each service for these settings."""
     ports = {
         "blob": settings.blob_port,
         "queue": settings.queue_port,
@@ -115,7 +115,9 @@ def _ports(settings: Settings) -> dict[str, int]:
     for service, port in ports.items():
         if not port:
             name = service.capitalize()
-            raise Unusable(f"the port of {name} is 0: only the server knows what it has chosen")
+            raise Unusable(
+                f"the port of {name} is 0; only the running server knows the port it uses"
+            )
     return ports
 
 
@@ -124,7 +126,8 @@ def _scheme(settings: Settings) -> str:
 
 
 def _client_host(host: str) -> str:
-    """What a client calls the address that a server listens on: "all of them" is none."""
+    """Returns the host name for clients of a server that listens on `host`, which may be the
+    wildcard address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

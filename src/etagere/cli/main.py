@@ -1,4 +1,4 @@
-"""The command `etagere`: finds the module of a subcommand and runs it."""
+"""The command `etagere`: parses the command line and runs a subcommand."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from etagere.cli import (
 )
 from etagere.settings import did_you_mean
 
-_DESCRIPTION = "Étagère: Azure Storage on your own shelf."
+_DESCRIPTION = "Étagère: an Azure Storage server for your own machine."
 _EPILOG = """\
 examples:
-  etagere serve                         # run a server, data in ./etagere-data
-  etagere check --data ./etagere-data   # is everything in this data directory in order?
+  etagere serve                         # run a server with its data in ./etagere-data
+  etagere check --data ./etagere-data   # verify a data directory
 
-`etagere COMMAND --help` tells more about a command."""
+Run `etagere COMMAND --help` for the help of a command."""
 
 _INTERRUPTED = 130
 _HELP_COLUMNS_MAX = 100
 
 
 class Command(Protocol):
-    """What the module of a subcommand has."""
+    """The interface of the module of a subcommand."""
 
     @property
     def NAME(self) -> str: ...
 
     @property
     def SUMMARY(self) -> str:
-        """One line, for the list of commands."""
+        """One line for the list of commands."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Command(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
 
     def run(self, arguments: argparse.Namespace, /) -> int:
-        """Does it; returns an exit status."""
+        """Runs the command and returns its exit status."""
         ...
 
 
@@ -74,7 +74,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help that stays readable on a wide terminal."""
+    """A help formatter with a maximum width."""
 
     def __init__(self, prog: str) -> None:
         columns = min(shutil.get_terminal_size().columns, _HELP_COLUMNS_MAX)
@@ -82,39 +82,39 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and show nothing that may be a key: that is, of what
-    it was given only the names of flags."""
+    """A parser whose errors are one line and show no argument that may be a key: only the names of
+    flags are shown."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=_Help, allow_abbrev=False)
-        # The innermost wins: the one that knows the flags that could have been given.
+        # The innermost parser wins: it knows the flags of the subcommand.
         self.set_defaults(parser=self)
 
     def error(self, message: str) -> NoReturn:
-        # What the message quotes is what was given.
+        # The quoted part of a message is an argument.
         told = re.sub(r""" ['"].*""", "", message, flags=re.DOTALL)
         joined = told if told.endswith("?") else f"{told};"
-        raise Unusable(f"{joined} `{self.prog} --help` tells more")
+        raise Unusable(f"{joined} see `{self.prog} --help`")
 
     def refuse(self, unknown: list[str]) -> NoReturn:
-        """Refuses what is left when all that is known has been taken."""
+        """Reports arguments that the parser did not recognize."""
         for argument in unknown:
             if argument.startswith("-") and argument != "--":
-                # A value may follow a short flag without anything between.
+                # The value of a short flag may follow it immediately.
                 flag = argument.partition("=")[0] if argument.startswith("--") else argument[:2]
                 hint = did_you_mean(flag, self._option_string_actions, "--")
-                self.error(f"there is no flag {flag}{hint}")
-        self.error("there is an argument too many")
+                self.error(f"unknown flag {flag}{hint}")
+        self.error("too many arguments")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Only commands and verbs are chosen from a list."""
+        """Reports an unknown command or verb."""
         if action.choices is not None and value not in action.choices:
             hint = did_you_mean(value, action.choices)
-            raise argparse.ArgumentError(action, f"there is none of that name{hint}")
+            raise argparse.ArgumentError(action, f"unknown name{hint}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # Names in a store may have characters that this terminal cannot show.
+    # Names in a store may contain characters that the terminal cannot show.
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tell(str(error))
         return UNUSABLE
     except BrokenPipeError:
-        # Whoever read our output has seen enough; the interpreter must not try once more.
+        # The reader of the output has closed it; the interpreter must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _INTERRUPTED
     except KeyboardInterrupt:

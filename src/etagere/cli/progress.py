@@ -1,4 +1,4 @@
-"""A progress bar for people; nothing where nobody is watching."""
+"""A progress bar, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class ProgressBar:
-    """One line at the bottom of a terminal, gone when it is done."""
+    """A line at the bottom of the terminal that is removed at the end."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -35,7 +35,7 @@ class ProgressBar:
         self.clear()
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Shows that `done` of `total` are done; a total of 0 is one that nobody knows."""
+        """Shows that `done` of `total` are done; a total of 0 means that it is unknown."""
         if not self._watched:
             return
         now = time.monotonic()

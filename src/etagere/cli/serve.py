@@ -1,4 +1,4 @@
-"""`etagere serve`."""
+"""`etagere serve`: runs the server."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from etagere.settings import add_arguments as add_settings
 NAME = "serve"
 SUMMARY = "run the server"
 DESCRIPTION = """\
-Runs the server in the foreground until it is told to stop, by ^C or SIGTERM; it then
-finishes what it has begun. A second ^C ends it at once. Neither loses what was acknowledged.
+Runs the server in the foreground. ^C or SIGTERM stops it after it has finished the requests
+in progress; a second ^C stops it at once. No acknowledged write is lost in either case.
 
-When requests are answered, the output gets a line that begins with READY and has the
-endpoints. What is for people goes to the standard error: how to connect, then the log.
+When the server accepts requests, it prints one line to standard output, which begins with
+READY and lists the endpoints. Standard error shows how to connect, and then the log.
 
-Each setting has a flag, a variable and a key in the file. A flag counts before a variable,
-that before the file. Keys of accounts are better kept out of flags, which others on this
-machine may see: in a file, or in the data directory by `etagere account add`.
+Each setting has a flag, an environment variable and a key in the configuration file. A flag
+takes precedence over a variable, and a variable over the file. Other users of this machine
+may see flags: keep account keys in the file, or in the data directory with
+`etagere account add`.
 
-Ends with 0 when told to stop, 2 if it cannot start, 78 if one of its processes cannot run."""
+Exit status: 0 after a stop, 2 if the server cannot start, 78 if one of its processes cannot
+run."""
 EXAMPLES = """\
 etagere serve                             # on 127.0.0.1, data in ./etagere-data
-etagere serve --memory --blob-port 0      # keep nothing, take a free port: for tests
+etagere serve --memory --blob-port 0      # temporary data and a free port, for tests
 etagere serve --data /srv/etagere --workers 2
 etagere serve --config /etc/etagere.toml"""
 
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-clock",
         action="store_true",
-        help="start although the times in the data directory are implausible",
+        help="start even if the times in the data directory are implausible",
     )
 
 
@@ -59,8 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         logger.warning("oauth = %s has no effect yet: bearer tokens are refused", settings.oauth)
     if settings.development_account_anywhere:
         logger.warning(
-            "--development-account-anywhere: whoever reaches this server may read, change and "
-            "delete all that %s has, and so may every web page in a browser on this machine; its "
+            "--development-account-anywhere: everybody who can reach this server, and every web "
+            "page in a browser on this machine, can read, change and delete the data of %s; its "
             "key is public",
             DEVELOPMENT_ACCOUNT.name,
         )
@@ -80,14 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _introduction(settings: Settings, ports: Mapping[str, int], pid: int) -> str:
-    """What a person wants to know of a server that has just started. The one key that it may show
-    is public."""
+    """Returns the lines that tell the user how to connect to the server. The only key that they may
+    contain is public."""
     name, (key,) = DEVELOPMENT_ACCOUNT.name, DEVELOPMENT_ACCOUNT.keys
     if is_development_storage(settings, ports):
         connect = DEVELOPMENT_STORAGE
     else:
         connect = connection_string(name, key, settings, ports)
-    kept = "nowhere: it is thrown away when the server ends"
+    kept = "temporary, removed when the server stops"
     rows = [
         *((service, f"{endpoint(settings, port)}/{name}") for service, port in ports.items()),
         ("connect", connect),

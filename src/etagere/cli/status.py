@@ -26,26 +26,28 @@ from etagere.settings import add_arguments as add_settings
 NAME = "status"
 SUMMARY = "show the health of a running server"
 DESCRIPTION = """\
-Asks the processes of the server that uses a data directory for their health, and shows: the
-processes and how often they were started again; of each background job the last success, the
-failures in a row and the last error; the free space, the reserve and the write-ahead log; how
-far the store's date is from the clock of this machine.
+Queries the processes of a running server, and shows:
 
-Problems are listed at the end. A problem is: no server, a process that does not run, keeps
-dying or does not answer, a job that has failed three times in a row, a full disk, a date that is
-more than five minutes from the clock.
+  - each process and how often it was restarted;
+  - for each background job the last success, the consecutive failures and the last error;
+  - free disk space, the reserve, and the sizes of the ledger and its write-ahead log;
+  - the difference between the store's date and the clock of this machine.
 
-Ends with 0 if it is healthy, 1 if there are problems, 2 if it could not look."""
+Problems are listed at the end. The following are problems: the server is not running; a
+process is not running, keeps failing or does not respond; a job has failed three times in a
+row; the disk is full; the store's date differs from the clock by more than five minutes.
+
+Exit status: 0 if the server is healthy, 1 if there are problems, 2 if the command failed."""
 EXAMPLES = """\
-etagere status                            # ./etagere-data, or what ETAGERE_DATA names
+etagere status                            # ./etagere-data, or $ETAGERE_DATA
 etagere status --data /srv/etagere --json # for programs"""
 
 FAILURES_MAX = 3
-"""As many failures of a job in a row are a problem; fewer may pass by themselves."""
+"""So many consecutive failures of a job are a problem; fewer are often transient."""
 ANSWER_SECONDS_MAX = 5.0
 CLOCK_SECONDS_MAX = 300.0
-"""A store's date further from the clock than this is a problem: `now` behind by more than a second
-catches up within a minute."""
+"""A larger difference between the store's date and the clock is a problem. (A date that is behind
+catches up within a minute.)"""
 _WRITER_NAME = "writer"
 _ONE_DAY_SECONDS = 86_400
 
@@ -87,11 +89,11 @@ def run(arguments: argparse.Namespace) -> int:
     return FINDINGS if problems else CLEAN
 
 
-# What there is
+# Collecting the status
 
 
 def _is_used(directory: Path) -> bool:
-    """Whether a process holds the directory."""
+    """Whether a process has locked the directory."""
     try:
         descriptor = os.open(directory / app.LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -108,7 +110,7 @@ def _is_used(directory: Path) -> bool:
 def _front_ends(
     directory: Path, supervisor: SupervisorStatus | None
 ) -> dict[str, FrontEndHealth | None]:
-    """By name; None for those that do not answer."""
+    """Returns the health of each front end by name; None for those that do not respond."""
     if supervisor is None:
         return {}
     names = [child.name for child in supervisor.children if child.name != _WRITER_NAME]
@@ -143,8 +145,8 @@ def _allocated_bytes(path: Path) -> int:
 
 
 def _clock_seconds(directory: Path) -> float | None:
-    """By how much the store's date, or its last stamp, is ahead of the clock; None if that cannot
-    be told."""
+    """Returns by how much the store's date, or its last stamp, is ahead of the clock; None if the
+    ledger cannot be read."""
     try:
         stored = app.read_timeline(directory, Config())
     except (ledger.DatabaseError, ledger.NotALedger, msgspec.DecodeError):
@@ -155,7 +157,7 @@ def _clock_seconds(directory: Path) -> float | None:
     return round(max(ahead, stamp_ahead if stamp_ahead > 0 else ahead) / TICKS_PER_SECOND, 3)
 
 
-# What is wrong
+# Problems
 
 
 def _problems(
@@ -166,15 +168,15 @@ def _problems(
     if not is_used:
         return ["no server is running"]
     if supervisor is None:
-        return ["a process uses the directory, but no server answers"]
+        return ["a process uses the directory, but no server responds"]
     problems = ["the server is stopping"] if supervisor.stopping else []
     for child in supervisor.children:
         if not child.pid:
             problems.append(f"{child.name} is not running: {child.last_end or 'not started yet'}")
         elif not child.settled:
-            problems.append(f"{child.name} keeps dying: {child.last_end}")
+            problems.append(f"{child.name} keeps failing: {child.last_end}")
         elif front_ends.get(child.name, child) is None:
-            problems.append(f"{child.name} (pid {child.pid}) does not answer")
+            problems.append(f"{child.name} (pid {child.pid}) does not respond")
     for name, health in front_ends.items():
         for job in health.jobs if health is not None else ():
             if job.consecutive_failures >= FAILURES_MAX:
@@ -186,7 +188,7 @@ def _problems(
 def _disk_problems(disk: Disk) -> list[str]:
     if disk.reserve_is_whole or not disk.ledger_bytes:
         return []
-    return [f"the disk is full: {_size(disk.free_bytes)} free, and the reserve is spent"]
+    return [f"the disk is full: {_size(disk.free_bytes)} free, the reserve is released"]
 
 
 def _clock_problems(seconds: float | None) -> list[str]:
@@ -196,7 +198,7 @@ def _clock_problems(seconds: float | None) -> list[str]:
     return [f"the store's date is {_span(abs(seconds))} {side} the clock; see `etagere clock`"]
 
 
-# Telling it
+# Output
 
 
 def _print(
@@ -213,7 +215,7 @@ def _print(
             health = front_ends.get(child.name)
             for job in health.jobs if health is not None else ():
                 print(f"    {_job_line(job, health.now if health is not None else 0.0)}")
-    whole = "whole" if disk.reserve_is_whole else "spent"
+    whole = "complete" if disk.reserve_is_whole else "released"
     print(f"disk       {_size(disk.free_bytes)} free; reserve {_size(disk.reserve_bytes)}, {whole}")
     print(f"ledger     {_size(disk.ledger_bytes)}; write-ahead log {_size(disk.log_bytes)}")
     if clock_seconds is not None:
@@ -230,18 +232,18 @@ def _child_line(child: ChildStatus, now: float) -> str:
         return f"{child.name}: {state}"
     times = "once" if child.restarts == 1 else f"{child.restarts} times"
     ended = "" if child.last_ended is None else f" {_span(now - child.last_ended)} ago"
-    return f"{child.name}: {state}; restarted {times}, the last ended{ended}: {child.last_end}"
+    return f"{child.name}: {state}; restarted {times}, last exit{ended}: {child.last_end}"
 
 
 def _job_line(job: JobHealth, now: float) -> str:
     if job.last_success is None:
-        line = f"{job.name}: nothing done yet"
+        line = f"{job.name}: not run yet"
     else:
         line = f"{job.name}: last success {_span(now - job.last_success)} ago"
     if job.consecutive_failures:
-        line += f"; {job.consecutive_failures} failures in a row: {job.last_error}"
+        line += f"; {job.consecutive_failures} consecutive failures: {job.last_error}"
     elif job.last_failure is not None:
-        line += f"; failed {_span(now - job.last_failure)} ago: {job.last_error}"
+        line += f"; last failure {_span(now - job.last_failure)} ago: {job.last_error}"
     return line
 
 

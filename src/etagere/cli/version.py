@@ -1,4 +1,4 @@
-"""`etagere version`."""
+"""`etagere version`: prints the version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = f"etagere {etagere.__version__}"
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+    """Adds nothing."""
 
 
 def run(_arguments: argparse.Namespace) -> int:

@@ -166,7 +166,9 @@ class LocalPin:
             self._coordinator.keep(wanted)
         except OSError as error:
             # On a full disk the table cannot grow. The pin stays wide: that is safe.
-            logger.warning("a reader keeps all segments, since it cannot name its own: %s", error)
+            logger.warning(
+                "a reader pins all segments, because its pin table cannot grow: %s", error
+            )
             return
         self._segments = wanted
         self._coordinator.end_wide(self)

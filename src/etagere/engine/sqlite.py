@@ -422,7 +422,7 @@ class _Link(asyncio.Protocol):
             self._watched_id = oldest
             self._watch_deadline = now + self._answer_seconds_max
         elif now > self._watch_deadline:
-            logger.error("the writer has not answered for %g s", self._answer_seconds_max)
+            logger.error("no response from the writer for %g s", self._answer_seconds_max)
             self._transport.abort()
         self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch)
 

@@ -207,7 +207,7 @@ class Service:
         except OSError:
             self._forget(peer)
         except wire.BadFrame as error:
-            logger.error("dropping a front end that sent %s", error)
+            logger.error("closing the connection of a front end that sent %s", error)
             self._forget(peer)
 
     def _take(self, peer: _Peer) -> None:

@@ -138,9 +138,9 @@ class Copying:
         try:
             await self._engine.write(pending_copies.fail_copy, FailCopy(under_way, description))
         except (Fault, Unknown) as error:
-            logger.warning("a copy that failed will be ended later: %s", error)
+            logger.warning("cannot record the failure of a copy, will retry: %s", error)
         except Exception:
-            logger.exception("a copy that failed will be ended later")
+            logger.exception("cannot record the failure of a copy, will retry")
 
     # What nobody carries
 
@@ -164,7 +164,7 @@ async def _close(source: Readable) -> None:
     try:
         await source.close()
     except Exception:
-        logger.exception("a source could not be closed")
+        logger.exception("cannot close a copy source")
 
 
 def _told(refusal: Refusal) -> str:

@@ -46,7 +46,7 @@ class Folding:
             while await self.fold(name):
                 pass
         except Refused:
-            logger.debug("a blob is gone before it could be folded")
+            logger.debug("a blob was deleted before it was folded")
         finally:
             self._noted.discard(name)
 

@@ -90,7 +90,7 @@ def open_health_socket(directory: Path, name: str) -> HealthSocket | None:
     try:
         return HealthSocket(directory, name)
     except OSError as error:
-        logger.warning("%s will not tell of its health: %s", name, error)
+        logger.warning("%s cannot answer health queries: %s", name, error)
         return None
 
 

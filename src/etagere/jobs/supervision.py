@@ -110,7 +110,7 @@ class Job:
 
     def _succeeded(self) -> None:
         if self._consecutive_failures:
-            logger.info("%s works again", self.name)
+            logger.info("%s succeeded again", self.name)
         self._rounds += 1
         self._consecutive_failures = 0
         self._last_success = time.time()
@@ -128,7 +128,7 @@ class Job:
         wait_seconds = self._backoff.wait_seconds(self._consecutive_failures)
         logger.log(
             logging.WARNING if is_known else logging.ERROR,
-            "%s failed (%d in a row) and will be tried again in %.1f s: %s",
+            "%s failed (%d consecutive failures), retrying in %.1f s: %s",
             self.name,
             self._consecutive_failures,
             wait_seconds,
@@ -159,7 +159,7 @@ class JobSupervisor:
         for task in self._tasks:
             (outcome,) = await asyncio.gather(task, return_exceptions=True)
             if isinstance(outcome, Exception):
-                logger.error("%s failed while it was stopped", task.get_name(), exc_info=outcome)
+                logger.error("%s failed while stopping", task.get_name(), exc_info=outcome)
         self._tasks.clear()
 
 

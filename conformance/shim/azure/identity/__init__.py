@@ -1,4 +1,4 @@
-"""What asks Microsoft Entra ID for tokens; here a development issuer gives them."""
+"""Credentials; a development issuer replaces Microsoft Entra ID."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from conformance.shim.devtools_testutils.credentials import DevelopmentCredentia
 
 class DefaultAzureCredential(DevelopmentCredential):
     def __init__(self, **_: object) -> None:
-        """Wherever it is told to ask, it asks nobody."""
+        """Ignores its arguments, and connects to no server."""

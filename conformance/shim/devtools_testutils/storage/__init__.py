@@ -1,4 +1,4 @@
-"""What the tests of all storage services share."""
+"""Helpers for the tests of all storage services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATTERN_BYTES = 65_521  # a prime, so that no block or page is like another
 
 
 def parametrize() -> Callable[[T], T]:
-    """Lets cases of a test be recorded apart."""
+    """Distinguishes the recordings of the cases of a test; does nothing here."""
     return lambda test: test
 
 
@@ -30,7 +30,7 @@ GenericTestProxyParametrize2 = parametrize
 
 
 class StorageRecordedTestCase(AzureRecordedTestCase):
-    """Connection strings, contents and logs."""
+    """Provides connection strings, contents and logs."""
 
     logger = logging.getLogger("azure.storage")
     sas_token = "?sp=r&sig=NEVER+USED"
@@ -46,16 +46,16 @@ class StorageRecordedTestCase(AzureRecordedTestCase):
         return ";".join([f"AccountName={account}", f"AccountKey={key}", *endpoints])
 
     def get_random_bytes(self, size: int) -> bytes:
-        """Letters that differ from test to test; fewer of them are the beginning of more."""
+        """Returns letters that depend on the test; a shorter result is a prefix of a longer one."""
         chance = random.Random(zlib.crc32(self.qualified_test_name.encode()))
         pattern = "".join(chance.choices(string.ascii_letters, k=min(size, _PATTERN_BYTES)))
         return (pattern.encode() * math.ceil(size / _PATTERN_BYTES))[:size]
 
     def get_random_text_data(self, size: int) -> str:
-        """Of one byte a letter, because tests take the one count for the other."""
+        """Uses letters of one byte each, because tests confuse the two lengths."""
         return self.get_random_bytes(size).decode()
 
-    # What tests assert again and again
+    # Assertions
 
     def assertNamedItemInContainer(
         self, container: Iterable[Any], item_name: str, msg: object = None
@@ -84,7 +84,7 @@ def _name(item: Any) -> Any:
 
 
 class LogCaptured:
-    """The log of the SDK as a text."""
+    """Captures the log of the SDK as a string."""
 
     def __init__(self, test_case: StorageRecordedTestCase) -> None:
         self._logger = test_case.logger

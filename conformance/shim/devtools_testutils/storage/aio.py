@@ -1,4 +1,4 @@
-"""The same for coroutines."""
+"""The asynchronous forms."""
 
 from __future__ import annotations
 

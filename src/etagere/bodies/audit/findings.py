@@ -36,14 +36,14 @@ class Kind(NamedTuple):
 _BACKUP = "Restore the data directory from a backup."
 _UPLOAD = "Upload the object again, or restore the data directory from a backup."
 _REPAIR = "`etagere check --repair` removes it."
-_STUCK = "No object is at risk, but the space it takes will never be given back."
+_STUCK = "No object is at risk, but the space will never be reclaimed."
 _SHARED = (
-    "Do not delete or overwrite the objects that share it: the first one to go would take the "
-    "bytes of the others along. Upload them again under other names first."
+    "Do not delete or overwrite the objects that share it: that would remove the bytes of the "
+    "others. Upload them again under other names first."
 )
 _ORPHANS = (
-    "Do not start a server before the data directory is copied to a safe place: the collector "
-    "may remove what this names."
+    "Copy the data directory to a safe place before you start a server: the garbage collector may "
+    "remove this data."
 )
 
 # The database
@@ -52,11 +52,13 @@ TABLE_UNREADABLE = Kind("table-unreadable", LOSS, _BACKUP)
 RECORD_UNREADABLE = Kind("record-unreadable", LOSS, _BACKUP)
 ACCOUNT_UNREADABLE = Kind("account-unreadable", FAULT, _BACKUP)
 TABLE_UNKNOWN = Kind(
-    "table-unknown", FAULT, "Check with the version of etagere that made this data directory."
+    "table-unknown", FAULT, "Check with the version of etagere that created this data directory."
 )
 TIMELINE_WRONG = Kind("timeline-wrong", FAULT, _BACKUP)
 COUNTER_WRONG = Kind(
-    "counter-wrong", FAULT, "Do not write to the store: a new segment could take the place of one."
+    "counter-wrong",
+    FAULT,
+    "Do not write to the store: a new segment could replace an existing one.",
 )
 
 # Contents
@@ -66,12 +68,18 @@ INLINE_UNUSED = Kind("inline-unused", LEAK, _REPAIR)
 CONTENTS_DIFFER = Kind("contents-differ", FAULT, _UPLOAD)
 LENGTH_WRONG = Kind("length-wrong", LOSS, _UPLOAD)
 LIST_MISSING = Kind("list-missing", LOSS, _UPLOAD)
-LIST_UNUSED = Kind("list-unused", LEAK, "`etagere check --repair` gives it to the collector.")
+LIST_UNUSED = Kind(
+    "list-unused", LEAK, "`etagere check --repair` passes it to the garbage collector."
+)
 CHUNK_MISSING = Kind("chunk-missing", LOSS, _UPLOAD)
 CHUNK_UNUSED = Kind("chunk-unused", LEAK, _REPAIR)
 MAP_MISSING = Kind("map-missing", LOSS, _UPLOAD)
-MAP_UNUSED = Kind("map-unused", LEAK, "`etagere check --repair` gives it to the collector.")
-MAP_UNMARKED = Kind("map-unmarked", LEAK, "`etagere check --repair` marks it for the collector.")
+MAP_UNUSED = Kind(
+    "map-unused", LEAK, "`etagere check --repair` passes it to the garbage collector."
+)
+MAP_UNMARKED = Kind(
+    "map-unmarked", LEAK, "`etagere check --repair` marks it for the garbage collector."
+)
 GENERATION_UNUSED = Kind("generation-unused", LEAK, _REPAIR)
 INTERVALS_OVERLAP = Kind("intervals-overlap", FAULT, _BACKUP)
 INTERVAL_UNUSED = Kind("interval-unused", LEAK, _REPAIR)
@@ -83,13 +91,13 @@ SHARERS_UNUSED = Kind("sharers-unused", LEAK, _REPAIR)
 
 # Indexes
 INDEX_ROW_MISSING = Kind(
-    "index-row-missing", FAULT, "Write the object again: then it is found again, too."
+    "index-row-missing", FAULT, "Write the object again; this restores the index row."
 )
 INDEX_ROW_UNUSED = Kind("index-row-unused", LEAK, _REPAIR)
 
 # Extents
 EXTENT_MISSING = Kind(
-    "extent-missing", LOSS, f"Do not start a server, which may give the space back. {_UPLOAD}"
+    "extent-missing", LOSS, f"Do not start a server, which may reclaim the space. {_UPLOAD}"
 )
 EXTENT_EXCEEDED = Kind("extent-exceeded", LOSS, _UPLOAD)
 EXTENT_DAMAGED = Kind("extent-damaged", LOSS, _UPLOAD)
@@ -103,10 +111,10 @@ MOVE_UNUSED = Kind("move-unused", LEAK, _REPAIR)
 
 # Segments
 SEGMENT_MISSING = Kind(
-    "segment-missing", LOSS, "Put the file back from a backup, or upload the objects again."
+    "segment-missing", LOSS, "Restore the file from a backup, or upload the objects again."
 )
 SEGMENT_SHORT = Kind(
-    "segment-short", LOSS, "Put the file back from a backup, or upload the objects again."
+    "segment-short", LOSS, "Restore the file from a backup, or upload the objects again."
 )
 SEGMENT_RETIRED = Kind("segment-retired", LOSS, _ORPHANS)
 SEGMENT_UNKNOWN = Kind("segment-unknown", FAULT, _BACKUP)
@@ -118,8 +126,8 @@ DEAD_TOTAL_WRONG = Kind(
 )
 DEAD_UNUSED = Kind("dead-unused", LEAK, _REPAIR)
 FILE_UNUSED = Kind("file-unused", LEAK, _REPAIR)
-FILE_TOO_LONG = Kind("file-too-long", LEAK, "`etagere check --repair` cuts it to its length.")
-FILE_STRANGE = Kind("file-strange", FAULT, "Move it elsewhere: Étagère did not make it.")
+FILE_TOO_LONG = Kind("file-too-long", LEAK, "`etagere check --repair` truncates it.")
+FILE_STRANGE = Kind("file-strange", FAULT, "Move it elsewhere; Étagère did not create it.")
 
 # What looks unused may be what a reference that leads nowhere, or elsewhere, once meant; then it
 # is all there is to restore an object from, and no leak.

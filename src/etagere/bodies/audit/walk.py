@@ -113,7 +113,7 @@ def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast
         check_tables(audit)
     except snapshots.Corrupt as error:
         path = database_path(audit.directory)
-        raise CannotCheck(f"{path} is damaged beyond checking: restore it ({error})") from error
+        raise CannotCheck(f"{path} is too damaged to be checked; restore it ({error})") from error
     for part, name in (
         (contents.check_holders, "holders"),
         (_read_others, "records"),

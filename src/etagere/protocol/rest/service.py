@@ -108,7 +108,7 @@ class Service(ABC):
             logger.error("request %s: %s", exchange.request_id, fault)
             return self._refused(exchange, Refusal("ServerBusy"))
         except Unknown as unknown:
-            logger.error("request %s: unknown: %s", exchange.request_id, unknown)
+            logger.error("request %s: unknown outcome: %s", exchange.request_id, unknown)
             return self._refused(exchange, Refusal("InternalError"))
         except ClientGone:
             raise
@@ -173,7 +173,7 @@ class Service(ABC):
         return Response(status, headers, form.encode(refusal, context))
 
     def failed(self, request: Request, error: Exception) -> Response:
-        logger.error("a request failed: %s", request.method, exc_info=error)
+        logger.error("request failed: %s", request.method, exc_info=error)
         return self.malformed(500, "The request could not be taken apart.")
 
     def busy(self, request: Request) -> Response:

@@ -119,7 +119,7 @@ def too_large(bytes_max: int) -> Refused:
 def failed(authority: str, error: BaseException) -> Refused:
     """Why is for the log: it may tell of the network what a client need not know. Not in the
     words of the error, which may repeat the address and what is secret in it."""
-    logger.warning("a source on %s could not be read: %s", authority, type(error).__name__)
+    logger.warning("cannot read a copy source on %s: %s", authority, type(error).__name__)
     return unread(500, "InternalError", "The source could not be read.")
 
 

@@ -1,4 +1,4 @@
-"""The management plane, as far as the tests need it: to make and remove a container.
+"""The part of the management plane that the tests need: creating and deleting a container.
 
 They ask for containers that may hold immutable blobs in this way, and get ordinary ones.
 """
@@ -13,7 +13,7 @@ from azure.storage.blob import BlobServiceClient
 
 
 class StorageManagementClient:
-    """Does through the blob service what it is asked for."""
+    """Executes the operations through the blob service."""
 
     def __init__(self, *_: object) -> None:
         self.blob_containers = _Containers()

@@ -1,4 +1,4 @@
-"""The same for coroutines."""
+"""The asynchronous forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import StorageManagementClient as Synchronous
 
 
 class StorageManagementClient:
-    """Waits for nobody; there is nothing else in the loop of a test."""
+    """Blocks, which is harmless in the event loop of a test."""
 
     def __init__(self, *arguments: object) -> None:
         self._client = Synchronous(*arguments)
