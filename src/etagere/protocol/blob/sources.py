@@ -1,6 +1,6 @@
 """The sources of copies and of uploads from URLs: blobs of this store, or what another server has.
 
-    async with await self._sources.open(exchange) as source:
+    async with await deps.sources.open(exchange, UPLOAD) as source:
         if isinstance(source, Here):
             ...     # source.found pins it; its record is source.blob
         async for chunk in source.chunks():
@@ -16,7 +16,7 @@ A source that cannot be read is refused with an `UnreadSource`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
@@ -54,6 +54,28 @@ __all__ = ["Elsewhere", "Here", "Source", "Sources"]
 Source = Here | Elsewhere
 
 
+class SourceUse(NamedTuple):
+    """What a source is opened for."""
+
+    is_copy: bool
+    """Unmet conditions are refused as `SourceConditionNotMet` (412); otherwise as a source that
+    could not be read (304 or 412)."""
+    owner_reads: bool = False
+    """Who signed the request with a key of the account may read all of the account; otherwise the
+    address has to carry a token, or the container has to be public."""
+    reads: bool = True
+    """Without, a source here has no `chunks` and no range, and is found in no time, whatever its
+    size."""
+    seconds_max: float | None = UPLOAD_SECONDS_MAX
+    """How long another server has until its last byte; None: as long as it goes on sending."""
+
+
+COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False, seconds_max=None)
+INCREMENTAL_COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False)
+SYNCHRONOUS_COPY: Final = SourceUse(is_copy=True)
+UPLOAD: Final = SourceUse(is_copy=False)
+
+
 class Sources:
     """Opens what requests name as their source."""
 
@@ -80,32 +102,23 @@ class Sources:
     async def open(
         self,
         exchange: Exchange,
+        use: SourceUse,
         *,
         bytes_max: int | None = None,
-        owner_reads: bool = False,
-        is_copy: bool = False,
-        reads: bool = True,
-        tags_too: bool = False,
-        seconds_max: float | None = UPLOAD_SECONDS_MAX,
+        reads_tags: bool = False,
         precheck: Callable[[], Awaitable[None]] | None = None,
     ) -> Source:
-        """The source that `x-ms-copy-source` names, or the range of it that `x-ms-source-range`
-        asks for, if it is as `x-ms-source-if-*` want it. Close it, or use it as a context.
+        """Opens the source that `x-ms-copy-source` names, or the range of it that
+        `x-ms-source-range` asks for, if it meets the conditions `x-ms-source-if-*`. Close it, or
+        use it as a context.
 
-        `bytes_max`: what is longer is refused. `owner_reads`: who signed the request with a key
-        of the account may read all of the account, as for Copy Blob; otherwise the address has
-        to carry a token, or the container has to be public. `is_copy`: unmet conditions are
-        told as `SourceConditionNotMet` (412); otherwise as a source that could not be read (304 or
-        412).
-        `reads`: without, a source here has no `chunks` and no range, and is found in no time,
-        whatever its size. `tags_too`: the tags are to be copied, for which a token needs `t`, as it
-        does for `x-ms-source-if-tags`.
-        `seconds_max`: how long another server has until its last byte; None: for ever, as long
-        as it goes on sending. `precheck`: refuses what the destination would refuse, after what
-        the request says was understood and before anything is read.
+        `bytes_max`: what is longer is refused. `reads_tags`: the tags are copied, for which a
+        token needs `t`, as it does for `x-ms-source-if-tags`. `precheck` refuses what the
+        destination would refuse; it is called after the request was decoded and before anything
+        is read.
 
         Raises `Refused`: with `InvalidHeaderValue` for what is no address, and with an
-        `UnreadSource` for what is not there, must not be read or could not be.
+        `UnreadSource` for a source that does not exist, must not be read or could not be.
         """
         written = decode_sources.copy_source(exchange)
         source = addresses.parse(written)
@@ -113,7 +126,7 @@ class Sources:
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
         asked = source_range(exchange)
         conditions = decode_sources.source_conditions(exchange)
-        reads_tags = tags_too or conditions.if_tags is not None
+        needs_tags = reads_tags or conditions.if_tags is not None
         if precheck is not None:
             await precheck()
         request = exchange.request
@@ -122,9 +135,9 @@ class Sources:
         if addresses.is_here(source, host, request.scheme, self._port) or (
             not is_allowed and addresses.is_public_endpoint_of(source, request.account)
         ):
-            opened = await self._open_here(exchange, source, asked, owner_reads, reads, reads_tags)
+            opened = await self._open_here(exchange, source, asked, use, needs_tags)
             try:
-                _check(opened.blob, conditions, is_copy=is_copy)
+                _check(opened.blob, conditions, is_copy=use.is_copy)
                 if bytes_max is not None and opened.length > bytes_max:
                     raise too_large(bytes_max)
             except BaseException:
@@ -134,13 +147,13 @@ class Sources:
         if self._fetcher is None or not is_allowed:
             message = "The source is on a server that this one must not read from."
             raise unread(403, "AuthorizationFailure", message)
-        if not written.isascii() or tags_too:
+        if not written.isascii() or reads_tags:
             raise invalid_header("x-ms-copy-source", source.shown())
         forwarded = decode_sources.forwarded_conditions(exchange)
         try:
-            return await self._fetcher.fetch(source, forwarded, asked, bytes_max, seconds_max)
+            return await self._fetcher.fetch(source, forwarded, asked, bytes_max, use.seconds_max)
         except Refused as refused:
-            if is_copy and refused.refusal.facts.get("CopySourceStatusCode") in (304, 412):
+            if use.is_copy and refused.refusal.facts.get("CopySourceStatusCode") in (304, 412):
                 raise Refused(Refusal("SourceConditionNotMet")) from None
             raise
 
@@ -151,20 +164,19 @@ class Sources:
         exchange: Exchange,
         source: SourceAddress,
         asked: Range | None,
-        owner_reads: bool,
-        reads: bool,
-        reads_tags: bool,
+        use: SourceUse,
+        needs_tags: bool,
     ) -> Here:
         asking = _request_for(exchange, source)
         try:
             if asking.parameter("versionid") is not None:
                 raise Refused(Refusal("UnsupportedQueryParameter"))
             name, snapshot = decode.blob_name(asking), decode.snapshot(asking)
-            permit = await self._permit(exchange, asking, name, owner_reads, reads_tags)
+            permit = await self._permit(exchange, asking, name, use, needs_tags)
             ask = GetBlob(name, snapshot=snapshot)
             reader = self._store.open_reader()
             try:
-                if reads:
+                if use.reads:
                     opened = await self._opened(exchange, permit, ask, asked)
                     blob = opened.shown.blob
                     require_intact(opened.plan)
@@ -187,25 +199,25 @@ class Sources:
         exchange: Exchange,
         asking: Exchange,
         name: BlobName,
-        owner_reads: bool,
-        reads_tags: bool,
+        use: SourceUse,
+        needs_tags: bool,
     ) -> Permit:
         """As for a request of its own, which says no more than its address does."""
         principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
         if (
-            owner_reads
+            use.owner_reads
             and isinstance(principal, Anonymous)
             and isinstance(owner, KeyOwner)
             and owner.account == principal.account
         ):
             principal = owner
         target = f"{name.container.name}/{name.name}"
-        also = "t" if reads_tags else ""
+        also = "t" if needs_tags else ""
         permit = unwrap(
             authorize(principal, "blob.get_blob", target, also=also, version=exchange.version)
         )
-        if reads_tags and permit.public is not Public.NOTHING:
+        if needs_tags and permit.public is not Public.NOTHING:
             # What a container shows to everybody are its blobs, not their tags.
             raise Refused(refuse_anonymous(exchange.version))
         return permit

@@ -58,17 +58,17 @@ async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
         return await _put_without_bytes(exchange, deps, kind)
     length = uploads.announced_length(exchange, limits.BLOB_BYTES_MAX)
     command = PutBlob(
-        decode.blob_name(exchange),
-        uploads.NO_BODY,
-        decode.blob_headers(
+        blob=decode.blob_name(exchange),
+        body=uploads.NO_BODY,
+        headers=decode.blob_headers(
             exchange, standard=True, default_type=decode.DEFAULT_TYPE, md5_of_body=True
         ),
-        read_metadata(exchange),
-        write_conditions(exchange),
-        leases.lease_id(exchange),
-        exchange.permit.only_if_absent,
-        decode_tiers.tier(exchange),
-        decode_tags.tags(exchange),
+        metadata=read_metadata(exchange),
+        conditions=write_conditions(exchange),
+        lease_id=leases.lease_id(exchange),
+        only_if_absent=exchange.permit.only_if_absent,
+        tier=decode_tiers.tier(exchange),
+        tags=decode_tags.tags(exchange),
     )
     if length > uploads.PRECHECK_BYTES_MIN:
         checked = command
@@ -103,19 +103,19 @@ async def _put_without_bytes(
         raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
     is_page = kind is BlobKind.PAGE
     command = PutBlob(
-        decode.blob_name(exchange),
-        uploads.NO_BODY,
-        decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
-        read_metadata(exchange),
-        write_conditions(exchange),
-        leases.lease_id(exchange),
-        exchange.permit.only_if_absent,
-        decode_tiers.tier(exchange, kind),
-        decode_tags.tags(exchange),
-        kind,
-        new_id(),
-        decode_pages.page_blob_length(exchange) if is_page else 0,
-        decode_pages.sequence_number(exchange) or 0,
+        blob=decode.blob_name(exchange),
+        body=uploads.NO_BODY,
+        headers=decode.blob_headers(exchange, standard=True, default_type=decode.DEFAULT_TYPE),
+        metadata=read_metadata(exchange),
+        conditions=write_conditions(exchange),
+        lease_id=leases.lease_id(exchange),
+        only_if_absent=exchange.permit.only_if_absent,
+        tier=decode_tiers.tier(exchange, kind),
+        tags=decode_tags.tags(exchange),
+        kind=kind,
+        content_id=new_id(),
+        length=decode_pages.page_blob_length(exchange) if is_page else 0,
+        sequence_number=decode_pages.sequence_number(exchange) or 0,
     )
     blob = await deps.engine.write(blobs.put_blob, command)
     return Response(201, [*stamp_headers(blob.stamp), ENCRYPTED])

@@ -31,7 +31,7 @@ from etagere.operations.blob import copies, pending_copies
 from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.blob.sources import Here, Source
+from etagere.protocol.blob.sources import COPY, INCREMENTAL_COPY, SYNCHRONOUS_COPY, Here, Source
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, uploads
 from etagere.protocol.rest.conditions import write_conditions
@@ -56,14 +56,7 @@ async def copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     asked = _destination(exchange, tags=decode_tags.tags(exchange))
     asked = replace(asked, seals=decode_sources.seals(exchange), asynchronous=True)
     try:
-        source = await deps.sources.open(
-            exchange,
-            bytes_max=COPY_BYTES_MAX,
-            owner_reads=True,
-            is_copy=True,
-            reads=False,
-            seconds_max=None,
-        )
+        source = await deps.sources.open(exchange, COPY, bytes_max=COPY_BYTES_MAX)
     except Refused as refused:
         raise _as_own(exchange, refused) from None
     asked = replace(asked, source=source.address)
@@ -101,7 +94,7 @@ async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     asked = replace(asked, source_tags=copies_tags)
     expected = checksums.source_checksums(exchange)
     for _ in range(_ATTEMPTS_MAX):
-        async with await _opened_in_time(exchange, deps, tags_too=copies_tags) as source:
+        async with await _opened_in_time(exchange, deps, reads_tags=copies_tags) as source:
             asked = replace(asked, source=source.address)
             if isinstance(source, Elsewhere):
                 blob, crc = await _fetch_copy(deps, asked, source, expected)
@@ -114,10 +107,12 @@ async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     raise Fault(FaultReason.CONTENTION, "the source of a copy changed again and again")
 
 
-async def _opened_in_time(exchange: Exchange, deps: BlobDependencies, *, tags_too: bool) -> Source:
+async def _opened_in_time(
+    exchange: Exchange, deps: BlobDependencies, *, reads_tags: bool
+) -> Source:
     try:
         return await deps.sources.open(
-            exchange, bytes_max=SYNCHRONOUS_BYTES_MAX, is_copy=True, tags_too=tags_too
+            exchange, SYNCHRONOUS_COPY, bytes_max=SYNCHRONOUS_BYTES_MAX, reads_tags=reads_tags
         )
     except Refused as refused:
         if refused.refusal.code != "RequestBodyTooLarge":
@@ -145,7 +140,7 @@ async def _fetch_copy(
 async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     asked = replace(_destination(exchange), metadata=(), tier="")
     try:
-        source = await deps.sources.open(exchange, owner_reads=True, is_copy=True, reads=False)
+        source = await deps.sources.open(exchange, INCREMENTAL_COPY)
     except Refused as refused:
         raise _as_own(exchange, refused) from None
     async with source:

@@ -30,7 +30,7 @@ from etagere.protocol.blob import (
 )
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.blob.sources import Here, Source
+from etagere.protocol.blob.sources import UPLOAD, Here, Source
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, requests, uploads
 from etagere.protocol.rest.conditions import write_conditions
@@ -76,7 +76,7 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     expected = checksums.source_checksums(exchange)
     bytes_max = uploads.bytes_max(exchange, limits.BLOCK_BYTES_MAX)
     async with (
-        await deps.sources.open(exchange, bytes_max=bytes_max, precheck=precheck) as source,
+        await deps.sources.open(exchange, UPLOAD, bytes_max=bytes_max, precheck=precheck) as source,
         _copied(exchange, deps, source, expected) as received,
     ):
         await deps.engine.write(staging.put_block, replace(command, body=received.body))
@@ -182,14 +182,14 @@ async def _open_source(
     prechecks: _Prechecks,
     expected: checksums.SourceChecksums,
     *,
-    tags_too: bool = False,
+    reads_tags: bool = False,
 ) -> Source:
     """A source that is as the request wants it, which the service looks at before the
     destination's conditions. Those are looked at before any byte is read, unless the bytes
     are to be compared with a checksum: that comes first too."""
     unconditionally, fully = prechecks
     source = await deps.sources.open(
-        exchange, bytes_max=bytes_max, tags_too=tags_too, precheck=unconditionally
+        exchange, UPLOAD, bytes_max=bytes_max, reads_tags=reads_tags, precheck=unconditionally
     )
     if expected != checksums.NO_CHECKSUMS:
         return source
@@ -247,15 +247,15 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     if exchange.header(LENGTH_HEADER) is not None:
         abort_if(check_resizable(BlobKind.BLOCK))
     command = PutBlob(
-        decode.blob_name(exchange),
-        uploads.NO_BODY,
-        decode.blob_headers(exchange),
-        read_metadata(exchange),
-        write_conditions(exchange),
-        leases.lease_id(exchange),
-        exchange.permit.only_if_absent,
-        decode_tiers.tier(exchange),
-        decode_tags.tags(exchange),
+        blob=decode.blob_name(exchange),
+        body=uploads.NO_BODY,
+        headers=decode.blob_headers(exchange),
+        metadata=read_metadata(exchange),
+        conditions=write_conditions(exchange),
+        lease_id=leases.lease_id(exchange),
+        only_if_absent=exchange.permit.only_if_absent,
+        tier=decode_tiers.tier(exchange),
+        tags=decode_tags.tags(exchange),
     )
     copies_tags = decode_sources.copies_tags(exchange)
     copies_properties = decode_sources.copies_properties(exchange)
@@ -266,7 +266,7 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     )
     bytes_max = uploads.bytes_max(exchange, limits.BLOB_BYTES_MAX)
     async with await _open_source(
-        exchange, deps, bytes_max, prechecks, expected, tags_too=copies_tags
+        exchange, deps, bytes_max, prechecks, expected, reads_tags=copies_tags
     ) as source:
         if copies_tags and isinstance(source, Here):
             command = replace(command, tags=source.blob.tags)
