@@ -174,8 +174,8 @@ async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
         ("MaxBlobSizeConditionNotMet", NAME, {"length_max": 7}),
         ("LeaseNotPresentWithBlobOperation", NAME, {"lease_id": new_lease_id()}),
     ):
-        foreseen = AppendBlock(name, Body(b"", 3, 0), new_id(), **asked)
-        assert await code_of(shelf.read(precheck_append, foreseen)) == code
+        announced = AppendBlock(name, Body(b"", 3, 0), new_id(), **asked)
+        assert await code_of(shelf.read(precheck_append, announced)) == code
         assert await code_of(_append(shelf, b"678", name, **asked)) == code
     met = Conditions(if_match=(format_etag(blob.stamp),))
     done = await _append(shelf, b"678", position=5, length_max=8, conditions=met)

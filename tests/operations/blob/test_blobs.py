@@ -151,7 +151,7 @@ async def test_stamps_are_never_shared(shelf: Shelf) -> None:
 
 
 @on_a_shelf
-async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
+async def test_the_precheck_refuses_what_would_be_refused(shelf: Shelf) -> None:
     """Before an upload nothing is changed, and nothing is refused that would succeed."""
     await shelf.create()
     put = await shelf.put("blob", b"x")

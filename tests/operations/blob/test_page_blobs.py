@@ -174,8 +174,8 @@ async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
         (UNMET, NAME, 0, {"sequence": SequenceConditions(equal=6)}),
         ("LeaseNotPresentWithBlobOperation", NAME, 0, {"lease_id": new_lease_id()}),
     ):
-        foreseen = PutPage(name, page * PAGE, Body(b"", PAGE, 0), new_id(), **asked)
-        assert await code_of(shelf.read(precheck_page, foreseen)) == code
+        announced = PutPage(name, page * PAGE, Body(b"", PAGE, 0), new_id(), **asked)
+        assert await code_of(shelf.read(precheck_page, announced)) == code
         assert await code_of(_write(shelf, page, b"x" * PAGE, name, **asked)) == code
         assert await code_of(_clear(shelf, page, page + 1, name, **asked)) == code
     assert await shelf.get("disk") == bytes(2 * PAGE)

@@ -214,7 +214,7 @@ async def test_who_may_only_create_adds_nothing_to_a_blob(shelf: Shelf) -> None:
 
 
 @on_a_shelf
-async def test_what_is_foreseen_is_what_would_happen(shelf: Shelf) -> None:
+async def test_the_precheck_refuses_what_would_be_refused(shelf: Shelf) -> None:
     ask = PutBlock(NAME, b"a", NOTHING_SENT, new_id())
     only = PutBlock(NAME, b"a", NOTHING_SENT, new_id(), only_if_absent=True)
     assert await code_of(shelf.read(precheck_block, ask)) == "ContainerNotFound"
