@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     if settings.development_account_anywhere:
         logger.warning(
             "--development-account-anywhere: everybody who can reach this server, and every web "
-            "page in a browser on this machine, can read, change and delete the data of %s; its key "
-            "is public",
+            "page in a browser on this machine, can read, change and delete the data of %s; its "
+            "key is public",
             DEVELOPMENT_ACCOUNT.name,
         )
     supervisor = os.getpid()
