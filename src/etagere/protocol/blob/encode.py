@@ -56,8 +56,8 @@ def access_headers(container: Container) -> Headers:
 def blob_headers(
     shown: ShownBlob, overrides: dict[str, str], *, is_snapshot: bool, with_tier: bool = False
 ) -> Headers:
-    """All but what concerns the bytes that are sent. Snapshots have no lease. The tier
-    belongs to the properties: who asks for bytes is not told, as the service does."""
+    """Returns the headers of a blob, except those about the bytes that are sent. Snapshots have no
+    lease."""
     blob = shown.blob
     headers = stamp_headers(blob.stamp)
     headers += metadata_headers(blob.metadata)

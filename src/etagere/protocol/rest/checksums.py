@@ -22,6 +22,7 @@ from etagere.protocol.rest.responses import Headers
 MD5_BYTES = 16
 CRC64_BYTES = 8
 _CHECKED_RANGE_MAX = 4 << 20
+_CRC64_BESIDES_MD5_SINCE: Final = "2026-10-06"
 _MD5_OF_LISTS_SINCE: Final = "2019-07-07"
 """From this version on, the response to a block list that was sent with an MD5 repeats it."""
 _CHECKSUMS: Final = ("content-md5", "x-ms-blob-content-md5", "x-ms-content-crc64")
@@ -185,6 +186,14 @@ def checksum_header(crc: int, sent_md5: bytes | None) -> tuple[bytes, bytes]:
     """Returns the header that confirms what was received: the MD5 if the client sent one, otherwise
     the CRC64."""
     return crc64_header(crc) if sent_md5 is None else md5_header(sent_md5)
+
+
+def upload_checksum_headers(exchange: Exchange, crc: int, sent_md5: bytes | None) -> Headers:
+    """Returns the headers that confirm an upload. Newer versions return the CRC64 besides an MD5
+    that the client sent."""
+    if sent_md5 is not None and exchange.version >= _CRC64_BESIDES_MD5_SINCE:
+        return [md5_header(sent_md5), crc64_header(crc)]
+    return [checksum_header(crc, sent_md5)]
 
 
 # Bytes

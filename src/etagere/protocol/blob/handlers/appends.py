@@ -37,7 +37,7 @@ async def append_block(exchange: Exchange, deps: BlobDependencies) -> Response:
         checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         done = await append(deps.engine, deps.store, deps.folding, replace(command, body=body))
     headers = encode.appended_headers(done)
-    headers.append(checksums.checksum_header(body.crc, sent_md5))
+    headers += checksums.upload_checksum_headers(exchange, body.crc, sent_md5)
     return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
 

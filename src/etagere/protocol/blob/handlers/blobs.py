@@ -43,6 +43,8 @@ from etagere.protocol.turns import Turn
 from etagere.rules.dates import format_instant
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
+_TIER_OF_DOWNLOADS_SINCE: Final = "2026-10-06"
+"""Before this version, only Get Blob Properties returns the access tier."""
 _READ_BYTES_MAX: Final = 64 * KIB
 """What is not longer is read at once, compared with its checksums, and sent with its head."""
 _UNCOMMITTED_DELETED_SINCE: Final = "2013-08-15"
@@ -171,7 +173,10 @@ async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader
         plan = await reader.read(plan)
     total = shown.blob.content.length
     headers = encode.blob_headers(
-        shown, decode.overrides(exchange), is_snapshot=decode.names_snapshot(exchange)
+        shown,
+        decode.overrides(exchange),
+        is_snapshot=decode.names_snapshot(exchange),
+        with_tier=exchange.version >= _TIER_OF_DOWNLOADS_SINCE,
     )
     if not is_range:
         status = 200

@@ -50,8 +50,8 @@ async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
         body = await uploads.receive(exchange, writer)
         checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         await deps.engine.write(staging.put_block, replace(command, body=body))
-    checksum = checksums.checksum_header(body.crc, sent_md5)
-    return Response(201, [checksum, *uploads.structured_headers(exchange), ENCRYPTED])
+    headers = checksums.upload_checksum_headers(exchange, body.crc, sent_md5)
+    return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
 
 async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response:

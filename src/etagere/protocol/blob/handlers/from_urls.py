@@ -38,7 +38,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.ranges import source_range
 from etagere.protocol.rest.refusals import without_source_message
-from etagere.protocol.rest.responses import stamp_headers
+from etagere.protocol.rest.responses import Headers, stamp_headers
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 # To share the bytes of a larger source takes no time, so they are read only if it is to be checked.
@@ -58,8 +58,9 @@ class _Received(NamedTuple):
     borrowed: bool = False
     """Its source holds the pieces too."""
 
-    def checksum(self) -> tuple[bytes, bytes]:
-        return checksums.checksum_header(self.body.crc, self.md5)
+    def headers(self, exchange: Exchange) -> Headers:
+        """Returns the headers that confirm it."""
+        return checksums.upload_checksum_headers(exchange, self.body.crc, self.md5)
 
 
 async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -80,7 +81,7 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
         _copied(exchange, deps, source, expected) as received,
     ):
         await deps.engine.write(staging.put_block, replace(command, body=received.body))
-    return Response(201, [received.checksum(), ENCRYPTED])
+    return Response(201, [*received.headers(exchange), ENCRYPTED])
 
 
 async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -101,7 +102,7 @@ async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> R
         exchange, deps, limits.APPENDED_BYTES_MAX, prechecks, append
     )
     headers = encode.appended_headers(done)
-    return Response(201, [*headers, received.checksum(), ENCRYPTED])
+    return Response(201, [*headers, *received.headers(exchange), ENCRYPTED])
 
 
 async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -132,7 +133,7 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     received, blob = await _add_from_source(
         exchange, deps, limits.PAGES_BYTES_MAX, prechecks, put, on_pages=True
     )
-    return Response(201, [*encode.page_headers(blob), received.checksum(), ENCRYPTED])
+    return Response(201, [*encode.page_headers(blob), *received.headers(exchange), ENCRYPTED])
 
 
 async def _add_from_source(
@@ -275,7 +276,7 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         blob, crc = await _put(deps, source, command, expected)
     headers = stamp_headers(blob.stamp)
     if crc is not None:
-        headers.append(checksums.checksum_header(crc, expected.md5))
+        headers += checksums.upload_checksum_headers(exchange, crc, expected.md5)
     return Response(201, [*headers, ENCRYPTED])
 
 

@@ -42,7 +42,7 @@ async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
         checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         blob = await deps.engine.write(page_blobs.put_page, replace(command, body=body))
     headers = encode.page_headers(blob)
-    headers.append(checksums.checksum_header(body.crc, sent_md5))
+    headers += checksums.upload_checksum_headers(exchange, body.crc, sent_md5)
     return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
 
