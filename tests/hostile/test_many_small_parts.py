@@ -103,7 +103,7 @@ def test_a_checksum_of_very_many_pieces(server: Server, block_blob_of_one_block:
     assert_others_do_not_wait(server, attack, _WAIT_SECONDS_MAX)
 
 
-@pytest.mark.parametrize(("signed", "status"), [(False, 401), (True, 201)])
+@pytest.mark.parametrize(("signed", "status"), [(False, 404), (True, 201)])
 def test_a_body_in_chunks_of_a_byte(server: Server, signed: bool, status: int) -> None:
     query = (("comp", "blocklist"),)
     request = Request("PUT", f"{_BOX}/chunks", query, (("Transfer-Encoding", "chunked"),))
