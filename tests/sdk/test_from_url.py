@@ -330,7 +330,7 @@ def test_whole_blobs_are_checked(source: BlobClient, blob: BlobClient) -> None:
         readable(source), source_content_md5=md5(data), raw_response_hook=told
     )
     assert told.headers["content-md5"] == base64.b64encode(md5(data)).decode()
-    assert "x-ms-content-crc64" not in told.headers
+    assert "x-ms-content-crc64" in told.headers
 
 
 def test_what_is_too_large_to_be_read_is_checked_if_asked(container: ContainerClient) -> None:
