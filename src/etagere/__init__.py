@@ -1,3 +1,3 @@
-"""Étagère: Azure Storage on your own shelf."""
+"""Étagère: an Azure Storage server for your own machine."""
 
 __version__ = "0.1.0"

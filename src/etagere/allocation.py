@@ -61,7 +61,7 @@ def keep_memory() -> None:
 
 
 class MemoryTrimmer:
-    """Returns memory that a burst of bodies or listings has left unused to the kernel."""
+    """Returns unused memory to the kernel after a burst of bodies or listings."""
 
     def __init__(self) -> None:
         self._library = _library()
@@ -81,7 +81,7 @@ class MemoryTrimmer:
         self._trimmed = self._library.mallinfo2().fordblks, _resident_bytes()
 
     def _has_grown(self) -> bool:
-        """Whether there is more to return: returned memory is still reported as unused."""
+        """Whether there is more to return. The allocator reports returned memory as unused, too."""
         unused, resident = self._trimmed
         return (
             self._unused_bytes > unused + _GROWN_BYTES_MIN

@@ -45,7 +45,7 @@ def test_only_tokens_of_an_account_are_good_elsewhere(
     if token is None:
         return
     tokens = KnownTokens()
-    tokens.keep(request, KEYS, token)
+    tokens.add(request, KEYS, token)
     found = tokens.find(request, KEYS)
     other = other_place(vector, container)
     if other.query != request.query:
@@ -64,7 +64,7 @@ def test_a_container_may_be_called_anything() -> None:
     token = known(built(vector))
     assert token is not None
     tokens = KnownTokens()
-    tokens.keep(odd, KEYS, token)
+    tokens.add(odd, KEYS, token)
     assert tokens.find(odd, KEYS) is not None
     assert tokens.find(built(vector, parameters_of(vector), name="box"), KEYS) is None
 
@@ -75,7 +75,7 @@ def test_other_keys_have_not_verified_it() -> None:
     token = known(request)
     assert token is not None
     tokens = KnownTokens()
-    tokens.keep(request, KEYS, token)
+    tokens.add(request, KEYS, token)
     assert tokens.find(request, KEYS) is token
     assert tokens.find(request, (AccountKey(b"other" * 8),)) is None
 
@@ -87,6 +87,6 @@ def test_so_many_and_no_more() -> None:
     assert token is not None
     tokens = KnownTokens(count_max=2)
     for account in ("one", "two", "three"):
-        tokens.keep(built(vector, account=account), KEYS, token)
+        tokens.add(built(vector, account=account), KEYS, token)
     assert tokens.find(built(vector, account="one"), KEYS) is None
     assert tokens.find(built(vector, account="three"), KEYS) is token

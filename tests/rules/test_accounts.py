@@ -11,10 +11,10 @@ from etagere.model.accounts import BUILT_IN, Account, AddAccount, RotateKey, new
 from etagere.rules.accounts import (
     check_absent,
     check_account_name,
+    check_built_in_access,
     check_changeable,
     check_key,
     check_key_number,
-    check_reach,
     is_loopback,
 )
 from etagere.settings import Settings, parse_account
@@ -137,8 +137,8 @@ def test_from_where_accounts_are_used(client: str, near: bool, anywhere: bool) -
     assert is_loopback(client) is near
     refused = not near and not anywhere
     expected = "AuthorizationSourceIPMismatch" if refused else None
-    assert code_of(check_reach(DEVELOPMENT, client, "localhost", settings)) == expected
-    assert check_reach("mine", client, "localhost", settings) is None
+    assert code_of(check_built_in_access(DEVELOPMENT, client, "localhost", settings)) == expected
+    assert check_built_in_access("mine", client, "localhost", settings) is None
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_from_where_accounts_are_used(client: str, near: bool, anywhere: bool) -
 def test_under_which_names_accounts_are_used(host: str | None, near: bool, anywhere: bool) -> None:
     settings = Settings(development_account_anywhere=anywhere)
     expected = None if near or anywhere else "AuthorizationFailure"
-    assert code_of(check_reach(DEVELOPMENT, "127.0.0.1", host, settings)) == expected
-    assert check_reach("mine", "127.0.0.1", host, settings) is None
+    assert code_of(check_built_in_access(DEVELOPMENT, "127.0.0.1", host, settings)) == expected
+    assert check_built_in_access("mine", "127.0.0.1", host, settings) is None
 
 
 def test_no_repr_shows_a_key() -> None:

@@ -1,4 +1,4 @@
-"""Bearer tokens, which are not accepted yet: how a request that carries one is refused."""
+"""Refusals of requests with a bearer token, which the server does not accept yet."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from etagere.auth.shared_key import failed
 from etagere.errors import Refusal
 
 CHALLENGED_SINCE: Final = {"blob": "2021-12-02", "queue": "2021-12-02", "table": "2020-12-06"}
-"""The version of each service from which on it answers an unusable token with a challenge."""
+"""The first version of each service that answers an unusable token with a challenge."""
 
 
-class Challenge(Refusal, frozen=True):
+class BearerChallenge(Refusal, frozen=True):
     """A refusal that asks for another token: 401 with a WWW-Authenticate header."""
 
 
@@ -20,9 +20,9 @@ def is_bearer(authorization: str) -> bool:
 
 
 def refuse_bearer(service: str, version: str) -> Refusal:
-    """The refusal of a token that cannot be used, as each service words it in a version."""
+    """Returns the refusal of an unusable token, which depends on the service and the version."""
     if version >= CHALLENGED_SINCE[service]:
-        return Challenge(
+        return BearerChallenge(
             "InvalidAuthenticationInfo",
             {"AuthenticationErrorDetail": "The access token was missing or malformed."},
             message_override="Server failed to authenticate the request. Please refer to the "

@@ -249,8 +249,8 @@ def authorize(
         # What is shown to everybody is what the row says, and nothing besides.
         if need.public is Public.NEVER or also:
             return refuse_anonymous(version)
-        # An account that does not exist shows nothing, in the same words as one that is private;
-        # what an account of the same name has left behind is not for everybody.
+        # Requests to an account that does not exist are refused like those to private containers.
+        # Data that a deleted account of the same name left behind is not public.
         return Permit(public=need.public if principal.account_exists else Public.NEVER)
     if principal.kind is Kind.ACCOUNT:
         letters = need.account

@@ -43,7 +43,7 @@ def percent_decoded(written: str) -> str:
     return text(unquote_to_bytes(octets(written)))
 
 
-def form_decoded(written: str) -> str:
+def query_decoded(written: str) -> str:
     """Decodes a name or value of a query, where the service reads `+` as a space."""
     return percent_decoded(written.replace("+", " "))
 
@@ -172,10 +172,10 @@ class RestRequest:
     def _names_container(self) -> bool:
         """Whether a path of one segment means a container and not a blob in the root container."""
         parameters = self.parameters
-        return "restype" in parameters or asks_access_control(parameters)
+        return "restype" in parameters or is_access_control_request(parameters)
 
 
-def asks_access_control(parameters: Mapping[str, str]) -> bool:
+def is_access_control_request(parameters: Mapping[str, str]) -> bool:
     """Whether a request is the one that Data Lake clients find out with, of a file system or a
     path in it, whether an account has a hierarchical namespace."""
     return parameters.get("action", "").lower() == "getaccesscontrol"
@@ -195,8 +195,8 @@ def _parse(query: str) -> Mapping[str, str]:
         if not pair:
             continue
         name, _, value = pair.partition("=")
-        name = form_decoded(name).lower()
-        value = percent_decoded(value) if name == _PLUS_KEPT else form_decoded(value)
+        name = query_decoded(name).lower()
+        value = percent_decoded(value) if name == _PLUS_KEPT else query_decoded(value)
         if name in found:
             repeated.setdefault(name, [found[name]]).append(value)
         else:

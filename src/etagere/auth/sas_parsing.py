@@ -89,7 +89,11 @@ def _names(kind: Kind, service: str, given: Mapping[str, str]) -> Lines | Refusa
 def _claimed(
     request: RestRequest, kind: Kind, names: Lines, given: Mapping[str, str]
 ) -> Sas | Refusal:
-    place = _account_place(given) if kind is Kind.ACCOUNT else _place(request, given)
+    place = (
+        _account_token_scope(given)
+        if kind is Kind.ACCOUNT
+        else _service_token_scope(request, given)
+    )
     if isinstance(place, Refusal):
         return place
     limits = _limits(kind, place.letters, given)
@@ -134,8 +138,8 @@ _TIMESTAMP_PARAMETERS: Final = {"bs": ("snapshot", "versionid"), "bv": ("version
 _DEPTH: Final = re.compile(r"[0-9]{1,4}")
 
 
-class _Place(NamedTuple):
-    """What a token reaches, and the letters that mean something there."""
+class _TokenScope(NamedTuple):
+    """The resources that a token applies to, and the letters that are valid for them."""
 
     letters: str
     services: str = ""
@@ -145,7 +149,7 @@ class _Place(NamedTuple):
     timestamp: str = ""
 
 
-def _account_place(given: Mapping[str, str]) -> _Place | Refusal:
+def _account_token_scope(given: Mapping[str, str]) -> _TokenScope | Refusal:
     services, types = given.get("ss", ""), given.get("srt", "")
     if not services or not set(services) <= set(SERVICE_LETTERS.values()):
         return failed("The parameter ss needs some of the letters b, q, t and f.")
@@ -153,24 +157,24 @@ def _account_place(given: Mapping[str, str]) -> _Place | Refusal:
         return failed("The parameter srt needs some of the letters s, c and o.")
     if "si" in given:
         return failed("An account token has no stored access policy.")
-    return _Place(ACCOUNT_LETTERS, services, types)
+    return _TokenScope(ACCOUNT_LETTERS, services, types)
 
 
-def _place(request: RestRequest, given: Mapping[str, str]) -> _Place | Refusal:
+def _service_token_scope(request: RestRequest, given: Mapping[str, str]) -> _TokenScope | Refusal:
     resource = given.get("sr", "")
     letters = LETTERS.get((request.service, resource))
     if letters is None or given["sv"] < _RESOURCE_SINCE.get(resource, ""):
         return failed("The parameter sr names no resource of this service and version.")
-    scope = _scope(request, resource, given)
+    scope = _signed_scope(request, resource, given)
     if isinstance(scope, Refusal):
         return scope
     timestamp = _timestamp(request, resource) if resource in _TIMESTAMP_PARAMETERS else ""
     if isinstance(timestamp, Refusal):
         return timestamp
-    return _Place(letters, resource=resource, scope=scope, timestamp=timestamp)
+    return _TokenScope(letters, resource=resource, scope=scope, timestamp=timestamp)
 
 
-def _scope(request: RestRequest, resource: str, given: Mapping[str, str]) -> str | Refusal:
+def _signed_scope(request: RestRequest, resource: str, given: Mapping[str, str]) -> str | Refusal:
     """The resource that the token must have been signed for, to be of use in this request."""
     if request.service == "table":
         return _table_scope(request, given)

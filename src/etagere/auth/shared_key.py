@@ -117,7 +117,7 @@ def verify(request: RestRequest, keys: Sequence[AccountKey], now: int) -> Refusa
         message = octets(string)
         for key in keys:
             if key.signed(message, claim.signature):
-                return _check_length_signed(request, lite=claim.lite)
+                return _refuse_chunked_body(request, lite=claim.lite)
     shown = _shown(next(strings_to_sign(request, lite=claim.lite)))
     return failed(
         "The signature in the Authorization header is not the one of the string to sign, which "
@@ -125,7 +125,7 @@ def verify(request: RestRequest, keys: Sequence[AccountKey], now: int) -> Refusa
     )
 
 
-def _check_length_signed(request: RestRequest, *, lite: bool) -> Refusal | None:
+def _refuse_chunked_body(request: RestRequest, *, lite: bool) -> Refusal | None:
     """Refuses a chunked body where a signature covers the length: it reads as one of length zero,
     so a body could be added to any signed request that has none."""
     if "transfer-encoding" not in request.fields or lite or request.service == "table":

@@ -60,7 +60,9 @@ def check_changeable(name: str) -> Refusal | None:
     return None
 
 
-def check_reach(name: str, client: str, host: str | None, settings: Settings) -> Refusal | None:
+def check_built_in_access(
+    name: str, client: str, host: str | None, settings: Settings
+) -> Refusal | None:
     """Refuses a built-in account to other machines and under other names than those of this one:
     everybody knows its key.
 

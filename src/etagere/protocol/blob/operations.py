@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from etagere.auth.principal import TokenHolder
-from etagere.auth.request import asks_access_control
+from etagere.auth.request import is_access_control_request
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.leases import LeaseVerb
@@ -269,7 +269,7 @@ def find_operation(exchange: Exchange) -> BlobOperation | None:
     request = exchange.request
     method, (container, blob) = request.method, request.resource
     parameters, fields = request.parameters, request.fields
-    if method == "HEAD" and asks_access_control(parameters):
+    if method == "HEAD" and is_access_control_request(parameters):
         return GET_ACCESS_CONTROL
     level = BLOB if blob else CONTAINER if container else SERVICE
     comp, restype = parameters.get("comp", "").lower(), parameters.get("restype", "").lower()

@@ -19,7 +19,7 @@ from etagere.model.accounts import BUILT_IN
 from etagere.model.service import SignedIdentifier
 from etagere.operations.accounts import get_account
 from etagere.protocol.rest.exchange import Exchange
-from etagere.rules.accounts import check_account_name, check_reach
+from etagere.rules.accounts import check_account_name, check_built_in_access
 from etagere.settings import KEY_BYTES_MAX, Settings
 
 _NANOSECONDS_PER_TICK = 100
@@ -53,12 +53,12 @@ class Authenticator:
         self._policies = policies
         self._settings = settings
         self._tokens = KnownTokens()
-        # What needs no look into the ledger.
+        # Keys that are not in the ledger.
         self._configured = {name: _all(account.keys) for name, account in BUILT_IN.items()}
         self._configured |= {account.name: _all(account.keys) for account in settings.accounts}
-        # Nobody can sign with it. What is sent to an account that does not exist is verified like
-        # anything else, so that the answer does not tell which accounts exist.
-        self._nobodys: Keys = (AccountKey(os.urandom(KEY_BYTES_MAX)),)
+        # A random key, which nobody can sign with. Requests to accounts that do not exist are
+        # verified against it, so that responses do not reveal which accounts exist.
+        self._unknown_account_keys: Keys = (AccountKey(os.urandom(KEY_BYTES_MAX)),)
 
     async def authenticate(self, exchange: Exchange) -> Principal:
         """Returns who sent a request; raises `Refused`."""
@@ -71,7 +71,7 @@ class Authenticator:
 
     async def _authenticate(self, exchange: Exchange, host: str | None) -> Principal:
         request = exchange.request
-        abort_if(check_reach(request.account, request.client, host, self._settings))
+        abort_if(check_built_in_access(request.account, request.client, host, self._settings))
         keys = self._configured.get(request.account) or await self._stored(request.account)
         now = time.time_ns() // _NANOSECONDS_PER_TICK
         authorization = request.fields.get("authorization")
@@ -83,25 +83,25 @@ class Authenticator:
             return KeyOwner(request.account)
         if sas_parsing.carries_sas(request):
             return await self._token_holder(exchange, keys, now)
-        account_exists = keys is not self._nobodys
+        account_exists = keys is not self._unknown_account_keys
         if not account_exists and check_account_name(request.account) is not None:
             # No account can have this name, and nothing can be looked up by it.
             raise Refused(refuse_anonymous(exchange.challenge_version))
         return Anonymous(request.account, account_exists)
 
     async def _stored(self, account: str) -> Keys:
-        """The keys of an account in the store; if it does not exist, one that nobody has."""
+        """Returns the keys of an account in the ledger, or a random one if it does not exist."""
         stored = None
         if check_account_name(account) is None:
             stored = await self._engine.read(get_account, account)
-        return self._nobodys if stored is None else _all(stored.keys)
+        return self._unknown_account_keys if stored is None else _all(stored.keys)
 
     async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> Principal:
         request = exchange.request
         token = self._tokens.find(request, keys)
         if token is None:
             token = await self._verified(request, keys)
-            self._tokens.keep(request, keys, token)
+            self._tokens.add(request, keys, token)
         abort_if(sas.check_origin(token.sas, request))
         abort_if(sas.check_time(token.granted, now))
         return token.holder

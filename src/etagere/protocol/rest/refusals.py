@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from etagere.auth.bearer import Challenge
+from etagere.auth.bearer import BearerChallenge
 from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
 from etagere.auth.request import octets
 from etagere.engine.interface import Refused
@@ -54,7 +54,7 @@ def error_response(
     request = exchange.request
     status = http_status(refusal.code, request.service)
     headers = list(form.headers)
-    if isinstance(refusal, Challenge) or status == 401:
+    if isinstance(refusal, BearerChallenge) or status == 401:
         status = 401
         headers.append((b"WWW-Authenticate", _challenge(exchange)))
     elif refusal.code == "InvalidRange" and request.method == "GET":

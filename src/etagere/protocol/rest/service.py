@@ -174,7 +174,7 @@ class Service(ABC):
 
     def failed(self, request: Request, error: Exception) -> Response:
         logger.error("request failed: %s", request.method, exc_info=error)
-        return self.malformed(500, "The request could not be taken apart.")
+        return self.malformed(500, "The request could not be processed.")
 
     def busy(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
