@@ -77,7 +77,7 @@ lock: python ## regenerate requirements/*.txt from pyproject.toml
 
 clean: ## remove all generated files
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf .bench .conformance tests/javascript/node_modules tests/javascript/*/node_modules
+	rm -rf .bench .conformance tests/javascript/node_modules
 	find src tests benchmarks conformance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 environment: interpreter $(STAMP)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from conformance.sources import CACHE, ROOT, environment, tests_of
 from conformance.suites import Suite, accounts
-from tests.sdk.server import Server
+from tests.server import Server
 
 _SHIM = ROOT / "conformance/shim"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from etagere.config import Config
 from etagere.settings import SETTINGS, load, shown
-from tests.sdk.server import development_port
+from tests.server import development_port
 
 ROOT = Path(__file__).parents[1]
 _NEW_FILE = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)

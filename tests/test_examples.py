@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.server import ACCOUNT, KEY, ROOT, development_port, served
+from tests.server import ACCOUNT, KEY, ROOT, development_port, served
 
 DIRECTORY = ROOT / "examples"
 NAMES = sorted(path.name for path in DIRECTORY.glob("blob_*.py"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.server import environment, served, unique
+from tests.server import environment, served, unique
 
 NOBODY_ELSE = 0o077
 

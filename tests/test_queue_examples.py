@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azure.storage.queue import QueueServiceClient
 
-from tests.sdk.server import ACCOUNT, KEY, ROOT, development_port, served
+from tests.server import ACCOUNT, KEY, ROOT, development_port, served
 
 QUEUE_PORT = 10_001
 

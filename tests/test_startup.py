@@ -19,7 +19,7 @@ from azure.storage.blob import BlobServiceClient
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
-from tests.sdk.server import (
+from tests.server import (
     KEY,
     SECOND_ACCOUNT,
     SECOND_KEYS,

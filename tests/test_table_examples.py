@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from azure.data.tables import TableServiceClient
 
-from tests.sdk.server import ACCOUNT, KEY, ROOT, development_port, served
+from tests.server import ACCOUNT, KEY, ROOT, development_port, served
 
 TABLE_PORT = 10_002
 

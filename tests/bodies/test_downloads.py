@@ -33,7 +33,7 @@ from etagere.operations.blob.containers import create_container
 from tests.engine.sqlite_harness import SqliteHarness
 from tests.model.fronts import noise
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server, check, eventually, served
+from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
 CONTAINER = "box"
 SEGMENTS_COUNT = 600

@@ -24,7 +24,7 @@ from etagere.engine.sqlite import SqliteEngine, _Link
 from tests.engine import samples
 from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
 from tests.engine.sqlite_harness import SqliteHarness, start
-from tests.sdk.server import environment
+from tests.server import environment
 
 pytestmark = pytest.mark.alone
 

@@ -16,7 +16,7 @@ from urllib3.exceptions import NewConnectionError
 from tests.history.actions import ACTIONS
 from tests.history.events import Done, Operation, Refused, Request, Unknown, write_lines
 from tests.history.workloads import Chooser, Workload
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 CONTAINER: Final = "history"
 ANSWER_SECONDS_MAX: Final = 10

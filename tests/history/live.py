@@ -36,7 +36,7 @@ from tests.history.workloads import (
     STAGED_BLOCKS,
     Workload,
 )
-from tests.sdk.server import ROOT, Server, check, environment, eventually, served
+from tests.server import ROOT, Server, check, environment, eventually, served
 
 WORKLOADS: Final[dict[str, Workload]] = {
     "overwrites": OVERWRITES,

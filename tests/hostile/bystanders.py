@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, ROOT, Server, environment, unique
+from tests.server import ACCOUNT, KEY, ROOT, Server, environment, unique
 
 WAIT_SECONDS_MAX: Final = 0.25
 """How long a bystander may wait for somebody else's request. The aim is a fifth of it."""

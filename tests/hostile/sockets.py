@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.sdk.server import Server
+from tests.server import Server
 
 _ESTABLISHED = "01"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from tests.probes.client import Answer, Client, Request, dated, hmac_sha256
-from tests.sdk.server import ACCOUNT, KEY, Server
+from tests.server import ACCOUNT, KEY, Server
 
 NAME: Final = "Hostile"
 GROUP_SIZE: Final = 100

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.bystanders import assert_others_do_not_wait, bystanders
-from tests.sdk.server import Server, served
+from tests.server import Server, served
 
 pytestmark = pytest.mark.alone
 

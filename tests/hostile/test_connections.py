@@ -16,7 +16,7 @@ import pytest
 
 from tests.hostile.sockets import connections_by_process
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server, eventually, served, unique
+from tests.server import ACCOUNT, KEY, Server, eventually, served, unique
 
 pytestmark = pytest.mark.alone
 

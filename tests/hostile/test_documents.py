@@ -11,7 +11,7 @@ import pytest
 
 from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server, served, unique
+from tests.server import ACCOUNT, KEY, Server, served, unique
 
 pytestmark = pytest.mark.alone
 

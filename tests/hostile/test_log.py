@@ -15,8 +15,8 @@ from azure.data.tables import TableClient
 from etagere.config import MIB
 from etagere.engine import ledger
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, check, eventually, served
 from tests.sdk.table.clients import table_service
+from tests.server import ACCOUNT, KEY, check, eventually, served
 
 pytestmark = pytest.mark.alone
 

@@ -13,7 +13,7 @@ from awscrt.checksums import crc64nvme
 
 from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Client, Request, shared_key, shared_key_lite
-from tests.sdk.server import ACCOUNT, KEY, Server, served
+from tests.server import ACCOUNT, KEY, Server, served
 
 pytestmark = pytest.mark.alone
 

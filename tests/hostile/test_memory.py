@@ -18,7 +18,7 @@ import pytest
 from tests.hostile.bystanders import bystanders
 from tests.hostile.tables import table_probe
 from tests.probes.client import Client, Request, read_answer, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server, eventually, served, unique
+from tests.server import ACCOUNT, KEY, Server, eventually, served, unique
 
 pytestmark = pytest.mark.alone
 

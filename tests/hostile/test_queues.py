@@ -13,7 +13,7 @@ import pytest
 
 from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.probes.client import Answer, Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server, served
+from tests.server import ACCOUNT, KEY, Server, served
 
 pytestmark = pytest.mark.alone
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, WRONG_KEY, Server, served, unique
+from tests.server import ACCOUNT, KEY, WRONG_KEY, Server, served, unique
 
 pytestmark = pytest.mark.alone
 

@@ -13,7 +13,7 @@ import pytest
 from tests.hostile.bystanders import assert_others_do_not_wait
 from tests.hostile.tables import TableProbe, table_probe
 from tests.probes.client import Answer
-from tests.sdk.server import Server, served
+from tests.server import Server, served
 
 pytestmark = pytest.mark.alone
 

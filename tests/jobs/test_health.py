@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
-from tests.sdk.server import ACCOUNT, KEY, Server, environment, eventually, served
+from tests.server import ACCOUNT, KEY, Server, environment, eventually, served
 
 JOBS = {
     "collecting",

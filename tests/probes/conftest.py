@@ -8,7 +8,7 @@ import pytest
 
 from tests.probes.endless import endless_source
 from tests.probes.stage import Stage
-from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS, served
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, served
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.probes.tokens import (
     account_token,
     service_token,
 )
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 FAILED = (403, "AuthenticationFailed")
 NOT_HERE = (403, "AuthorizationFailure")

@@ -12,7 +12,7 @@ import pytest
 from tests.probes.client import VERSION, Pairs, Request, shared_key
 from tests.probes.parts import CONTENT_TYPE, batch
 from tests.probes.tokens import service_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
 
 LEASE: Final = "11111111-2222-3333-4444-555555555555"
 OTHER_LEASE: Final = "99999999-8888-7777-6666-555555555555"

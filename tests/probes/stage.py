@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from tests.probes.client import Answer, Client, Pairs, Request, shared_key
 from tests.probes.operations import LEASE, PAGE, Operation, Place
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, unique
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 OWNERS: Final = {
     ACCOUNT: shared_key(ACCOUNT, KEY),

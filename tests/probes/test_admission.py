@@ -23,8 +23,8 @@ from tests.probes.client import (
 )
 from tests.probes.stage import CONTENT, Stage
 from tests.probes.tokens import account_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
 from tests.sdk.table.forms import table_key
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
 
 SIGN: Final = shared_key(ACCOUNT, KEY)
 VERSION: Final = ("x-ms-version", "2021-12-02")

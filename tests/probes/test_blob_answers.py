@@ -14,7 +14,7 @@ from tests.probes.operations import LEASE
 from tests.probes.parts import BOUNDARY, CONTENT_TYPE, answered, batch
 from tests.probes.stage import Stage
 from tests.probes.tokens import service_token
-from tests.sdk.server import ACCOUNT, KEY, unique
+from tests.server import ACCOUNT, KEY, unique
 
 SIGN = shared_key(ACCOUNT, KEY)
 VERSION: Final = "2021-08-06"

@@ -13,7 +13,7 @@ from tests.probes.client import VERSION, Answer, Pairs, Request, md5, shared_key
 from tests.probes.operations import PAGE, Place
 from tests.probes.stage import CONTENT, Stage
 from tests.probes.tokens import account_token, service_token
-from tests.sdk.server import ACCOUNT, KEY, unique
+from tests.server import ACCOUNT, KEY, unique
 
 SIGN = shared_key(ACCOUNT, KEY)
 LEASE = "11111111-2222-3333-4444-555555555555"

@@ -15,7 +15,7 @@ from tests.probes.judgement import faults
 from tests.probes.operations import OPERATIONS, Place
 from tests.probes.stage import Stage
 from tests.probes.tokens import service_token
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 SIGN = shared_key(ACCOUNT, KEY)
 NOT_UTF8_IN_ADDRESSES = ("%FF", "a%C0%AF", "%ED%A0%80", "%F4%90%80%80")

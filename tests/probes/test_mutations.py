@@ -25,7 +25,7 @@ from tests.probes.mutations import MUTATIONS, spoiled
 from tests.probes.operations import LEASE, PAGE, Operation, Place
 from tests.probes.stage import Stage
 from tests.probes.tokens import account_token, service_token
-from tests.sdk.server import ACCOUNT, KEY, Server, eventually, unique
+from tests.server import ACCOUNT, KEY, Server, eventually, unique
 
 WORKERS = 6
 ROUNDS_BEFORE_RENEWAL = 12

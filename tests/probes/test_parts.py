@@ -15,7 +15,7 @@ from tests.probes.operations import OPERATIONS, Operation, Place
 from tests.probes.parts import CONTENT_TYPE, answered, batch
 from tests.probes.stage import Stage
 from tests.probes.tokens import Token, account_token, moment, service_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 SIGN = shared_key(ACCOUNT, KEY)
 

@@ -25,7 +25,7 @@ from tests.probes.judgement import refusal
 from tests.probes.operations import LEASE, OPERATIONS, Operation, Place
 from tests.probes.stage import Stage
 from tests.probes.tokens import BLOB_LETTERS, CONTAINER_LETTERS, moment, service_token
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 REACHED_BY_CONTAINER = [
     pytest.param(operation, id=str(operation), marks=operation.marks)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.probes.client import Answer, Client, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, Server, served, unique
+from tests.server import ACCOUNT, KEY, Server, served, unique
 
 _sign = shared_key(ACCOUNT, KEY)
 _TAKEN: Final = re.compile(r"<MessageId>([^<]+)</MessageId>.*?<PopReceipt>([^<]+)</PopReceipt>")

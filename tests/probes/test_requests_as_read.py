@@ -12,8 +12,8 @@ from tests.probes.client import Answer, Client, Request, shared_key
 from tests.probes.operations import Place
 from tests.probes.stage import CONTENT, Stage
 from tests.probes.tokens import account_token, service_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
 from tests.sdk.table.forms import table_key
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
 
 SIGN: Final = shared_key(ACCOUNT, KEY)
 _CONTAINER: Final = ("restype", "container")

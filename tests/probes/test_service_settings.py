@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.probes.client import Answer, Client, Request, hmac_sha256, http_date, shared_key
-from tests.sdk.server import ACCOUNT, KEY, SERVICES, Server, served
+from tests.server import ACCOUNT, KEY, SERVICES, Server, served
 
 _sign = shared_key(ACCOUNT, KEY)
 _SERVICE: Final = (("restype", "service"), ("comp", "properties"))

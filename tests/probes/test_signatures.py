@@ -12,7 +12,7 @@ from tests.probes.client import Request, Signer, http_date, md5, shared_key, sha
 from tests.probes.judgement import refusal
 from tests.probes.operations import Operation, Place, each_operation
 from tests.probes.stage import Stage
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 SIGN: Final = shared_key(ACCOUNT, KEY)
 SIGN_LITE: Final = shared_key_lite(ACCOUNT, KEY)

@@ -13,7 +13,7 @@ from tests.probes.judgement import refusal
 from tests.probes.operations import HERE, OPERATIONS, Operation, Place
 from tests.probes.stage import SOURCE, Stage
 from tests.probes.tokens import Token, account_token, moment, service_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 SIGN = shared_key(ACCOUNT, KEY)
 SIGN_SECOND = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])

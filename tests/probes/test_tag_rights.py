@@ -13,7 +13,7 @@ from tests.probes.judgement import refusal
 from tests.probes.operations import OPERATIONS, Operation, Place
 from tests.probes.stage import Stage
 from tests.probes.tokens import account_token, service_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
 
 TAGS = ("x-ms-tags", "kind=secret&more=less")
 TAGGING = [

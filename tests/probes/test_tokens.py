@@ -29,7 +29,7 @@ from tests.probes.tokens import (
     moment,
     service_token,
 )
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 each_kind = pytest.mark.parametrize("maker", LETTERS, ids=["account", "container", "blob"])
 

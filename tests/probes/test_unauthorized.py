@@ -20,7 +20,7 @@ from tests.probes.client import (
 from tests.probes.judgement import refusal
 from tests.probes.operations import OPERATIONS, Operation, Place, each_operation
 from tests.probes.stage import Stage
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 OLD_VERSION = "2019-07-07"
 ACCESSES = {"": Public.NOTHING, "blob": Public.BLOB, "container": Public.CONTAINER}

@@ -13,7 +13,7 @@ from etagere.protocol.blob import operations as blob
 from etagere.protocol.queue import operations as queue
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 from etagere.protocol.table import operations as table
-from tests.sdk.server import ROOT
+from tests.server import ROOT
 
 CATALOGUE: Final[dict[str, dict[str, list[str]]]] = json.loads(
     (ROOT / "tests/data/operations.json").read_text("utf-8")

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import server as servers
 from tests.recorded.digest import SERVICES, digest
 from tests.recorded.run import Result, agreement, merged, run, served, target, uncovered
-from tests.sdk import server as servers
 
 
 def main() -> int:

@@ -78,7 +78,7 @@ from tests.recorded.queue_cases import (
     metrics,
     properties,
 )
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT
 
 _MD5: Final = {"Content-MD5": md5(CONTENT)}
 _CRC: Final = ("x-ms-content-crc64",)

@@ -63,7 +63,7 @@ from tests.recorded.blob_requests import (
 )
 from tests.recorded.cases import Scene
 from tests.recorded.queue_cases import POLICY
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 _VERSIONS: Final = "versions and soft delete are not served"
 _KEYS: Final = "keys and encryption scopes of the caller are not served"

@@ -9,7 +9,7 @@ from typing import Final
 from tests.probes.client import Answer, Request, http_date, md5
 from tests.probes.tokens import service_token
 from tests.recorded.cases import Catalogue, Scene, other_account
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT
 
 BLOB: Final = Catalogue("blob")
 BLOCK: Final = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}

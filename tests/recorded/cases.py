@@ -12,8 +12,8 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tests.probes.client import Answer, Client, Request, Signer, encoded, shared_key
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
 from tests.sdk.table.forms import table_key
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
 
 VERSIONS: Final = {
     "blob": ("2019-02-02", "2021-08-06"),

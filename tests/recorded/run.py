@@ -22,8 +22,8 @@ from tests.recorded.queue_cases import NOT_COMPARED as NOT_COMPARED_OF_QUEUE
 from tests.recorded.queue_cases import QUEUE, properties
 from tests.recorded.table_cases import NOT_COMPARED as NOT_COMPARED_OF_TABLE
 from tests.recorded.table_cases import TABLE
-from tests.sdk.server import SECOND_ACCOUNT, SECOND_KEYS
-from tests.sdk.server import served as serving
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS
+from tests.server import served as serving
 
 CASES: Final = {"blob": BLOB.cases, "queue": QUEUE.cases, "table": TABLE.cases}
 NOT_COMPARED: Final = {

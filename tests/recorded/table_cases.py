@@ -16,8 +16,8 @@ from tests.recorded.queue_cases import (
     properties,
     secondary,
 )
-from tests.sdk.server import ACCOUNT, KEY, WRONG_KEY
 from tests.sdk.table.forms import table_key, table_token
+from tests.server import ACCOUNT, KEY, WRONG_KEY
 
 TABLE: Final = Catalogue("table")
 NOT_COMPARED: Final = {

@@ -1,1 +1,1 @@
-"""The blob service as users of the public SDK see it."""
+"""The services through the public Python SDKs, against a server started as a user starts it."""

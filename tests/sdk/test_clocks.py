@@ -14,7 +14,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueClient
 
-from tests.sdk.server import (
+from tests.server import (
     ACCOUNT,
     KEY,
     Server,

@@ -13,7 +13,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import ContainerClient
 
-from tests.sdk.server import check, eventually, served
+from tests.server import check, eventually, served
 
 MIB = 1024 * 1024
 DISK_BYTES = 220 * MIB

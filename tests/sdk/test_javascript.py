@@ -1,10 +1,10 @@
-"""The server through the JavaScript SDK: each file of tests/javascript is one case.
+"""The services through the JavaScript SDKs: each file below tests/javascript is one test.
 
-What they need is pinned in package-lock.json, made with
+package-lock.json is generated with
 
     npm install --before=2025-06-30 --omit-lockfile-registry-resolved
 
-because later versions of the SDK, and of what it stands on, no longer run on the Node of Debian 12.
+because later versions of the SDKs and their dependencies do not run on the Node.js of Debian 12.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ from typing import Final
 
 import pytest
 
-from tests.sdk.server import ACCOUNT, KEY, ROOT, Server, development_port, served
+from tests.server import ACCOUNT, KEY, ROOT, SERVICES, Server, development_port, served
 
 DIRECTORY: Final = ROOT / "tests/javascript"
 LOCK: Final = DIRECTORY / "package-lock.json"
 INSTALLED: Final = DIRECTORY / "node_modules/.installed"
-FILES: Final = sorted(file.name for file in DIRECTORY.glob("*.test.mjs"))
+FILES: Final = [
+    (service, file.name)
+    for service in SERVICES
+    for file in sorted((DIRECTORY / service).glob("*.test.mjs"))
+]
 
 DEBIAN_NODE: Final = 18
-SECONDS_MAX = 120.0
+TIMEOUT_S: Final = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def packages() -> None:
-    """What the lock names, installed once for this checkout and lock, whoever comes first."""
+    """Installs the locked packages once per checkout and lock file."""
     with LOCK.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = lock.read()
@@ -45,7 +49,7 @@ def packages() -> None:
 
 
 def run(name: str, *arguments: str, **variables: str) -> None:
-    """A command that must succeed; if it does not, what it said is the reason."""
+    """Runs a command; if it fails, its output is the reason."""
     program = shutil.which(name)
     if program is None:
         pytest.fail(f"{name} is missing: install the Debian packages nodejs and npm", pytrace=False)
@@ -56,12 +60,12 @@ def run(name: str, *arguments: str, **variables: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=TIMEOUT_S,
         check=False,
     )
     if done.returncode != 0:
         command = " ".join((name, *arguments))
-        pytest.fail(f"{command} ended with {done.returncode}:\n{done.stdout}", pytrace=False)
+        pytest.fail(f"{command} exited with {done.returncode}:\n{done.stdout}", pytrace=False)
 
 
 def run_tests(file: str, connection_string: str, **variables: str) -> None:
@@ -70,26 +74,42 @@ def run_tests(file: str, connection_string: str, **variables: str) -> None:
         "--test-reporter=spec",
         file,
         AZURE_STORAGE_CONNECTION_STRING=connection_string,
-        # The SDK would ask the proxy of whoever runs the tests for this machine too.
+        # Otherwise the SDK would send requests to loopback through a configured proxy.
         NO_PROXY="127.0.0.1",
         **variables,
     )
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_javascript(server: Server, file: str) -> None:
+def connection_string(server: Server, service: str) -> str:
     account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY}"
-    run_tests(file, f"{account};BlobEndpoint={server.url()}")
+    return f"{account};{service.title()}Endpoint={server.endpoints[service]}/{ACCOUNT}"
+
+
+@pytest.mark.parametrize(("service", "file"), FILES)
+def test_javascript(server: Server, service: str, file: str) -> None:
+    run_tests(f"{service}/{file}", connection_string(server, service))
 
 
 def test_development_storage(tmp_path: Path) -> None:
-    """The address that everybody knows, and nothing else said."""
+    """`UseDevelopmentStorage=true` reaches a server with the default port."""
     with development_port() as port, served(tmp_path / "data", "--blob-port", str(port)):
-        run_tests("blobs.test.mjs", "UseDevelopmentStorage=true")
+        run_tests("blob/blobs.test.mjs", "UseDevelopmentStorage=true")
 
 
-def test_the_lock_is_for_everybody() -> None:
-    """It says what the packages are, not where they came from, and all run on Debian's Node."""
+def test_copies_from_another_server(tmp_path: Path) -> None:
+    """The JavaScript test starts the server that the copies read from."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{port}") as server:
+        run_tests(
+            "blob/elsewhere/copies.test.mjs",
+            connection_string(server, "blob"),
+            ORIGIN_PORT=str(port),
+        )
+
+
+def test_lock_file() -> None:
+    """It has hashes and no download addresses, and every package runs on Debian's Node.js."""
     locked = json.loads(LOCK.read_text("utf-8"))["packages"]
     del locked[""]  # the tests themselves
     assert locked
@@ -99,13 +119,3 @@ def test_the_lock_is_for_everybody() -> None:
         oldest = re.match(r">= ?(\d+)", package.get("engines", {}).get("node", ">=0"))
         assert oldest is not None, name
         assert int(oldest[1]) <= DEBIAN_NODE, name
-
-
-def test_copies_from_elsewhere(tmp_path: Path) -> None:
-    """From a server that the tests themselves start, on a port that ours may read from."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{port}") as server:
-        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY}"
-        address = f"{account};BlobEndpoint={server.url()}"
-        run_tests("elsewhere/copies.test.mjs", address, ORIGIN_PORT=str(port))

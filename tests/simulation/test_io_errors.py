@@ -20,7 +20,7 @@ import pytest
 
 from etagere.engine.ledger import DATABASE_NAME
 from tests.probes.client import Client, NotHttp, Request, shared_key
-from tests.sdk.server import ACCOUNT, KEY, check, environment, eventually, served
+from tests.server import ACCOUNT, KEY, check, environment, eventually, served
 from tests.simulation import syscalls
 
 DATABASE: Final = DATABASE_NAME

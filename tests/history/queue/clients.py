@@ -32,7 +32,7 @@ from tests.history.queue.events import (
 )
 from tests.history.queue.texts import text_of, token_in
 from tests.history.queue.workloads import LIVE, Chooser, Consumer, Producer
-from tests.sdk.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY
 
 QUEUE: Final = "history"
 PRODUCERS: Final = 8

@@ -30,7 +30,7 @@ from tests.history.queue.events import (
     write_history,
 )
 from tests.history.queue.workloads import LIVE
-from tests.sdk.server import ACCOUNT, KEY, ROOT, Server, check, environment, eventually, served
+from tests.server import ACCOUNT, KEY, ROOT, Server, check, environment, eventually, served
 
 LAST_WORDS_SECONDS: Final = 30
 ORPHANED_SECONDS_MAX: Final = 60

@@ -23,7 +23,7 @@ import {
     service,
     texts,
     unique,
-} from "./server.mjs";
+} from "./clients.mjs";
 
 const expiresOn = fromNow(HOUR_MS);
 

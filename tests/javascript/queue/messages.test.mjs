@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 
-import { KIB_64, newQueue, refused, take, texts } from "./server.mjs";
+import { KIB_64, newQueue, refused, take, texts } from "./clients.mjs";
 
 const WEEK_MS = 7 * 24 * 60 * 60 * 1000;
 const OUT_OF_RANGE = "OutOfRangeQueryParameterValue";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HOUR_MS, collect, fromNow, newQueue, refused, service, texts, unique } from "./server.mjs";
+import { HOUR_MS, collect, fromNow, newQueue, refused, service, texts, unique } from "./clients.mjs";
 
 test("a queue is made once", async (t) => {
     const queue = service.getQueueClient(unique("made"));

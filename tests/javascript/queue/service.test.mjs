@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { QueueServiceClient } from "@azure/storage-queue";
 
-import { newQueue, options, refused, service, texts } from "./server.mjs";
+import { newQueue, options, refused, service, texts } from "./clients.mjs";
 
 /** Whatever the test sets them to, they are as before when it ends. */
 async function keepProperties(t) {

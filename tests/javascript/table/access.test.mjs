@@ -25,7 +25,7 @@ import {
     tableClient,
     unique,
     url,
-} from "./server.mjs";
+} from "./clients.mjs";
 
 const expiresOn = fromNow(HOUR_MS);
 const ADA = { partitionKey: "p", rowKey: "r" };

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { newTable, refused, rows } from "./server.mjs";
+import { newTable, refused, rows } from "./clients.mjs";
 
 const ADA = { partitionKey: "Lovelace", rowKey: "Ada" };
 const STALE = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";

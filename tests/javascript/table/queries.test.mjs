@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { odata } from "@azure/data-tables";
 
-import { collect, newTable, refused, rows } from "./server.mjs";
+import { collect, newTable, refused, rows } from "./clients.mjs";
 
 const ID = "c9da6455-213d-42c9-9a79-3e9149a57833";
 

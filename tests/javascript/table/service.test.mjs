@@ -15,7 +15,7 @@ import {
     service,
     tableClient,
     url,
-} from "./server.mjs";
+} from "./clients.mjs";
 
 test("properties are kept", async (t) => {
     const before = await service.getProperties();

@@ -15,7 +15,7 @@ import {
     service,
     tableClient,
     unique,
-} from "./server.mjs";
+} from "./clients.mjs";
 
 test("a table is made once", async (t) => {
     const table = await newTable(t);

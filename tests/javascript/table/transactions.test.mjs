@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { TableTransaction } from "@azure/data-tables";
 
-import { newTable, refused, rows } from "./server.mjs";
+import { newTable, refused, rows } from "./clients.mjs";
 
 const entity = (rowKey, more = {}) => ({ partitionKey: "p", rowKey, ...more });
 

@@ -15,7 +15,7 @@ from etagere.protocol.queue.service import QueueService
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.settings import Settings
 from tests.protocol.queue.exchanges import exchange
-from tests.sdk.server import ROOT
+from tests.server import ROOT
 
 REQUESTS: Final[list[dict[str, str]]] = json.loads(
     Path(__file__).with_name("requests.json").read_text("utf-8")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from etagere.auth.principal import KeyRange
 from tests.protocol.table.batches import BATCH_TYPE, change_set, part, single_query
 from tests.protocol.table.office import Office, guest
-from tests.sdk.server import ROOT
+from tests.server import ROOT
 
 CODES: Final[dict[str, int]] = json.loads((ROOT / "tests/data/error_codes.json").read_text("utf-8"))
 ENTITY: Final = "People(PartitionKey='p',RowKey='r')"

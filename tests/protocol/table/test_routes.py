@@ -11,7 +11,7 @@ import pytest
 from etagere.engine.interface import Refused
 from etagere.protocol.rest.exchange import Exchange
 from tests.protocol.table.office import Office, request
-from tests.sdk.server import ROOT
+from tests.server import ROOT
 
 ENTITY: Final = "People(PartitionKey='p',RowKey='r')"
 TABLE: Final = "Tables('People')"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from azure.storage.queue import QueueClient, QueueServiceClient, generate_account_sas
 from azure.storage.queue.aio import QueueServiceClient as AsyncQueueServiceClient
 
-from tests.sdk.server import ACCOUNT, KEY, Server
+from tests.server import ACCOUNT, KEY, Server
 
 HOUR: Final = timedelta(hours=1)
 KIB_64: Final = 64 * 1024

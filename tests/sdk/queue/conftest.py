@@ -10,7 +10,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.queue import QueueClient, QueueServiceClient
 
 from tests.sdk.queue.clients import queue_service
-from tests.sdk.server import Server, unique
+from tests.server import Server, unique
 
 
 @pytest.fixture(scope="session")

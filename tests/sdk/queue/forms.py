@@ -9,7 +9,7 @@ from urllib.parse import quote
 from tests.probes.client import VERSION, Pairs, Request, hmac_sha256
 from tests.probes.operations import POLICIES, PROPERTIES
 from tests.probes.tokens import Token, moment
-from tests.sdk.server import ACCOUNT
+from tests.server import ACCOUNT
 
 MESSAGE: Final = b"<QueueMessage><MessageText>another</MessageText></QueueMessage>"
 QUEUE_LETTERS: Final = "raup"

@@ -15,7 +15,7 @@ from azure.storage.queue import (
 )
 
 from tests.sdk.queue.clients import HOUR, account_token, contents, holder, now, queue_service, url
-from tests.sdk.server import (
+from tests.server import (
     ACCOUNT,
     KEY,
     SECOND_ACCOUNT,

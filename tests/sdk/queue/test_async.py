@@ -10,7 +10,7 @@ from azure.storage.queue import AccessPolicy, QueueMessage
 from azure.storage.queue.aio import QueueClient
 
 from tests.sdk.queue.clients import HOUR, KIB_64, async_queue_service, now
-from tests.sdk.server import Server, refused, unique
+from tests.server import Server, refused, unique
 
 
 @asynccontextmanager

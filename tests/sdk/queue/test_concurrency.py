@@ -16,7 +16,7 @@ from azure.storage.queue import QueueClient
 from azure.storage.queue.aio import QueueClient as AsyncQueueClient
 
 from tests.sdk.queue.clients import async_queue_service, queue_service
-from tests.sdk.server import Server, served, unique
+from tests.server import Server, served, unique
 
 CONSUMERS = 16
 MESSAGES = 320

@@ -19,7 +19,7 @@ from azure.storage.queue import (
 )
 
 from tests.sdk.queue.clients import KIB_64, contents
-from tests.sdk.server import refused, with_headers
+from tests.server import refused, with_headers
 
 WEEK = timedelta(days=7)
 NOBODY = "5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10"

@@ -21,7 +21,7 @@ from tests.probes.mutations import IN_ADDRESSES, MUTATIONS, Mutation, spoiled
 from tests.probes.tokens import account_token
 from tests.sdk.queue.forms import FORMS, MESSAGE, Place, queue_token
 from tests.sdk.queue.sentry import Sentry
-from tests.sdk.server import ACCOUNT, KEY, ROOT, Server
+from tests.server import ACCOUNT, KEY, ROOT, Server
 
 SEED: Final = 20_261_115
 CASES: Final = 2_400

@@ -8,7 +8,7 @@ import pytest
 from azure.storage.queue import AccessPolicy, QueueClient, QueueServiceClient
 
 from tests.sdk.queue.clients import HOUR, contents, now
-from tests.sdk.server import Answer, refused, unique
+from tests.server import Answer, refused, unique
 
 
 def test_made_once(queues: QueueServiceClient) -> None:

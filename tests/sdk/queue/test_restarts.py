@@ -9,7 +9,7 @@ from azure.core.exceptions import AzureError
 from azure.storage.queue import AccessPolicy, QueueClient, QueueMessage
 
 from tests.sdk.queue.clients import HOUR, KIB_64, contents, now, queue_service
-from tests.sdk.server import Server, check, refused, served
+from tests.server import Server, check, refused, served
 
 LONG = "é" * (KIB_64 // 2)
 

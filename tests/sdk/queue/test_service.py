@@ -19,7 +19,7 @@ from azure.storage.queue import (
 
 from tests.probes.client import Client, Request, shared_key
 from tests.sdk.queue.clients import now, queue_service, url
-from tests.sdk.server import (
+from tests.server import (
     ACCOUNT,
     KEY,
     SECOND_ACCOUNT,

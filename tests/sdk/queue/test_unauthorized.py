@@ -15,7 +15,7 @@ from tests.probes.judgement import refusal
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token, service_token
 from tests.sdk.queue.forms import FORMS, QUEUE_LETTERS, Form, Place, queue_token
 from tests.sdk.queue.sentry import Sentry
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
 
 FAILED: Final = (403, "AuthenticationFailed")
 LACKING: Final = (403, "AuthorizationPermissionMismatch")

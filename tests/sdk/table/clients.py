@@ -23,7 +23,7 @@ from azure.data.tables import (
 )
 from azure.data.tables.aio import TableServiceClient as AsyncTableServiceClient
 
-from tests.sdk.server import ACCOUNT, KEY, Server
+from tests.server import ACCOUNT, KEY, Server
 
 HOUR: Final = timedelta(hours=1)
 OWNER: Final = AzureNamedKeyCredential(ACCOUNT, KEY)

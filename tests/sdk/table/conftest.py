@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from azure.data.tables import TableClient, TableServiceClient
 
-from tests.sdk.server import Server
 from tests.sdk.table.clients import table_service, unique
+from tests.server import Server
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from tests.probes.client import VERSION, Pairs, Request, Signer, dated, hmac_sha
 from tests.probes.operations import POLICIES, PROPERTIES
 from tests.probes.tokens import Token, moment
 from tests.protocol.table.batches import BATCH_TYPE, change_set, part, single_query
-from tests.sdk.server import ACCOUNT
+from tests.server import ACCOUNT
 
 TABLE_LETTERS: Final = "raud"
 JSON: Final = ("Content-Type", "application/json")

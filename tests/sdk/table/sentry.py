@@ -14,9 +14,9 @@ from typing import Final
 from tests.probes import judgement
 from tests.probes.client import Answer, Client, Request
 from tests.protocol.table.batches import PartAnswer, answers_in
-from tests.sdk.server import ACCOUNT, KEY, ROOT, SECOND_ACCOUNT, SECOND_KEYS, Server
 from tests.sdk.table.clients import unique
 from tests.sdk.table.forms import JSON, Form, Place, table_key
+from tests.server import ACCOUNT, KEY, ROOT, SECOND_ACCOUNT, SECOND_KEYS, Server
 
 OWNERS: Final = {
     ACCOUNT: table_key(ACCOUNT, KEY),

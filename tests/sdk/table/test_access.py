@@ -10,14 +10,6 @@ import pytest
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.data.tables import TableAccessPolicy, TableClient, TableServiceClient, UpdateMode
 
-from tests.sdk.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    WRONG_KEY,
-    Server,
-)
 from tests.sdk.table.clients import (
     HOUR,
     account_token,
@@ -29,6 +21,14 @@ from tests.sdk.table.clients import (
     table_token,
     unique,
     url,
+)
+from tests.server import (
+    ACCOUNT,
+    KEY,
+    SECOND_ACCOUNT,
+    SECOND_KEYS,
+    WRONG_KEY,
+    Server,
 )
 
 MISMATCH: Final = "AuthorizationPermissionMismatch"

@@ -11,8 +11,8 @@ from azure.core import MatchConditions
 from azure.data.tables import EdmType, TableAccessPolicy, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient
 
-from tests.sdk.server import Server
 from tests.sdk.table.clients import HOUR, async_table_service, code_of, now, refused, unique
+from tests.server import Server
 
 ADA: Final[dict[str, Any]] = {"PartitionKey": "Lovelace", "RowKey": "Ada", "Age": 36}
 

@@ -16,8 +16,8 @@ from azure.core.exceptions import ResourceExistsError, ResourceModifiedError
 from azure.data.tables import TableClient, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient as AsyncTableClient
 
-from tests.sdk.server import Server, served
 from tests.sdk.table.clients import async_table_service, code_of, table_service, unique
+from tests.server import Server, served
 
 WRITERS: Final = 6
 INCREMENTS: Final = 15

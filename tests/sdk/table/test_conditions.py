@@ -8,8 +8,8 @@ import pytest
 from azure.core import MatchConditions
 from azure.data.tables import TableClient, UpdateMode
 
-from tests.sdk.server import Answer
 from tests.sdk.table.clients import refused
+from tests.server import Answer
 
 ADA: Final[dict[str, Any]] = {"PartitionKey": "p", "RowKey": "r"}
 IF_SEEN: Final = MatchConditions.IfNotModified

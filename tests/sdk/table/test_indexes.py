@@ -20,8 +20,8 @@ from etagere.engine.sqlite import Reader
 from etagere.model.tables import PropertyIndex, TableName
 from etagere.operations.table.tables import get_table
 from tests.operations.table.cabinet import left_behind, require_agreement
-from tests.sdk.server import ACCOUNT, KEY, Server, check, eventually, served
 from tests.sdk.table.clients import table_service
+from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
 NAME: Final = "Indexed"
 COUNT: Final = 5_200

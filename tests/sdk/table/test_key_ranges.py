@@ -9,8 +9,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
-from tests.sdk.server import Server
 from tests.sdk.table.clients import holder, refused, rows, table_token, unique
+from tests.server import Server
 
 PARTITIONS: Final = "abcde"
 ROWS: Final = "123"

@@ -17,9 +17,9 @@ from tests.probes.judgement import readable
 from tests.probes.mutations import ANYWHERE, IN_ADDRESSES, MUTATIONS, Mutation, spoiled
 from tests.probes.tokens import account_token
 from tests.protocol.table.batches import BATCH_TYPE
-from tests.sdk.server import ACCOUNT, KEY, Server
 from tests.sdk.table.forms import FORMS, Place, table_key, table_key_lite, table_token
 from tests.sdk.table.sentry import Sentry, faults, faults_unreadable
+from tests.server import ACCOUNT, KEY, Server
 
 SEED: Final = 20_261_115
 CASES: Final = 2_400

@@ -14,10 +14,10 @@ import pytest
 
 from tests.probes.client import Answer, Request
 from tests.protocol.table.batches import BATCH_TYPE, PartAnswer, answers_in, change_set, part
-from tests.sdk.server import ACCOUNT, Server
 from tests.sdk.table.clients import holder, refused, table_token, unique
 from tests.sdk.table.forms import JSON, Place
 from tests.sdk.table.sentry import OWNERS, Sentry
+from tests.server import ACCOUNT, Server
 
 VERSION: Final = ("x-ms-version", "2019-02-02")
 ENTITY: Final = "{table}(PartitionKey='p',RowKey='r')"

@@ -10,8 +10,8 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.data.tables import TableAccessPolicy, TableClient
 
-from tests.sdk.server import Server, check, served
 from tests.sdk.table.clients import refused, rows, table_service
+from tests.server import Server, check, served
 
 WRITERS: Final = 3
 GROUP: Final = 5

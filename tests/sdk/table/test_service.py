@@ -18,8 +18,8 @@ from azure.data.tables import (
 )
 
 from tests.probes.client import Client, Request
-from tests.sdk.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Answer, Server, with_headers
 from tests.sdk.table.clients import OWNER, now, refused, rows, table_service, url
+from tests.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Answer, Server, with_headers
 
 ORIGIN: Final = "https://example.org"
 RULE: Final = TableCorsRule(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from azure.data.tables import TableAccessPolicy, TableClient, TableServiceClient
 
-from tests.sdk.server import Answer
 from tests.sdk.table.clients import HOUR, now, refused, rows, unique
+from tests.server import Answer
 
 
 def test_made_once(tables: TableServiceClient) -> None:

@@ -14,8 +14,8 @@ from azure.data.tables import (
     UpdateMode,
 )
 
-from tests.sdk.server import Server
 from tests.sdk.table.clients import code_of, holder, rows, table_token
+from tests.server import Server
 
 Operation = tuple[Any, ...]
 

@@ -12,7 +12,6 @@ from etagere.auth.permissions import NEEDS, Public
 from tests.probes.client import VERSION, Signer, http_date, shared_key
 from tests.probes.judgement import refusal
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token, service_token
-from tests.sdk.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
 from tests.sdk.table.forms import (
     FORMS,
     TABLE_LETTERS,
@@ -23,6 +22,7 @@ from tests.sdk.table.forms import (
     table_token,
 )
 from tests.sdk.table.sentry import Sentry, outcome
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
 
 FAILED: Final = (403, "AuthenticationFailed")
 LACKING: Final = (403, "AuthorizationPermissionMismatch")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.probes.client import VERSION, Answer, Request, http_date
 from tests.protocol.table.batches import BATCH_TYPE, answers_in, change_set, part
-from tests.sdk.server import ACCOUNT, KEY, Server
 from tests.sdk.table.forms import JSON, Place, table_key, table_key_lite
 from tests.sdk.table.sentry import Sentry
+from tests.server import ACCOUNT, KEY, Server
 
 LEVELS: Final = ("nometadata", "minimalmetadata", "fullmetadata")
 TYPED: Final[dict[str, Any]] = {

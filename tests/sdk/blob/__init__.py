@@ -1,0 +1,1 @@
+"""Blobs through the public Python SDK."""

@@ -1,0 +1,342 @@
+"""Bodies that are checked on their way: checksums in headers, and structured messages."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import random
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+from awscrt.checksums import crc64nvme
+from azure.storage.blob import (
+    BlobBlock,
+    BlobClient,
+    ContainerClient,
+    ContainerSasPermissions,
+    generate_container_sas,
+)
+
+from etagere.protocol.codecs.structured_messages import encoded
+from tests.server import ACCOUNT, KEY, Answer, refused, with_headers
+
+KIB, MIB = 1 << 10, 1 << 20
+KIND = "XSM/1.0; properties=crc64"
+
+
+@pytest.fixture(autouse=True)
+def client_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK takes its CRC64 from an extension of its own; any other will do."""
+    checksums = ModuleType("azure.storage.extensions.checksums")
+    checksums.crc64 = SimpleNamespace(compute=crc64nvme)  # type: ignore[attr-defined]
+    extensions = ModuleType("azure.storage.extensions")
+    extensions.checksums = checksums  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "azure.storage.extensions", extensions)
+    monkeypatch.setitem(sys.modules, "azure.storage.extensions.checksums", checksums)
+
+
+def content_of(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+class Told(NamedTuple):
+    """An answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        return self.headers.get("x-ms-error-code", "")
+
+
+class Raw:
+    """Requests as nobody's client sends them."""
+
+    def __init__(self, container: ContainerClient) -> None:
+        self._url = urlsplit(container.url)
+        self._token = generate_container_sas(
+            ACCOUNT,
+            container.container_name,
+            account_key=KEY,
+            permission=ContainerSasPermissions(read=True, write=True, create=True),
+            expiry=datetime.now(UTC) + timedelta(hours=1),
+        )
+
+    def __call__(
+        self, method: str, path: str, body: bytes | None = None, **headers: str | int
+    ) -> Told:
+        connection = http.client.HTTPConnection(self._url.netloc, timeout=20)
+        mark = "&" if "?" in path else "?"
+        sent = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+        try:
+            target = f"{self._url.path}/{path}{mark}{self._token}"
+            connection.request(method, target, body, sent)
+            answer = connection.getresponse()
+            told = {name.lower(): value for name, value in answer.getheaders()}
+            return Told(answer.status, told, answer.read())
+        finally:
+            connection.close()
+
+    def put(self, body: bytes, content_length: int, path: str = "blob", **headers: str) -> Told:
+        """A structured message."""
+        return self(
+            "PUT",
+            path,
+            body,
+            x_ms_blob_type="BlockBlob",
+            **{
+                "x_ms_structured_body": KIND,
+                "x_ms_structured_content_length": str(content_length),
+                **headers,
+            },
+        )
+
+
+@pytest.fixture
+def raw(container: ContainerClient) -> Raw:
+    return Raw(container)
+
+
+# Uploads
+
+
+@pytest.mark.parametrize("size", [1, 5 * KIB, 33 * KIB, 4 * MIB, 4 * MIB + 1, 13 * MIB])
+def test_structured_blocks(container: ContainerClient, size: int) -> None:
+    content, answer = content_of(size), Answer()
+    blob = container.get_blob_client("blob")
+    stream = io.BytesIO(content)
+    blob.stage_block("a", stream, validate_content="crc64", raw_response_hook=answer)
+    assert answer.headers["x-ms-structured-body"] == KIND
+    crc = int.from_bytes(base64.b64decode(answer.headers["x-ms-content-crc64"]), "little")
+    assert crc == crc64nvme(content)
+    blob.commit_block_list([BlobBlock("a")])
+    assert blob.get_blob_properties().size == size
+    assert blob.download_blob().readall() == content
+
+
+@pytest.mark.parametrize("size", [0, 1, 32 * KIB, 32 * KIB + 1, 5 * MIB])
+def test_structured_blobs(container: ContainerClient, raw: Raw, size: int) -> None:
+    """What is kept and told is about the content, not about the message."""
+    content = content_of(size)
+    told = raw.put(encoded(content), size)
+    assert told.status == 201
+    assert told.headers["x-ms-structured-body"] == KIND
+    blob = container.get_blob_client("blob")
+    shown = blob.get_blob_properties()
+    assert shown.size == size
+    assert (
+        told.headers["content-md5"]
+        == base64.b64encode(bytes(shown.content_settings.content_md5 or b"")).decode()
+    )
+    assert blob.download_blob().readall() == content
+
+
+def damaged(message: bytes) -> Iterator[tuple[bytes, str]]:
+    yield message[:40] + bytes([message[40] ^ 1]) + message[41:], "Crc64Mismatch"
+    yield message[:-1] + bytes([message[-1] ^ 1]), "Crc64Mismatch"
+    yield b"\x02" + message[1:], "InvalidInput"
+    yield message[:1] + struct.pack("<Q", 7) + message[9:], "InvalidInput"
+    yield message[:9] + b"\x00" + message[10:], "InvalidInput"
+    yield message[:13] + b"\x02" + message[14:], "InvalidInput"
+    yield message[:15] + struct.pack("<Q", 101) + message[23:], "InvalidInput"
+    yield message[:15] + struct.pack("<Q", 99) + message[23:], "InvalidInput"
+    yield bytes(len(message)), "InvalidInput"
+
+
+@pytest.mark.parametrize("path", ["blob", "blob?comp=block&blockid=YQ%3D%3D"])
+def test_damaged_messages_change_nothing(container: ContainerClient, raw: Raw, path: str) -> None:
+    blob = container.upload_blob("blob", b"before")
+    etag = blob.get_blob_properties().etag
+    for message, code in damaged(encoded(b"x" * 100)):
+        told = raw.put(message, 100, path)
+        assert (told.status, told.code) == (400, code)
+    assert blob.get_blob_properties().etag == etag
+    assert blob.get_block_list("uncommitted")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"x_ms_structured_body": "XSM/2.0; properties=crc64"}, "InvalidHeaderValue"),
+        ({"x_ms_structured_body": "XSM/1.0"}, "InvalidHeaderValue"),
+        ({"x_ms_structured_content_length": "4"}, "InvalidHeaderValue"),
+        ({"x_ms_structured_content_length": "-3"}, "InvalidHeaderValue"),
+        ({"x_ms_structured_content_length": "9" * 5000}, "InvalidHeaderValue"),
+        ({"x_ms_structured_content_length": ""}, "MissingRequiredHeader"),
+    ],
+)
+def test_headers_of_messages(
+    container: ContainerClient, raw: Raw, headers: dict[str, str], code: str
+) -> None:
+    told = raw.put(encoded(b"abc"), 3, **headers)
+    assert (told.status, told.code) == (400, code)
+    assert not container.get_blob_client("blob").exists()
+
+
+def test_a_length_without_a_message(container: ContainerClient, raw: Raw) -> None:
+    told = raw("PUT", "blob", b"abc", x_ms_blob_type="BlockBlob", x_ms_structured_content_length=3)
+    assert (told.status, told.code) == (400, "MissingRequiredHeader")
+    assert not container.get_blob_client("blob").exists()
+
+
+def test_limits_are_those_of_the_content(raw: Raw) -> None:
+    """A block may have 4 MiB of content, however much the message has around it."""
+    content = bytes(4 * MIB)
+    block = "blob?comp=block&blockid=YQ%3D%3D"
+    old = {"x_ms_version": "2015-12-11"}
+    assert raw.put(encoded(content), len(content), block, **old).status == 201
+    told = raw.put(encoded(content + b"x"), len(content) + 1, block, **old)
+    assert (told.status, told.code) == (413, "RequestBodyTooLarge")
+    empty = raw.put(encoded(b""), 0, block)
+    assert (empty.status, empty.code) == (400, "InvalidHeaderValue")
+
+
+def test_a_message_that_ends_early(container: ContainerClient, raw: Raw) -> None:
+    """Its segments say less than its length does."""
+    message = encoded(b"x" * 100)
+    told = raw.put(message[:-18], 100)
+    assert (told.status, told.code) == (400, "InvalidHeaderValue")
+    told = raw.put(message[:-18] + message[:18], 100)
+    assert (told.status, told.code) == (400, "Crc64Mismatch")
+    assert not container.get_blob_client("blob").exists()
+
+
+# Downloads
+
+
+@pytest.mark.parametrize("size", [0, 1, 32 * KIB, 32 * KIB + 1, 4 * MIB, 9 * MIB + 1])
+def test_structured_downloads(container: ContainerClient, raw: Raw, size: int) -> None:
+    content = content_of(size)
+    blob = container.upload_blob("blob", content)
+    assert blob.download_blob(validate_content="crc64").readall() == content
+    told = raw("GET", "blob", x_ms_structured_body=KIND)
+    assert told.status == 200
+    assert told.headers["x-ms-structured-body"] == KIND
+    assert told.headers["x-ms-structured-content-length"] == str(size)
+    assert told.headers["content-length"] == str(len(told.body))
+    assert told.body == encoded(content)
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (5, 100), (MIB, 5 * MIB), (0, 9 * MIB)])
+def test_structured_ranges(container: ContainerClient, raw: Raw, start: int, length: int) -> None:
+    content = content_of(9 * MIB)
+    blob = container.upload_blob("blob", content)
+    wanted = content[start : start + length]
+    assert blob.download_blob(start, length, validate_content="crc64").readall() == wanted
+    end = start + length - 1
+    told = raw("GET", "blob", x_ms_structured_body=KIND, x_ms_range=f"bytes={start}-{end}")
+    assert told.status == 206
+    assert told.headers["content-range"] == f"bytes {start}-{end}/{9 * MIB}"
+    assert told.headers["x-ms-structured-content-length"] == str(length)
+    assert told.body == encoded(wanted)
+
+
+def test_chunks_of_a_structured_download(container: ContainerClient) -> None:
+    content = content_of(3 * MIB)
+    blob = BlobClient(
+        container.url.rpartition("/")[0],
+        container.container_name,
+        "blob",
+        credential={"account_name": ACCOUNT, "account_key": KEY},
+        max_single_get_size=MIB,
+        max_chunk_get_size=MIB // 2,
+    )
+    blob.upload_blob(content)
+    downloaded = blob.download_blob(validate_content="crc64")
+    assert b"".join(downloaded.chunks()) == content
+
+
+def test_a_structured_range_with_its_checksum(container: ContainerClient, raw: Raw) -> None:
+    container.upload_blob("blob", b"0123456789")
+    told = raw(
+        "GET",
+        "blob",
+        x_ms_structured_body=KIND,
+        x_ms_range="bytes=2-4",
+        x_ms_range_get_content_crc64="true",
+    )
+    assert told.body == encoded(b"234")
+    crc = int.from_bytes(base64.b64decode(told.headers["x-ms-content-crc64"]), "little")
+    assert crc == crc64nvme(b"234")
+
+
+def test_unknown_kinds_of_downloads(container: ContainerClient, raw: Raw) -> None:
+    container.upload_blob("blob", b"content")
+    told = raw("GET", "blob", x_ms_structured_body="XSM/9.0")
+    assert (told.status, told.code) == (400, "InvalidHeaderValue")
+
+
+# The other kinds of blobs
+
+
+def test_structured_appends(container: ContainerClient, raw: Raw) -> None:
+    parts = [content_of(size) for size in (5, 100 * KIB, 5 * MIB)]
+    blob = container.get_blob_client("blob")
+    blob.create_append_blob()
+    for part in parts:
+        blob.append_block(io.BytesIO(part), validate_content="crc64")
+    told = raw.put(encoded(b"x" * 100)[:-1] + b"?", 100, "blob?comp=appendblock")
+    assert (told.status, told.code) == (400, "Crc64Mismatch")
+    content = b"".join(parts)
+    assert blob.download_blob(validate_content="crc64").readall() == content
+
+
+def test_structured_pages(container: ContainerClient, raw: Raw) -> None:
+    """Of a hole, zeros are sent, which the checksums cover as well."""
+    page, length = content_of(512), 9 * MIB
+    blob = container.get_blob_client("blob")
+    blob.create_page_blob(length)
+    for offset in (0, 5 * MIB):
+        where = {"x_ms_page_write": "update", "x_ms_range": f"bytes={offset}-{offset + 511}"}
+        told = raw.put(encoded(page), 512, "blob?comp=page", **where)
+        assert (told.status, told.headers["x-ms-structured-body"]) == (201, KIND)
+    content = page.ljust(5 * MIB, b"\0") + page.ljust(4 * MIB, b"\0")
+    assert blob.download_blob(validate_content="crc64").readall() == content
+    told = raw("GET", "blob", x_ms_structured_body=KIND)
+    assert told.headers["content-length"] == str(len(told.body))
+    assert told.body == encoded(content)
+
+
+# Checksums in headers
+
+
+def test_the_crc_of_a_whole_body(container: ContainerClient) -> None:
+    answer = Answer()
+    blob = container.get_blob_client("blob")
+    blob.upload_blob(b"content", validate_content="crc64", raw_response_hook=answer)
+    assert "x-ms-structured-body" not in answer.headers
+    wrong = base64.b64encode(crc64nvme(b"other").to_bytes(8, "little")).decode()
+    with refused(400, "Crc64Mismatch") as told:
+        blob.stage_block("a", b"content", raw_request_hook=with_headers(x_ms_content_crc64=wrong))
+    assert told.details["userspecifiedcrc"] == wrong
+    assert told.details["servercalculatedcrc"] == answer.headers["x-ms-content-crc64"]
+
+
+def test_both_checksums(raw: Raw) -> None:
+    md5 = base64.b64encode(bytes(16)).decode()
+    crc = base64.b64encode(bytes(8)).decode()
+    for path in ("blob", "blob?comp=block&blockid=YQ%3D%3D"):
+        told = raw(
+            "PUT",
+            path,
+            b"content",
+            x_ms_blob_type="BlockBlob",
+            Content_MD5=md5,
+            x_ms_content_crc64=crc,
+        )
+        assert (told.status, told.code) == (400, "BothCrc64AndMd5HeaderPresent")
+
+
+@pytest.mark.parametrize("written", ["not base64!", "c2hvcnQ=", "AAAAAAAAAAAA"])
+def test_malformed_crcs(raw: Raw, written: str) -> None:
+    told = raw("PUT", "blob", b"x", x_ms_blob_type="BlockBlob", x_ms_content_crc64=written)
+    assert (told.status, told.code) == (400, "InvalidHeaderValue")

@@ -1,0 +1,161 @@
+"""Servers killed outright under load: what was acknowledged is there afterwards."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobLeaseClient, ContainerClient
+
+from tests.server import Server, check, refused, served
+
+NAME = "survivor"
+CLIENTS = 3
+SIZES = (0, 10, 1_000, 33_000, 200_000, 1_500_000)
+
+
+def content_of(seed: int) -> bytes:
+    source = random.Random(seed)
+    return source.randbytes(source.choice(SIZES))
+
+
+class Load:
+    """One client that writes and deletes blobs of its own, and remembers what it was told.
+
+    Of each blob it knows what it may hold: one state, or two while nobody has said whether the
+    last write was carried out. None is "not there".
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.known: dict[str, set[int | None]] = {}
+        self.acknowledged = 0
+        self._random = random.Random(number)
+
+    def run(self, server: Server, stop: threading.Event) -> None:
+        """Until the server is gone."""
+        with server.service(connection_timeout=5, read_timeout=20) as service:
+            container = service.get_container_client(NAME)
+            while not stop.is_set():
+                try:
+                    self._step(container)
+                except AzureError:
+                    return
+
+    def _step(self, container: ContainerClient) -> None:
+        name = f"{self.number}/{self._random.randrange(40)}"
+        states = self.known.setdefault(name, {None})
+        blob = container.get_blob_client(name)
+        if states != {None} and None not in states and self._random.random() < 0.2:
+            states.add(None)
+            blob.delete_blob()
+            self.known[name] = {None}
+        else:
+            seed = self._random.getrandbits(60)
+            states.add(seed)
+            blob.upload_blob(content_of(seed), overwrite=True)
+            self.known[name] = {seed}
+        self.acknowledged += 1
+
+    def verify(self, container: ContainerClient) -> None:
+        """What is there is what was acknowledged; from here on it is known again."""
+        there = set(container.list_blob_names(name_starts_with=f"{self.number}/"))
+        assert there <= self.known.keys()
+        for name, states in self.known.items():
+            if name not in there:
+                assert None in states, f"{name} is lost"
+                self.known[name] = {None}
+                continue
+            found = container.download_blob(name).readall()
+            seeds = [seed for seed in states if seed is not None and content_of(seed) == found]
+            assert seeds, f"{name} holds something else"
+            self.known[name] = {seeds[0]}
+
+
+def crash(server: Server, loads: list[Load], seconds: float) -> None:
+    stop = threading.Event()
+    threads = [threading.Thread(target=load.run, args=(server, stop)) for load in loads]
+    for thread in threads:
+        thread.start()
+    try:
+        stop.wait(seconds)
+        server.kill()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def verify(server: Server, loads: list[Load], lease_id: str) -> None:
+    with server.service() as service:
+        container = service.get_container_client(NAME)
+        for load in loads:
+            load.verify(container)
+        shown = container.get_container_properties()
+        assert shown.lease.state == "leased"
+        assert shown.metadata == {"Kept": "yes"}
+        with refused(412, "LeaseIdMissing"):
+            container.delete_container()
+        BlobLeaseClient(container, lease_id).renew()
+
+
+def survive(directory: Path, rounds: int) -> None:
+    loads = [Load(number) for number in range(CLIENTS)]
+    with served(directory) as server:
+        with server.service() as service:
+            lease_id = service.create_container(NAME, {"Kept": "yes"}).acquire_lease().id
+        for number in range(rounds):
+            before = sum(load.acknowledged for load in loads)
+            crash(server, loads, random.Random(number).uniform(0.3, 1.2))
+            assert sum(load.acknowledged for load in loads) > before
+            server.start()
+            verify(server, loads, lease_id)
+        assert server.stop() == 0
+    found = check(directory)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_killed_under_load(tmp_path: Path) -> None:
+    survive(tmp_path / "data", 3)
+
+
+@pytest.mark.long
+def test_killed_under_load_often(tmp_path: Path) -> None:
+    survive(tmp_path / "data", 50)
+
+
+def test_stopped_and_started_again(tmp_path: Path) -> None:
+    with served(tmp_path / "data") as server:
+        with server.service() as service:
+            blob = service.create_container(NAME).upload_blob("blob", b"content")
+            etag = blob.get_blob_properties().etag
+        assert server.stop() == 0
+        server.start()
+        with server.service() as service:
+            blob = service.get_blob_client(NAME, "blob")
+            assert blob.get_blob_properties().etag == etag
+            assert blob.download_blob().readall() == b"content"
+            assert blob.upload_blob(b"new", overwrite=True)["etag"] != etag
+
+
+def test_stopping_lets_requests_finish(tmp_path: Path) -> None:
+    with served(tmp_path / "data") as server:
+        load = Load(0)
+        with server.service() as service:
+            service.create_container(NAME)
+        thread = threading.Thread(target=load.run, args=(server, threading.Event()))
+        thread.start()
+        deadline = time.monotonic() + 10
+        while load.acknowledged < 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert server.stop() == 0
+        thread.join()
+        server.start()
+        with server.service() as service:
+            load.verify(service.get_container_client(NAME))
+        assert server.stop() == 0
+    assert check(tmp_path / "data").returncode == 0

@@ -1,0 +1,400 @@
+"""Snapshots through the SDK: taken, read, listed and deleted, and never changed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import pytest
+from azure.core import MatchConditions
+from azure.storage.blob import (
+    BlobBlock,
+    BlobClient,
+    BlobLeaseClient,
+    ContainerClient,
+    ContentSettings,
+    generate_blob_sas,
+)
+
+from tests.server import ACCOUNT, KEY, Answer, Server, refused, with_headers
+
+HOUR = timedelta(hours=1)
+OTHER_ETAG = '"0x8D0000000000001"'
+OTHER_ID = "11111111-2222-3333-4444-555555555555"
+NEVER_TAKEN = "2020-01-01T00:00:00.0000000Z"
+
+
+@pytest.fixture
+def blob(container: ContainerClient) -> BlobClient:
+    return container.upload_blob("blob", b"old", metadata={"Its": "own"})
+
+
+def take(blob: BlobClient, **options: Any) -> BlobClient:
+    """A client for a new snapshot of a blob."""
+    return at(blob, str(blob.create_snapshot(**options)["snapshot"]))
+
+
+def at(blob: BlobClient, snapshot: str) -> BlobClient:
+    account = blob.url.split(f"/{blob.container_name}/", 1)[0]
+    return BlobClient(
+        account, blob.container_name, blob.blob_name, snapshot, blob.credential, retry_total=0
+    )
+
+
+def listed(container: ContainerClient) -> list[tuple[str, str | None]]:
+    return [(found.name, found.snapshot) for found in container.list_blobs(include=["snapshots"])]
+
+
+# Taken
+
+
+def test_a_snapshot_is_what_the_blob_was(blob: BlobClient) -> None:
+    before = blob.get_blob_properties()
+    answer = Answer()
+    taken = blob.create_snapshot(raw_response_hook=answer)
+    assert answer.status == 201
+    assert answer.headers["x-ms-snapshot"] == taken["snapshot"]
+    assert taken["etag"] == before.etag
+    assert blob.get_blob_properties().etag == before.etag
+    past = at(blob, str(taken["snapshot"]))
+    shown = past.get_blob_properties()
+    assert (shown.etag, shown.last_modified) == (before.etag, before.last_modified)
+    assert (shown.metadata, shown.size) == ({"Its": "own"}, 3)
+    assert past.download_blob().readall() == b"old"
+    assert past.download_blob(1, 1).readall() == b"l"
+    past.close()
+
+
+def test_metadata_of_its_own(blob: BlobClient) -> None:
+    before = blob.get_blob_properties()
+    with take(blob, metadata={"Other": "things"}) as past:
+        shown = past.get_blob_properties()
+    assert shown.metadata == {"Other": "things"}
+    assert shown.etag != before.etag
+    after = blob.get_blob_properties()
+    assert (after.etag, after.metadata) == (before.etag, {"Its": "own"})
+
+
+def test_each_has_a_moment_of_its_own(container: ContainerClient, blob: BlobClient) -> None:
+    moments = [str(blob.create_snapshot()["snapshot"]) for _ in range(10)]
+    assert moments == sorted(set(moments))
+    assert listed(container) == [*(("blob", moment) for moment in moments), ("blob", None)]
+
+
+def test_conditions_of_taking_one(container: ContainerClient, blob: BlobClient) -> None:
+    shown = blob.get_blob_properties()
+    unmet: list[dict[str, Any]] = [
+        {"etag": OTHER_ETAG, "match_condition": MatchConditions.IfNotModified},
+        {"etag": shown.etag, "match_condition": MatchConditions.IfModified},
+        {"if_modified_since": shown.last_modified},
+        {"if_unmodified_since": shown.last_modified - HOUR},
+    ]
+    for conditions in unmet:
+        with refused(412, "ConditionNotMet"):
+            blob.create_snapshot(**conditions)
+    assert listed(container) == [("blob", None)]
+    blob.create_snapshot(etag=shown.etag, match_condition=MatchConditions.IfNotModified)
+    with refused(404, "BlobNotFound"):
+        container.get_blob_client("missing").create_snapshot()
+
+
+def test_of_a_leased_blob(blob: BlobClient) -> None:
+    """Everybody may take one; the lease stays with the blob."""
+    lease = blob.acquire_lease()
+    for options in ({}, {"lease": lease}):
+        with take(blob, **options) as past:
+            shown = past.get_blob_properties()
+            assert not shown.lease.status
+            assert not shown.lease.state
+            with refused(412, "LeaseNotPresentWithBlobOperation"):
+                past.download_blob(lease=lease)
+    assert blob.get_blob_properties().lease.state == "leased"
+    lease.release()
+
+
+# Kept
+
+
+def test_they_survive_what_happens_to_the_blob(blob: BlobClient) -> None:
+    blob.stage_block("a", b"made of blocks")
+    blob.commit_block_list([BlobBlock("a")], metadata={"of": "blocks"})
+    with take(blob) as first:
+        blob.upload_blob(b"put whole", overwrite=True)
+        with take(blob) as second:
+            blob.set_blob_metadata({"changed": "since"})
+            blob.set_http_headers(ContentSettings(content_type="text/plain"))
+            blob.stage_block("b", b"committed")
+            blob.commit_block_list([BlobBlock("b")])
+            assert first.download_blob().readall() == b"made of blocks"
+            assert first.get_blob_properties().metadata == {"of": "blocks"}
+            assert second.download_blob().readall() == b"put whole"
+            assert second.get_blob_properties().metadata == {}
+    assert blob.download_blob().readall() == b"committed"
+
+
+def test_conditions_of_reading_one(blob: BlobClient) -> None:
+    with take(blob) as past:
+        etag = past.get_blob_properties().etag
+        blob.upload_blob(b"new", overwrite=True)
+        past.download_blob(etag=etag, match_condition=MatchConditions.IfNotModified)
+        with refused(412, "ConditionNotMet"):
+            past.download_blob(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
+        with refused(304, "ConditionNotMet"):
+            past.get_blob_properties(etag=etag, match_condition=MatchConditions.IfModified)
+
+
+CHANGES: dict[str, Callable[[BlobClient], Any]] = {
+    "put blob": lambda blob: blob.upload_blob(b"new", overwrite=True),
+    "put block": lambda blob: blob.stage_block("a", b"new"),
+    "put block list": lambda blob: blob.commit_block_list([]),
+    "set metadata": lambda blob: blob.set_blob_metadata({"a": "b"}),
+    "set properties": lambda blob: blob.set_http_headers(ContentSettings()),
+    "lease": lambda blob: blob.acquire_lease(),
+    "break": lambda blob: BlobLeaseClient(blob).break_lease(),
+    "snapshot": lambda blob: blob.create_snapshot(),
+}
+
+
+def to_snapshot(moment: str) -> Callable[[Any], None]:
+    """A hook, because the SDK leaves the snapshot out of what cannot be done to one."""
+
+    def change(request: Any) -> None:
+        split = urlsplit(request.http_request.url)
+        query = urlencode({**dict(parse_qsl(split.query)), "snapshot": moment})
+        request.http_request.url = urlunsplit(split._replace(query=query))
+
+    return change
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_they_are_never_changed(container: ContainerClient, blob: BlobClient, change: str) -> None:
+    moment = str(blob.create_snapshot()["snapshot"])
+    before = blob.get_blob_properties()
+    meddler = BlobClient(
+        container.url.rsplit("/", 1)[0],
+        container.container_name,
+        "blob",
+        credential=container.credential,
+        raw_request_hook=to_snapshot(moment),
+        retry_total=0,
+    )
+    with meddler, refused(400, "InvalidQueryParameterValue"):
+        CHANGES[change](meddler)
+    with at(blob, moment) as past:
+        assert past.download_blob().readall() == b"old"
+        assert past.get_blob_properties().metadata == {"Its": "own"}
+    after = blob.get_blob_properties()
+    assert (after.etag, after.lease.state) == (before.etag, "available")
+    assert listed(container) == [("blob", moment), ("blob", None)]
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2020-01-01", NEVER_TAKEN])
+def test_moments_that_name_none(blob: BlobClient, moment: str) -> None:
+    known = moment == NEVER_TAKEN
+    with at(blob, moment) as past:
+        for use in (past.download_blob, past.get_blob_properties, past.delete_blob):
+            with refused(
+                *((404, "BlobNotFound") if known else (400, "InvalidQueryParameterValue"))
+            ):
+                use()
+
+
+# Listed
+
+
+def test_listing(container: ContainerClient) -> None:
+    for name in ("a", "b", "c"):
+        container.upload_blob(name, name.encode(), metadata={"n": "now"})
+    taken = {
+        name: [
+            str(container.get_blob_client(name).create_snapshot(metadata={"n": str(n)})["snapshot"])
+            for n in range(count)
+        ]
+        for name, count in (("a", 3), ("c", 2))
+    }
+    expected: list[tuple[str, str | None]] = [
+        *(("a", moment) for moment in taken["a"]),
+        ("a", None),
+        ("b", None),
+        *(("c", moment) for moment in taken["c"]),
+        ("c", None),
+    ]
+    assert listed(container) == expected
+    assert [found.name for found in container.list_blobs()] == ["a", "b", "c"]
+    for size in range(1, len(expected) + 1):
+        pages = container.list_blobs(include=["snapshots"], results_per_page=size).by_page()
+        # Pages that begin again with what was shown would have no end.
+        bounded = islice(pages, len(expected) + 1)
+        found = [[(item.name, item.snapshot) for item in page] for page in bounded]
+        assert [item for page in found for item in page] == expected
+        assert {len(page) for page in found[:-1]} <= {size}
+    shown = container.list_blobs("c", include=["snapshots", "metadata"])
+    assert [item.metadata for item in shown] == [{"n": "0"}, {"n": "1"}, {"n": "now"}]
+
+
+def test_a_page_says_where_it_was_to_begin(container: ContainerClient) -> None:
+    container.upload_blob("blob", b"").create_snapshot()
+    answers: list[str] = []
+    pages = container.list_blobs(
+        include=["snapshots"],
+        results_per_page=1,
+        raw_response_hook=lambda response: answers.append(response.http_response.text()),
+    ).by_page()
+    for _ in range(2):
+        list(next(pages))
+    first, second = (re.findall("<(|Next)Marker>(.*?)</", answer) for answer in answers)
+    assert [kind for kind, _ in first] == ["Next"]
+    assert second == [("", first[0][1])]
+
+
+# Deleted
+
+
+def test_a_blob_is_not_deleted_from_under_them(container: ContainerClient) -> None:
+    blob = container.upload_blob("blob", b"old")
+    moment = str(blob.create_snapshot()["snapshot"])
+    with refused(409, "SnapshotsPresent"):
+        blob.delete_blob()
+    assert listed(container) == [("blob", moment), ("blob", None)]
+    blob.delete_blob(delete_snapshots="include")
+    assert listed(container) == []
+
+
+def test_only_the_snapshots(container: ContainerClient, blob: BlobClient) -> None:
+    for _ in range(3):
+        blob.create_snapshot()
+    with refused(412, "ConditionNotMet"):
+        blob.delete_blob(
+            delete_snapshots="only", etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified
+        )
+    assert len(listed(container)) == 4
+    blob.delete_blob(delete_snapshots="only")
+    assert listed(container) == [("blob", None)]
+    assert blob.download_blob().readall() == b"old"
+    blob.delete_blob(delete_snapshots="only")  # nothing to do is no error
+    blob.delete_blob()
+
+
+def test_one_of_them(container: ContainerClient, blob: BlobClient) -> None:
+    first, second = (str(blob.create_snapshot()["snapshot"]) for _ in range(2))
+    with at(blob, first) as past:
+        for wish in ("include", "only"):
+            hook = with_headers(x_ms_delete_snapshots=wish)
+            with refused(400, "InvalidHeaderValue") as told:
+                past.delete_blob(raw_request_hook=hook)
+            assert told.details["headername"] == "x-ms-delete-snapshots"
+        with refused(412, "ConditionNotMet"):
+            past.delete_blob(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
+        past.delete_blob()
+        with refused(404, "BlobNotFound"):
+            past.download_blob()
+        with refused(404, "BlobNotFound"):
+            past.delete_blob()
+    assert listed(container) == [("blob", second), ("blob", None)]
+
+
+def test_wishes_that_are_none(blob: BlobClient) -> None:
+    with refused(400, "InvalidHeaderValue"):
+        blob.delete_blob(raw_request_hook=with_headers(x_ms_delete_snapshots="some"))
+    assert blob.exists()
+
+
+def test_deletion_under_a_lease(container: ContainerClient, blob: BlobClient) -> None:
+    """A lease guards the blob, not what it was."""
+    lease = blob.acquire_lease()
+    with take(blob) as past:
+        past.delete_blob()
+    blob.create_snapshot()
+    with refused(412, "LeaseIdMissing"):
+        blob.delete_blob(delete_snapshots="include")
+    assert len(listed(container)) == 2
+    blob.delete_blob(delete_snapshots="include", lease=lease)
+    assert listed(container) == []
+
+
+# Tokens
+
+
+def token_for(blob: BlobClient, snapshot: str) -> str:
+    """All that there is to permit, for this snapshot."""
+    token: str = generate_blob_sas(
+        ACCOUNT,
+        blob.container_name,
+        blob.blob_name,
+        snapshot=snapshot,
+        account_key=KEY,
+        permission="racwd",
+        expiry=datetime.now(UTC) + HOUR,
+    )
+    assert "sr=bs" in token
+    return token
+
+
+def holder(blob: BlobClient, token: str, snapshot: str | None) -> BlobClient:
+    account = blob.url.split(f"/{blob.container_name}/", 1)[0]
+    return BlobClient(account, blob.container_name, "blob", snapshot, token, retry_total=0)
+
+
+def test_a_token_for_one_snapshot(blob: BlobClient) -> None:
+    first, second = (str(blob.create_snapshot()["snapshot"]) for _ in range(2))
+    blob.upload_blob(b"new", overwrite=True)
+    token = token_for(blob, first)
+    with holder(blob, token, first) as past:
+        assert past.download_blob().readall() == b"old"
+        past.get_blob_properties()
+        past.get_block_list("all")
+    for snapshot in (second, None):
+        with holder(blob, token, snapshot) as other:
+            for use in (other.download_blob, other.get_blob_properties, other.delete_blob):
+                with refused(403, "AuthenticationFailed"):
+                    use()
+    with holder(blob, token, first) as past:
+        past.delete_blob()
+    assert blob.download_blob().readall() == b"new"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_token_for_a_snapshot_changes_nothing(
+    container: ContainerClient, blob: BlobClient, change: str
+) -> None:
+    moment = str(blob.create_snapshot()["snapshot"])
+    before = blob.get_blob_properties()
+    token = token_for(blob, moment)
+    for hook, code in (
+        (None, "AuthenticationFailed"),
+        (to_snapshot(moment), "AuthorizationFailure"),
+    ):
+        account = container.url.rsplit("/", 1)[0]
+        options: dict[str, Any] = {"raw_request_hook": hook} if hook else {}
+        meddler = BlobClient(
+            account, container.container_name, "blob", credential=token, retry_total=0, **options
+        )
+        with meddler, refused(403, code):
+            CHANGES[change](meddler)
+    after = blob.get_blob_properties()
+    assert (after.etag, after.lease.state) == (before.etag, "available")
+    assert listed(container) == [("blob", moment), ("blob", None)]
+
+
+def test_the_asynchronous_client(server: Server, container: ContainerClient) -> None:
+    container.upload_blob("blob", b"old")
+
+    async def main() -> None:
+        async with server.async_service() as service:
+            blob = service.get_blob_client(container.container_name, "blob")
+            taken = await asyncio.gather(*(blob.create_snapshot() for _ in range(8)))
+            moments = sorted(str(each["snapshot"]) for each in taken)
+            assert len(set(moments)) == 8
+            await blob.upload_blob(b"new", overwrite=True)
+            past = service.get_blob_client(container.container_name, "blob", moments[0])
+            assert await (await past.download_blob()).readall() == b"old"
+            await past.delete_blob()
+            await blob.delete_blob(delete_snapshots="include")
+
+    asyncio.run(main())
+    assert listed(container) == []
