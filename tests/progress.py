@@ -1,4 +1,4 @@
-"""Tells how long a run of the long tests will take, and how far it is."""
+"""Reports the progress of a run of the long tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXPECTED_SECONDS: Final = {
     "test_many_kills": 900.0,
     "test_a_paused_machine_catches_up_and_hurts_no_lease": 115.0,
 }
-"""Of tests that have not run here yet, on a machine with two cores; others take a moment."""
+"""The expected duration on two cores of tests that have not run here yet."""
 
 
 class LongRunProgress:
@@ -37,12 +37,24 @@ class LongRunProgress:
         self._recorded: dict[str, float] = dict(config.cache.get(CACHE_KEY, {}))
         self._left: dict[str, float] = {}
         self._total = 0
+        self._workers = 0
         self._began = self._shown = time.monotonic()
         self._took: dict[str, float] = {}
         self._failed: set[str] = set()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._left = {item.nodeid: self._expected(item.nodeid) for item in session.items}
+        if session.items:
+            self._start([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
+        """With workers, the main process collects nothing, and each worker all tests."""
+        self._workers += 1
+        if self._workers == 1:
+            self._start(ids)
+
+    def _start(self, nodeids: list[str]) -> None:
+        self._left = {nodeid: self._expected(nodeid) for nodeid in nodeids}
         self._total = len(self._left)
         self._began = self._shown = time.monotonic()
         self._tell(f"{self._total} long tests, about {minutes(sum(self._left.values()))} in all")
@@ -76,8 +88,11 @@ class LongRunProgress:
         done = self._total - len(self._left)
         self._tell(
             f"{done} of {self._total} done, {minutes(self._shown - self._began)} elapsed, "
-            f"about {minutes(sum(self._left.values()))} left{'; ' if more else ''}{more}"
+            f"about {minutes(self._left_seconds())} left{'; ' if more else ''}{more}"
         )
+
+    def _left_seconds(self) -> float:
+        return sum(self._left.values()) / max(1, self._workers)
 
     def _tell(self, line: str) -> None:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")

@@ -1,4 +1,4 @@
-"""A run of the long tests says how long it takes and how far it is."""
+"""The progress lines of a run of the long tests."""
 
 from __future__ import annotations
 
@@ -38,13 +38,21 @@ def run(directory: Path, *flags: str) -> str:
     return done.stdout
 
 
-def test_what_is_left_is_told_from_the_table_and_then_from_the_last_run(tmp_path: Path) -> None:
+def test_estimates_come_from_the_table_and_then_from_the_last_run(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS, "utf-8")
     first = run(tmp_path, "-m", "long")
     assert "4 long tests, about 45 min in all" in first
     assert "1 of 4 done, 0 s elapsed, about 30 min left; test_some.py::test_many_kills[1]" in first
     assert "4 long tests, about 0 s in all" in run(tmp_path, "-m", "long")
     assert "long tests" not in run(tmp_path)
+
+
+def test_progress_with_workers(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS, "utf-8")
+    output = run(tmp_path, "-m", "long", "-n", "2", "--dist", "worksteal")
+    assert output.count("4 long tests, about 45 min in all") == 1
+    # Of 3 tests of 15 minutes each, at most one per worker runs at the start.
+    assert "0 of 4 done, 0 s elapsed, about 23 min left; test_some.py::test_many_kills[" in output
 
 
 def test_the_table_names_tests_that_are_there() -> None:
