@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etagere.auth.permissions import NEEDS
+from tests.permissions import PERMISSIONS
 from tests.probes.operations import Operation, Place
 from tests.probes.tokens import (
     ACCOUNT_LETTERS,
@@ -49,17 +49,17 @@ LETTERS: dict[Maker, str] = {
 
 def grants(operation: Operation, maker: Maker, letters: str) -> bool:
     """Whether the table of permissions lets a token with these letters do this."""
-    need = NEEDS[f"blob.{operation.row}"]
+    need = PERMISSIONS[f"blob.{operation.row}"]
     if not letters or not set(letters) <= set(LETTERS[maker]):
         return False
     if maker is for_account:
-        wanted = need.account
+        wanted = need.account_letters
     else:
-        reached = ("b" if maker is for_blob else "c") in need.reach
+        reached = ("b" if maker is for_blob else "c") in need.resources
         # A token for a blob has no place in a request that names none, nor any in the service.
         named = operation.level in ({"blob"} if maker is for_blob else {"container", "blob"})
-        wanted = need.service if reached and named else None
+        wanted = need.service_letters if reached and named else None
     choices = [] if wanted is None else wanted.split("|")
-    if operation.creates and operation.level == "blob" and need.absent is not None:
-        choices += need.absent.split("|")
+    if operation.creates and operation.level == "blob" and need.letters_if_absent is not None:
+        choices += need.letters_if_absent.split("|")
     return any(set(choice) <= set(letters) for choice in choices)

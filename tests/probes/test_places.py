@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from etagere.auth.permissions import NEEDS
+from tests.permissions import PERMISSIONS
 from tests.probes.client import Request
 from tests.probes.holders import (
     CREATES_ONLY,
@@ -159,7 +159,7 @@ def test_a_snapshot(stage: Stage, operation: Operation) -> None:
             # It is the same for all, and is not asked of snapshots.
             return
         asked = token.put_on(request.asking(("snapshot", quote(first))))
-        if "bs" in NEEDS[f"blob.{operation.row}"].reach:
+        if "bs" in PERMISSIONS[f"blob.{operation.row}"].resources:
             answer = stage.client.ask(asked)
             assert 200 <= answer.status < 300, answer
             return

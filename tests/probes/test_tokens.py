@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etagere.auth.permissions import NEEDS
+from tests.permissions import PERMISSIONS
 from tests.probes.client import Request, encoded
 from tests.probes.holders import (
     CREATES_ONLY,
@@ -78,14 +78,14 @@ def test_every_single_letter(stage: Stage, operation: Operation, maker: Maker) -
 
 @each_operation
 def test_services_and_resource_types(stage: Stage, operation: Operation) -> None:
-    need = NEEDS[f"blob.{operation.row}"]
+    need = PERMISSIONS[f"blob.{operation.row}"]
     with stage.place_for(operation) as place, stage.unchanged():
         request = operation.request(place)
         for services in ("q", "t", "f", "qtf"):
             token = account_token(ACCOUNT, KEY, services=services)
             answer = stage.client.ask(token.put_on(request))
             assert not refusal(answer, (403, "AuthorizationServiceMismatch"), LACKING)
-        others = "".join(sorted(set("sco") - set(need.types)))
+        others = "".join(sorted(set("sco") - set(need.resource_types)))
         for types in filter(None, {others, *others}):
             token = account_token(ACCOUNT, KEY, types=types)
             answer = stage.client.ask(token.put_on(request))

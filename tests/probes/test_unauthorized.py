@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from etagere.auth.permissions import NEEDS, Public
+from etagere.auth.permissions import Public
 from etagere.protocol.blob.operations import OPERATIONS as SERVED
+from tests.permissions import PERMISSIONS
 from tests.probes.client import (
     VERSION,
     Request,
@@ -33,7 +34,7 @@ Scheme = Callable[[str, str], Signer]
 
 
 def test_every_operation_is_probed() -> None:
-    rows = {row for operation in SERVED for row in operation.permission_rows}
+    rows = {name for operation in SERVED for name in operation.permissions}
     assert {operation.row for operation in OPERATIONS} == rows
 
 
@@ -158,7 +159,7 @@ def test_callers_without_a_name(stage: Stage, operation: Operation, access: str)
     """They may read what is public, and nothing else, by any version."""
     place = stage.make_for(operation, access)
     try:
-        need = NEEDS[f"blob.{operation.row}"].public
+        need = PERMISSIONS[f"blob.{operation.row}"].public
         allowed = need <= ACCESSES[access]
         with stage.unchanged():
             for version, expected in (
@@ -177,9 +178,9 @@ def test_callers_without_a_name(stage: Stage, operation: Operation, access: str)
 
 def test_what_is_public() -> None:
     """The whole list: what is added to it is added here."""
-    assert {operation.row: NEEDS[f"blob.{operation.row}"].public for operation in OPERATIONS} == {
-        operation.row: Public.NEVER for operation in OPERATIONS
-    } | {
+    assert {
+        operation.row: PERMISSIONS[f"blob.{operation.row}"].public for operation in OPERATIONS
+    } == {operation.row: Public.NEVER for operation in OPERATIONS} | {
         "get_blob": Public.BLOB,
         "get_blob_properties": Public.BLOB,
         "get_blob_metadata": Public.BLOB,

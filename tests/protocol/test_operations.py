@@ -1,4 +1,4 @@
-"""The tables of operations: complete, and in agreement with the catalogue and the permissions."""
+"""The tables of operations are complete and agree with the catalogue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from etagere.auth.permissions import NEEDS
 from etagere.protocol.blob import operations as blob
 from etagere.protocol.queue import operations as queue
 from etagere.protocol.rest.operations import Operation, Route, index_routes
@@ -47,22 +46,16 @@ PREFLIGHT: Final = {service: {f"preflight_{service}_request"} for service in TAB
 each_service = pytest.mark.parametrize("service", TABLES)
 
 
-def permission_rows(service: str) -> list[str]:
-    return [row for operation in TABLES[service] for row in operation.permission_rows]
+def served(service: str) -> list[str]:
+    return [name for operation in TABLES[service] for name in operation.permissions]
 
 
 @each_service
 def test_every_operation_of_the_catalogue_has_a_row_or_is_known_to_be_missing(service: str) -> None:
-    rows = permission_rows(service)
+    rows = served(service)
     assert len(rows) == len(set(rows))
     assert set(rows) | NOT_SERVED[service] | PREFLIGHT[service] == set(CATALOGUE[service])
     assert not set(rows) & NOT_SERVED[service]
-
-
-@each_service
-def test_rows_and_permissions_name_each_other(service: str) -> None:
-    permissions = {name.partition(".")[2] for name in NEEDS if name.startswith(f"{service}.")}
-    assert permissions == set(permission_rows(service)) | NOT_SERVED[service] | PREFLIGHT[service]
 
 
 @each_service

@@ -1,13 +1,12 @@
-"""One table: each operation, and what a caller needs to have it carried out.
+"""Permissions: what a caller needs to execute an operation, and whether a caller has it.
 
-An operation is named `{service}.{name}`, where the name is that of the public REST reference in
-snake case ("Put Block List" is `blob.put_block_list`). What the reference treats as one operation
-has several rows where the rights differ: a lease's actions, the ways to delete a blob. Forms of a
-request that need the same rights share a row: the three types of Put Blob, HEAD and GET.
-The source of a copy in the same store is read by its caller: it needs the row of the read.
+The row of an operation in `protocol/<service>/operations.py` states its permission with one of the
+functions below. Requests that the REST reference treats as one operation have several permissions
+where the required letters differ, for example the actions of a lease. The source of a copy within
+the store is read by the caller, who therefore needs the permission to read it, too.
 
-Letters are written as alternatives: "a|w" is either of them, "au" would be both. "" asks for none:
-any valid token will do. None is out of reach.
+Letters are alternatives: "a|w" means either letter, "au" both. "" requires no letter: any valid
+token is enough. None means that no token is enough.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from typing import Final, NamedTuple
 
 from etagere.auth.principal import Anonymous, KeyOwner, Kind, Principal, TokenHolder, covers
 from etagere.auth.sas import SERVICE_LETTERS
-from etagere.auth.shared_key import failed
 from etagere.errors import Refusal
 
 
 class Public(enum.IntEnum):
-    """What a container must allow at least, for a caller without a name."""
+    """The public access level that a container must have for anonymous callers."""
 
     NOTHING = 0
     BLOB = 1
@@ -31,287 +29,203 @@ class Public(enum.IntEnum):
     NEVER = 3
 
 
-class Need(NamedTuple):
-    """One row."""
+class Permission(NamedTuple):
+    """What a caller needs to execute an operation."""
 
-    types: str
-    """Any of these resource types must be among an account token's."""
-    account: str | None
-    """Letters of an account token."""
-    service: str | None = None
-    """Letters of a service or user delegation token."""
-    reach: frozenset[str] = frozenset()
-    """The resources (`sr`) that such a token may be for."""
-    absent: str | None = None
-    """Letters that are enough as long as there is nothing yet to overwrite."""
+    resource_types: str
+    """An account token must have one of these resource types."""
+    account_letters: str | None
+    service_letters: str | None = None
+    """The letters that a service or user delegation token needs."""
+    resources: frozenset[str] = frozenset()
+    """The resources (`sr`) that a service or user delegation token may be for."""
+    letters_if_absent: str | None = None
+    """Letters that are enough if the operation overwrites nothing."""
     public: Public = Public.NEVER
-    bearer_only: bool = False
 
 
 class Permit(NamedTuple):
-    """Yes; the rest has to be decided where the object is known, in its transaction."""
+    """The caller may go on; the rest is decided in the transaction, where the object is known."""
 
     only_if_absent: bool = False
     public: Public = Public.NOTHING
 
 
-# Each kind of row reads as one line below.
-
-_CONTAINER_ONLY: Final = frozenset({"c"})
-_LISTED: Final = frozenset({"c", "d"})
-_CURRENT: Final = frozenset({"c", "d", "b"})
-# Only operations that heed `snapshot` and `versionid`: any other would let a token for a snapshot
-# change the blob itself.
-_CURRENT_OR_PAST: Final = frozenset({"c", "d", "b", "bs", "bv"})
+_CONTAINER: Final = frozenset({"c"})
+_CONTAINER_OR_DIRECTORY: Final = frozenset({"c", "d"})
+_CURRENT_BLOB: Final = frozenset({"c", "d", "b"})
+_BLOB_OR_SNAPSHOT: Final = frozenset({"c", "d", "b", "bs", "bv"})
+_QUEUE_OR_TABLE: Final = frozenset({""})
 
 
-def _of_service(letters: str | None) -> Need:
-    return Need("s", letters)
+def on_service(letters: str | None) -> Permission:
+    return Permission("s", letters)
 
 
-def _of_container(letters: str | None, public: Public = Public.NEVER) -> Need:
-    return Need("c", letters, public=public)
+def on_account_information(letters: str) -> Permission:
+    """An account token needs no letter for it, and a service token these."""
+    return Permission("sco", "", letters, _BLOB_OR_SNAPSHOT)
 
 
-def _of_blob(letters: str, *, absent: str | None = None) -> Need:
-    return Need("o", letters, letters, _CURRENT, absent)
+def on_batch(*resources: str) -> Permission:
+    """Every part of a batch is authorized by itself, so the batch needs no letter. `resources` are
+    those of the service tokens that it accepts."""
+    return Permission("sco", "", "" if resources else None, frozenset(resources))
 
 
-def _of_version(letters: str, public: Public = Public.NEVER) -> Need:
-    return Need("o", letters, letters, _CURRENT_OR_PAST, public=public)
+def on_container(letters: str | None, public: Public = Public.NEVER) -> Permission:
+    """No service token is enough."""
+    return Permission("c", letters, public=public)
 
 
-_BLOB: Final[dict[str, Need]] = {
-    # The service
-    "preflight_blob_request": Need("sco", "", public=Public.NOTHING),
-    "get_account_information": Need("sco", "", "r", _CURRENT_OR_PAST),
-    "get_blob_service_properties": _of_service("r"),
-    "set_blob_service_properties": _of_service("w"),
-    "get_blob_service_stats": _of_service("r"),
-    "list_containers": _of_service("l"),
-    "find_blobs_by_tags": _of_service("f"),
-    "get_user_delegation_key": Need("s", None, bearer_only=True),
-    # Each part of a batch is authorized by itself, so the envelope needs no letter.
-    "blob_batch": Need("sco", ""),
-    "blob_batch_in_container": Need("co", "", "", _CONTAINER_ONLY),
-    # Containers
-    "create_container": _of_container("c|w"),
-    "delete_container": _of_container("d"),
-    "restore_container": _of_container("w"),
-    "rename_container": _of_container("w"),
-    "get_container_properties": _of_container("r", Public.CONTAINER),
-    "get_container_metadata": _of_container("r", Public.CONTAINER),
-    "set_container_metadata": _of_container("w"),
-    "get_container_acl": _of_container(None),
-    "set_container_acl": _of_container(None),
-    "acquire_container_lease": _of_container("w"),
-    "renew_container_lease": _of_container("w"),
-    "change_container_lease": _of_container("w"),
-    "release_container_lease": _of_container("w"),
-    "break_container_lease": _of_container("d|w"),
-    "list_blobs": Need("c", "l", "l", _LISTED, public=Public.CONTAINER),
-    "find_blobs_by_tags_in_container": Need("c", "f", "f", _CONTAINER_ONLY),
-    # Blobs: read
-    "get_blob": _of_version("r", Public.BLOB),
-    "get_blob_properties": _of_version("r", Public.BLOB),
-    "get_blob_metadata": _of_version("r", Public.BLOB),
-    "get_block_list": _of_version("r", Public.BLOB),
-    "get_page_ranges": _of_version("r", Public.BLOB),
-    "query_blob_contents": _of_version("r"),
-    "get_blob_tags": _of_version("t"),
-    # Blobs: write
-    "put_blob": _of_blob("w", absent="c"),
-    "put_blob_from_url": _of_blob("w", absent="c"),
-    "copy_blob": _of_blob("w", absent="c"),
-    "copy_blob_from_url": _of_blob("w", absent="c"),
-    "incremental_copy_blob": _of_blob("w", absent="c"),
-    "abort_copy_blob": _of_blob("w"),
-    "put_block": _of_blob("w", absent="c"),
-    "put_block_from_url": _of_blob("w", absent="c"),
-    "put_block_list": _of_blob("w", absent="c"),
-    "put_page": _of_blob("w"),
-    "put_page_from_url": _of_blob("w"),
-    "append_block": _of_blob("a|w"),
-    "append_block_from_url": _of_blob("a|w"),
-    "append_blob_seal": _of_blob("w"),
-    "snapshot_blob": _of_blob("c|w"),
-    "set_blob_properties": _of_blob("w"),
-    "set_blob_metadata": _of_blob("w"),
-    "set_blob_expiry": _of_blob("w"),
-    "set_blob_tier": _of_version("w"),
-    "set_blob_tags": _of_version("t"),
-    "set_blob_immutability_policy": _of_version("i"),
-    "delete_blob_immutability_policy": _of_version("i"),
-    "set_blob_legal_hold": _of_version("i"),
-    "acquire_blob_lease": _of_blob("w"),
-    "renew_blob_lease": _of_blob("w"),
-    "change_blob_lease": _of_blob("w"),
-    "release_blob_lease": _of_blob("w"),
-    "break_blob_lease": _of_blob("d|w"),
-    # Blobs: delete
-    "delete_blob": _of_version("d"),
-    "delete_blob_version": _of_version("x"),
-    "delete_blob_permanently": _of_version("y"),
-    "undelete_blob": _of_blob("w"),
-}
-
-_WHOLE: Final = frozenset({""})
+def on_batch_in_container() -> Permission:
+    return Permission("co", "", "", _CONTAINER)
 
 
-def _of_queue(letters: str | None, service: str | None = None) -> Need:
-    return Need("c", letters, service, _WHOLE if service is not None else frozenset())
+def on_list_of_blobs(letters: str, public: Public = Public.NEVER) -> Permission:
+    return Permission("c", letters, letters, _CONTAINER_OR_DIRECTORY, public=public)
 
 
-def _of_message(letters: str, service: str | None) -> Need:
-    return Need("o", letters, service, _WHOLE if service is not None else frozenset())
+def on_blobs_of_container(letters: str) -> Permission:
+    return Permission("c", letters, letters, _CONTAINER)
 
 
-_QUEUE: Final[dict[str, Need]] = {
-    # The service
-    "preflight_queue_request": Need("sco", "", public=Public.NOTHING),
-    "get_queue_service_properties": _of_service("r"),
-    "set_queue_service_properties": _of_service("w"),
-    "get_queue_service_stats": _of_service("r"),
-    "get_user_delegation_key": Need("s", None, bearer_only=True),
-    "list_queues": _of_service("l"),
-    # Queues
-    "create_queue": _of_queue("c|w"),
-    "delete_queue": _of_queue("d"),
-    "get_queue_metadata": _of_queue("r", "r"),
-    "set_queue_metadata": _of_queue("w"),
-    "get_queue_acl": _of_queue(None),
-    "set_queue_acl": _of_queue(None),
-    # Messages
-    "put_message": _of_message("a", "a"),
-    "get_messages": _of_message("p", "p"),
-    "peek_messages": _of_message("r", "r"),
-    "update_message": _of_message("u", "u"),
-    "delete_message": _of_message("p", "p"),
-    "clear_messages": _of_message("d", None),
-}
+def on_blob(letters: str, *, if_absent: str | None = None) -> Permission:
+    return Permission("o", letters, letters, _CURRENT_BLOB, if_absent)
 
 
-def _of_entity(letters: str) -> Need:
-    return Need("o", letters, letters, _WHOLE)
+def on_blob_or_snapshot(letters: str, public: Public = Public.NEVER) -> Permission:
+    """Only for operations that evaluate `snapshot` and `versionid`: with any other, a token for a
+    snapshot would change the blob itself."""
+    return Permission("o", letters, letters, _BLOB_OR_SNAPSHOT, public=public)
 
 
-_TABLE: Final[dict[str, Need]] = {
-    # The service
-    "preflight_table_request": Need("sco", "", public=Public.NOTHING),
-    "get_table_service_properties": _of_service("r"),
-    "set_table_service_properties": _of_service("w"),
-    "get_table_service_stats": _of_service("r"),
-    # Tables: the reference counts the list of them among either kind
-    "query_tables": Need("sc", "l"),
-    "create_table": _of_container("c|w"),
-    "delete_table": _of_container("d"),
-    "get_table_acl": _of_container(None),
-    "set_table_acl": _of_container(None),
-    # Entities
-    "query_entities": _of_entity("r"),
-    "insert_entity": _of_entity("a"),
-    "update_entity": _of_entity("u"),
-    "merge_entity": _of_entity("u"),
-    "insert_or_replace_entity": _of_entity("au"),
-    "insert_or_merge_entity": _of_entity("au"),
-    "delete_entity": _of_entity("d"),
-    # Each part of a group is authorized by itself, so the envelope needs no letter.
-    "entity_group_transaction": Need("sco", "", "", _WHOLE),
-}
+READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
+"""Also needed for the source of a copy."""
 
-NEEDS: Final[dict[str, Need]] = {
-    f"{service}.{name}": need
-    for service, rows in (("blob", _BLOB), ("queue", _QUEUE), ("table", _TABLE))
-    for name, need in rows.items()
-}
+
+def on_queue(letters: str | None, service_letters: str | None = None) -> Permission:
+    return _on_named("c", letters, service_letters)
+
+
+def on_messages(letters: str, service_letters: str | None) -> Permission:
+    return _on_named("o", letters, service_letters)
+
+
+def on_tables(letters: str) -> Permission:
+    """The reference names both resource types for the list of tables."""
+    return Permission("sc", letters)
+
+
+def on_entity(letters: str) -> Permission:
+    return _on_named("o", letters, letters)
+
+
+def _on_named(
+    resource_type: str, account_letters: str | None, service_letters: str | None
+) -> Permission:
+    resources = _QUEUE_OR_TABLE if service_letters is not None else frozenset[str]()
+    return Permission(resource_type, account_letters, service_letters, resources)
+
+
+READ_ENTITIES: Final = on_entity("r")
+"""Also needed for a query in a batch."""
 
 CHALLENGED_SINCE: Final = "2019-12-12"
-"""From this version on, callers without a name are asked for one; before, nothing is there."""
+"""The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""
 
 
 def authorize(
-    principal: Principal, operation: str, target: str, *, also: str = "", version: str = ""
+    principal: Principal,
+    service: str,
+    permission: Permission,
+    target: str,
+    *,
+    extra_letters: str = "",
+    version: str = "",
 ) -> Permit | Refusal:
-    """Whether `principal` may carry out `operation` on `target`, as far as names can tell.
+    """Returns a permit if the caller has the permission, as far as names can tell.
 
-    `target` is what the operation will touch, a container's name or that and a path below it, as
-    the operation itself will look it up; "" is the service. `also` are letters that a request
-    needs besides, such as `t` for one that sets tags as it writes. `version` is x-ms-version.
+    `target` is the resource that the operation will touch: the name of a container, or that and a
+    path below it, as the operation itself will look it up; "" is the service. `extra_letters` are
+    letters that the request needs as well, such as `t` to set tags. `version` is x-ms-version.
     """
-    need = NEEDS[operation]
-    if need.public is Public.NOTHING:
-        return Permit()
-    if need.bearer_only:
-        return failed("This operation takes bearer tokens only.")
     if isinstance(principal, KeyOwner):
         return Permit()
     if isinstance(principal, Anonymous):
-        # What is shown to everybody is what the row says, and nothing besides.
-        if need.public is Public.NEVER or also:
+        if permission.public is Public.NEVER or extra_letters:
             return refuse_anonymous(version)
         # Requests to an account that does not exist are refused like those to private containers.
         # Data that a deleted account of the same name left behind is not public.
-        return Permit(public=need.public if principal.account_exists else Public.NEVER)
+        return Permit(public=permission.public if principal.account_exists else Public.NEVER)
     if principal.kind is Kind.ACCOUNT:
-        letters = need.account
-        refusal = _outside_account_token(principal, operation, need)
+        letters = permission.account_letters
+        refusal = _outside_account_token(principal, service, permission)
     else:
-        letters = need.service
-        refusal = _outside_resource(principal, operation, need, target)
+        letters = permission.service_letters
+        refusal = _outside_resource(principal, service, permission, target)
     if refusal is not None:
         return refusal
-    return _by_letters(principal.permissions, letters, need.absent, also)
+    return _by_letters(principal.permissions, letters, permission.letters_if_absent, extra_letters)
 
 
-def _outside_account_token(holder: TokenHolder, operation: str, need: Need) -> Refusal | None:
-    service = operation.partition(".")[0]
+def _outside_account_token(
+    holder: TokenHolder, service: str, permission: Permission
+) -> Refusal | None:
     if SERVICE_LETTERS[service] not in holder.services:
         return Refusal("AuthorizationServiceMismatch")
-    if set(need.types).isdisjoint(holder.resource_types):
-        return Refusal("AuthorizationResourceTypeMismatch", {"RequiredResourceType": need.types})
+    if set(permission.resource_types).isdisjoint(holder.resource_types):
+        facts: dict[str, str | int] = {"RequiredResourceType": permission.resource_types}
+        return Refusal("AuthorizationResourceTypeMismatch", facts)
     return None
 
 
 def _outside_resource(
-    holder: TokenHolder, operation: str, need: Need, target: str
+    holder: TokenHolder, service: str, permission: Permission, target: str
 ) -> Refusal | None:
-    service = operation.partition(".")[0]
+    letters = permission.service_letters
     # Blobs and paths are two views of one service; the others keep to themselves.
     if SERVICE_LETTERS[service] != SERVICE_LETTERS[holder.service]:
         return Refusal("AuthorizationServiceMismatch")
-    if need.service is None or holder.resource not in need.reach:
+    if letters is None or holder.resource not in permission.resources:
         return Refusal("AuthorizationFailure")
-    # An envelope touches nothing: each of its parts is authorized by itself.
-    if covers(holder, target) or not (target or need.service):
+    # A batch itself touches nothing.
+    if covers(holder, target) or not (target or letters):
         return None
-    # A directory is listed in its container's name; its own was checked with the token.
-    if holder.resource == "d" and "l" in need.service and target == holder.scope.split("/", 1)[0]:
+    # The target of a list is the container. The prefix was compared with the directory of the token
+    # when the token was verified.
+    if holder.resource == "d" and "l" in letters and target == holder.scope.split("/", 1)[0]:
         return None
     return Refusal("AuthorizationFailure")
 
 
-def _by_letters(held: str, letters: str | None, absent: str | None, also: str) -> Permit | Refusal:
+def _by_letters(
+    held: str, letters: str | None, letters_if_absent: str | None, extra_letters: str
+) -> Permit | Refusal:
     if letters is None:
         return Refusal("AuthorizationPermissionMismatch")
-    if not also or set(also) <= set(held):
+    if not extra_letters or set(extra_letters) <= set(held):
         if _suffices(held, letters):
             return Permit()
-        if absent is not None and _suffices(held, absent):
+        if letters_if_absent is not None and _suffices(held, letters_if_absent):
             return Permit(only_if_absent=True)
-    lacking: dict[str, str | int] = {"RequiredPermission": letters + also, "Permissions": held}
-    return Refusal("AuthorizationPermissionMismatch", lacking)
+    facts: dict[str, str | int] = {
+        "RequiredPermission": letters + extra_letters,
+        "Permissions": held,
+    }
+    return Refusal("AuthorizationPermissionMismatch", facts)
 
 
 @lru_cache(maxsize=1_024)
 def _suffices(held: str, letters: str) -> bool:
-    return any(all(letter in held for letter in choice) for choice in letters.split("|"))
+    return any(set(alternative) <= set(held) for alternative in letters.split("|"))
 
 
-# What is decided where the object is known
+# Decided in the transaction, where the object is known
 
 
 def check_absent(permit: Permit, exists: bool) -> Refusal | None:
-    """Who may create but not overwrite is refused what is there."""
+    """Refuses a caller that may create but not overwrite if there is a blob already."""
     if permit.only_if_absent and exists:
         return Refusal("UnauthorizedBlobOverwrite", {"RequiredPermission": "w"})
     return None
@@ -320,7 +234,7 @@ def check_absent(permit: Permit, exists: bool) -> Refusal | None:
 def check_public(
     permit: Permit, allowed: Public, *, account_allows: bool = True, version: str = ""
 ) -> Refusal | None:
-    """`allowed` is what the container lets everyone do; NOTHING if it is private or not there."""
+    """`allowed` is the public access level of the container; NOTHING if it is private or absent."""
     if permit.public is Public.NOTHING:
         return None
     if not account_allows:
@@ -329,7 +243,7 @@ def check_public(
 
 
 def refuse_anonymous(version: str) -> Refusal:
-    """To callers of an old or no version, what is private looks as if it were not there."""
+    """Callers with an old version or none get the answer that they get for an absent resource."""
     if version >= CHALLENGED_SINCE:
         return Refusal("NoAuthenticationInformation")
     return Refusal("ResourceNotFound")

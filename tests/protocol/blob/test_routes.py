@@ -45,7 +45,7 @@ PATHS: Final = {"service": "", "container": "/box", "blob": "/box/blob"}
 
 
 def names_of(request: dict[str, str]) -> set[str]:
-    """The rows of the table of permissions that a request may need."""
+    """Returns the operations of the catalogue that a request may ask for."""
     return {name for name, ids in OPERATIONS.items() if request["id"] in ids}
 
 
@@ -69,9 +69,9 @@ def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
         assert operation is None
         return
     assert operation is not None
-    rows = set(operation.permission_rows)
+    rows = set(operation.permissions)
     assert rows & names_of(request_)
-    if operation.lease_of:
+    if operation.break_permission is not None:
         assert names_of(request_) <= rows
 
 

@@ -112,7 +112,7 @@ def test_who_says_that_they_only_peek(query: str, name: str) -> None:
     engine = MemoryEngine()
     service = QueueService(engine, Authenticator(engine, Settings(), {}), AccessLog())
     routed_to = service.route(exchange(query, below="/messages", method="GET"))
-    assert (routed_to.permission, routed_to.target) == (name, "tray")
+    assert (routed_to.operation.name, routed_to.target) == (name, "tray")
 
 
 def test_a_component_is_known_in_any_case() -> None:

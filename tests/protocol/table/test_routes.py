@@ -58,7 +58,7 @@ def routed(office: Office, method: str, target: str, headers: dict[str, str]) ->
     fields = {name.replace("-", "_"): value for name, value in headers.items()}
     exchange = Exchange("table", request(method, target, b"", **fields))
     try:
-        return office.service.route(exchange).permission
+        return office.service.route(exchange).operation.name
     except Refused as refused:
         return refused.refusal.code
 

@@ -8,8 +8,9 @@ from typing import Final
 
 import pytest
 
-from etagere.auth.permissions import NEEDS, Public
+from etagere.auth.permissions import Public
 from etagere.protocol.queue.operations import OPERATIONS
+from tests.permissions import PERMISSIONS
 from tests.probes.client import VERSION, Signer, http_date, shared_key, shared_key_lite
 from tests.probes.judgement import refusal
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token, service_token
@@ -67,7 +68,7 @@ def test_the_owner_is_seen_to_change_things(sentry: Sentry, form: Form) -> None:
 
 def test_nothing_is_public() -> None:
     for form in FORMS:
-        assert NEEDS[f"queue.{form.row}"].public is Public.NEVER
+        assert PERMISSIONS[f"queue.{form.row}"].public is Public.NEVER
 
 
 # Keys
@@ -148,8 +149,8 @@ def test_callers_without_a_name(sentry: Sentry, form: Form) -> None:
 
 def _needs(form: Form, kind: str) -> list[str]:
     """The sets of letters of which any will do."""
-    need = NEEDS[f"queue.{form.row}"]
-    letters = need.account if kind == "account" else need.service
+    need = PERMISSIONS[f"queue.{form.row}"]
+    letters = need.account_letters if kind == "account" else need.service_letters
     return [] if letters is None else letters.split("|")
 
 

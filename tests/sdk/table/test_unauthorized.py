@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 
-from etagere.auth.permissions import NEEDS, Public
+from etagere.auth.permissions import Public
+from tests.permissions import PERMISSIONS
 from tests.probes.client import VERSION, Signer, http_date, shared_key
 from tests.probes.judgement import refusal
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token, service_token
@@ -52,12 +53,11 @@ def sentry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentry]:
 
 
 def test_every_operation_is_probed() -> None:
-    rows = {name for name in NEEDS if name.startswith("table.")}
-    # The envelope needs nothing by itself, and preflights are open to all.
-    free = {"table.entity_group_transaction", "table.preflight_table_request"}
-    assert {f"table.{form.row}" for form in FORMS} == rows - free
+    rows = {name for name in PERMISSIONS if name.startswith("table.")}
+    # A group itself needs no permission.
+    assert {f"table.{form.row}" for form in FORMS} == rows - {"table.entity_group_transaction"}
     for form in FORMS:
-        assert NEEDS[f"table.{form.row}"].public is Public.NEVER
+        assert PERMISSIONS[f"table.{form.row}"].public is Public.NEVER
 
 
 @each_scheme
@@ -172,8 +172,8 @@ def test_callers_without_a_name(sentry: Sentry, form: Form) -> None:
 
 def _needs(form: Form, kind: str) -> list[str]:
     """The sets of letters of which any will do."""
-    need = NEEDS[f"table.{form.row}"]
-    letters = need.account if kind == "account" else need.service
+    need = PERMISSIONS[f"table.{form.row}"]
+    letters = need.account_letters if kind == "account" else need.service_letters
     return [] if letters is None else letters.split("|")
 
 

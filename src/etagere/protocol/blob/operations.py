@@ -1,18 +1,32 @@
 """The operations of the blob service: one row each.
 
-A row names its routes (method, level, `comp`, `restype`, and whether there is a source), the row of
-`auth.permissions` that it needs, what it accepts, and its handler. Parameters and headers that an
-operation does not accept are refused by `refuse_unaccepted`: a client that sends one would take
-the answer for that to another request.
+A row names its routes (method, level, `comp`, `restype`, and whether there is a source), the
+permission that the caller needs, what the operation accepts, and its handler. `refuse_unaccepted`
+refuses parameters and headers that an operation does not accept, because a client that sends one
+would otherwise misread the response.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from etagere.auth.permissions import (
+    READ_BLOB,
+    Permission,
+    Public,
+    on_account_information,
+    on_batch,
+    on_batch_in_container,
+    on_blob,
+    on_blob_or_snapshot,
+    on_blobs_of_container,
+    on_container,
+    on_list_of_blobs,
+    on_service,
+)
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_access_control_request
 from etagere.engine.interface import Refused
@@ -77,8 +91,8 @@ def _letters_to_list_tags(exchange: Exchange) -> str:
 class BlobOperation(Operation):
     """One row: an operation of the blob service."""
 
-    lease_of: str = ""
-    """What it leases. The permission depends on the lease action."""
+    break_permission: Permission | None = None
+    """The permission for the lease action `break`, of an operation on leases."""
     conditions: bool = True
     """Whether it accepts conditions on ETags and dates."""
     snapshot: bool = False
@@ -89,10 +103,16 @@ class BlobOperation(Operation):
     """Returns the letters that a token needs beside those of the permission."""
 
     @property
-    def permission_rows(self) -> tuple[str, ...]:
-        if not self.lease_of:
-            return super().permission_rows
-        return tuple(f"{verb.value}_{self.lease_of}_lease" for verb in LeaseVerb)
+    def permissions(self) -> Mapping[str, Permission]:
+        if self.break_permission is None:
+            return super().permissions
+        leased = self.name.removeprefix("lease_")
+        return {
+            f"{verb.value}_{leased}_lease": self.break_permission
+            if verb is LeaseVerb.BREAK
+            else self.permission
+            for verb in LeaseVerb
+        }
 
 
 # A row reads as a few lines, which the formatter would spread over many.
@@ -101,152 +121,197 @@ OPERATIONS: Final = (
     # The service
     BlobOperation(
         name="list_containers", handler=service.list_containers,
+        permission=on_service("l"),
         routes=(Route("GET", SERVICE, "list"),), conditions=False),
     BlobOperation(
         name="get_blob_service_properties", handler=service_operations.get_service_properties,
+        permission=on_service("r"),
         routes=(Route("GET", SERVICE, "properties", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(
         name="set_blob_service_properties", handler=service_operations.set_service_properties,
+        permission=on_service("w"),
         routes=(Route("PUT", SERVICE, "properties", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(
         name="get_blob_service_stats", handler=service_operations.get_service_stats,
+        permission=on_service("r"),
         routes=(Route("GET", SERVICE, "stats", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(
         name="get_account_information", handler=service.get_account_information,
+        permission=on_account_information("r"),
         routes=tuple(Route("GET", level, "properties", "account") for level in Level),
         conditions=False),
     BlobOperation(
         name="find_blobs_by_tags", handler=tags.find_blobs_by_tags,
+        permission=on_service("f"),
         routes=(Route("GET", SERVICE, "blobs"),), conditions=False),
     BlobOperation(
         name="blob_batch", handler=batches.blob_batch, conditions=False,
+        permission=on_batch(),
         # With a `restype` as the JavaScript SDK asks an account that stands in the path: it takes
         # that for a container.
         routes=(Route("POST", SERVICE, "batch"), Route("POST", SERVICE, "batch", "container"))),
     # Containers
     BlobOperation(
         name="create_container", handler=containers.create_container,
+        permission=on_container("c|w"),
         routes=(Route("PUT", CONTAINER, "", "container"),), conditions=False),
     BlobOperation(
         name="get_container_properties", handler=containers.get_container_properties,
+        permission=on_container("r", Public.CONTAINER),
         routes=(Route("GET", CONTAINER, "", "container"),), conditions=False),
     BlobOperation(
         name="delete_container", handler=containers.delete_container,
+        permission=on_container("d"),
         routes=(Route("DELETE", CONTAINER, "", "container"),)),
     BlobOperation(
         name="get_container_metadata", handler=containers.get_container_metadata,
+        permission=on_container("r", Public.CONTAINER),
         routes=(Route("GET", CONTAINER, "metadata", "container"),), conditions=False),
     BlobOperation(
         name="set_container_metadata", handler=containers.set_container_metadata,
+        permission=on_container("w"),
         routes=(Route("PUT", CONTAINER, "metadata", "container"),)),
     BlobOperation(
         name="get_container_acl", handler=containers.get_container_acl,
+        permission=on_container(None),
         routes=(Route("GET", CONTAINER, "acl", "container"),), conditions=False),
     BlobOperation(
         name="set_container_acl", handler=containers.set_container_acl,
+        permission=on_container(None),
         routes=(Route("PUT", CONTAINER, "acl", "container"),)),
     BlobOperation(
-        name="lease_container", handler=containers.lease_container, lease_of="container",
+        name="lease_container", handler=containers.lease_container,
+        permission=on_container("w"), break_permission=on_container("d|w"),
         routes=(Route("PUT", CONTAINER, "lease", "container"),)),
     BlobOperation(
         name="list_blobs", handler=containers.list_blobs,
+        permission=on_list_of_blobs("l", Public.CONTAINER),
         routes=(Route("GET", CONTAINER, "list", "container"),),
         conditions=False, extra_letters=_letters_to_list_tags),
     BlobOperation(
         name="find_blobs_by_tags_in_container", handler=tags.find_blobs_by_tags_in_container,
+        permission=on_blobs_of_container("f"),
         routes=(Route("GET", CONTAINER, "blobs", "container"),), conditions=False),
     BlobOperation(
         name="blob_batch_in_container", handler=batches.blob_batch_in_container,
+        permission=on_batch_in_container(),
         routes=(Route("POST", CONTAINER, "batch", "container"),), conditions=False),
     # Blobs
     BlobOperation(
         name="put_blob", handler=blobs.put_blob,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB),), extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="put_blob_from_url", handler=from_urls.put_blob_from_url,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB, variant=Source.UPLOAD),), extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="copy_blob", handler=copies.copy_blob,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB, variant=Source.COPY),), extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="copy_blob_from_url", handler=copies.copy_blob_from_url,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB, variant=Source.SYNCHRONOUS_COPY),),
         extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="incremental_copy_blob", handler=copies.incremental_copy_blob,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB, "incrementalcopy"),)),
     BlobOperation(
         name="abort_copy_blob", handler=copies.abort_copy_blob,
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "copy"),), conditions=False),
     BlobOperation(
         name="get_blob", handler=blobs.get_blob,
+        permission=READ_BLOB,
         routes=(Route("GET", BLOB),), snapshot=True),
     BlobOperation(
         name="get_blob_properties", handler=blobs.get_blob_properties,
+        permission=READ_BLOB,
         routes=(Route("HEAD", BLOB),), snapshot=True),
     BlobOperation(
         name="get_blob_metadata", handler=blobs.get_blob_metadata,
+        permission=READ_BLOB,
         routes=(Route("GET", BLOB, "metadata"),), snapshot=True),
     BlobOperation(
         name="set_blob_metadata", handler=blobs.set_blob_metadata,
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "metadata"),)),
     BlobOperation(
         name="set_blob_properties", handler=blobs.set_blob_properties,
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "properties"),)),
     BlobOperation(
-        name="lease_blob", handler=blobs.lease_blob, lease_of="blob",
+        name="lease_blob", handler=blobs.lease_blob,
+        permission=on_blob("w"), break_permission=on_blob("d|w"),
         routes=(Route("PUT", BLOB, "lease"),)),
     BlobOperation(
         name="snapshot_blob", handler=blobs.snapshot_blob,
+        permission=on_blob("c|w"),
         routes=(Route("PUT", BLOB, "snapshot"),)),
     BlobOperation(
         name="delete_blob", handler=blobs.delete_blob,
+        permission=on_blob_or_snapshot("d"),
         routes=(Route("DELETE", BLOB),), snapshot=True),
     BlobOperation(
         name="set_blob_tier", handler=tiers.set_blob_tier,
+        permission=on_blob_or_snapshot("w"),
         routes=(Route("PUT", BLOB, "tier"),), conditions=False, snapshot=True),
     BlobOperation(
         name="get_blob_tags", handler=tags.get_blob_tags,
+        permission=on_blob_or_snapshot("t"),
         routes=(Route("GET", BLOB, "tags"),), snapshot=True),
     BlobOperation(
         name="set_blob_tags", handler=tags.set_blob_tags,
+        permission=on_blob_or_snapshot("t"),
         routes=(Route("PUT", BLOB, "tags"),), snapshot=True),
     # Block blobs
     BlobOperation(
         name="put_block", handler=blocks.put_block,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB, "block"),), conditions=False),
     BlobOperation(
         name="put_block_from_url", handler=from_urls.put_block_from_url,
+        permission=on_blob("w", if_absent="c"),
         routes=tuple(Route("PUT", BLOB, "block", variant=source) for source in Source),
         conditions=False),
     BlobOperation(
         name="put_block_list", handler=blocks.put_block_list,
+        permission=on_blob("w", if_absent="c"),
         routes=(Route("PUT", BLOB, "blocklist"),), extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="get_block_list", handler=blocks.get_block_list,
+        permission=READ_BLOB,
         routes=(Route("GET", BLOB, "blocklist"),), conditions=False, snapshot=True),
     # Append blobs
     BlobOperation(
         name="append_block", handler=appends.append_block,
+        permission=on_blob("a|w"),
         routes=(Route("PUT", BLOB, "appendblock"),)),
     BlobOperation(
         name="append_block_from_url", handler=from_urls.append_block_from_url,
+        permission=on_blob("a|w"),
         routes=tuple(Route("PUT", BLOB, "appendblock", variant=source) for source in Source)),
     BlobOperation(
         name="append_blob_seal", handler=appends.append_blob_seal,
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "seal"),)),
     # Page blobs
     BlobOperation(
         name="put_page", handler=page_blobs.put_page,
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "page"),)),
     BlobOperation(
         name="put_page_from_url", handler=from_urls.put_page_from_url,
+        permission=on_blob("w"),
         routes=tuple(Route("PUT", BLOB, "page", variant=source) for source in Source)),
     BlobOperation(
         name="get_page_ranges", handler=page_blobs.get_page_ranges,
+        permission=READ_BLOB,
         routes=(Route("GET", BLOB, "pagelist"),), snapshot=True),
 )
 # fmt: on
@@ -256,7 +321,7 @@ GET_ACCESS_CONTROL: Final = BlobOperation(
     handler=service.refuse_access_control,
     # By its parameter `action`, whatever else the request says.
     routes=(),
-    permission="get_account_information",
+    permission=on_account_information("r"),
     ignores_blob_parameters=True,
 )
 """The request by which Data Lake clients find out whether an account is hierarchical."""
@@ -286,17 +351,16 @@ def _source(exchange: Exchange) -> Source:
     return Source.SYNCHRONOUS_COPY if is_synchronous else Source.COPY
 
 
-def permission_of(operation: BlobOperation, exchange: Exchange) -> str:
-    """Returns the row of `auth.permissions` that a request needs. A lease request without a valid
-    action needs the row of acquiring, so that the caller learns of the mistake only if they could
-    have acquired one."""
-    if not operation.lease_of:
-        return operation.permission or operation.name
+def permission_of(operation: BlobOperation, exchange: Exchange) -> Permission:
+    """Returns the permission that a request needs. Only callers that may acquire a lease learn that
+    the lease action of their request is not valid."""
+    if operation.break_permission is None:
+        return operation.permission
     try:
         verb = leases.lease_verb(exchange)
     except Refused:
-        verb = LeaseVerb.ACQUIRE
-    return f"{verb.value}_{operation.lease_of}_lease"
+        return operation.permission
+    return operation.break_permission if verb is LeaseVerb.BREAK else operation.permission
 
 
 def extra_letters(operation: BlobOperation, exchange: Exchange) -> str:

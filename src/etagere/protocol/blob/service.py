@@ -24,7 +24,7 @@ from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import is_change, no_route
+from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.service import Call, Routed, Service
 from etagere.settings import Settings
 
@@ -66,15 +66,14 @@ class BlobService(Service):
 
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
-        method = exchange.request.method
         if operation is None:
-            raise no_route(method, exchange.parameter("comp") or "")
+            raise no_route(exchange.request.method, exchange.parameter("comp") or "")
         container, blob = exchange.request.resource
         return Routed(
+            operation,
             permission_of(operation, exchange),
             f"{container}/{blob}" if blob else container,
             self._calls[operation],
-            is_change(operation, method),
             extra_letters(operation, exchange),
         )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.auth.permissions import Permit, Public, authorize, refuse_anonymous
+from etagere.auth.permissions import READ_BLOB, Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner
 from etagere.auth.request import is_text
 from etagere.bodies.contents import require_intact
@@ -213,9 +213,15 @@ class Sources:
         ):
             principal = owner
         target = f"{name.container.name}/{name.name}"
-        also = "t" if needs_tags else ""
         permit = unwrap(
-            authorize(principal, "blob.get_blob", target, also=also, version=exchange.version)
+            authorize(
+                principal,
+                "blob",
+                READ_BLOB,
+                target,
+                extra_letters="t" if needs_tags else "",
+                version=exchange.version,
+            )
         )
         if needs_tags and permit.public is not Public.NOTHING:
             # What a container shows to everybody are its blobs, not their tags.

@@ -1,7 +1,7 @@
 """The operations of the queue service: one row each.
 
-A row names its routes (method, level, `comp`, and whether messages are only peeked at), the row of
-`auth.permissions` that it needs, and its handler.
+A row names its routes (method, level, `comp`, and whether messages are only peeked at), the
+permission that the caller needs, and its handler.
 """
 
 from __future__ import annotations
@@ -10,6 +10,11 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+from etagere.auth.permissions import (
+    on_messages,
+    on_queue,
+    on_service,
+)
 from etagere.protocol.queue import handlers
 from etagere.protocol.rest import service_operations
 from etagere.protocol.rest.exchange import Exchange
@@ -51,50 +56,66 @@ OPERATIONS: Final = (
     # The service
     QueueOperation(
         name="list_queues", handler=handlers.list_queues,
+        permission=on_service("l"),
         routes=(Route("GET", SERVICE, "list"),)),
     QueueOperation(
         name="get_queue_service_properties", handler=service_operations.get_service_properties,
+        permission=on_service("r"),
         routes=(Route("GET", SERVICE, "properties"),)),
     QueueOperation(
         name="set_queue_service_properties", handler=service_operations.set_service_properties,
+        permission=on_service("w"),
         routes=(Route("PUT", SERVICE, "properties"),)),
     QueueOperation(
         name="get_queue_service_stats", handler=service_operations.get_service_stats,
+        permission=on_service("r"),
         routes=(Route("GET", SERVICE, "stats"),)),
     # Queues
     QueueOperation(
-        name="create_queue", handler=handlers.create_queue, routes=(Route("PUT", QUEUE),)),
+        name="create_queue", handler=handlers.create_queue, routes=(Route("PUT", QUEUE),),
+        permission=on_queue("c|w")),
     QueueOperation(
-        name="delete_queue", handler=handlers.delete_queue, routes=(Route("DELETE", QUEUE),)),
+        name="delete_queue", handler=handlers.delete_queue, routes=(Route("DELETE", QUEUE),),
+        permission=on_queue("d")),
     QueueOperation(
         name="get_queue_metadata", handler=handlers.get_queue_metadata,
+        permission=on_queue("r", "r"),
         routes=(Route("GET", QUEUE, "metadata"),)),
     QueueOperation(
         name="set_queue_metadata", handler=handlers.set_queue_metadata,
+        permission=on_queue("w"),
         routes=(Route("PUT", QUEUE, "metadata"),)),
     QueueOperation(
         name="get_queue_acl", handler=handlers.get_queue_acl,
+        permission=on_queue(None),
         routes=(Route("GET", QUEUE, "acl"),)),
     QueueOperation(
         name="set_queue_acl", handler=handlers.set_queue_acl,
+        permission=on_queue(None),
         routes=(Route("PUT", QUEUE, "acl"),)),
     # Messages
     QueueOperation(
-        name="put_message", handler=handlers.put_message, routes=(Route("POST", MESSAGES),)),
+        name="put_message", handler=handlers.put_message, routes=(Route("POST", MESSAGES),),
+        permission=on_messages("a", "a")),
     QueueOperation(
         name="get_messages", handler=handlers.get_messages, routes=(Route("GET", MESSAGES),),
+        permission=on_messages("p", "p"),
         # It hides messages; nobody does that without wanting to see them.
         changes=True, answers_head=False),
     QueueOperation(
         name="peek_messages", handler=handlers.peek_messages, answers_head=False,
+        permission=on_messages("r", "r"),
         routes=(Route("GET", MESSAGES, variant=Peek.PEEK_ONLY),)),
     QueueOperation(
         name="clear_messages", handler=handlers.clear_messages,
+        permission=on_messages("d", None),
         routes=(Route("DELETE", MESSAGES),)),
     QueueOperation(
-        name="update_message", handler=handlers.update_message, routes=(Route("PUT", MESSAGE),)),
+        name="update_message", handler=handlers.update_message, routes=(Route("PUT", MESSAGE),),
+        permission=on_messages("u", "u")),
     QueueOperation(
         name="delete_message", handler=handlers.delete_message,
+        permission=on_messages("p", "p"),
         routes=(Route("DELETE", MESSAGE),)),
 )
 # fmt: on

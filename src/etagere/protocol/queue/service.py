@@ -10,7 +10,7 @@ from etagere.protocol.queue.operations import OPERATIONS, QueueOperation, find_o
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.dependencies import Dependencies
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import is_change, no_route
+from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.responses import NO_CACHE
 from etagere.protocol.rest.service import Call, Routed, Service
 
@@ -33,14 +33,13 @@ class QueueService(Service):
 
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
-        method = exchange.request.method
         if operation is None:
-            raise no_route(method, exchange.parameter("comp") or "")
+            raise no_route(exchange.request.method, exchange.parameter("comp") or "")
         return Routed(
-            operation.permission or operation.name,
+            operation,
+            operation.permission,
             exchange.request.resource[0],
             self._calls[operation],
-            is_change(operation, method),
         )
 
 

@@ -1,17 +1,18 @@
 """Operations of a REST service: one row per operation, and an index from routes to rows.
 
 A service lists its operations in `protocol/<service>/operations.py`. A row says which requests ask
-for the operation, which row of `auth.permissions` it needs, what it accepts, and which function
-handles it. Nothing else is known about an operation outside of its row and its handler.
+for the operation, which permission the caller needs, what it accepts, and which function handles
+it. Nothing else is known about an operation outside of its row and its handler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 
+from etagere.auth.permissions import Permission
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.protocol.http.messages import Response
@@ -43,17 +44,16 @@ class Operation:
     """As in the catalogue of operations: the name of the REST reference in snake case."""
     routes: tuple[Route, ...]
     handler: Handler
-    permission: str = ""
-    """The row of `auth.permissions`, without its service, if that has another name."""
+    permission: Permission
     changes: bool | None = None
     """Whether it changes something. None: the method says so."""
     answers_head: bool = True
     """Whether HEAD asks for it too, where GET does: the same answer without its body."""
 
     @property
-    def permission_rows(self) -> tuple[str, ...]:
-        """The rows of `auth.permissions` that requests for it may need."""
-        return (self.permission or self.name,)
+    def permissions(self) -> Mapping[str, Permission]:
+        """The permissions that requests for it need, by operation of the catalogue."""
+        return {self.name: self.permission}
 
 
 Row = TypeVar("Row", bound=Operation)

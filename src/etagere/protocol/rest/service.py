@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from etagere.auth.permissions import authorize
+from etagere.auth.permissions import Permission, authorize
 from etagere.auth.principal import Anonymous, TokenHolder
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
 from etagere.errors import Refusal
@@ -19,6 +19,7 @@ from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Re
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange, new_request_id
+from etagere.protocol.rest.operations import Operation, is_change
 from etagere.protocol.rest.properties import PropertiesStore
 from etagere.protocol.rest.refusals import ErrorForm, error_form_of, error_response, now
 from etagere.protocol.rest.responses import Headers
@@ -43,12 +44,12 @@ Call = Callable[[Exchange], Awaitable[Response]]
 class Routed(NamedTuple):
     """What a request asks for."""
 
-    permission: str
-    """The row of `auth.permissions`, without its service."""
+    operation: Operation
+    permission: Permission
+    """The permission of the operation that this request needs."""
     target: str
     """The resource that it concerns, as in `authorize`."""
     call: Call
-    is_change: bool
     extra_letters: str = ""
     """Letters that a token needs beside those of the permission."""
 
@@ -129,16 +130,17 @@ class Service(ABC):
         exchange.principal = await self._authenticator.authenticate(exchange)
         if holder is not None and isinstance(exchange.principal, Anonymous):
             exchange.principal = holder
-        if request.secondary and routed.is_change:
+        if request.secondary and is_change(routed.operation, request.method):
             # It is there to be read when the primary cannot be.
             message = "Write operations are not allowed."
             raise Refused(Refusal("InsufficientAccountPermissions", message_override=message))
         exchange.permit = unwrap(
             authorize(
                 exchange.principal,
-                f"{self.name}.{routed.permission}",
+                self.name,
+                routed.permission,
                 routed.target,
-                also=routed.extra_letters,
+                extra_letters=routed.extra_letters,
                 version=exchange.challenge_version,
             )
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from etagere.auth.permissions import Permission
 from etagere.jobs.indexing import Indexing
 from etagere.model.tables import Change
 from etagere.protocol.rest.dependencies import Dependencies
@@ -20,5 +21,4 @@ class TableDependencies(Dependencies):
 
     indexing: Indexing
     change_of: ChangeOf
-    permissions: Mapping[Change, str]
-    """The rows of `auth.permissions` for the changes of entities."""
+    permissions: Mapping[Change, Permission]

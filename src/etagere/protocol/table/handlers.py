@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from etagere.auth.permissions import authorize
+from etagere.auth.permissions import READ_ENTITIES, Permission, authorize
 from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.ids import new_id
@@ -292,8 +292,8 @@ async def entity_group_transaction(
     return answers.response()
 
 
-def _authorize(exchange: Exchange, row: str, table: str) -> None:
-    unwrap(authorize(exchange.principal, f"table.{row}", table, version=exchange.version))
+def _authorize(exchange: Exchange, permission: Permission, table: str) -> None:
+    unwrap(authorize(exchange.principal, "table", permission, table, version=exchange.version))
 
 
 async def _single_query(
@@ -304,7 +304,7 @@ async def _single_query(
         address, query = groups.address_of(exchange, request)
         if address.kind not in (Kind.ENTITIES, Kind.ENTITY):
             raise Refused(Refusal("InvalidInput", {"Reason": "A part queries no entities."}))
-        _authorize(exchange, "query_entities", address.table)
+        _authorize(exchange, READ_ENTITIES, address.table)
         inner = exchange.nested(
             request.method,
             f"{exchange.request.path}?{query}",

@@ -1,7 +1,7 @@
 """The operations of the table service: one row each.
 
-A row names its routes (method, kind of address, `comp`, and whether there is an If-Match), the row
-of `auth.permissions` that it needs, and its handler.
+A row names its routes (method, kind of address, `comp`, and whether there is an If-Match), the
+permission that the caller needs, and its handler.
 """
 
 from __future__ import annotations
@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from etagere.auth.permissions import (
+    READ_ENTITIES,
+    on_batch,
+    on_container,
+    on_entity,
+    on_service,
+    on_tables,
+)
 from etagere.model.tables import Change
 from etagere.protocol.rest import service_operations
 from etagere.protocol.rest.operations import Handler, Operation, Route, index_routes
@@ -49,77 +57,93 @@ OPERATIONS: Final = (
     # The service
     TableOperation(
         name="get_table_service_properties",
+        permission=on_service("r"),
         handler=_of_service(service_operations.get_service_properties),
         routes=(Route("GET", SERVICE, "properties"),)),
     TableOperation(
         name="set_table_service_properties",
+        permission=on_service("w"),
         handler=_of_service(service_operations.set_service_properties),
         routes=(Route("PUT", SERVICE, "properties"),)),
     TableOperation(
         name="get_table_service_stats", handler=_of_service(service_operations.get_service_stats),
+        permission=on_service("r"),
         routes=(Route("GET", SERVICE, "stats"),)),
     # Tables
     TableOperation(
         name="query_tables", handler=handlers.query_tables,
+        permission=on_tables("l"),
         routes=(Route("GET", TABLES), Route("GET", TABLE))),
     TableOperation(
-        name="create_table", handler=handlers.create_table, routes=(Route("POST", TABLES),)),
+        name="create_table", handler=handlers.create_table, routes=(Route("POST", TABLES),),
+        permission=on_container("c|w")),
     TableOperation(
-        name="delete_table", handler=handlers.delete_table, routes=(Route("DELETE", TABLE),)),
+        name="delete_table", handler=handlers.delete_table, routes=(Route("DELETE", TABLE),),
+        permission=on_container("d")),
     TableOperation(
         name="get_table_acl", handler=handlers.get_table_acl,
+        permission=on_container(None),
         routes=(Route("GET", ENTITIES, "acl"),)),
     TableOperation(
         name="set_table_acl", handler=handlers.set_table_acl,
+        permission=on_container(None),
         routes=(Route("PUT", ENTITIES, "acl"),)),
     # Entities
     TableOperation(
         name="query_entities", handler=handlers.query_entities,
+        permission=READ_ENTITIES,
         routes=(Route("GET", ENTITIES), Route("GET", ENTITY))),
     TableOperation(
         name="insert_entity", change=Change.INSERT,
+        permission=on_entity("a"),
         handler=partial(handlers.change_entity, kind=Change.INSERT),
         routes=(Route("POST", ENTITIES),)),
     TableOperation(
         name="update_entity", change=Change.REPLACE,
+        permission=on_entity("u"),
         handler=partial(handlers.change_entity, kind=Change.REPLACE),
         routes=(Route("PUT", ENTITY, variant=IF_MATCH),)),
     TableOperation(
         name="insert_or_replace_entity", change=Change.INSERT_OR_REPLACE,
+        permission=on_entity("au"),
         handler=partial(handlers.change_entity, kind=Change.INSERT_OR_REPLACE),
         routes=(Route("PUT", ENTITY),)),
     TableOperation(
         name="merge_entity", change=Change.MERGE,
+        permission=on_entity("u"),
         handler=partial(handlers.change_entity, kind=Change.MERGE),
         routes=tuple(Route(method, ENTITY, variant=IF_MATCH) for method in MERGE_METHODS)),
     TableOperation(
         name="insert_or_merge_entity", change=Change.INSERT_OR_MERGE,
+        permission=on_entity("au"),
         handler=partial(handlers.change_entity, kind=Change.INSERT_OR_MERGE),
         routes=tuple(Route(method, ENTITY) for method in MERGE_METHODS)),
     TableOperation(
         name="delete_entity", change=Change.DELETE,
+        permission=on_entity("d"),
         handler=partial(handlers.change_entity, kind=Change.DELETE),
         routes=(Route("DELETE", ENTITY),)),
     TableOperation(
         name="entity_group_transaction", handler=handlers.entity_group_transaction,
+        permission=on_batch(""),
         routes=(Route("POST", GROUP),)),
 )
 
 # Requests to a path below a table mostly come from a client that was given the address of a table
 # for that of the service. They are refused.
 _BELOW_TABLE: Final = TableOperation(
-    name="below_table", permission="query_entities", handler=handlers.refuse_below, routes=())
+    name="below_table", permission=READ_ENTITIES, handler=handlers.refuse_below, routes=())
 _POST_BELOW_TABLE: Final = TableOperation(
-    name="post_below_table", permission="insert_entity", handler=handlers.refuse_below, routes=())
+    name="post_below_table", permission=on_entity("a"), handler=handlers.refuse_below, routes=())
 # fmt: on
 
 _INDEX: Final = index_routes(OPERATIONS, Condition)
 PERMISSIONS: Final = {
-    operation.change: operation.permission or operation.name
+    operation.change: operation.permission
     for operation in OPERATIONS
     if operation.change is not None
 }
-"""The rows of `auth.permissions` for the changes of entities."""
+"""The permissions for the changes of entities."""
 
 
 def find_operation(

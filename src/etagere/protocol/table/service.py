@@ -9,7 +9,7 @@ from etagere.protocol.access_log import AccessLog
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import is_change, no_route
+from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.refusals import ErrorForm
 from etagere.protocol.rest.service import Routed, Service
 from etagere.protocol.table import refusals
@@ -58,10 +58,10 @@ class TableService(Service):
                 raise no_route("GET" if method == "HEAD" else method, comp)
             operation = found
         return Routed(
-            operation.permission or operation.name,
+            operation,
+            operation.permission,
             address.table,
             lambda exchange: operation.handler(exchange, address, self._dependencies),
-            is_change(operation, exchange.request.method),
         )
 
     def error_form(self, exchange: Exchange, refusal: Refusal) -> ErrorForm:
