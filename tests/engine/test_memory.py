@@ -322,8 +322,13 @@ def test_a_conflict_cannot_be_swallowed() -> None:
 
 def test_locks_keep_collections_apart() -> None:
     engine = MemoryEngine()
-    engine.begin().get(ITEMS, A, EXCLUSIVE)
+    holder = engine.begin()
+    holder.get(ITEMS, A, EXCLUSIVE)
+    with pytest.raises(Conflict):
+        commit(engine, put(A, "same collection"))
     commit(engine, lambda txn: txn.put(samples.STAMPED, A, samples.Stamped(1, 1)))
+    assert engine.begin().get(samples.STAMPED, A) == samples.Stamped(1, 1)
+    holder.commit()
 
 
 # Claims
