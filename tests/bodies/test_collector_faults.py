@@ -117,11 +117,11 @@ class FailingEngine:
     async def read(self, operation: Any, command: Any) -> Any:
         return await self._step(self._beneath.read, operation, command)
 
-    async def read_aside(self, operation: Any, command: Any, lane: Any = None) -> Any:
-        return await self._step(self._beneath.read_aside, operation, command, lane)
+    async def read_in_thread(self, operation: Any, command: Any, read_class: Any = None) -> Any:
+        return await self._step(self._beneath.read_in_thread, operation, command, read_class)
 
-    async def read_in_steps(self, operation: Any, command: Any, lane: Any = None) -> Any:
-        return await self._step(self._beneath.read_in_steps, operation, command, lane)
+    async def read_in_steps(self, operation: Any, command: Any, read_class: Any = None) -> Any:
+        return await self._step(self._beneath.read_in_steps, operation, command, read_class)
 
     async def write(self, operation: Any, command: Any) -> Any:
         return await self._step(self._beneath.write, operation, command)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import (
     EXCLUSIVE,
+    FILTERED_SCAN_BYTES_MAX,
     SHARED,
-    SIFTED_BYTES_MAX,
     Conflict,
     Counted,
+    FilteredRows,
     ReadTxn,
     Refused,
-    Sifted,
     WriteTxn,
     operation,
 )
@@ -100,30 +100,30 @@ def scan_items(txn: ReadTxn, scan: Scan) -> list[str]:
     return [key for (key,), _ in txn.scan(ITEMS, scan.span, scan.limit, reverse=scan.reverse)]
 
 
-class Sift(NamedTuple):
+class FilterSpan(NamedTuple):
     span: Span
     limit: int
     text: str
     """What the items that pass begin with."""
-    bytes_max: int = SIFTED_BYTES_MAX
+    bytes_max: int = FILTERED_SCAN_BYTES_MAX
 
 
-def sift_items(txn: ReadTxn, sift: Sift) -> Sifted[tuple[str], Item]:
+def filter_items(txn: ReadTxn, command: FilterSpan) -> FilteredRows[tuple[str], Item]:
     def passes(item: Item) -> bool:
-        return item.text.startswith(sift.text)
+        return item.text.startswith(command.text)
 
-    return txn.sift(ITEMS, sift.span, sift.limit, passes, sift.bytes_max)
+    return txn.scan_filtered(ITEMS, command.span, command.limit, passes, command.bytes_max)
 
 
-class SiftKeys(NamedTuple):
+class FilterKeys(NamedTuple):
     keys: list[str]
     text: str
     """What the items that pass begin with."""
 
 
-def sift_keys_of_items(txn: ReadTxn, sift: SiftKeys) -> Sifted[tuple[str], Item]:
-    keys = [(key,) for key in sift.keys]
-    return txn.sift_keys(ITEMS, keys, lambda item: item.text.startswith(sift.text))
+def filter_item_keys(txn: ReadTxn, command: FilterKeys) -> FilteredRows[tuple[str], Item]:
+    keys = [(key,) for key in command.keys]
+    return txn.get_filtered(ITEMS, keys, lambda item: item.text.startswith(command.text))
 
 
 class CountItems(NamedTuple):

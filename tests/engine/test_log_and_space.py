@@ -19,7 +19,7 @@ from etagere.clock import SystemClock
 from etagere.config import KIB, MIB, Config
 from etagere.engine import checkpoints, ledger
 from etagere.engine.groups import Writer
-from etagere.engine.interface import Lane, ReadTxn
+from etagere.engine.interface import ReadClass, ReadTxn
 from etagere.engine.sqlite import SqliteEngine, _Link
 from tests.engine import samples
 from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
@@ -45,7 +45,7 @@ def scan_until_overdue(txn: ReadTxn, _: None) -> int:
 
 async def _scan_for_ever(engine: SqliteEngine, number: int) -> None:
     while True:
-        await engine.read_aside(scan_until_overdue, None, Lane(f"scan {number}"))
+        await engine.read_in_thread(scan_until_overdue, None, ReadClass(f"scan {number}"))
 
 
 async def _put_for(engine: SqliteEngine, log_bytes: int, directory: Path) -> tuple[float, int]:

@@ -8,7 +8,15 @@ from etagere.engine.interface import Engine
 from etagere.engine.records import Span
 from tests.engine import samples
 from tests.engine.harness import Harness, conformance
-from tests.engine.samples import ITEMS, ChangeAndGetAll, Item, PutItem, PutItems, Sift, SiftKeys
+from tests.engine.samples import (
+    ITEMS,
+    ChangeAndGetAll,
+    FilterKeys,
+    FilterSpan,
+    Item,
+    PutItem,
+    PutItems,
+)
 
 
 async def put(engine: Engine, *keys: str) -> None:
@@ -60,16 +68,16 @@ async def test_a_sieve_looks_at_no_more_than_it_may(harness: Harness) -> None:
         seen = 0
         rest: Span | None = ITEMS.all()
         while rest is not None:
-            sifted = await engine.read(samples.sift_items, Sift(rest, limit, "b"))
-            assert sifted.seen <= limit
-            assert len(sifted.sizes) == len(sifted.rows)
-            assert all(size > 0 for size in sifted.sizes)
-            assert sum(sifted.sizes) <= sifted.seen_bytes
-            for (key,), item in sifted.rows:
+            filtered = await engine.read(samples.filter_items, FilterSpan(rest, limit, "b"))
+            assert filtered.seen <= limit
+            assert len(filtered.sizes) == len(filtered.rows)
+            assert all(size > 0 for size in filtered.sizes)
+            assert sum(filtered.sizes) <= filtered.seen_bytes
+            for (key,), item in filtered.rows:
                 assert item == Item(key)
                 found.append(key)
-            seen += sifted.seen
-            rest = sifted.rest
+            seen += filtered.seen
+            rest = filtered.rest
         assert found == [key for key in ordered if key.startswith("b")]
         assert seen == len(keys)
 
@@ -78,11 +86,11 @@ async def test_a_sieve_looks_at_no_more_than_it_may(harness: Harness) -> None:
 async def test_a_sieve_stays_within_its_span(harness: Harness) -> None:
     engine = await harness.open()
     await put(engine, "a", "b/1", "b/2", "c")
-    sifted = await engine.read(samples.sift_items, Sift(ITEMS.under((), "b/"), 10, ""))
-    assert [key for (key,), _ in sifted.rows] == ["b/1", "b/2"]
-    assert sifted.rest is None
-    assert sifted.seen == 2
-    nothing = await engine.read(samples.sift_items, Sift(ITEMS.under((), "d"), 10, ""))
+    filtered = await engine.read(samples.filter_items, FilterSpan(ITEMS.under((), "b/"), 10, ""))
+    assert [key for (key,), _ in filtered.rows] == ["b/1", "b/2"]
+    assert filtered.rest is None
+    assert filtered.seen == 2
+    nothing = await engine.read(samples.filter_items, FilterSpan(ITEMS.under((), "d"), 10, ""))
     assert (nothing.rows, nothing.seen, nothing.rest) == ([], 0, None)
 
 
@@ -94,18 +102,18 @@ async def test_a_sieve_of_keys_keeps_their_order(harness: Harness) -> None:
         await put(engine, *there)
         # Every third is absent.
         keys = [f"{kind}{count}/{number:03}" for number in reversed(range(count)) for kind in "abc"]
-        sifted = await engine.read(samples.sift_keys_of_items, SiftKeys(keys, "b"))
+        filtered = await engine.read(samples.filter_item_keys, FilterKeys(keys, "b"))
         passed = [key for key in keys if key.startswith("b")]
-        assert sifted.rows == [((key,), Item(key)) for key in passed]
-        assert sifted.seen == len(there)
-        assert sifted.rest is None
-        span = Sift(ITEMS.all(), 10_000, "")
-        everything = await engine.read(samples.sift_items, span)
+        assert filtered.rows == [((key,), Item(key)) for key in passed]
+        assert filtered.seen == len(there)
+        assert filtered.rest is None
+        span = FilterSpan(ITEMS.all(), 10_000, "")
+        everything = await engine.read(samples.filter_items, span)
         sizes = {
             key: size for (key, _), size in zip(everything.rows, everything.sizes, strict=True)
         }
-        assert sifted.sizes == [sizes[key,] for key in passed]
-        assert sifted.seen_bytes == sum(sizes[key,] for key in there)
+        assert filtered.sizes == [sizes[key,] for key in passed]
+        assert filtered.seen_bytes == sum(sizes[key,] for key in there)
 
 
 @conformance
@@ -117,8 +125,8 @@ async def test_a_sieve_ends_with_the_record_that_is_too_much(harness: Harness) -
     rest: Span | None = ITEMS.all()
     found: list[str] = []
     while rest is not None:
-        sifted = await engine.read(samples.sift_items, Sift(rest, 40, "x", 5_000))
-        assert sifted.seen <= 5
-        found += [key for (key,), _ in sifted.rows]
-        rest = sifted.rest
+        filtered = await engine.read(samples.filter_items, FilterSpan(rest, 40, "x", 5_000))
+        assert filtered.seen <= 5
+        found += [key for (key,), _ in filtered.rows]
+        rest = filtered.rest
     assert found == keys

@@ -88,8 +88,8 @@ class Side:
         except Refused as refused:
             return "refused", refused.refusal.code
 
-    async def read_aside(self, operation: str, command: object) -> Outcome:
-        return "result", await self._engine.read_aside(getattr(samples, operation), command)
+    async def read_in_thread(self, operation: str, command: object) -> Outcome:
+        return "result", await self._engine.read_in_thread(getattr(samples, operation), command)
 
     async def let_loop_run(self) -> None:
         for _ in range(3):
@@ -259,8 +259,8 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.read(side, "get_item", key) == self.items.get(key)
         kind, _ = self.sides[side].call("read", "read_and_refuse", key)
         assert kind == ("result" if key in self.items else "refused")
-        aside = self.sides[side].call("read_aside", "get_item", key)
-        assert aside == ("result", self.items.get(key))
+        found = self.sides[side].call("read_in_thread", "get_item", key)
+        assert found == ("result", self.items.get(key))
 
     @rule(
         side=SIDES,

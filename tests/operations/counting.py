@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from etagere.engine.interface import SIFTED_BYTES_MAX, Counted, ReadTxn, Sifted
+from etagere.engine.interface import FILTERED_SCAN_BYTES_MAX, Counted, FilteredRows, ReadTxn
 from etagere.engine.records import Collection, K, R, Span
 
 
@@ -15,7 +15,7 @@ class Counting:
         self._txn = txn
         self.rows = 0
         self.bytes_max = 0
-        """The most that was sifted in one go."""
+        """The most that was filtered in one go."""
 
     @property
     def now(self) -> int:
@@ -42,25 +42,25 @@ class Counting:
         self.rows += len(found)
         return found
 
-    def sift(
+    def scan_filtered(
         self,
         collection: Collection[K, R],
         span: Span,
         limit: int,
         passes: Callable[[R], bool],
-        bytes_max: int = SIFTED_BYTES_MAX,
-    ) -> Sifted[K, R]:
-        sifted = self._txn.sift(collection, span, limit, passes, bytes_max)
-        self.rows += sifted.seen
-        self.bytes_max = max(self.bytes_max, sifted.seen_bytes)
-        return sifted
+        bytes_max: int = FILTERED_SCAN_BYTES_MAX,
+    ) -> FilteredRows[K, R]:
+        filtered = self._txn.scan_filtered(collection, span, limit, passes, bytes_max)
+        self.rows += filtered.seen
+        self.bytes_max = max(self.bytes_max, filtered.seen_bytes)
+        return filtered
 
-    def sift_keys(
+    def get_filtered(
         self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
-        sifted = self._txn.sift_keys(collection, keys, passes)
-        self.rows += sifted.seen
-        return sifted
+    ) -> FilteredRows[K, R]:
+        filtered = self._txn.get_filtered(collection, keys, passes)
+        self.rows += filtered.seen
+        return filtered
 
     def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         return self._txn.count(collection, span, limit)

@@ -29,8 +29,9 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 
-class Lane(NamedTuple):
-    """A queue for long reads. Kinds of work take turns, and so do the clients of each kind."""
+class ReadClass(NamedTuple):
+    """The scheduling class of a long read. Kinds of work take turns, and so do the clients of each
+    kind."""
 
     kind: str
     client: str = ""
@@ -49,12 +50,12 @@ class Guard(enum.Enum):
 SHARED, EXCLUSIVE = Guard.SHARED, Guard.EXCLUSIVE
 
 
-SIFTED_BYTES_MAX: Final = 4 << 20
-"""The most that `sift` reads in one call by default. A thousand of the largest records would be
-more than a process can hold for each request."""
+FILTERED_SCAN_BYTES_MAX: Final = 4 << 20
+"""The most that `scan_filtered` reads in one call by default: a thousand of the largest records
+would be more than a process can hold for each request."""
 
 
-class Sifted(NamedTuple, Generic[K, R]):
+class FilteredRows(NamedTuple, Generic[K, R]):
     """The records that passed a filter."""
 
     rows: list[tuple[K, R]]
@@ -108,21 +109,21 @@ class ReadTxn(Protocol):
         """Returns at most `limit` records of a span, in the order of their keys."""
         ...
 
-    def sift(
+    def scan_filtered(
         self,
         collection: Collection[K, R],
         span: Span,
         limit: int,
         passes: Callable[[R], bool],
-        bytes_max: int = SIFTED_BYTES_MAX,
-    ) -> Sifted[K, R]:
+        bytes_max: int = FILTERED_SCAN_BYTES_MAX,
+    ) -> FilteredRows[K, R]:
         """Examines at most `limit` records of a span and returns those that pass the filter; the
         others cost much less than in a scan. Stops at the record that reaches `bytes_max`."""
         ...
 
-    def sift_keys(
+    def get_filtered(
         self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
+    ) -> FilteredRows[K, R]:
         """Filters the records with these keys, in the order of the keys. Missing records are
         skipped. `rest` is None."""
         ...
@@ -193,18 +194,21 @@ class Engine(Protocol):
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T: ...
 
-    async def read_aside(
-        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    async def read_in_thread(
+        self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
-        """Runs a long read beside other requests. It waits only for reads of the same lane; by
-        default each operation has its own."""
+        """Runs a long read in a thread. It waits only for reads of the same class; by default each
+        operation has its own."""
         ...
 
     async def read_in_steps(
-        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+        self,
+        operation: Callable[[ReadTxn, C], Steps[T]],
+        command: C,
+        read_class: ReadClass | None = None,
     ) -> T:
         """Runs a read that yields now and then, in one snapshot; other requests run whenever it
-        yields. Lanes take turns."""
+        yields. Read classes take turns."""
         ...
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T: ...

@@ -19,7 +19,7 @@ from etagere import directories
 from etagere.clock import Clock
 from etagere.config import MIB, Config
 from etagere.engine import timeline
-from etagere.engine.interface import Counted, Fault, FaultReason, Sifted
+from etagere.engine.interface import Counted, Fault, FaultReason, FilteredRows
 from etagere.engine.records import (
     COLLECTIONS,
     ENCODE,
@@ -295,14 +295,14 @@ def scan(
     return list(zip(keys, [decode(value) for _, value in rows], strict=True))
 
 
-def sift(
+def scan_filtered(
     cursor: apsw.Cursor,
     collection: Collection[K, R],
     span: Span,
     limit: int,
     passes: Callable[[R], bool],
     bytes_max: int,
-) -> Sifted[K, R]:
+) -> FilteredRows[K, R]:
     rows: list[tuple[bytes, bytes]] = []
     seen_bytes = 0
     for row in cursor.execute(statements(collection).scan, (*span, limit)):
@@ -317,15 +317,15 @@ def sift(
     keys = collection.unpack_all([key for key, _, _ in passed])
     found = [(key, record) for key, (_, record, _) in zip(keys, passed, strict=True)]
     sizes = [size for _, _, size in passed]
-    return Sifted(found, sizes, len(rows), seen_bytes, rest)
+    return FilteredRows(found, sizes, len(rows), seen_bytes, rest)
 
 
-def sift_keys(
+def get_filtered(
     cursor: apsw.Cursor,
     collection: Collection[K, R],
     keys: Sequence[K],
     passes: Callable[[R], bool],
-) -> Sifted[K, R]:
+) -> FilteredRows[K, R]:
     packed = [collection.pack(key) for key in keys]
     found = get_many(cursor, collection, packed)
     values = [(key, found[at]) for key, at in zip(keys, packed, strict=True) if at in found]
@@ -333,7 +333,7 @@ def sift_keys(
     passed = [(key, record, len(value)) for key, value in values if passes(record := decode(value))]
     rows = [(key, record) for key, record, _ in passed]
     sizes = [size for _, _, size in passed]
-    return Sifted(rows, sizes, len(values), sum([len(value) for _, value in values]), None)
+    return FilteredRows(rows, sizes, len(values), sum([len(value) for _, value in values]), None)
 
 
 def count(cursor: apsw.Cursor, collection: Collection[Any, Any], span: Span, limit: int) -> Counted:

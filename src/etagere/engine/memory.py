@@ -23,18 +23,18 @@ import msgspec
 from etagere.clock import Clock, SystemClock
 from etagere.engine.interface import (
     EXCLUSIVE,
-    SIFTED_BYTES_MAX,
+    FILTERED_SCAN_BYTES_MAX,
     C,
     Conflict,
     Counted,
     Fault,
     FaultReason,
+    FilteredRows,
     Guard,
-    Lane,
     Operation,
+    ReadClass,
     ReadTxn,
     Refused,
-    Sifted,
     Steps,
     T,
     WriteTxn,
@@ -253,14 +253,14 @@ class MemoryReadTxn:
                 found.append((collection.unpack(key), collection.decode(value)))
         return found
 
-    def sift(
+    def scan_filtered(
         self,
         collection: Collection[K, R],
         span: Span,
         limit: int,
         passes: Callable[[R], bool],
-        bytes_max: int = SIFTED_BYTES_MAX,
-    ) -> Sifted[K, R]:
+        bytes_max: int = FILTERED_SCAN_BYTES_MAX,
+    ) -> FilteredRows[K, R]:
         rows: list[tuple[K, R]] = []
         passed: list[tuple[K, R]] = []
         sizes: list[int] = []
@@ -276,17 +276,17 @@ class MemoryReadTxn:
                 break
         is_cut = len(rows) == limit or seen_bytes >= bytes_max
         rest = collection.after(span, rows[-1][0]) if rows and is_cut else None
-        return Sifted(passed, sizes, len(rows), seen_bytes, rest)
+        return FilteredRows(passed, sizes, len(rows), seen_bytes, rest)
 
-    def sift_keys(
+    def get_filtered(
         self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
+    ) -> FilteredRows[K, R]:
         found = [(key, self.get(collection, key)) for key in keys]
         rows = [(key, record) for key, record in found if record is not None]
         passed = [(key, record) for key, record in rows if passes(record)]
         sizes = [len(ENCODE(record)) for _, record in passed]
         seen_bytes = sum(len(ENCODE(record)) for _, record in rows)
-        return Sifted(passed, sizes, len(rows), seen_bytes, None)
+        return FilteredRows(passed, sizes, len(rows), seen_bytes, None)
 
     def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         table = self._table(collection)
@@ -499,13 +499,16 @@ class MemoryEngine:
         finally:
             transaction.close()
 
-    async def read_aside(
-        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    async def read_in_thread(
+        self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
         return await self.read(operation, command)
 
     async def read_in_steps(
-        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+        self,
+        operation: Callable[[ReadTxn, C], Steps[T]],
+        command: C,
+        read_class: ReadClass | None = None,
     ) -> T:
         transaction = self.begin_read()
         try:

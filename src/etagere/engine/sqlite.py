@@ -23,26 +23,26 @@ from etagere.clock import Clock, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, timeline, wire
 from etagere.engine.interface import (
-    SIFTED_BYTES_MAX,
+    FILTERED_SCAN_BYTES_MAX,
     C,
     Conflict,
     Counted,
     Fault,
     FaultReason,
-    Lane,
+    FilteredRows,
     Operation,
+    ReadClass,
     ReadTxn,
     Refused,
-    Sifted,
     Steps,
     T,
     Unknown,
     WriteTxn,
     registered,
 )
-from etagere.engine.lanes import Lanes
 from etagere.engine.records import ENCODE, Collection, K, R, Span
 from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled
+from etagere.engine.scheduling import FairScheduler
 from etagere.engine.wire import Outcome
 from etagere.engine.writer import SOCKET_NAME, reachable
 from etagere.errors import Refusal
@@ -104,20 +104,20 @@ class ReadTransaction:
     ) -> list[tuple[K, R]]:
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
-    def sift(
+    def scan_filtered(
         self,
         collection: Collection[K, R],
         span: Span,
         limit: int,
         passes: Callable[[R], bool],
-        bytes_max: int = SIFTED_BYTES_MAX,
-    ) -> Sifted[K, R]:
-        return ledger.sift(self._cursor, collection, span, limit, passes, bytes_max)
+        bytes_max: int = FILTERED_SCAN_BYTES_MAX,
+    ) -> FilteredRows[K, R]:
+        return ledger.scan_filtered(self._cursor, collection, span, limit, passes, bytes_max)
 
-    def sift_keys(
+    def get_filtered(
         self, collection: Collection[K, R], keys: Sequence[K], passes: Callable[[R], bool]
-    ) -> Sifted[K, R]:
-        return ledger.sift_keys(self._cursor, collection, keys, passes)
+    ) -> FilteredRows[K, R]:
+        return ledger.get_filtered(self._cursor, collection, keys, passes)
 
     def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         return ledger.count(self._cursor, collection, span, limit)
@@ -213,9 +213,9 @@ class SqliteEngine:
         self._reader = self._new_reader()
         self._read = self._reader.read
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "reader")
-        self._lanes = Lanes(_THREADS_MAX)
+        self._scheduler = FairScheduler(_THREADS_MAX)
         self._idle_readers: list[Reader] = []
-        self._stepping_lanes = Lanes(_STEPPING_MAX)
+        self._stepping_scheduler = FairScheduler(_STEPPING_MAX)
         self._stepping_readers: list[Reader] = []
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
@@ -232,21 +232,21 @@ class SqliteEngine:
 
         return await until_settled(again, self._policy, self.retries)
 
-    async def read_aside(
-        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    async def read_in_thread(
+        self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
-        lane = lane or Lane(operation.__qualname__)
+        read_class = read_class or ReadClass(operation.__qualname__)
 
         async def attempt() -> T:
             loop = asyncio.get_running_loop()
-            async with self._lanes.slot(lane):
+            async with self._scheduler.slot(read_class):
                 return await loop.run_in_executor(
-                    self._threads, self._read_in_thread, operation, command
+                    self._threads, self._read_with_reader, operation, command
                 )
 
         return await until_settled(attempt, self._policy, self.retries)
 
-    def _read_in_thread(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+    def _read_with_reader(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         reader = self._idle_readers.pop() if self._idle_readers else self._new_reader()
         try:
             return reader.read(operation, command)
@@ -254,12 +254,15 @@ class SqliteEngine:
             self._idle_readers.append(reader)
 
     async def read_in_steps(
-        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+        self,
+        operation: Callable[[ReadTxn, C], Steps[T]],
+        command: C,
+        read_class: ReadClass | None = None,
     ) -> T:
-        lane = lane or Lane(operation.__qualname__)
+        read_class = read_class or ReadClass(operation.__qualname__)
 
         async def attempt() -> T:
-            async with self._stepping_lanes.slot(lane):
+            async with self._stepping_scheduler.slot(read_class):
                 idle = self._stepping_readers
                 reader = idle.pop() if idle else self._new_stepping_reader()
                 try:

@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from etagere.bodies.store import BodyStore
-from etagere.engine.interface import Engine, Lane, Refused
+from etagere.engine.interface import Engine, ReadClass, Refused
 from etagere.model.blobs import BlobName
 from etagere.model.ids import new_id
 from etagere.operations.blob import appends
@@ -52,7 +52,7 @@ class Folding:
 
     async def fold(self, name: BlobName) -> bool:
         """One step; says whether there is more to do."""
-        found = await self._engine.read_aside(appends.find_loose, name, Lane("folding"))
+        found = await self._engine.read_in_thread(appends.find_loose, name, ReadClass("folding"))
         if found is None:
             return False
         async with self._store.writer(sum(map(len, found.data)), inline=False) as writer:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from etagere.engine.interface import C, Engine, Lane, ReadTxn, Refused, Steps, T, WriteTxn
+from etagere.engine.interface import C, Engine, ReadClass, ReadTxn, Refused, Steps, T, WriteTxn
 from etagere.model.blobs import (
     BlobName,
     BlockSource,
@@ -83,15 +83,18 @@ class Watched:
         self.reads.append(operation.__name__)
         return await self._engine.read(operation, command)
 
-    async def read_aside(
-        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    async def read_in_thread(
+        self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
         raise AssertionError("a thread keeps others waiting")
 
     async def read_in_steps(
-        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+        self,
+        operation: Callable[[ReadTxn, C], Steps[T]],
+        command: C,
+        read_class: ReadClass | None = None,
     ) -> T:
-        return await self._engine.read_in_steps(operation, command, lane)
+        return await self._engine.read_in_steps(operation, command, read_class)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         return await self._engine.write(operation, command)

@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis.strategies import SearchStrategy
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.interface import Lane, ReadTxn, T
+from etagere.engine.interface import ReadClass, ReadTxn, T
 from etagere.model.common import Metadata
 from etagere.model.ids import new_id
 from etagere.model.queues import (
@@ -50,7 +50,7 @@ from tests.operations.queue.ledger import left_behind, require_consistent
 
 WEEK_SECONDS: Final = 7 * 24 * 3600
 TRAY: Final = QueueName(ACCOUNT, "tray")
-_LANE: Final = Lane("test")
+_READ_CLASS: Final = ReadClass("test")
 LONG: Final = "0123456789abcdef" * 4_096
 """A text of 64 KiB, which is kept apart."""
 
@@ -108,14 +108,14 @@ class Desk:
 
     async def get(self, count: int = 1, *, hidden: int = 30) -> tuple[ShownMessage, ...]:
         command = GetMessages(self.name, count, hidden)
-        return await take_messages(self.shelf.engine, command, _LANE)
+        return await take_messages(self.shelf.engine, command, _READ_CLASS)
 
     async def get_one(self, *, hidden: int = 30) -> ShownMessage:
         (taken,) = await self.get(hidden=hidden)
         return taken
 
     async def peek(self, count: int = 32) -> tuple[ShownMessage, ...]:
-        return await show_messages(self.shelf.engine, self.name, count, _LANE)
+        return await show_messages(self.shelf.engine, self.name, count, _READ_CLASS)
 
     async def texts(self) -> list[str]:
         """Of what can be seen."""

@@ -13,7 +13,7 @@ from etagere.engine.interface import (
     Engine,
     Fault,
     FaultReason,
-    Lane,
+    ReadClass,
     ReadTxn,
     Steps,
     T,
@@ -41,15 +41,18 @@ class Faulty:
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         return await self._engine.read(operation, command)
 
-    async def read_aside(
-        self, operation: Callable[[ReadTxn, C], T], command: C, lane: Lane | None = None
+    async def read_in_thread(
+        self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
-        return await self._engine.read_aside(operation, command, lane)
+        return await self._engine.read_in_thread(operation, command, read_class)
 
     async def read_in_steps(
-        self, operation: Callable[[ReadTxn, C], Steps[T]], command: C, lane: Lane | None = None
+        self,
+        operation: Callable[[ReadTxn, C], Steps[T]],
+        command: C,
+        read_class: ReadClass | None = None,
     ) -> T:
-        return await self._engine.read_in_steps(operation, command, lane)
+        return await self._engine.read_in_steps(operation, command, read_class)
 
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         self.asked[operation] += 1

@@ -261,7 +261,7 @@ async def _require_brevity(cabinet: Cabinet) -> None:
 async def test_aside_the_same_is_found(cabinet: Cabinet) -> None:
     await filled(cabinet)
     query = asking("Number eq 5")
-    page = await cabinet.shelf.engine.read_aside(query_entities, query)
+    page = await cabinet.shelf.engine.read_in_thread(query_entities, query)
     assert page is not None
     assert keys_of(page) == [Keys(partition, "005") for partition in PARTITIONS]
 

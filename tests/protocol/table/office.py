@@ -126,7 +126,7 @@ class Office:
         """The names of the operations that are read, each of them in a snapshot of its own."""
         names: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            # This engine reads aside by the same method.
+            # This engine reads in a thread by the same method.
             patch.setattr(self._engine, "read", _noting(self._engine.read, names))
             yield names
 

@@ -43,7 +43,7 @@ _SHORT_CHARACTERS_MAX = 1_024
 # this. A search in a snapshot looks at all of them.
 _PASSED_OVER_MAX = 256
 _STEP_AMONG_PAST = 64
-_SIFTED_ROWS = 4_096
+_FILTERED_ROWS = 4_096
 
 _PLACE = Place()
 
@@ -187,14 +187,14 @@ def find_messages(txn: ReadTxn, command: FindMessages) -> FoundMessages:
         found, rest = list(before.messages), before.rest
     now, count = txn.now, command.messages_max
     while rest is not None:
-        sifted = txn.sift(
+        filtered = txn.scan_filtered(
             VISIBLE,
             rest,
-            command.rows_max or _SIFTED_ROWS,
+            command.rows_max or _FILTERED_ROWS,
             lambda place: not _has_expired(place, now),
         )
-        rest = sifted.rest
-        keys = [key for key, _ in sifted.rows]
+        rest = filtered.rest
+        keys = [key for key, _ in filtered.rows]
         while keys and len(found) < count:
             wanted = count - len(found)
             found += _alive(txn, keys[:wanted])

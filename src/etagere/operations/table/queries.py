@@ -46,7 +46,7 @@ class QueryLimits:
     step_bytes_max: int = 2 << 20
     # Comparisons that are asked in one step: the terms of the filter for each of its rows.
     step_terms_max: int = 50_000
-    # What is looked at while everybody else waits; more is looked at aside.
+    # The limits of a query that runs on the event loop; a longer one runs in a thread.
     brief_rows_max: int = 256
     brief_terms_max: int = 10_000
     brief_bytes_max: int = 1 << 20
@@ -126,11 +126,11 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     while not walk.is_over:
         if walk is scan and scan.rest is not None:
             steps.append(scan.rest)
-        sifted = walk.take(budget.rows(step), budget.step_bytes_max)
-        seen += sifted.seen
+        filtered = walk.take(budget.rows(step), budget.step_bytes_max)
+        seen += filtered.seen
         if query.rows_max is not None and seen > query.rows_max:
             return None
-        following = page.add(sifted)
+        following = page.add(filtered)
         if following is not None or walk.is_over:
             break
         now = time.monotonic()
@@ -146,7 +146,7 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
             # Whatever they led to, once is enough.
             leads = []
         # Not more than the page has room for, if the others are like these.
-        enough = LIMITS.page_bytes_max * sifted.seen // max(1, sifted.seen_bytes)
+        enough = LIMITS.page_bytes_max * filtered.seen // max(1, filtered.seen_bytes)
         wanted = max(LIMITS.step_rows_min, query.limit + 1 - len(page.entities))
         step = max(1, min(LIMITS.step_rows_max, step * 4, enough, wanted))
         if query.rows_max is not None:
@@ -226,10 +226,10 @@ class _Page:
         self._limit = query.limit
         self._chosen = _choose_by_keys(query)
 
-    def add(self, sifted: Found) -> Keys | None:
+    def add(self, filtered: Found) -> Keys | None:
         """As many as a page can hold; returns the first that is too much, if one is."""
-        rows = [(Keys(partition, row), entity) for (_, partition, row), entity in sifted.rows]
-        sizes, chosen = sifted.sizes, self._chosen
+        rows = [(Keys(partition, row), entity) for (_, partition, row), entity in filtered.rows]
+        sizes, chosen = filtered.sizes, self._chosen
         if chosen is not None:
             kept = [(row, size) for row, size in zip(rows, sizes, strict=True) if chosen(*row)]
             rows, sizes = [row for row, _ in kept], [size for _, size in kept]

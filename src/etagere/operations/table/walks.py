@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from etagere.engine.interface import ReadTxn, Sifted
+from etagere.engine.interface import FilteredRows, ReadTxn
 from etagere.engine.records import Span
 from etagere.model.ids import ID_BYTES
 from etagere.model.tables import Entity, Keys, Table
@@ -19,7 +19,7 @@ from etagere.rules.filters import Filter
 from etagere.rules.indexes import Range, Ranges, in_order_of_promise, sought
 
 EntityKey: TypeAlias = tuple[bytes, str, str]
-Found: TypeAlias = Sifted[EntityKey, Entity]
+Found: TypeAlias = FilteredRows[EntityKey, Entity]
 Passes: TypeAlias = Callable[[Entity], bool]
 
 
@@ -59,9 +59,9 @@ class Scan:
 
     def take(self, count: int, bytes_max: int) -> Found:
         assert self.rest is not None
-        sifted = self._txn.sift(ENTITIES, self.rest, count, self._passes, bytes_max)
-        self.rest = sifted.rest
-        return sifted
+        filtered = self._txn.scan_filtered(ENTITIES, self.rest, count, self._passes, bytes_max)
+        self.rest = filtered.rest
+        return filtered
 
     def following(self) -> Keys | None:
         if self.rest is not None:
@@ -86,7 +86,7 @@ class Listed:
         count = min(count, _LOOKED_UP_TOGETHER)
         some = self._keys[self._at : self._at + count]
         self._at += count
-        return self._txn.sift_keys(ENTITIES, some, self._passes)
+        return self._txn.get_filtered(ENTITIES, some, self._passes)
 
     def following(self) -> Keys | None:
         return None if self.is_over else Keys(*self._keys[self._at][1:])
@@ -113,7 +113,7 @@ class Alike:
         else:
             self._rest = PROPERTY_VALUES.after(self._rest, places[-1][0])
         keys = [(table_id, partition, row) for (table_id, _, _, partition, row), _ in places]
-        return self._txn.sift_keys(ENTITIES, keys, self._passes)
+        return self._txn.get_filtered(ENTITIES, keys, self._passes)
 
     def following(self) -> Keys | None:
         if self._rest is not None:

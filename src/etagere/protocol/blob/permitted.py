@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from etagere.auth.permissions import Permit, Public, check_public
-from etagere.engine.interface import C, Engine, Lane, ReadTxn, T, abort_if
+from etagere.engine.interface import C, Engine, ReadClass, ReadTxn, T, abort_if
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.operations.blob.collections import CONTAINERS
 from etagere.protocol.rest.exchange import Exchange
@@ -46,10 +46,10 @@ async def read_as_caller(
     command: C,
     container: ContainerName,
     *,
-    aside: bool = False,
+    in_thread: bool = False,
 ) -> T:
-    """Reads what the sender of a request may see. `aside`: the read may take long."""
-    lane = exchange.lane(operation.__name__) if aside else None
+    """Reads what the sender of a request may see. `in_thread`: the read may take long."""
+    read_class = exchange.read_class(operation.__name__) if in_thread else None
     return await read_permitted(
         engine,
         exchange.permit,
@@ -57,7 +57,7 @@ async def read_as_caller(
         operation,
         command,
         container,
-        lane=lane,
+        read_class=read_class,
     )
 
 
@@ -69,8 +69,10 @@ async def read_permitted(
     command: C,
     container: ContainerName,
     *,
-    lane: Lane | None = None,
+    read_class: ReadClass | None = None,
 ) -> T:
-    """With a lane, it is read aside."""
-    read = engine.read if lane is None else partial(engine.read_aside, lane=lane)
+    """With a read class, it runs in a thread."""
+    read = (
+        engine.read if read_class is None else partial(engine.read_in_thread, read_class=read_class)
+    )
     return await read(permitted(permit, version, operation, container), command)

@@ -235,7 +235,7 @@ class Sources:
         for brief in (True, False):
             command = OpenBlob(ask, first, last, brief)
             opened = await self._read(
-                exchange, permit, blobs.open_blob, command, ask.blob, aside=not brief
+                exchange, permit, blobs.open_blob, command, ask.blob, in_thread=not brief
             )
             if opened is not None:
                 return opened
@@ -249,12 +249,12 @@ class Sources:
         command: C,
         name: BlobName,
         *,
-        aside: bool = False,
+        in_thread: bool = False,
     ) -> T:
         version = exchange.version
-        lane = exchange.lane(operation.__name__) if aside else None
+        read_class = exchange.read_class(operation.__name__) if in_thread else None
         return await read_permitted(
-            self._engine, permit, version, operation, command, name.container, lane=lane
+            self._engine, permit, version, operation, command, name.container, read_class=read_class
         )
 
 

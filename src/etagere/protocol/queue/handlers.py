@@ -48,7 +48,7 @@ async def list_queues(exchange: Exchange, deps: Dependencies) -> Response:
     include = requests.included(exchange, _DETAILS)
     return await listed(
         deps.engine,
-        exchange.lane("listing"),
+        exchange.read_class("listing"),
         queues.list_queues,
         asked,
         partial(encode.queue_rows, include=include),
@@ -69,12 +69,14 @@ async def delete_queue(exchange: Exchange, deps: Dependencies) -> Response:
 
 
 async def get_queue_metadata(exchange: Exchange, deps: Dependencies) -> Response:
-    name, lane = decode.queue_name(exchange), exchange.lane("count of messages")
-    counted = await deps.engine.read_aside(queues.count_messages, queues.CountMessages(name), lane)
+    name, read_class = decode.queue_name(exchange), exchange.read_class("count of messages")
+    counted = await deps.engine.read_in_thread(
+        queues.count_messages, queues.CountMessages(name), read_class
+    )
     messages = counted.messages
     while counted.rest is not None:
         command = queues.CountMessages(name, counted.rest)
-        counted = await deps.engine.read_aside(queues.count_messages, command, lane)
+        counted = await deps.engine.read_in_thread(queues.count_messages, command, read_class)
         messages += counted.messages
     count = (b"x-ms-approximate-messages-count", b"%d" % messages)
     return Response(200, [*metadata_headers(counted.queue.metadata), count])
@@ -115,16 +117,16 @@ async def get_messages(exchange: Exchange, deps: Dependencies) -> Response:
     command = GetMessages(
         decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
     )
-    lane = exchange.lane("search for messages")
-    taken = await take_messages(deps.engine, command, lane)
+    read_class = exchange.read_class("search for messages")
+    taken = await take_messages(deps.engine, command, read_class)
     # They are hidden now: who were told otherwise would wait for them in vain.
     return Response(200, [XML], await in_turns(encode.taken(taken)), has_effect=True)
 
 
 async def peek_messages(exchange: Exchange, deps: Dependencies) -> Response:
     queue, count = decode.queue_name(exchange), decode.count(exchange)
-    lane = exchange.lane("search for messages")
-    peeked = await show_messages(deps.engine, queue, count, lane)
+    read_class = exchange.read_class("search for messages")
+    peeked = await show_messages(deps.engine, queue, count, read_class)
     return Response(200, [XML], await in_turns(encode.peeked(peeked)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.engine.interface import Engine, Lane
+from etagere.engine.interface import Engine, ReadClass
 from etagere.model.queues import GetMessages, QueueName, ShownMessage
 from etagere.operations.queue.messages import (
     FindMessages,
@@ -22,7 +22,7 @@ _ROWS_AT_ONCE_MAX: Final = 256
 
 
 async def take_messages(
-    engine: Engine, command: GetMessages, lane: Lane
+    engine: Engine, command: GetMessages, read_class: ReadClass
 ) -> tuple[ShownMessage, ...]:
     """Takes as many visible messages as are asked for, or all that there are."""
     while True:
@@ -30,9 +30,11 @@ async def take_messages(
         if taken is not None:
             return taken
         find = FindMessages(command.queue, command.count)
-        found = await engine.read_aside(find_messages, find, lane)
+        found = await engine.read_in_thread(find_messages, find, read_class)
         while found.rest is not None:
-            found = await engine.read_aside(find_messages, find._replace(before=found), lane)
+            found = await engine.read_in_thread(
+                find_messages, find._replace(before=found), read_class
+            )
         if not found.messages:
             return ()
         among = GetMessages(command.queue, command.count, command.invisible_seconds, found.places)
@@ -42,7 +44,7 @@ async def take_messages(
 
 
 async def show_messages(
-    engine: Engine, queue: QueueName, count: int, lane: Lane
+    engine: Engine, queue: QueueName, count: int, read_class: ReadClass
 ) -> tuple[ShownMessage, ...]:
     """The first visible messages, which stay visible."""
     find = FindMessages(queue, count)
@@ -50,5 +52,5 @@ async def show_messages(
     peeked = await engine.read(peek_messages, at_once)
     while peeked.found.rest is not None:
         goes_on = find._replace(before=peeked.found)
-        peeked = await engine.read_aside(peek_messages, goes_on, lane)
+        peeked = await engine.read_in_thread(peek_messages, goes_on, read_class)
     return peeked.shown

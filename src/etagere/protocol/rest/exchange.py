@@ -11,7 +11,7 @@ from typing import Final
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import Principal
 from etagere.auth.request import RestRequest, address, octets, text
-from etagere.engine.interface import Lane
+from etagere.engine.interface import ReadClass
 from etagere.errors import Refusal
 from etagere.model.ids import draw
 from etagere.protocol.http.messages import Request
@@ -123,9 +123,9 @@ class Exchange:
         version is refused as one of the first versions."""
         return self.version if self.names_version else ""
 
-    def lane(self, kind: str) -> Lane:
+    def read_class(self, kind: str) -> ReadClass:
         """Where a long read for this request waits for its turn."""
-        return Lane(kind, self.request.client)
+        return ReadClass(kind, self.request.client)
 
     def header(self, name: str) -> str | None:
         return self.request.fields.get(name)

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Final, Generic
 
 from etagere.config import KIB, MIB
-from etagere.engine.interface import Engine, Lane, ReadTxn, Steps
+from etagere.engine.interface import Engine, ReadClass, ReadTxn, Steps
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.responses import XML
@@ -96,29 +96,29 @@ EncodeRows = Callable[[Sequence[Row], int], list[str]]
 
 async def listed(
     engine: Engine,
-    lane: Lane,
+    read_class: ReadClass,
     operation: Operation[Asked, Row],
     asked: Asked,
     encode: EncodeRows[Row],
     start: str,
     end: Callable[[Row | None], str],
     *,
-    aside: bool = False,
+    in_thread: bool = False,
 ) -> Response:
     """A page between its start and its end, which says what the next one begins with. The start
     ends with the tag that opens the element of the rows, and the end begins with the one that
-    closes it. `aside`: the steps of the operation may be long."""
+    closes it. `in_thread`: the steps of the operation may be long."""
 
     def new_page(now: int) -> EncodedRows[Row]:
         return EncodedRows(lambda rows: encode(rows, now), UNSENT.page_bytes_max())
 
     command = FillPage(asked, new_page)
-    if aside:
-        filled = await engine.read_aside(
-            lambda txn, command: at_once(operation(txn, command)), command, lane
+    if in_thread:
+        filled = await engine.read_in_thread(
+            lambda txn, command: at_once(operation(txn, command)), command, read_class
         )
     else:
-        filled = await engine.read_in_steps(operation, command, lane)
+        filled = await engine.read_in_steps(operation, command, read_class)
     page = filled.page
     assert isinstance(page, EncodedRows)
     parts, tail = page.parts, end(filled.following)

@@ -87,8 +87,8 @@ async def query_tables(exchange: Exchange, address: Address, deps: TableDependen
         page = await deps.engine.read(tables.list_tables, command)
     else:
         query = tables.TableQuery(command, queries.table_matcher(asked), asked.terms)
-        lane = exchange.lane("query of tables")
-        page = await deps.engine.read_aside(tables.query_tables, query, lane)
+        read_class = exchange.read_class("query of tables")
+        page = await deps.engine.read_in_thread(tables.query_tables, query, read_class)
     names = [table.name for table in page.tables]
     headers = [*_json(level), *queries.table_continuation(page.following)]
     return Response(200, headers, encode_tables(names, _origin(exchange), level))
@@ -180,10 +180,10 @@ async def _found(exchange: Exchange, deps: TableDependencies, query: Query) -> E
 async def _found_aside(exchange: Exchange, deps: TableDependencies, query: Query) -> EntityPage:
     """For as long as nothing is found, the search goes on in new snapshots: what is found in
     the end is still of one."""
-    lane = exchange.lane("query of entities")
+    read_class = exchange.read_class("query of entities")
     ends = time.monotonic() + _SEARCH_SECONDS_MAX
     while True:
-        page = await deps.engine.read_aside(entity_queries.query_entities, query, lane)
+        page = await deps.engine.read_in_thread(entity_queries.query_entities, query, read_class)
         assert page is not None
         _note(deps, query, page)
         if page.entities or page.following is None or time.monotonic() > ends:
@@ -319,7 +319,7 @@ async def _single_query(
 
 
 def _is_long(query: Query) -> bool:
-    """Whether to look aside at once."""
+    """Whether to query in a thread at once."""
     terms = 0 if query.filter is None else query.filter.terms
     # Who goes on with large pages mostly has a whole one to come.
     goes_on = query.start is not None and query.limit > LIMITS.brief_rows_max

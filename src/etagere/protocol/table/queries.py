@@ -70,7 +70,7 @@ async def filter_of(exchange: Exchange) -> Filter | None:
 
 
 _BRIEF_FILTER_CHARACTERS_MAX: Final = 4_096
-"""A longer one is parsed aside: one of the longest takes some 50 ms."""
+"""A longer one is parsed in a thread: one of the longest takes some 50 ms."""
 
 
 def select_of(exchange: Exchange) -> tuple[str, ...] | None:

@@ -215,7 +215,7 @@ async def _located(
     for brief in (True, False):
         command = OpenBlob(ask, first, last, brief, if_range)
         opened = await read_as_caller(
-            exchange, deps.engine, blobs.open_blob, command, container, aside=not brief
+            exchange, deps.engine, blobs.open_blob, command, container, in_thread=not brief
         )
         if opened is not None:
             return opened

@@ -100,7 +100,7 @@ async def _listed_blocks(
     if shown is not None:
         return shown
     return await read_as_caller(
-        exchange, deps.engine, block_lists.get_block_list, command, container, aside=True
+        exchange, deps.engine, block_lists.get_block_list, command, container, in_thread=True
     )
 
 

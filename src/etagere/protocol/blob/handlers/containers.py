@@ -110,7 +110,7 @@ async def list_blobs(exchange: Exchange, deps: BlobDependencies) -> Response:
     asked, include = decode_listing.list_blobs(exchange)
     return await listed(
         deps.engine,
-        exchange.lane("listing"),
+        exchange.read_class("listing"),
         permitted(exchange.permit, exchange.challenge_version, listing.list_blobs, asked.container),
         asked,
         partial(pages.blob_rows, include=include, version=exchange.version),

@@ -65,7 +65,7 @@ async def get_page_ranges(exchange: Exchange, deps: BlobDependencies) -> Respons
         page_blobs.get_page_ranges,
         command,
         command.ask.blob.container,
-        aside=True,
+        in_thread=True,
     )
     in_parts = exchange.version >= decode_pages.PAGE_RANGES_IN_PARTS_SINCE
     if shown.following is not None and not in_parts:

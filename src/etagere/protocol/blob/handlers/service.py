@@ -29,7 +29,7 @@ async def list_containers(exchange: Exchange, deps: BlobDependencies) -> Respons
     include = requests.included(exchange, decode_listing.CONTAINER_DETAILS)
     return await listed(
         deps.engine,
-        exchange.lane("listing"),
+        exchange.read_class("listing"),
         containers.list_containers,
         asked,
         partial(pages.container_rows, include=include, version=exchange.version),

@@ -62,7 +62,7 @@ async def _found(
     )
     return await listed(
         deps.engine,
-        exchange.lane("search by tags"),
+        exchange.read_class("search by tags"),
         tags.find_blobs,
         asked,
         partial(codec.found_rows, version=exchange.version),
@@ -73,5 +73,5 @@ async def _found(
             exchange.parameter("maxresults"),
         ),
         codec.found_end,
-        aside=True,
+        in_thread=True,
     )

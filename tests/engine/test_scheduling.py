@@ -7,35 +7,35 @@ from collections import Counter
 
 import pytest
 
-from etagere.engine.interface import Fault, Lane
-from etagere.engine.lanes import Lanes
+from etagere.engine.interface import Fault, ReadClass
+from etagere.engine.scheduling import FairScheduler
 
 pytestmark = pytest.mark.alone
 
-SCAN = Lane("scan", "one")
-SHORT = Lane("count", "two")
+SCAN = ReadClass("scan", "one")
+SHORT = ReadClass("count", "two")
 
 
 class Work:
     """Reads that hold their slots until they are told to end."""
 
     def __init__(self, slots: int) -> None:
-        self.lanes = Lanes(slots)
-        self.running: Counter[Lane] = Counter()
-        self.order: list[Lane] = []
+        self.scheduler = FairScheduler(slots)
+        self.running: Counter[ReadClass] = Counter()
+        self.order: list[ReadClass] = []
         self._ends: list[asyncio.Event] = []
 
-    def begin(self, lane: Lane) -> asyncio.Task[None]:
-        return asyncio.create_task(self._hold(lane))
+    def begin(self, read_class: ReadClass) -> asyncio.Task[None]:
+        return asyncio.create_task(self._hold(read_class))
 
-    async def _hold(self, lane: Lane) -> None:
+    async def _hold(self, read_class: ReadClass) -> None:
         end = asyncio.Event()
-        async with self.lanes.slot(lane):
-            self.running[lane] += 1
-            self.order.append(lane)
+        async with self.scheduler.slot(read_class):
+            self.running[read_class] += 1
+            self.order.append(read_class)
             self._ends.append(end)
             await end.wait()
-            self.running[lane] -= 1
+            self.running[read_class] -= 1
 
     async def end_oldest(self) -> None:
         self._ends.pop(0).set()
@@ -70,7 +70,7 @@ def test_no_kind_occupies_all_slots() -> None:
 def test_kinds_and_clients_take_turns() -> None:
     async def main() -> None:
         work = Work(1)
-        busy, quiet = Lane("scan", "busy"), Lane("scan", "quiet")
+        busy, quiet = ReadClass("scan", "busy"), ReadClass("scan", "quiet")
         tasks = [work.begin(busy) for _ in range(5)]
         await settle()
         tasks += [work.begin(quiet), work.begin(SHORT)]
@@ -129,9 +129,9 @@ def test_a_client_cannot_wait_with_any_number_of_reads() -> None:
 def test_clients_that_are_refused_do_not_disturb_those_who_wait() -> None:
     async def main() -> None:
         work = Work(1)
-        waiting = [work.begin(Lane("scan", str(number % 20))) for number in range(1_025)]
+        waiting = [work.begin(ReadClass("scan", str(number % 20))) for number in range(1_025)]
         await settle()
-        late = work.begin(Lane("scan", "late"))
+        late = work.begin(ReadClass("scan", "late"))
         await settle()
         assert isinstance(late.exception(), Fault)
         await work.end_all()

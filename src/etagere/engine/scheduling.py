@@ -1,6 +1,6 @@
 """Fair scheduling of long reads.
 
-A read waits in the lane of its kind. Kinds take turns, and within a kind so do clients. No kind
+A read waits in the queue of its kind. Kinds take turns, and within a kind so do clients. No kind
 may occupy all slots, so that a short read never waits for long ones of another kind.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from etagere.engine.interface import Fault, FaultReason, Lane
+from etagere.engine.interface import Fault, FaultReason, ReadClass
 
 _WAITING_PER_CLIENT_MAX = 128
 _WAITING_MAX = 1_024
@@ -21,8 +21,8 @@ _Waiter = asyncio.Future[None]
 _Clients = OrderedDict[str, deque[_Waiter]]
 
 
-class Lanes:
-    """Grants a limited number of slots to the reads in lanes; belongs to one event loop."""
+class FairScheduler:
+    """Grants a limited number of slots to reads, fairly by class; belongs to one event loop."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
@@ -32,53 +32,53 @@ class Lanes:
         self._waiting_count = 0
 
     @asynccontextmanager
-    async def slot(self, lane: Lane) -> AsyncIterator[None]:
+    async def slot(self, read_class: ReadClass) -> AsyncIterator[None]:
         """Holds a slot; raises `Fault` if too many reads wait already."""
-        if self._free and self._running[lane.kind] < self._per_kind_max:
-            self._take(lane.kind)
+        if self._free and self._running[read_class.kind] < self._per_kind_max:
+            self._take(read_class.kind)
         else:
-            await self._wait(lane)
+            await self._wait(read_class)
         try:
             yield
         finally:
             self._free += 1
-            self._running[lane.kind] -= 1
+            self._running[read_class.kind] -= 1
             self._grant()
 
     def _take(self, kind: str) -> None:
         self._free -= 1
         self._running[kind] += 1
 
-    async def _wait(self, lane: Lane) -> None:
-        queue = self._queue_of(lane) or ()
+    async def _wait(self, read_class: ReadClass) -> None:
+        queue = self._queue_of(read_class) or ()
         if len(queue) >= _WAITING_PER_CLIENT_MAX or self._waiting_count >= _WAITING_MAX:
-            raise Fault(FaultReason.CONTENTION, f"too many reads wait: {lane.kind}")
+            raise Fault(FaultReason.CONTENTION, f"too many reads wait: {read_class.kind}")
         waiter: _Waiter = asyncio.get_running_loop().create_future()
-        clients = self._waiting.setdefault(lane.kind, OrderedDict())
-        clients.setdefault(lane.client, deque()).append(waiter)
+        clients = self._waiting.setdefault(read_class.kind, OrderedDict())
+        clients.setdefault(read_class.client, deque()).append(waiter)
         self._waiting_count += 1
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._remove(lane, waiter)
+                self._remove(read_class, waiter)
             else:  # granted, but cancelled before it could run
                 self._free += 1
-                self._running[lane.kind] -= 1
+                self._running[read_class.kind] -= 1
                 self._grant()
             raise
 
-    def _queue_of(self, lane: Lane) -> deque[_Waiter] | None:
-        clients = self._waiting.get(lane.kind)
-        return None if clients is None else clients.get(lane.client)
+    def _queue_of(self, read_class: ReadClass) -> deque[_Waiter] | None:
+        clients = self._waiting.get(read_class.kind)
+        return None if clients is None else clients.get(read_class.client)
 
-    def _remove(self, lane: Lane, waiter: _Waiter) -> None:
-        queue = self._queue_of(lane)
+    def _remove(self, read_class: ReadClass, waiter: _Waiter) -> None:
+        queue = self._queue_of(read_class)
         if queue is None or waiter not in queue:
             return  # it was granted after it was cancelled
         queue.remove(waiter)
         self._waiting_count -= 1
-        self._tidy(lane.kind, lane.client)
+        self._tidy(read_class.kind, read_class.client)
 
     def _tidy(self, kind: str, client: str) -> None:
         clients = self._waiting[kind]
