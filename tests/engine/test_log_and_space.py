@@ -20,7 +20,7 @@ from etagere.config import KIB, MIB, Config
 from etagere.engine import checkpoints, ledger
 from etagere.engine.groups import Writer
 from etagere.engine.interface import ReadClass, ReadTxn
-from etagere.engine.sqlite import SqliteEngine, _Link
+from etagere.engine.sqlite import SqliteEngine, _WriterConnection
 from tests.engine import samples
 from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
 from tests.engine.sqlite_harness import SqliteHarness, start
@@ -210,9 +210,9 @@ async def _eventually(condition: Callable[[], bool]) -> None:
 def test_a_link_that_is_lost_before_anything_is_asked_is_made_again(tmp_path: Path) -> None:
     async def main(harness: SqliteHarness) -> None:
         engine = await harness.open()
-        connect_once, made = engine._connect_once, []
+        connect_once, made = engine._open_connection, []
 
-        async def lose_the_first() -> _Link:
+        async def lose_the_first() -> _WriterConnection:
             link = await connect_once()
             made.append(link)
             if len(made) == 1:
@@ -221,7 +221,7 @@ def test_a_link_that_is_lost_before_anything_is_asked_is_made_again(tmp_path: Pa
                     await asyncio.sleep(0)
             return link
 
-        engine._connect_once = lose_the_first  # type: ignore[method-assign]
+        engine._open_connection = lose_the_first  # type: ignore[method-assign]
         async with asyncio.timeout(5.0):
             await engine.write(samples.put_item, PutItem("asked"))
         assert len(made) == 2

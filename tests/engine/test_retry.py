@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from etagere.engine.interface import Conflict, Fault, FaultReason, Refused, Unknown
-from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled, wait_before
+from etagere.engine.retry import RetryCounters, RetryPolicy, retry_on_conflict, wait_before
 from etagere.errors import Refusal
 
 AT_ONCE = RetryPolicy(attempts_max=5, seconds_max=60.0, first_wait_max=0.0, wait_max=0.0)
@@ -30,7 +30,7 @@ class Attempts:
 
 
 def settle(attempts: Attempts, policy: RetryPolicy, counters: RetryCounters) -> int:
-    return asyncio.run(asyncio.wait_for(until_settled(attempts, policy, counters), timeout=30))
+    return asyncio.run(asyncio.wait_for(retry_on_conflict(attempts, policy, counters), timeout=30))
 
 
 def test_without_a_conflict_nothing_is_counted() -> None:
@@ -87,7 +87,7 @@ def test_waiting_can_be_cancelled() -> None:
     attempts, counters = Attempts([Conflict()]), RetryCounters()
 
     async def cancel() -> None:
-        running = asyncio.create_task(until_settled(attempts, policy, counters))
+        running = asyncio.create_task(retry_on_conflict(attempts, policy, counters))
         while not counters.conflicts:
             await asyncio.sleep(0)
         running.cancel()

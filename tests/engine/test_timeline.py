@@ -12,8 +12,8 @@ from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.ledger import decode_timeline
 from etagere.engine.records import ENCODE
 from etagere.engine.timeline import (
-    SETTLE_TICKS,
     SLEW_PPM_MAX,
+    STEP_DELAY_TICKS,
     STEP_TICKS_MAX,
     STEP_TICKS_MIN,
     Timeline,
@@ -135,7 +135,7 @@ class Machine:
         assert self.timeline.offset - before.offset == apart
         assert STEP_TICKS_MIN < apart <= STEP_TICKS_MAX
         assert before.ahead_since is not None
-        assert self.clock.elapsed() - before.ahead_since >= SETTLE_TICKS
+        assert self.clock.elapsed() - before.ahead_since >= STEP_DELAY_TICKS
         assert self.now() == self.clock.wall()
 
     def idle(self, ticks: int) -> None:
@@ -263,7 +263,7 @@ def test_now_catches_up_within_a_minute_and_the_steady_time_does_not(ahead: int,
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(st.integers(min_value=1, max_value=STEP_TICKS_MAX), st.integers(0, SETTLE_TICKS // 2))
+@given(st.integers(min_value=1, max_value=STEP_TICKS_MAX), st.integers(0, STEP_DELAY_TICKS // 2))
 def test_a_wall_clock_that_is_set_back_soon_has_no_consequence(ahead: int, ticks: int) -> None:
     machine = Machine()
     machine.jump(ahead)

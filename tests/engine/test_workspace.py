@@ -137,7 +137,9 @@ def settle(writer: Writer, *commands: Act) -> list[Answer]:
     answers: list[Answer] = []
     while len(answers) < len(commands):
         rest = commands[len(answers) :]
-        answers += writer.settle([wire.Request(0, name, memoryview(ENCODE(one))) for one in rest])
+        answers += writer.run_group(
+            [wire.Request(0, name, memoryview(ENCODE(one))) for one in rest]
+        )
     return answers
 
 
@@ -209,13 +211,13 @@ def test_what_cannot_be_stored_refuses_the_whole_group(
 
 
 def test_what_is_remembered_is_bounded(writer: Writer) -> None:
-    for text, count in (("x", 3 * workspace._REMEMBERED_MAX), ("y" * 8_000, 2_000)):
+    for text, count in (("x", 3 * workspace._CACHED_MAX), ("y" * 8_000, 2_000)):
         put_each(writer, [f"{number}" for number in range(count)], text)
         remembered = writer._workspace
         for records in (remembered._recent, remembered._less_recent):
-            assert 0 < len(records) <= workspace._REMEMBERED_MAX
+            assert 0 < len(records) <= workspace._CACHED_MAX
             size = sum(len(ENCODE(record)) for record in records.values())
-            assert size <= workspace._REMEMBERED_BYTES_MAX
+            assert size <= workspace._CACHED_BYTES_MAX
         assert not remembered._changed
 
 
@@ -235,10 +237,10 @@ def test_what_waits_to_be_stored_is_bounded(writer: Writer) -> None:
     change = workspace.Workspace.change
 
     def watch(
-        self: workspace.Workspace, at: workspace.At, row: workspace.Row | None, *, remember: bool
+        self: workspace.Workspace, at: workspace.At, row: workspace.Row | None, *, cache: bool
     ) -> None:
         nonlocal most
-        change(self, at, row, remember=remember)
+        change(self, at, row, cache=cache)
         waiting = [row for rows in self._changed.values() for row in rows.values()]
         most = max(most, sum(len(row[1]) for row in waiting if row is not None))
 
@@ -274,7 +276,7 @@ def test_an_object_that_a_group_changes_often_is_stored_once(writer: Writer) -> 
     settle(writer, *[Act((Step("put", "hot", str(number)),)) for number in range(20)])
     stores = [sql for sql in executed if sql == ledger.statements(ITEMS).put]
     assert len(stores) <= executed.count("COMMIT") <= 20
-    assert groups._HELD_MAX < MANY
+    assert groups._BUFFERED_MAX < MANY
 
 
 def test_what_was_written_through_and_undone_is_not_remembered(writer: Writer) -> None:
@@ -290,7 +292,7 @@ def test_what_was_written_through_and_undone_is_not_remembered(writer: Writer) -
 def test_what_was_not_asked_for_lately_is_forgotten_too(writer: Writer, change: Step) -> None:
     settle(writer, Act((Step("put", "old", "x"),)))
     # Each is put twice.
-    put_each(writer, [f"{number}" for number in range(workspace._REMEMBERED_MAX // 2)], "x")
+    put_each(writer, [f"{number}" for number in range(workspace._CACHED_MAX // 2)], "x")
     assert any(key == ITEMS.pack(("old",)) for _, key in writer._workspace._less_recent)
     (_, found) = settle(writer, Act((change,)), Act((Step("get", "old"),)))
     assert shown_by(found) == [("old", change.text)]

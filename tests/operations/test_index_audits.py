@@ -80,7 +80,7 @@ class Store:
         writer = Writer(self.directory, CONFIG, SystemClock())
         known = registered(operation)
         request = wire.Request(0, known.wire_name, memoryview(ENCODE(command)))
-        (answer,) = writer.settle([request])
+        (answer,) = writer.run_group([request])
         writer.close()
         assert answer.outcome is Outcome.RESULT
         return known.decode_result(answer.payload)

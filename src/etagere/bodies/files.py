@@ -128,12 +128,12 @@ class FileBodyStore:
                     raise
 
     def _room_for_others(self, left: int) -> int:
-        """How many bytes uploads must leave free. While the ledger's reserve is spent, that is what
-        the writer needs to restore it. Otherwise uploads that are retried all the time, and
-        refused at commit, would take that space for ever."""
+        """Returns how many bytes uploads must leave free. While the ledger's reserve is released,
+        that is what the writer needs to restore it: otherwise uploads that are retried again and
+        again, and refused at commit, would take that space for ever."""
         reserve_bytes = self._config.reserve_bytes
         to_restore = (reserve.ROOM_FACTOR + 1) * reserve_bytes
-        if left < to_restore and reserve.is_spent(self._directory):
+        if left < to_restore and reserve.is_released(self._directory):
             return to_restore
         return reserve_bytes
 

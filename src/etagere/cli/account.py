@@ -233,7 +233,7 @@ class _StoppedStore(Store):
         request = wire.Request(0, known.wire_name, memoryview(ENCODE(command)))
         writer = Writer(self.directory, Config(), SystemClock())
         try:
-            (answer,) = writer.settle([request])
+            (answer,) = writer.run_group([request])
         finally:
             writer.close()
         return _result(known, answer)

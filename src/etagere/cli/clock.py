@@ -95,7 +95,7 @@ def _write(directory: Path, clock: Clock, command: ResetClock) -> TimesReset:
     request = wire.Request(0, registered(reset_clock).wire_name, memoryview(ENCODE(command)))
     writer = Writer(directory, Config(), clock)
     try:
-        (answer,) = writer.settle([request])
+        (answer,) = writer.run_group([request])
     finally:
         writer.close()
     if answer.outcome is not wire.Outcome.RESULT:

@@ -44,9 +44,9 @@ class Checkpointer:
         self._directory = directory
         self._config = config
         self._threads = ThreadPoolExecutor(1, "checkpoint")
-        self._aside: Future[None] | None = None
+        self._background: Future[None] | None = None
         self._log_pages = 0
-        self._moved_pages = 0
+        self._checkpointed_pages = 0
         self._retry_at = 0.0
         self._retry_seconds = _RETRY_SECONDS_MIN
 
@@ -68,32 +68,32 @@ class Checkpointer:
 
     def _note_log_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         if pages < self._log_pages:
-            self._moved_pages = 0  # the log was restarted
+            self._checkpointed_pages = 0  # the log was restarted
         self._log_pages = pages
         return apsw.SQLITE_OK
 
     def run_if_due(self) -> None:
         """Called after each group: starts a checkpoint of a long log in a thread, beside the next
         groups, or finishes it with what those have added, so that the log can be restarted."""
-        if self._aside is not None:
+        if self._background is not None:
             deadline = time.monotonic() + self._config.log_restart_seconds_max
             if self._is_long():
                 # Groups would append to the log faster than it is checkpointed.
-                wait([self._aside], self._config.log_restart_seconds_max)
-            if self._aside.done():
-                self._aside = None
-                self._move(self._connection)
+                wait([self._background], self._config.log_restart_seconds_max)
+            if self._background.done():
+                self._background = None
+                self._checkpoint(self._connection)
                 if self._is_long():
                     self._restart_before(deadline)
-        elif self._log_pages - self._moved_pages >= self._config.checkpoint_pages:
-            self._aside = self._threads.submit(self._move_aside)
+        elif self._log_pages - self._checkpointed_pages >= self._config.checkpoint_pages:
+            self._background = self._threads.submit(self._checkpoint_in_thread)
 
     def run_idle(self) -> None:
         """Called while there are no requests: checkpoints the whole log and returns its space."""
-        if self._aside is not None:
+        if self._background is not None:
             self.run_if_due()
-        elif self._log_pages > self._moved_pages:
-            self._move(self._connection)
+        elif self._log_pages > self._checkpointed_pages:
+            self._checkpoint(self._connection)
         elif ledger.log_bytes(self._directory) > self._config.log_bytes_kept:
             self._restart(_IDLE_SECONDS_MAX, apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
@@ -133,19 +133,19 @@ class Checkpointer:
             _stop_everything(error)
         finally:
             self._connection.set_busy_timeout(ledger.BUSY_MILLISECONDS)
-        self._log_pages = self._moved_pages = 0
+        self._log_pages = self._checkpointed_pages = 0
         return True
 
-    def _move_aside(self) -> None:
+    def _checkpoint_in_thread(self) -> None:
         try:
             connection = ledger.open_for_writing(self._directory, self._config)
         except apsw.Error as error:
             logger.warning("could not start a checkpoint, will retry: %s", error)
             return
-        self._move(connection)
+        self._checkpoint(connection)
         connection.close(True)
 
-    def _move(self, connection: apsw.Connection) -> None:
+    def _checkpoint(self, connection: apsw.Connection) -> None:
         """Checkpoints the frames that no reader needs."""
         try:
             in_log, moved = connection.wal_checkpoint()
@@ -155,7 +155,7 @@ class Checkpointer:
         except apsw.Error as error:
             _stop_everything(error)
         else:
-            self._log_pages, self._moved_pages = in_log, moved
+            self._log_pages, self._checkpointed_pages = in_log, moved
 
     def close(self) -> None:
         self._threads.shutdown()

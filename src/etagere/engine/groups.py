@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
-_HELD_MAX = 1_024
-_REMEMBERED_MAX = 16
+_BUFFERED_MAX = 1_024
+_CACHED_MAX = 16
 """An operation that changes more records does not put them into the cache."""
 _IDLE_SECONDS = 1.0
 
@@ -61,7 +61,7 @@ class WriteTransaction:
     within one, SQLite keeps a copy of every page it changes.
     """
 
-    __slots__ = ("_cursor", "_held", "_now", "_stamp", "_workspace", "_writer", "hooks")
+    __slots__ = ("_buffered", "_cursor", "_now", "_stamp", "_workspace", "_writer", "hooks")
 
     def __init__(self, writer: Writer, cursor: apsw.Cursor, workspace: Workspace) -> None:
         self._writer = writer
@@ -69,7 +69,7 @@ class WriteTransaction:
         self._workspace = workspace
         # Buffered writes; a row of None is a delete. None instead of the dictionary means that the
         # operation writes to the database.
-        self._held: dict[At, Row | None] | None = {}
+        self._buffered: dict[At, Row | None] | None = {}
         self._now: int | None = None
         self._stamp: int | None = None
         self.hooks: list[tuple[Callable[[Any], None], Any]] | None = None
@@ -93,22 +93,22 @@ class WriteTransaction:
     # There is one writer, so everything is guarded, and nothing by others.
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
         packed = collection.pack(key)
-        held = self._held
+        held = self._buffered
         if held and (collection, packed) in held:
             row = held[collection, packed]
             return None if row is None else cast("R", row[0])
         # What is in the database within a savepoint may be undone, so it must not be cached.
-        return self._workspace.get(collection, packed, remember=held is not None)
+        return self._workspace.get(collection, packed, cache=held is not None)
 
     def get_all(
         self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
     ) -> list[R | None]:
         packed = [collection.pack(key) for key in keys]
         found = self._workspace.get_all(collection, packed)
-        if self._held:
+        if self._buffered:
             for index, key in enumerate(packed):
-                if (collection, key) in self._held:
-                    row = self._held[collection, key]
+                if (collection, key) in self._buffered:
+                    row = self._buffered[collection, key]
                     found[index] = None if row is None else cast("R", row[0])
         return found
 
@@ -121,7 +121,7 @@ class WriteTransaction:
         reverse: bool = False,
         claim: bool = False,
     ) -> list[tuple[K, R]]:
-        if self._held:
+        if self._buffered:
             self._write_through()
         return self._workspace.scan(collection, span, limit, reverse=reverse)
 
@@ -138,11 +138,11 @@ class WriteTransaction:
         self.hooks.append((hook, argument))
 
     def _change(self, at: At, row: Row | None) -> None:
-        if self._held is None:
+        if self._buffered is None:
             self._store(at, row)
             return
-        self._held[at] = row
-        if len(self._held) > _HELD_MAX:
+        self._buffered[at] = row
+        if len(self._buffered) > _BUFFERED_MAX:
             self._write_through()
 
     def _store(self, at: At, row: Row | None) -> None:
@@ -158,7 +158,7 @@ class WriteTransaction:
         # The changes of other operations in the group must not be undone with this one.
         self._workspace.store_all()
         self._cursor.execute("SAVEPOINT operation")
-        held, self._held = self._held or {}, None
+        held, self._buffered = self._buffered or {}, None
         self._writer.changed()
         for at in held:
             self._workspace.forget(at)
@@ -173,18 +173,18 @@ class WriteTransaction:
 
     def keep(self) -> None:
         """Adds the writes to the group. If this fails, the whole group is rolled back."""
-        if self._held is None:
+        if self._buffered is None:
             self._cursor.execute("RELEASE operation")
-        elif self._held:
+        elif self._buffered:
             self._writer.changed()
             change = self._workspace.change
             # A bulk change would evict what other operations need from the cache.
-            remember = len(self._held) <= _REMEMBERED_MAX
-            for at, row in self._held.items():
-                change(at, row, remember=remember)
+            cache = len(self._buffered) <= _CACHED_MAX
+            for at, row in self._buffered.items():
+                change(at, row, cache=cache)
 
     def undo(self) -> None:
-        if self._held is None:
+        if self._buffered is None:
             self._cursor.execute("ROLLBACK TO operation")
             self._cursor.execute("RELEASE operation")
 
@@ -233,42 +233,43 @@ class Writer:
         self._last_stamp = timeline.next_stamp(self._last_stamp, self._clock.wall())
         return self._last_stamp
 
-    def settle(self, group: Sequence[wire.Request]) -> list[Answer]:
+    def run_group(self, group: Sequence[wire.Request]) -> list[Answer]:
         """Runs the requests of a group; on return every answer is durable. A group that takes too
-        long is cut: then there are fewer answers than requests, and the rest is for the next."""
-        if self._log_in_doubt and not self._settle_log():
+        long is cut: then there are fewer answers than requests, and the rest belongs to the next
+        group."""
+        if self._log_in_doubt and not self._repair_log():
             fault = _fault(FaultReason.FAILED, "the write-ahead log cannot be written")
             return [fault] * len(group)
-        if self._reserve.spent:
-            return [self._settle_alone(request) for request in group]
+        if self._reserve.released:
+            return [self._run_alone(request) for request in group]
         try:
-            return self._settle_together(group)
+            return self._run_and_commit(group)
         except TransactionLost as lost:
             logger.warning("rolled back a group of %d operations: %s", len(group), lost)
-            return [self._settle_alone(request) for request in group]
+            return [self._run_alone(request) for request in group]
 
-    def _settle_alone(self, request: wire.Request) -> Answer:
+    def _run_alone(self, request: wire.Request) -> Answer:
         while True:
-            if self._reserve.spent and not _reclaims(request):
+            if self._reserve.released and not _reclaims(request):
                 return _fault(FaultReason.DISK_FULL, "the disk is full")
             try:
-                (answer,) = self._settle_together([request])
+                (answer,) = self._run_and_commit([request])
                 return answer
             except TransactionLost as lost:
-                if ledger.is_disk_full(lost.error) and not self._reserve.spent:
+                if ledger.is_disk_full(lost.error) and not self._reserve.released:
                     logger.error("the disk is full: running only operations that free space")
-                    self._reserve.spend()
+                    self._reserve.release()
                     continue
                 fault = ledger.fault_of(lost.error)
                 return _fault(fault.reason, fault.detail)
 
-    def _settle_together(self, group: Sequence[wire.Request]) -> list[Answer]:
+    def _run_and_commit(self, group: Sequence[wire.Request]) -> list[Answer]:
         self._changed = False
         try:
-            answers, hooks = self._run(group)
+            answers, hooks = self._run_operations(group)
             doubt = self._commit()
         except TransactionLost:
-            self._abandon()
+            self._roll_back()
             self._workspace.clear()
             raise
         if doubt is not None:
@@ -279,7 +280,7 @@ class Writer:
             _call(hook, argument)
         return answers
 
-    def _run(
+    def _run_operations(
         self, group: Sequence[wire.Request]
     ) -> tuple[list[Answer], list[tuple[Callable[[Any], None], Any]]]:
         try:
@@ -364,7 +365,7 @@ class Writer:
             return f"{type(error).__name__}: {error}"
         return None
 
-    def _abandon(self) -> None:
+    def _roll_back(self) -> None:
         """Rolls back the open transaction, if there is one."""
         if self._connection.in_transaction:
             try:
@@ -384,11 +385,11 @@ class Writer:
                 time.sleep(0.1 * 2**attempt)
             else:
                 self._log_in_doubt = True
-                self._settle_log()
+                self._repair_log()
                 return
         raise SystemExit(1)
 
-    def _settle_log(self) -> bool:
+    def _repair_log(self) -> bool:
         """Makes the log reliable again after a failed fsync; returns whether that succeeded.
 
         The failed commit may be complete in the log, where a recovery would find it. The next
@@ -397,8 +398,8 @@ class Writer:
             self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
             logger.error("still cannot write to the ledger: %s", error)
-            if ledger.is_disk_full(error) and not self._reserve.spent:
-                self._reserve.spend()
+            if ledger.is_disk_full(error) and not self._reserve.released:
+                self._reserve.release()
             return False
         try:
             self._checkpoints.start_over()
@@ -432,13 +433,13 @@ class Writer:
             self._vacuum.run_if_due(self._cursor)
         except apsw.FullError as error:
             logger.info("cannot return free pages while the log has no room: %s", error)
-            self._abandon()
+            self._roll_back()
         except apsw.Error as error:
             logger.error("could not return free pages: %s", error)
             self._reopen()
 
     def restore_reserve(self) -> None:
-        if self._reserve.spent and self._reserve.restore():
+        if self._reserve.released and self._reserve.restore():
             logger.warning("there is space on the disk again")
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ WRITE_TIMELINE = "UPDATE timeline SET value = ?"
 # The wal-index, as described in SQLite's documentation of the WAL format: the version at the start
 # of both copies of its header, and the offset of the number of checkpointed frames.
 _WAL_INDEX_VERSION = (3_007_000).to_bytes(4, sys.byteorder)
-_MOVED_FRAMES_OFFSET = 96
+_CHECKPOINTED_FRAMES_OFFSET = 96
 
 decode_timeline = msgspec.msgpack.Decoder(Timeline).decode
 
@@ -213,7 +213,7 @@ def forget_checkpoints(directory: Path) -> None:
         return
     try:
         if os.pread(descriptor, len(_WAL_INDEX_VERSION), 0) == _WAL_INDEX_VERSION:
-            os.pwrite(descriptor, bytes(4), _MOVED_FRAMES_OFFSET)
+            os.pwrite(descriptor, bytes(4), _CHECKPOINTED_FRAMES_OFFSET)
     finally:
         os.close(descriptor)
 

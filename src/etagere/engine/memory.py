@@ -41,7 +41,7 @@ from etagere.engine.interface import (
     registered,
 )
 from etagere.engine.records import ENCODE, Collection, K, R, Span
-from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled
+from etagere.engine.retry import RetryCounters, RetryPolicy, retry_on_conflict
 from etagere.engine.timeline import Timeline, advance, begin, next_stamp, now_at
 from etagere.errors import Refusal
 
@@ -198,7 +198,7 @@ class _Core:
         if self.closed:
             raise Fault(FaultReason.UNAVAILABLE, "the engine is closed")
 
-    def draw_stamp(self) -> int:
+    def new_stamp(self) -> int:
         self._last_stamp = next_stamp(self._last_stamp, self.clock.wall())
         return self._last_stamp
 
@@ -338,7 +338,7 @@ class MemoryWriteTxn:
     @property
     def stamp(self) -> int:
         if self._stamp is None:
-            self._stamp = self._core.draw_stamp()
+            self._stamp = self._core.new_stamp()
         return self._stamp
 
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
@@ -524,7 +524,9 @@ class MemoryEngine:
     async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         known = registered(operation)
         sent = ENCODE(command)
-        return await until_settled(lambda: self._attempt(known, sent), self._policy, self.retries)
+        return await retry_on_conflict(
+            lambda: self._attempt(known, sent), self._policy, self.retries
+        )
 
     async def close(self) -> None:
         self._core.closed = True

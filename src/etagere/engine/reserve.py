@@ -28,7 +28,7 @@ def release_if_full(directory: Path) -> None:
         os.truncate(path, 0)
 
 
-def is_spent(directory: Path) -> bool:
+def is_released(directory: Path) -> bool:
     """Returns whether the reserve is released, in any process."""
     try:
         return (directory / RESERVE_NAME).stat().st_size == 0
@@ -42,21 +42,21 @@ class Reserve:
     def __init__(self, directory: Path, size_bytes: int) -> None:
         self._path = directory / RESERVE_NAME
         self._size_bytes = size_bytes
-        self.spent = True
+        self.released = True
         self.restore()
 
-    def spend(self) -> None:
+    def release(self) -> None:
         """Returns the space to the file system."""
-        self.spent = True
+        self.released = True
         os.close(directories.open_private(self._path, os.O_WRONLY | os.O_TRUNC))
 
     def restore(self) -> bool:
         """Allocates the reserve if there is enough space; returns whether it is allocated now."""
         try:
-            self.spent = not self._allocate()
+            self.released = not self._allocate()
         except OSError:
-            self.spent = True
-        return not self.spent
+            self.released = True
+        return not self.released
 
     def _allocate(self) -> bool:
         with os.fdopen(directories.open_private(self._path), "r+b") as file:

@@ -36,7 +36,7 @@ class RetryCounters:
         self.gave_up = 0
 
 
-async def until_settled(
+async def retry_on_conflict(
     attempt: Callable[[], Awaitable[T]], policy: RetryPolicy, counters: RetryCounters
 ) -> T:
     """Runs an attempt until it ends in anything but a conflict, or the policy is exhausted."""

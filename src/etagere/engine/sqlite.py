@@ -41,10 +41,10 @@ from etagere.engine.interface import (
     registered,
 )
 from etagere.engine.records import ENCODE, Collection, K, R, Span
-from etagere.engine.retry import RetryCounters, RetryPolicy, until_settled
+from etagere.engine.retry import RetryCounters, RetryPolicy, retry_on_conflict
 from etagere.engine.scheduling import FairScheduler
 from etagere.engine.wire import Outcome
-from etagere.engine.writer import SOCKET_NAME, reachable
+from etagere.engine.writer import SOCKET_NAME, unix_address
 from etagere.errors import Refusal
 
 logger = logging.getLogger(__name__)
@@ -78,13 +78,13 @@ class ReadTransaction:
 
     @property
     def now(self) -> int:
-        return (self._instant or self._look()).now
+        return (self._instant or self._read_timeline()).now
 
     @property
     def steady_now(self) -> int:
-        return (self._instant or self._look()).steady_now
+        return (self._instant or self._read_timeline()).steady_now
 
-    def _look(self) -> timeline.Instant:
+    def _read_timeline(self) -> timeline.Instant:
         ((stored,),) = self._cursor.execute(ledger.READ_TIMELINE)
         self._instant = timeline.instant_from(ledger.decode_timeline(stored), self._clock)
         return self._instant
@@ -207,7 +207,7 @@ class SqliteEngine:
         )
         self.retries = RetryCounters()
         self._reads = 0
-        self._link: _Link | None = None
+        self._writer: _WriterConnection | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
         self._reader = self._new_reader()
@@ -230,7 +230,7 @@ class SqliteEngine:
         async def again() -> T:
             return self._read(operation, command)
 
-        return await until_settled(again, self._policy, self.retries)
+        return await retry_on_conflict(again, self._policy, self.retries)
 
     async def read_in_thread(
         self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
@@ -244,7 +244,7 @@ class SqliteEngine:
                     self._threads, self._read_with_reader, operation, command
                 )
 
-        return await until_settled(attempt, self._policy, self.retries)
+        return await retry_on_conflict(attempt, self._policy, self.retries)
 
     def _read_with_reader(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         reader = self._idle_readers.pop() if self._idle_readers else self._new_reader()
@@ -266,11 +266,11 @@ class SqliteEngine:
                 idle = self._stepping_readers
                 reader = idle.pop() if idle else self._new_stepping_reader()
                 try:
-                    return await _in_turns(reader.read_in_steps(operation, command))
+                    return await _run_steps(reader.read_in_steps(operation, command))
                 finally:
                     idle.append(reader)
 
-        return await until_settled(attempt, self._policy, self.retries)
+        return await retry_on_conflict(attempt, self._policy, self.retries)
 
     def _new_stepping_reader(self) -> Reader:
         config = replace(self._config, page_cache_bytes=self._config.stepping_cache_bytes)
@@ -286,31 +286,33 @@ class SqliteEngine:
             return await self._ask(known, payload)
         except Conflict:
             self.retries.conflicts += 1
-        return await until_settled(lambda: self._ask(known, payload), self._policy, self.retries)
+        return await retry_on_conflict(
+            lambda: self._ask(known, payload), self._policy, self.retries
+        )
 
     async def _ask(self, operation: Operation[C, T], payload: bytes) -> T:
-        link = self._link
-        if link is None or link.lost:
-            link = await self._connect()
-        outcome, answer = await link.ask(operation.wire_name, payload)
+        connection = self._writer
+        if connection is None or connection.lost:
+            connection = await self._connect()
+        outcome, answer = await connection.ask(operation.wire_name, payload)
         if outcome == Outcome.RESULT:
             return operation.decode_result(answer)
         _raise_for(Outcome(outcome), answer)
 
-    async def _connect(self) -> _Link:
+    async def _connect(self) -> _WriterConnection:
         """Returns the connection to the writer; connects again if the writer was restarted."""
         async with self._connecting:
             if self._closed:
                 raise Fault(FaultReason.UNAVAILABLE, "the engine is closed")
-            if self._link is not None and not self._link.lost:
-                return self._link
+            if self._writer is not None and not self._writer.lost:
+                return self._writer
             deadline = time.monotonic() + self._config.writer_start_seconds_max
             while True:
                 try:
-                    self._link = await self._connect_once()
+                    self._writer = await self._open_connection()
                     # A connection that is already lost would never answer.
-                    if not self._link.lost:
-                        return self._link
+                    if not self._writer.lost:
+                        return self._writer
                     trouble = "it closed the connection at once"
                 except OSError as error:
                     trouble = str(error)
@@ -319,22 +321,24 @@ class SqliteEngine:
                     raise Fault(FaultReason.UNAVAILABLE, detail)
                 await asyncio.sleep(_RECONNECT_SECONDS)
 
-    async def _connect_once(self) -> _Link:
+    async def _open_connection(self) -> _WriterConnection:
         loop = asyncio.get_running_loop()
-        with reachable(self._directory / SOCKET_NAME) as address:
-            _, link = await loop.create_unix_connection(lambda: _Link(self._config), address)
-        return link
+        with unix_address(self._directory / SOCKET_NAME) as address:
+            _, connection = await loop.create_unix_connection(
+                lambda: _WriterConnection(self._config), address
+            )
+        return connection
 
     async def close(self) -> None:
         self._closed = True
-        if self._link is not None:
-            self._link.close()
+        if self._writer is not None:
+            self._writer.close()
         self._threads.shutdown()
         for reader in (self._reader, *self._idle_readers, *self._stepping_readers):
             reader.close()
 
 
-async def _in_turns(steps: Steps[T]) -> T:
+async def _run_steps(steps: Steps[T]) -> T:
     began = time.perf_counter()
     with contextlib.closing(steps):
         while True:
@@ -359,7 +363,7 @@ def _raise_for(outcome: Outcome, answer: memoryview) -> NoReturn:
     raise Unknown(_decode_text(answer))
 
 
-class _Link(asyncio.Protocol):
+class _WriterConnection(asyncio.Protocol):
     """A connection to the writer. All requests of one iteration of the event loop are sent
     together, so that the writer commits them together."""
 

@@ -29,11 +29,11 @@ STEP_TICKS_MIN: Final = 1 * TICKS_PER_SECOND
 STEP_TICKS_MAX: Final = 7 * 24 * 3600 * TICKS_PER_SECOND
 """If the wall clock is further ahead, it is more likely wrong than right after a pause of the
 machine; following it would make all messages expire."""
-SETTLE_TICKS: Final = 45 * TICKS_PER_SECOND
-"""How long the wall clock must have been ahead before `now` follows. Setting the clock by mistake
-and setting it back has no effect, and a message that was hidden for the usual 30 s before the clock
-was set stays hidden for that time. Including the seconds until an idle engine notices, `now`
-catches up within a minute."""
+STEP_DELAY_TICKS: Final = 45 * TICKS_PER_SECOND
+"""How long the wall clock must have been ahead before `now` steps to it. Setting the clock by
+mistake and setting it back has no effect, and a message that was hidden for the usual 30 s before
+the clock was set stays hidden for that time. Including the seconds until an idle engine notices,
+`now` catches up within a minute."""
 AHEAD_TICKS_MAX: Final = 24 * 3600 * TICKS_PER_SECOND
 """Stored times that are further ahead of the wall clock are implausible. Smaller differences may
 come from a clock that was set to local time or to a wrong time zone, and do little harm."""
@@ -103,7 +103,7 @@ def advance(timeline: Timeline, clock: Clock, last_stamp: int) -> Timeline:
         ahead_since = None
     elif ahead_since is None:
         ahead_since = elapsed
-    elif elapsed - ahead_since >= SETTLE_TICKS:
+    elif elapsed - ahead_since >= STEP_DELAY_TICKS:
         offset, correction, ahead_since = offset + correction, 0, None
     return Timeline(timeline.boot_id, anchor, steady, correction, last_stamp, offset, ahead_since)
 
@@ -115,7 +115,7 @@ def is_advance_due(timeline: Timeline, clock: Clock) -> bool:
     is_ahead = STEP_TICKS_MIN < clock.wall() - now_at(timeline, elapsed) <= STEP_TICKS_MAX
     if timeline.ahead_since is None:
         return is_ahead
-    return not is_ahead or elapsed - timeline.ahead_since >= SETTLE_TICKS
+    return not is_ahead or elapsed - timeline.ahead_since >= STEP_DELAY_TICKS
 
 
 class Instant(NamedTuple):

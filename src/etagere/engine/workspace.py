@@ -22,13 +22,13 @@ At = tuple[Collection[Any, Any], bytes]
 Row = tuple[Record, bytes]
 """A record and its encoding."""
 
-_FEW: Final = 16
+_FEW_KEYS: Final = 16
 _CHANGED_BYTES_MAX: Final = 8 * MIB
 _ROW_BYTES: Final = 256
 """The memory overhead of a row."""
-_REMEMBERED_MAX: Final = 2_048
+_CACHED_MAX: Final = 2_048
 """Records in the recent generation of the cache. The older one has as many."""
-_REMEMBERED_BYTES_MAX: Final = 2 * MIB
+_CACHED_BYTES_MAX: Final = 2 * MIB
 """The encoded size of the recent generation."""
 _RECORD_BYTES_MAX: Final = 8 * KIB
 """Longer records are not cached."""
@@ -56,7 +56,7 @@ class Workspace:
 
     # Reading
 
-    def get(self, collection: Collection[K, R], key: bytes, *, remember: bool) -> R | None:
+    def get(self, collection: Collection[K, R], key: bytes, *, cache: bool) -> R | None:
         at = collection, key
         record = self._recent.get(at)
         if record is not None:
@@ -72,13 +72,13 @@ class Workspace:
         if stored is None:
             return None
         found = collection.decode(stored[0])
-        if remember:
-            self._remember(at, found, len(stored[0]))
+        if cache:
+            self._cache(at, found, len(stored[0]))
         return found
 
     def get_all(self, collection: Collection[K, R], keys: list[bytes]) -> list[R | None]:
-        if len(keys) <= _FEW:
-            return [self.get(collection, key, remember=False) for key in keys]
+        if len(keys) <= _FEW_KEYS:
+            return [self.get(collection, key, cache=False) for key in keys]
         self.store(collection)
         decode = collection.decode
         values = map(ledger.get_many(self._cursor, collection, keys).get, keys)
@@ -90,19 +90,19 @@ class Workspace:
         self.store(collection)
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
-    def _remember(self, at: At, record: Record, size: int) -> None:
+    def _cache(self, at: At, record: Record, size: int) -> None:
         if size > _RECORD_BYTES_MAX:
             self.forget(at)
             return
         self._recent_bytes += size
-        if len(self._recent) >= _REMEMBERED_MAX or self._recent_bytes > _REMEMBERED_BYTES_MAX:
+        if len(self._recent) >= _CACHED_MAX or self._recent_bytes > _CACHED_BYTES_MAX:
             self._less_recent, self._recent = self._recent, {}
             self._recent_bytes = size
         self._recent[at] = record
 
     # Changing
 
-    def change(self, at: At, row: Row | None, *, remember: bool = True) -> None:
+    def change(self, at: At, row: Row | None, *, cache: bool = True) -> None:
         """Buffers a change; None is a delete."""
         collection, key = at
         changed = self._changed.get(collection)
@@ -114,8 +114,8 @@ class Workspace:
             self.forget(at)
         else:
             self._changed_bytes += len(row[1])
-            if remember:
-                self._remember(at, row[0], len(row[1]))
+            if cache:
+                self._cache(at, row[0], len(row[1]))
             else:
                 self.forget(at)
         if self._changed_bytes > _CHANGED_BYTES_MAX:

@@ -39,7 +39,7 @@ def listen(directory: Path) -> socket.socket:
     path = directory / SOCKET_NAME
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
-    with reachable(path) as address:
+    with unix_address(path) as address:
         listener.bind(address)
     path.chmod(0o600)
     listener.listen(_BACKLOG)
@@ -47,7 +47,7 @@ def listen(directory: Path) -> socket.socket:
     return listener
 
 
-class reachable:
+class unix_address:
     """An address for a socket path of any length; the kernel allows only 107 bytes."""
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,7 @@ def is_served(directory: Path) -> bool:
     try:
         with (
             socket.socket(socket.AF_UNIX) as probe,
-            reachable(directory / SOCKET_NAME) as address,
+            unix_address(directory / SOCKET_NAME) as address,
         ):
             probe.connect(address)
     except OSError:
@@ -88,7 +88,7 @@ def writer_main(
             logger.error("%s", error)
             raise SystemExit(EXIT_FINAL) from None
         tune_gc()
-        Service(writer, listener, lifeline, config).run()
+        WriterService(writer, listener, lifeline, config).run()
 
     return main
 
@@ -103,7 +103,7 @@ class _Peer:
         self.unsent = b""
 
 
-class Service:
+class WriterService:
     """Receives requests from all front ends, and answers them."""
 
     def __init__(
@@ -142,13 +142,13 @@ class Service:
                     self._writer.restore_reserve()
                     reserve_due = time.monotonic() + _RESERVE_SECONDS
                 if not waiting and len(self._peers) > 1:
-                    self._let_others_ask()
+                    self._yield_to_front_ends()
             group = self._next_group()
             if group:
-                self._settle(group)
+                self._run_group(group)
                 self._writer.maintain()
         while group := self._next_group():
-            self._settle(group)
+            self._run_group(group)
         self._writer.close()
 
     def _stop(self, _signal: int, _frame: object) -> None:
@@ -173,7 +173,7 @@ class Service:
                 self._serve(self._peers[descriptor], event)
         return bool(events)
 
-    def _let_others_ask(self) -> None:
+    def _yield_to_front_ends(self) -> None:
         """Lets front ends that are about to send requests run first, for one commit of all of them
         instead of one each, on machines with fewer cores than processes."""
         os.sched_yield()
@@ -205,21 +205,21 @@ class Service:
         except BlockingIOError:
             pass
         except OSError:
-            self._forget(peer)
+            self._disconnect(peer)
         except wire.BadFrame as error:
             logger.error("closing the connection of a front end that sent %s", error)
-            self._forget(peer)
+            self._disconnect(peer)
 
     def _take(self, peer: _Peer) -> None:
         # Into a buffer that exists: `recv` would allocate as much memory on every call.
         count = peer.socket.recv_into(self._received)
         if not count:
-            self._forget(peer)
+            self._disconnect(peer)
             return
         data = bytes(self._received[:count])
         peer.requests.extend(map(wire.decode_request, peer.frames.feed(data)))
 
-    def _forget(self, peer: _Peer) -> None:
+    def _disconnect(self, peer: _Peer) -> None:
         """Drops a front end that is gone, with its requests."""
         self._poll.unregister(peer.socket)
         del self._peers[peer.socket.fileno()]
@@ -244,8 +244,8 @@ class Service:
             waiting = waiting[first:] + waiting[:first]
         return waiting
 
-    def _settle(self, group: list[tuple[_Peer, wire.Request]]) -> None:
-        answers = self._writer.settle([request for _, request in group])
+    def _run_group(self, group: list[tuple[_Peer, wire.Request]]) -> None:
+        answers = self._writer.run_group([request for _, request in group])
         outgoing: dict[_Peer, list[bytes]] = {}
         for peer, request in reversed(group[len(answers) :]):
             peer.requests.appendleft(request)
@@ -261,7 +261,7 @@ class Service:
         try:
             self._send(peer, data)
         except OSError:
-            self._forget(peer)
+            self._disconnect(peer)
 
     def _send(self, peer: _Peer, data: bytes) -> None:
         data = peer.unsent + data

@@ -23,7 +23,7 @@ import msgspec
 
 from etagere import directories
 from etagere.engine.interface import Engine, WriteTxn, operation
-from etagere.engine.writer import reachable
+from etagere.engine.writer import unix_address
 from etagere.jobs.supervision import JobHealth
 from etagere.model.base import Command
 from etagere.processes import SupervisorStatus
@@ -59,7 +59,7 @@ class HealthSocket:
         try:
             # Before it has a name: there is no moment at which others may use it.
             os.fchmod(self._socket.fileno(), 0o600)
-            with reachable(self._path) as address:
+            with unix_address(self._path) as address:
                 self._socket.bind(address)
         except OSError:
             self._socket.close()
@@ -125,7 +125,10 @@ def ask(directory: Path, names: Mapping[str, type[D]], seconds_max: float) -> di
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             )
             asker.bind("")  # to an address of the kernel's choice, which is no file
-            with contextlib.suppress(OSError), reachable(socket_path(directory, name)) as address:
+            with (
+                contextlib.suppress(OSError),
+                unix_address(socket_path(directory, name)) as address,
+            ):
                 asker.connect(address)
                 asker.send(_REQUEST)
                 waiting[asker] = name

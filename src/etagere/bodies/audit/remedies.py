@@ -211,7 +211,7 @@ def _settle(
         troubles: list[str] = []
         while waiting:
             group = list(islice(waiting, _GROUP_MAX))
-            for answer in writer.settle([_request(remedy) for remedy in group]):
+            for answer in writer.run_group([_request(remedy) for remedy in group]):
                 remedy = waiting.popleft()
                 if answer.outcome is not wire.Outcome.RESULT:
                     troubles.append(_trouble(remedy, answer.outcome, answer.payload))
