@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from etagere.bodies.audit import findings as kinds
-from etagere.bodies.audit.findings import Kind
+from etagere.bodies.audit.findings import FindingKind
 from etagere.bodies.contents import (
     BLOCK_LISTS,
     CHUNK_SHARERS,
@@ -47,10 +47,10 @@ from tests.bodies.stores import Broken
 replace = msgspec.structs.replace
 Damage = Callable[[Broken], None]
 
-DAMAGES: list[tuple[Damage, tuple[Kind, ...]]] = []
+DAMAGES: list[tuple[Damage, tuple[FindingKind, ...]]] = []
 
 
-def finds(*expected_kinds: Kind) -> Callable[[Damage], Damage]:
+def finds(*expected_kinds: FindingKind) -> Callable[[Damage], Damage]:
     def register(damage: Damage) -> Damage:
         DAMAGES.append((damage, expected_kinds))
         return damage

@@ -127,14 +127,14 @@ def interval_lengthened(store: Broken) -> None:
 
 
 @finds(kinds.LENGTH_WRONG)
-def inlay_cut(store: Broken) -> None:
+def inline_interval_cut(store: Broken) -> None:
     key, row = next(row for row in store.rows(INTERVALS) if isinstance(row[1].piece, bytes))
     assert isinstance(row.piece, bytes)
     store.put(INTERVALS, key, replace(row, piece=row.piece[:-1]))
 
 
 @finds(kinds.LENGTH_WRONG)
-def former_inlay_lengthened(store: Broken) -> None:
+def former_inline_interval_lengthened(store: Broken) -> None:
     rows = store.rows(FORMER_INTERVALS)
     key, row = next(row for row in rows if isinstance(row[1].piece, bytes))
     assert isinstance(row.piece, bytes)
@@ -142,12 +142,12 @@ def former_inlay_lengthened(store: Broken) -> None:
 
 
 @finds(kinds.INTERVAL_UNUSED)
-def inlay_added(store: Broken) -> None:
+def inline_interval_added(store: Broken) -> None:
     store.put(INTERVALS, (new_id(), 0), Interval(b"data", 4, 1))
 
 
 @finds(kinds.INTERVAL_UNUSED)
-def former_inlay_added(store: Broken) -> None:
+def former_inline_interval_added(store: Broken) -> None:
     store.put(FORMER_INTERVALS, (new_id(), 0, 1), FormerInterval(b"data", 4, 2))
 
 

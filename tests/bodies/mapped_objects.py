@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etagere.bodies import inlays, intervals
+from etagere.bodies import folding, intervals
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import EXCLUSIVE, Engine, ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
@@ -53,32 +53,34 @@ def write_map(txn: WriteTxn, command: WriteMap) -> None:
     change(txn, command.name, work)
 
 
-class InlayMap(Command, frozen=True):
+class AppendInline(Command, frozen=True):
     name: str
     data: bytes
     child_id: bytes
 
 
 @operation
-def inlay_map(txn: WriteTxn, command: InlayMap) -> None:
+def append_inline(txn: WriteTxn, command: AppendInline) -> None:
     data, child_id = command.data, command.child_id
     change(
-        txn, command.name, lambda found: intervals.inlay(txn, found, found.length, data, child_id)
+        txn,
+        command.name,
+        lambda found: intervals.write_inline(txn, found, found.length, data, child_id),
     )
 
 
 class FoldMap(Command, frozen=True):
     name: str
-    fold: inlays.Fold
+    fold: folding.Fold
     body: Body
     child_id: bytes
 
 
-def find_inlays(txn: ReadTxn, name: str) -> inlays.Found | None:
+def find_fold(txn: ReadTxn, name: str) -> folding.Found | None:
     found = txn.get(OBJECTS, (name,))
     if found is None or not isinstance(found.content, Mapped):
         return None
-    return inlays.find(txn, found.content)
+    return folding.find(txn, found.content)
 
 
 @operation
@@ -87,7 +89,7 @@ def fold_map(txn: WriteTxn, command: FoldMap) -> None:
     change(
         txn,
         command.name,
-        lambda found: inlays.fold(txn, found, fold, body, child_id) or found,
+        lambda found: folding.fold(txn, found, fold, body, child_id) or found,
     )
 
 
@@ -133,14 +135,14 @@ async def write(
         await engine.write(write_map, WriteMap(name, offset, body.pieces, new_id()))
 
 
-async def inlay(engine: Engine, name: str, data: bytes) -> None:
+async def write_inline(engine: Engine, name: str, data: bytes) -> None:
     """Lays bytes behind the end, in the ledger."""
-    await engine.write(inlay_map, InlayMap(name, data, new_id()))
+    await engine.write(append_inline, AppendInline(name, data, new_id()))
 
 
 async def fold(engine: Engine, store: BodyStore, name: str) -> None:
-    """Lets the first of its inlays lie in a segment."""
-    found = await engine.read(find_inlays, name)
+    """Lets the first of its inline intervals lie in a segment."""
+    found = await engine.read(find_fold, name)
     assert found is not None
     async with store.writer(inline=False) as writer:
         for data in found.data:

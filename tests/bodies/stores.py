@@ -95,8 +95,8 @@ def mapped() -> dict[str, bytes]:
         "pages-copy": bytes(old),
         "pages-fork": bytes(fork[:30_000]),
         "appended": data_of("appended", 3_000),
-        "inlaid": data_of("inlaid", 1_500) + data_of("inlaid-later", 500),
-        "inlaid-old": data_of("inlaid", 1_500),
+        "inline": data_of("inline", 1_500) + data_of("inline-later", 500),
+        "inline-old": data_of("inline", 1_500),
     }
 
 
@@ -184,26 +184,26 @@ async def _write_maps(engine: Engine, store: FileBodyStore) -> None:
     data = data_of("appended", 3_000)
     for start in range(0, 3_000, 1_000):
         await mapped_objects.write(engine, store, "appended", None, data[start : start + 1_000])
-    await _inlay(engine, store)
+    await _write_inline(engine, store)
     await mapped_objects.begin(engine, "pages-gone", 5_000)
     await mapped_objects.write(engine, store, "pages-gone", 0, data_of("pages-gone", 5_000))
     await engine.write(delete_object, "pages-gone")
 
 
-async def _inlay(engine: Engine, store: FileBodyStore) -> None:
+async def _write_inline(engine: Engine, store: FileBodyStore) -> None:
     """Bytes that lie in the ledger: some in a state that is kept and no more in the newest."""
-    await mapped_objects.begin(engine, "inlaid", 0)
-    data = data_of("inlaid", 1_500)
+    await mapped_objects.begin(engine, "inline", 0)
+    data = data_of("inline", 1_500)
     for start in range(0, 1_500, 100):
         if start == 700:
-            await mapped_objects.write(engine, store, "inlaid", None, data[start : start + 100])
+            await mapped_objects.write(engine, store, "inline", None, data[start : start + 100])
         else:
-            await mapped_objects.inlay(engine, "inlaid", data[start : start + 100])
-    await engine.write(copy_object, CopyObject("inlaid", "inlaid-old"))
-    await mapped_objects.fold(engine, store, "inlaid")
+            await mapped_objects.write_inline(engine, "inline", data[start : start + 100])
+    await engine.write(copy_object, CopyObject("inline", "inline-old"))
+    await mapped_objects.fold(engine, store, "inline")
     for start in range(0, 500, 100):
-        later = data_of("inlaid-later", 500)[start : start + 100]
-        await mapped_objects.inlay(engine, "inlaid", later)
+        later = data_of("inline-later", 500)[start : start + 100]
+        await mapped_objects.write_inline(engine, "inline", later)
 
 
 async def _leave_behind(directory: Path, engine: Engine) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from etagere.bodies.audit import findings as kinds
-from etagere.bodies.audit.findings import LEAK, Kind, Report
+from etagere.bodies.audit.findings import LEAK, FindingKind, Report
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck
 from etagere.bodies.audit.walk import check
@@ -112,7 +112,7 @@ def show(report: Report) -> str:
     ("damage", "expected_kinds"), DAMAGES, ids=[damage.__name__ for damage, _ in DAMAGES]
 )
 def test_finds_what_was_damaged(
-    broken: Broken, damage: Damage, expected_kinds: tuple[Kind, ...]
+    broken: Broken, damage: Damage, expected_kinds: tuple[FindingKind, ...]
 ) -> None:
     damage(broken)
     report = check(broken.directory)
@@ -124,7 +124,7 @@ def test_every_kind_has_a_damage() -> None:
     elsewhere = {kinds.ACCOUNT_UNREADABLE, kinds.DATABASE_DAMAGED, kinds.TABLE_UNREADABLE}
     # Who has indexes lies above.
     elsewhere |= {kinds.INDEX_ROW_MISSING, kinds.INDEX_ROW_UNUSED}
-    defined = {kind for kind in vars(kinds).values() if isinstance(kind, Kind)}
+    defined = {kind for kind in vars(kinds).values() if isinstance(kind, FindingKind)}
     assert covered | elsewhere == defined
 
 

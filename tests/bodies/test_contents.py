@@ -23,7 +23,7 @@ from etagere.bodies.contents import (
     UNCOUNTED_DEAD,
     MissingRecord,
     Plan,
-    Stretch,
+    SegmentRange,
     adopt,
     blocks_of,
     compose,
@@ -111,7 +111,7 @@ def test_many_pieces_make_chunks(bench: Bench, count: int) -> None:
     assert content == Chunked(body.id, body.length)
     assert len(bench.rows(CHUNKS)) == -(-count // CHUNK_PIECES_MAX)
     bench.look(require_balanced)
-    plan = bench.stretches(content)
+    plan = bench.segment_ranges(content)
     assert [(s.offset, s.length) for s in plan] == [(p.offset, p.length) for p in body.pieces]
 
 
@@ -368,9 +368,11 @@ def bytes_at(laid: Laid, plan: Plan) -> bytes:
     if isinstance(plan, bytes):
         return plan
     found = b""
-    for stretch in plan:
-        assert isinstance(stretch, Stretch)
-        found += laid.segments[stretch.segment][stretch.offset :][: stretch.length]
+    for segment_range in plan:
+        assert isinstance(segment_range, SegmentRange)
+        found += laid.segments[segment_range.segment][segment_range.offset :][
+            : segment_range.length
+        ]
     return found
 
 
@@ -413,7 +415,7 @@ def test_every_range_is_found(laid: Laid, chunked: bool, chance: random.Random) 
         bench.change(lambda txn: txn.put(SEGMENTS, (SEGMENT,), retired))
         require_every_range(bench, content, laid)
         # Nobody is sent to the old place any more.
-        assert {stretch.segment for stretch in bench.stretches(content)} == {2}
+        assert {segment_range.segment for segment_range in bench.segment_ranges(content)} == {2}
 
 
 def move_to(bench: Bench, laid: Laid, pieces: list[Piece]) -> bytes:
@@ -433,7 +435,7 @@ def test_a_whole_piece_comes_with_its_checksum(bench: Bench) -> None:
     content = put_content(bench, "a", body_of(pieces))
 
     def checksums(start: int, length: int) -> list[int | None]:
-        return [stretch.crc for stretch in bench.stretches(content, start, length)]
+        return [segment_range.crc for segment_range in bench.segment_ranges(content, start, length)]
 
     assert checksums(0, 20) == [111, 222]
     assert checksums(0, 19) == [111, None]

@@ -258,7 +258,7 @@ def test_a_damaged_inline_body_is_not_sent(tmp_path: Path) -> None:
     assert "inline-damaged" in check(directory).stdout
 
 
-def test_a_damaged_inlay_is_not_sent(tmp_path: Path) -> None:
+def test_a_damaged_inline_interval_is_not_sent(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     data = noise(4, 3_000)
     with served(directory) as server:
@@ -275,7 +275,7 @@ def test_a_damaged_inlay_is_not_sent(tmp_path: Path) -> None:
         with Client(server.endpoint) as client:
             more = Request("PUT", f"{PATH}/rotten", (("comp", "appendblock"),), (), b"more")
             assert client.ask(sign(more)).status == 201
-        require_refused(server, "rotten", "the inlay at 0 of map")
+        require_refused(server, "rotten", "the inline interval at 0 of map")
         server.stop()
     assert "inline-damaged" in check(directory).stdout
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etagere.bodies.chunking import Chunker, ReusableChunk
 from etagere.bodies.contents import (
     BLOCK_LISTS,
     CHUNK_PIECES_MAX,
@@ -26,7 +27,6 @@ from etagere.bodies.contents import (
     release,
 )
 from etagere.bodies.contents import blocks_in as blocks_in_chunk
-from etagere.bodies.cutting import Cutter, SharedChunk
 from etagere.engine.interface import Conflict, ReadTxn, WriteTxn
 from etagere.model.bodies import Block, BlockList, Chunked, ChunkUse, ContentToReap, Sharers
 from etagere.model.ids import new_id
@@ -53,16 +53,16 @@ def staged(bench: Bench, count: int) -> list[Block]:
 def plan(
     bench: Bench, blocks: list[Block], base: Chunked | None = None, *, at_a_time: int = 50_000
 ) -> Plan:
-    cutter = Cutter(CHUNK_PIECES_MAX)
+    chunker = Chunker(CHUNK_PIECES_MAX)
 
     def look(txn: ReadTxn, _: object) -> None:
         for use in chunks_of(txn, base) if base is not None else ():
-            cutter.offer(use, blocks_in_chunk(txn, use))
+            chunker.offer(use, blocks_in_chunk(txn, use))
 
     bench.look(look)
     bits = [blocks[at : at + at_a_time] for at in range(0, len(blocks), at_a_time)]
-    runs = [*chain.from_iterable(cutter.cut(bit) for bit in bits), *cutter.end()]
-    return [run.use if isinstance(run, SharedChunk) else tuple(run) for run in runs]
+    runs = [*chain.from_iterable(chunker.add(bit) for bit in bits), *chunker.finish()]
+    return [run.use if isinstance(run, ReusableChunk) else tuple(run) for run in runs]
 
 
 def carry_out(bench: Bench, chunks: Plan, name: str = "drafted") -> Chunked:

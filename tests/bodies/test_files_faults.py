@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etagere.bodies.contents import Stretch
+from etagere.bodies.contents import SegmentRange
 from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.store import BodyCorrupt
 from etagere.config import MIB
@@ -50,7 +50,7 @@ def test_a_damaged_piece_is_found_before_its_end(wide: Shop) -> None:
 
     async def all_of_it() -> None:
         received = 0
-        plan = tuple(Stretch(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
+        plan = tuple(SegmentRange(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
         with pytest.raises(BodyCorrupt):
             async for chunk in store_of(wide).open_reader().chunks(plan):
                 received += len(chunk)
@@ -69,7 +69,7 @@ def test_a_file_that_is_too_short(shop: Shop) -> None:
 
 
 async def locate_tail(shop: Shop, body: Body) -> None:
-    tail = (Stretch(body.pieces[0].segment, PIECE - 100, 100, None),)
+    tail = (SegmentRange(body.pieces[0].segment, PIECE - 100, 100, None),)
     with pytest.raises(BodyCorrupt):
         assert [chunk async for chunk in store_of(shop).open_reader().chunks(tail)]
 

@@ -14,7 +14,7 @@ from etagere.bodies.contents import (
     EXTENTS,
     Hole,
     MissingRecord,
-    Stretch,
+    SegmentRange,
     is_long,
     locate,
     refer,
@@ -247,7 +247,7 @@ def test_children_of_children_show_all_their_bases(bench: Bench) -> None:
         content = fork(bench, content, 30 + 20 * level)
     found = ranges(bench, content, 2 * depth)
     assert found == [(0, 30), *((40 + 20 * level, 50 + 20 * level) for level in range(depth))]
-    assert len(bench.stretches(content, 0, 30)) == 3
+    assert len(bench.segment_ranges(content, 0, 30)) == 3
 
 
 def test_flattened_children_let_their_bases_go(bench: Bench) -> None:
@@ -255,19 +255,19 @@ def test_flattened_children_let_their_bases_go(bench: Bench) -> None:
     content = first
     for level in range(20):
         content = fork(bench, content, 30 + 20 * level)
-    before = bench.stretches(content)
+    before = bench.segment_ranges(content)
     finish(bench)
-    assert bench.stretches(content) == before
+    assert bench.segment_ranges(content) == before
     assert {record.base for record in bench.rows(INTERVAL_MAPS).values()} == {None}
 
 
 def test_a_child_shows_what_its_base_showed_when_it_began(bench: Bench) -> None:
     content = write(bench, begin(bench, 100), 0, 50)
-    old = bench.stretches(content)
+    old = bench.segment_ranges(content)
     kept = copy(bench, content)
     content = clear(bench, content, 0, 100)
     child = clear(bench, kept, 60, 70)
-    assert bench.stretches(child) == old
+    assert bench.segment_ranges(child) == old
     assert bench.plan(content) == (Hole(100),)
     shorter = bench.change(lambda txn: intervals.resize(txn, child, 20, new_id()))
     longer = bench.change(lambda txn: intervals.resize(txn, shorter, 100, new_id()))
@@ -283,8 +283,8 @@ def test_a_hole_of_any_length_is_one_entry(bench: Bench) -> None:
     assert bench.plan(content) == (Hole(8 * TIB),)
     assert bench.plan(content, 5, 10) == (Hole(10),)
     content = write(bench, content, 4 * TIB, 512)
-    (stretch,) = bench.stretches(content, 4 * TIB, 512)
-    assert bench.plan(content) == (Hole(4 * TIB), stretch, Hole(4 * TIB - 512))
+    (segment_range,) = bench.segment_ranges(content, 4 * TIB, 512)
+    assert bench.plan(content) == (Hole(4 * TIB), segment_range, Hole(4 * TIB - 512))
     assert not bench.look(is_long, content)
 
 
@@ -293,14 +293,14 @@ def test_checksums_are_known_of_whole_pieces_only(bench: Bench) -> None:
     piece = Piece(piece.segment, piece.offset, 100, 777)
     content = begin(bench, 100)
     content = bench.change(lambda txn: intervals.write(txn, content, 0, [piece], new_id()))
-    (whole,) = bench.stretches(content)
-    assert whole == Stretch(piece.segment, piece.offset, 100, 777)
-    (part,) = bench.stretches(content, 10, 20)
-    assert part == Stretch(piece.segment, piece.offset + 10, 20, None)
+    (whole,) = bench.segment_ranges(content)
+    assert whole == SegmentRange(piece.segment, piece.offset, 100, 777)
+    (part,) = bench.segment_ranges(content, 10, 20)
+    assert part == SegmentRange(piece.segment, piece.offset + 10, 20, None)
     content = clear(bench, content, 40, 60)
-    left, right = bench.stretches(content)
-    assert left == Stretch(piece.segment, piece.offset, 40, None)
-    assert right == Stretch(piece.segment, piece.offset + 60, 40, None)
+    left, right = bench.segment_ranges(content)
+    assert left == SegmentRange(piece.segment, piece.offset, 40, None)
+    assert right == SegmentRange(piece.segment, piece.offset + 60, 40, None)
     assert bench.rows(EXTENTS)[piece.extent].references == 2
 
 
@@ -313,7 +313,7 @@ def test_a_content_of_many_parts_is_long(bench: Bench) -> None:
 def test_what_is_laid_must_be_alive(bench: Bench) -> None:
     content = begin(bench, 100)
     with pytest.raises(MissingRecord):
-        bench.change(lambda txn: intervals.lay(txn, content, 0, [bench.piece()], new_id()))
+        bench.change(lambda txn: intervals.write_shared(txn, content, 0, [bench.piece()], new_id()))
     assert ranges(bench, content) == []
 
 

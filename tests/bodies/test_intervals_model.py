@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from etagere.bodies import inlays, intervals, reaping
-from etagere.bodies.contents import EXTENTS, Hole, Plan, Stretch, share
+from etagere.bodies import folding, intervals, reaping
+from etagere.bodies.contents import EXTENTS, Hole, Plan, SegmentRange, share
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
     GENERATIONS,
@@ -38,7 +38,7 @@ LENGTH_MAX = 40
 HELD_MAX = 8
 
 Byte = tuple[int, int, int] | int | None
-"""One byte by the extent it is of and its place in it, or the byte itself, of an inlay; None in a
+"""One byte: its extent and the offset in it, the byte itself for an inline interval, or None for a
 hole."""
 Shown = tuple[int, int] | int | None
 
@@ -57,14 +57,17 @@ def bytes_of(piece: Piece) -> list[Byte]:
 
 def shown(plan: Plan) -> list[Shown]:
     found: list[Shown] = []
-    for stretch in (plan,) if isinstance(plan, bytes) else plan:
-        if isinstance(stretch, bytes):
-            found += stretch
-        elif isinstance(stretch, Hole):
-            found += [None] * stretch.length
+    for segment_range in (plan,) if isinstance(plan, bytes) else plan:
+        if isinstance(segment_range, bytes):
+            found += segment_range
+        elif isinstance(segment_range, Hole):
+            found += [None] * segment_range.length
         else:
-            assert isinstance(stretch, Stretch)
-            found += [(stretch.segment, stretch.offset + at) for at in range(stretch.length)]
+            assert isinstance(segment_range, SegmentRange)
+            found += [
+                (segment_range.segment, segment_range.offset + at)
+                for at in range(segment_range.length)
+            ]
     return found
 
 
@@ -147,7 +150,7 @@ class Maps(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(intervals, "ROWS_AT_ONCE_MAX", 4)
         self.patch.setattr(reaping, "_SEARCHED_PER_DROPPED", 1)
-        self.patch.setattr(inlays, "_FOLDED_INLAYS_MAX", 3)
+        self.patch.setattr(folding, "_FOLDED_INTERVALS_MAX", 3)
         self.copies: list[Copy] = []
 
     # Steps
@@ -178,18 +181,18 @@ class Maps(RuleBasedStateMachine):
         at=st.integers(0, LENGTH_MAX) | st.none(),
         blocks=st.lists(st.binary(max_size=9), max_size=4),
     )
-    def inlay(self, which: int, at: int | None, blocks: list[bytes]) -> None:
+    def write_inline(self, which: int, at: int | None, blocks: list[bytes]) -> None:
         """Behind the end, if not anywhere."""
         copy = self.copies[which % len(self.copies)]
         at = len(copy.shows) if at is None else min(at, len(copy.shows))
         for data in blocks:
-            self._change(copy, partial(self._inlaid, copy.content, at, data))
+            self._change(copy, partial(self._written_inline, copy.content, at, data))
             copy.shows[at : at + len(data)] = data
             at += len(data)
 
     @staticmethod
-    def _inlaid(content: Mapped, at: int, data: bytes, txn: WriteTxn) -> Mapped:
-        return intervals.inlay(txn, content, at, data, new_id())
+    def _written_inline(content: Mapped, at: int, data: bytes, txn: WriteTxn) -> Mapped:
+        return intervals.write_inline(txn, content, at, data, new_id())
 
     @precondition(lambda self: self.copies)
     @rule(
@@ -200,15 +203,15 @@ class Maps(RuleBasedStateMachine):
     def fold(self, which: int, added: list[bytes], cleared: int | None) -> None:
         """Others may add, or clear, between the look and the change."""
         copy = self.copies[which % len(self.copies)]
-        asked, chunks = look(self.bench, inlays.find, copy.content)
+        asked, chunks = look(self.bench, folding.find, copy.content)
         data = b"".join(chunks)
         pieces = tuple(self.bench.piece(len(part)) for part in (data[:7], data[7:]) if part)
         body = Body(new_id(), len(data), crc64nvme(data), pieces=pieces)
-        self.inlay(which, None, added)
+        self.write_inline(which, None, added)
         if cleared is not None:
             self.clear(which, cleared, 3)
         folded = self.bench.change(
-            lambda txn: inlays.fold(txn, copy.content, asked, body, new_id())
+            lambda txn: folding.fold(txn, copy.content, asked, body, new_id())
         )
         folded_bytes = [byte for piece in pieces for byte in bytes_of(piece)]
         if folded is None:
@@ -242,7 +245,9 @@ class Maps(RuleBasedStateMachine):
             lambda txn, _: list(parts(txn, other.content, start, start + length))
         )
         pieces = [part.piece for part in found if isinstance(part.piece, Piece)]
-        self._change(copy, lambda txn: intervals.lay(txn, copy.content, at, pieces, new_id()))
+        self._change(
+            copy, lambda txn: intervals.write_shared(txn, copy.content, at, pieces, new_id())
+        )
         data = [byte for piece in pieces for byte in bytes_of(piece)]
         copy.shows[at : at + len(data)] = data
 
@@ -320,9 +325,9 @@ class Maps(RuleBasedStateMachine):
             assert shown(middle) == places(copy.shows)[7:18]
             found = look(self.bench, intervals.ranges, copy.content, 3, 40, 100)
             assert found == written_ranges(copy.shows, 3, 40)
-            inlaid = [at for at, byte in enumerate(copy.shows) if isinstance(byte, int)]
-            assert len(inlaid) <= copy.content.inlaid
-            assert min(inlaid, default=LENGTH_MAX * 100) >= copy.content.folded
+            inline = [at for at, byte in enumerate(copy.shows) if isinstance(byte, int)]
+            assert len(inline) <= copy.content.inline_bytes
+            assert min(inline, default=LENGTH_MAX * 100) >= copy.content.folded
 
     @invariant()
     def differences_are_shown(self) -> None:

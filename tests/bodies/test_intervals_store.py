@@ -12,7 +12,7 @@ import pytest
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collector
-from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD, Hole, Stretch
+from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD, Hole, SegmentRange
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
@@ -85,7 +85,7 @@ class Player:
             case 11 | 12:
                 for _ in range(5):
                     new = self.dice.randbytes(size // 5)
-                    await mapped_objects.inlay(self.engine, name, new)
+                    await mapped_objects.write_inline(self.engine, name, new)
                     data += new
             case 13:
                 await mapped_objects.fold(self.engine, self.store, name)
@@ -250,11 +250,11 @@ def test_zeros_come_from_a_file_that_takes_no_room(tmp_path: Path) -> None:
 def test_runs_join_what_lies_behind_each_other_and_keep_holes_apart() -> None:
     plan = (
         Hole(7),
-        Stretch(1, 0, 10, None),
-        Stretch(1, 10, 5, None),
+        SegmentRange(1, 0, 10, None),
+        SegmentRange(1, 10, 5, None),
         Hole(8 << 40),
-        Stretch(1, 15, 5, None),
-        Stretch(2, 20, 5, None),
+        SegmentRange(1, 15, 5, None),
+        SegmentRange(2, 20, 5, None),
         Hole(1),
     )
     assert list(runs(plan)) == [

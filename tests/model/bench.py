@@ -10,7 +10,7 @@ from typing import Any
 from etagere.bodies.contents import (
     SEGMENTS,
     Plan,
-    Stretch,
+    SegmentRange,
     blocks_of,
     compose,
     hold,
@@ -136,12 +136,12 @@ class Bench:
     def plan(self, content: Content, start: int = 0, length: int | None = None) -> Plan:
         return self.look(lambda txn, _: locate(txn, content, start, length))
 
-    def stretches(
+    def segment_ranges(
         self, content: Content, start: int = 0, length: int | None = None
-    ) -> tuple[Stretch, ...]:
+    ) -> tuple[SegmentRange, ...]:
         plan = self.plan(content, start, length)
         assert not isinstance(plan, bytes)
-        return tuple(part for part in plan if isinstance(part, Stretch))
+        return tuple(part for part in plan if isinstance(part, SegmentRange))
 
     def reap_all(self) -> int:
         steps = 0

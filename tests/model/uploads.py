@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies.contents import SEGMENTS, Stretch
+from etagere.bodies.contents import SEGMENTS, SegmentRange
 from etagere.bodies.files import FileBodyStore
 from etagere.config import KIB, MIB, Config
 from etagere.engine.interface import ReadTxn
@@ -42,7 +42,7 @@ async def write(
 async def read(store: FileBodyStore, body: Body) -> bytes:
     if not body.pieces:
         return body.data
-    plan = tuple(Stretch(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
+    plan = tuple(SegmentRange(p.segment, p.offset, p.length, p.crc) for p in body.pieces)
     with store.open_reader() as reader:
         return b"".join([chunk async for chunk in reader.chunks(plan)])
 

@@ -1,9 +1,8 @@
-"""Garbage collection: takes unreferenced contents apart, rewrites sparse segments and removes empty
+"""Garbage collection: releases unreferenced contents, compacts sparse segments and removes empty
 ones, in bounded steps.
 
-Only one process of a store collects at a time. Two things it never touches: segments that are
-open while their owner lives (uploads in flight), and files that a reader who pinned before
-they were retired may still want.
+Only one process of a store collects at a time. It never touches open segments of live processes
+(uploads in progress), nor files that a reader may need that pinned them before they were retired.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
 _DAMAGED_SECONDS = 600.0
 _SHORT_SEGMENTS_MAX = 16
-"""More segments than this that have less than this part of the usual length are put together."""
+"""More segments than this that are shorter than this fraction of the usual length are merged."""
 
 
 class Collected(NamedTuple):
@@ -85,7 +84,7 @@ class Collector:
         self._disk = disk or Disk()
         self._retired_at: dict[int, int] = {}
         self._damaged: dict[int, float] = {}
-        """Segments that cannot be emptied, and until when that is not tried again."""
+        """Damaged segments, and the time until which they are not compacted."""
         self._searched = False
         """Whether files of forgotten segments were looked for, once per process."""
 
@@ -95,7 +94,7 @@ class Collector:
         try:
             await self._store.maintain()
         finally:
-            # On a full disk the segments of others may be what can be removed.
+            # On a full disk, only the segments of other processes may be removable.
             await self.collect()
 
     async def collect(self) -> Collected:
@@ -104,20 +103,20 @@ class Collector:
             if not is_sole:
                 return Collected()
             if not self._searched:
-                await self._remove_forgotten()
+                await self._remove_stray_files()
                 self._searched = True
-            await self._adopt_orphans()
+            await self._seal_orphans()
             reaped = await self._reap()
             if await self._flatten():
                 reaped += await self._reap()
             await self._count_dead()
-            moved, failure = await self._empty_sparse_segments()
+            moved, failure = await self._compact_sparse_segments()
             removed, freed = await self._remove_retired()
         if failure is not None:
             raise failure
         return Collected(reaped, moved, removed, freed)
 
-    async def _adopt_orphans(self) -> None:
+    async def _seal_orphans(self) -> None:
         """Seals the open segments of processes that are gone."""
         for number, segment in await self._segments():
             if segment.state is not SegmentState.OPEN:
@@ -129,13 +128,13 @@ class Collector:
 
     async def _reap(self) -> int:
         total = 0
-        while reaped := await self._leave_time(self._engine.write(reap, Reap())):
+        while reaped := await self._throttled(self._engine.write(reap, Reap())):
             total += reaped
         return total
 
-    async def _leave_time(self, step: Awaitable[T]) -> T:
-        """Takes a step, then waits for as long as it took: half of the time is left to others,
-        and more when there are many."""
+    async def _throttled(self, step: Awaitable[T]) -> T:
+        """Runs a step, then sleeps for as long as it took, so that at least half of the time is
+        left to other work."""
         began = time.monotonic()
         done = await step
         if done:
@@ -146,16 +145,16 @@ class Collector:
         """Copies into maps what they show of their bases; returns whether there were any."""
         found = False
         try:
-            while await self._leave_time(self._engine.write(flatten, Flatten())):
+            while await self._throttled(self._engine.write(flatten, Flatten())):
                 found = True
         except Fault as fault:
-            # On a full disk the rest of the round makes the room; and what is damaged must not
-            # keep the space of others.
+            # On a full disk the rest of the round frees space, and damaged maps must not prevent
+            # that.
             logger.warning("cannot flatten interval maps: %s", fault)
         return found
 
     async def _count_dead(self) -> None:
-        """Adds what has died in sealed segments since the last round to their totals."""
+        """Adds extents of sealed segments that died since the last round to the totals."""
         sealed = {
             number
             for number, segment in await self._segments()
@@ -165,21 +164,21 @@ class Collector:
         while numbers := await self._engine.read(_segments_to_count, after):
             after = numbers[-1]
             command = CountDead(tuple(number for number in numbers if number in sealed))
-            while await self._leave_time(self._engine.write(count_dead, command)):
+            while await self._throttled(self._engine.write(count_dead, command)):
                 pass
 
-    async def _empty_sparse_segments(self) -> tuple[int, Fault | None]:
-        """Moves what is alive out of segments of which much is dead, and retires them. Returns
-        how many extents it moved, and what kept it from moving more."""
+    async def _compact_sparse_segments(self) -> tuple[int, Fault | None]:
+        """Moves live extents out of sparse segments, and retires these. Returns the number of moved
+        extents, and the error that prevented more, if any."""
         moved = 0
         failure: Fault | None = None
         for number, is_dead in await self._sparse_segments():
             if failure is not None and not is_dead:
                 continue
             try:
-                moved += await self._empty(number)
+                moved += await self._move_live_extents(number)
             except Fault as fault:
-                # The next one may be dead altogether, and its going makes the room.
+                # The next segment may be dead as a whole, and removing it frees space.
                 logger.warning("cannot move live data out of segment %d: %s", number, fault)
                 if fault.reason is not FaultReason.DISK_FULL:
                     failure = fault
@@ -189,9 +188,8 @@ class Collector:
         return moved, failure
 
     async def _sparse_segments(self) -> list[tuple[int, bool]]:
-        """Sealed segments of which much is dead, or which are so short that, being many, they
-        are better put together; and whether all of it is dead. Those come first: they need no
-        room."""
+        """Returns the sealed segments that have much dead space, or are short and many; each with
+        whether all of it is dead. Dead ones come first, since they need no space."""
         dead = await self._dead_bytes()
         now = time.monotonic()
         self._damaged = {number: until for number, until in self._damaged.items() if until > now}
@@ -214,8 +212,8 @@ class Collector:
             (number, False) for number in sorted(sparse - all_dead)
         ]
 
-    async def _empty(self, number: int) -> int:
-        """Copies the live extents of a segment elsewhere."""
+    async def _move_live_extents(self, number: int) -> int:
+        """Moves the live extents of a segment to other segments."""
         moved = 0
         after = -1
         while True:
@@ -240,7 +238,7 @@ class Collector:
         data = await self._read(number, offset, extent.length)
         intact = extent.crc is None or crc64nvme(data) == extent.crc
         if len(data) != extent.length or not intact:
-            # Damaged bytes are left where they are, for people to look at.
+            # Damaged bytes are kept for inspection.
             logger.error("segment %d is damaged at offset %d; run `etagere check`", number, offset)
             self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
             return None
@@ -249,7 +247,7 @@ class Collector:
         return Relocation(number, offset, segment.number, new_offset)
 
     async def _read(self, number: int, offset: int, length: int) -> bytes:
-        """Returns what can be read of an extent, which may be less than all of it."""
+        """Reads an extent, as far as that is possible."""
         try:
             file = self._store.segment_file(number)
             return await self._store.in_thread(self._disk.read, file.descriptor, length, offset)
@@ -258,9 +256,9 @@ class Collector:
             return b""
 
     async def _remove_retired(self) -> tuple[int, int]:
-        """Removes the files that nobody can want any more, then the ledger's account of them. In
-        between the directory is synced: a file that a crash brought back would have no account,
-        and nobody would ever remove it."""
+        """Removes the files of retired segments that no reader can need, then their records. The
+        directory is synced in between: otherwise a crash could restore a file that has no record,
+        and nothing would ever remove it."""
         retired = [
             number
             for number, segment in await self._segments()
@@ -279,7 +277,7 @@ class Collector:
                 size = _file_bytes(path)
                 await self._store.in_thread(self._disk.unlink, path)
             except OSError as error:
-                # The others need not wait for it.
+                # The other files are removed all the same.
                 logger.error("cannot remove %s, will retry: %s", path, error)
                 continue
             gone.append(number)
@@ -293,11 +291,12 @@ class Collector:
             self._retired_at.pop(number, None)
         return len(gone), freed
 
-    async def _remove_forgotten(self) -> None:
-        """Removes files of segments that were forgotten, but which a crash brought back since
-        the directory could not be synced. Numbers that were never given out belong to somebody
-        else: perhaps to a newer ledger, of which this one is a backup."""
-        # First the files, then the ledger: a segment is in there before it has a file.
+    async def _remove_stray_files(self) -> None:
+        """Removes files of forgotten segments, which a crash may have restored before the directory
+        was synced. Files with numbers that were never used are left alone: they may belong to a
+        newer ledger, of which this one is a backup."""
+        # The files are listed before the ledger is read: a segment is in the ledger before it has a
+        # file.
         files = await self._store.in_thread(self._segment_files)
         known = {number for number, _ in await self._segments()}
         last = await self._engine.read(_last_number, None)

@@ -1,8 +1,8 @@
-"""The ledger's account of bytes: who holds which content, chunk and extent.
+"""Reference counting of contents, chunks and extents in the ledger, and lookup of their bytes.
 
-These are steps of operations: plain functions of a transaction. Holding costs nothing until
-something is shared: a content or chunk without a `Sharers` record has one holder, and an
-extent's record, which it needs anyway to be alive, carries its count.
+These functions are steps of operations. A reference is counted only when something is shared: a
+content or chunk without a `Sharers` record has one holder, and an extent, which has a record while
+it is alive, has its count in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies import maps
-from etagere.bodies.cutting import Cutter, SharedChunk
+from etagere.bodies.chunking import Chunker, ReusableChunk
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, WriteTxn
 from etagere.engine.records import ID, UINT, Collection, K, Layout, R
 from etagere.model.bodies import (
@@ -74,18 +74,18 @@ SEGMENTS: Collection[tuple[int], Segment] = Collection("segments", Segment, (UIN
 COUNTERS: Collection[tuple[int], Counter] = Collection("counters", Counter, (UINT,))
 
 PIECES_MAX = 8
-"""More pieces than this make a content chunked: an object's record stays small."""
+"""A content with more pieces than this is chunked, so that the record of the object stays small."""
 CHUNK_PIECES_MAX = 512
 _LONG_CHUNKS = 4
 _LONG_PARTS = 256
-_LONG_INLAID_BYTES = 128 * 1024
+_LONG_INLINE_BYTES = 128 * 1024
 
 
-# Who holds
+# Holders
 
 
 class Holder(NamedTuple):
-    """A collection whose records hold contents, or pieces by themselves (as staged blocks do)."""
+    """A collection whose records hold contents, or pieces directly (as staged blocks do)."""
 
     collection: Collection[Any, Any]
     contents: Callable[[Any], Iterable[Content]]
@@ -123,7 +123,7 @@ def adopt(txn: WriteTxn, body: Body) -> Content:
 
 
 def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
-    """Gives freshly written extents their first reference."""
+    """Creates the records of new extents, each with one reference."""
     segment = None
     for piece in pieces:
         if piece.segment != segment:
@@ -133,9 +133,9 @@ def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
 
 
 def require_open(txn: WriteTxn, number: int) -> None:
-    """What is first referred to must lie in an open segment. A process may die after it sent
-    a command; by the time that is run, its segment may be sealed or even gone, or the bytes may
-    have been counted as dead by the first steps of sealing it."""
+    """Raises `MissingRecord` unless a segment is open, as it must be to get new references. A
+    process may exit after it sent a command; when the command runs, its segment may be sealed or
+    gone, or the first steps of sealing may have counted the bytes as dead."""
     segment = txn.get(SEGMENTS, (number,), SHARED)
     if segment is None or segment.closed or segment.state is not SegmentState.OPEN:
         raise MissingRecord(f"the open segment {number}: its process is gone")
@@ -175,17 +175,17 @@ def compose(
 ) -> Chunked:
     """Stores a block list.
 
-    `borrowed` names the extents that others, such as the base, hold and keep: each use of
-    one gains a reference, unless it comes with a chunk of the base that is shared whole. Of
-    all other extents the first use takes over the reference they have.
+    `borrowed` are the extents that others, such as the base, hold too: each use adds a reference,
+    unless it is in a chunk of the base that is shared as a whole. The first use of any other extent
+    takes over its existing reference.
     """
     uses: list[ChunkUse] = []
     taken: set[tuple[int, int]] = set()
-    cutter = Cutter(CHUNK_PIECES_MAX)
+    chunker = Chunker(CHUNK_PIECES_MAX)
     for use in chunks_of(txn, base) if base is not None else ():
-        cutter.offer(use, blocks_in(txn, use))
-    for run in chain(cutter.cut(blocks), cutter.end()):
-        if isinstance(run, SharedChunk):
+        chunker.offer(use, blocks_in(txn, use))
+    for run in chain(chunker.add(blocks), chunker.finish()):
+        if isinstance(run, ReusableChunk):
             _add_sharer(txn, CHUNK_SHARERS, run.use.key)
             uses.append(run.use)
             continue
@@ -213,11 +213,11 @@ def begin_list(txn: WriteTxn, content_id: bytes) -> Chunked:
 def extend_list(
     txn: WriteTxn, content: Chunked, shared: Iterable[ChunkUse], blocks: Sequence[Block]
 ) -> Chunked:
-    """Adds chunks of another list, and one of blocks that somebody holds and keeps: each gains a
-    reference."""
+    """Appends chunks of another list, and one new chunk of blocks that others hold too: each gets
+    another reference."""
     uses = list(_block_list(txn, content).chunks)
     for use in shared:
-        # First the guard, then the look: whoever takes the chunk apart guards its sharers too.
+        # The guard comes before the read: whoever removes the chunk guards its sharers too.
         _add_sharer(txn, CHUNK_SHARERS, use.key)
         _chunk(txn, use)
         uses.append(use)
@@ -234,8 +234,8 @@ def extend_list(
 
 
 def release(txn: WriteTxn, content: Content) -> None:
-    """Removes one holder of a content. When it was the last one, small contents are removed at
-    once, and chunked and mapped ones are left to `reap`, so that no delete takes long."""
+    """Removes a holder of a content. When it was the last one, small contents are removed at once,
+    and chunked and mapped ones are left to `reap`, so that no delete takes long."""
     if isinstance(content, Mapped):
         maps.release_generation(txn, content.id, content.generation)
         return
@@ -250,8 +250,8 @@ def release(txn: WriteTxn, content: Content) -> None:
 
 
 def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
-    """One reference less on the extent of each piece; the last one leaves dead space. What is
-    missing is dropped already: a damaged object can still be replaced and deleted."""
+    """Removes a reference from the extent of each piece. An extent without references is dead.
+    Missing extents are ignored, so that a damaged object can still be replaced and deleted."""
     uses = collections.Counter(piece.extent for piece in pieces)
     dead: list[tuple[tuple[int, int], int]] = []
     for place, extent, count in _extents(txn, uses):
@@ -285,8 +285,8 @@ def add_to_dead_total(txn: WriteTxn, segment: int, length: int) -> None:
 
 
 def reap_some(txn: WriteTxn, chunks_max: int) -> int:
-    """Takes apart contents that nobody holds, at most so many chunks of them; returns how many
-    chunks that were (0: none is left)."""
+    """Releases contents that have no holder, at most this many chunks; returns how many chunks it
+    released (0: none is left)."""
     reaped = 0
     for (content_id,), _ in txn.scan(
         CONTENTS_TO_REAP, CONTENTS_TO_REAP.all(), chunks_max, claim=True
@@ -314,11 +314,11 @@ def _release_chunk(txn: WriteTxn, use: ChunkUse) -> None:
     txn.delete(CHUNKS, use.key)
 
 
-# Finding
+# Locating bytes
 
 
-class Stretch(NamedTuple):
-    """Bytes of a segment as they lie on disk."""
+class SegmentRange(NamedTuple):
+    """A range of bytes in a segment."""
 
     segment: int
     offset: int
@@ -332,35 +332,35 @@ class Hole(NamedTuple):
     length: int
 
 
-class Damaged(NamedTuple):
-    """Bytes of the ledger that do not match their checksum."""
+class DamagedRange(NamedTuple):
+    """A range of bytes in the ledger that do not match their checksum."""
 
     place: str
     length: int
 
 
-Plan = bytes | tuple[Stretch | Hole | bytes | Damaged, ...]
-"""Where the bytes asked for are: right here, or in segments and holes, with some of them here
-between. Whether bytes in segments are damaged is not known before they are read."""
+Plan = bytes | tuple[SegmentRange | Hole | bytes | DamagedRange, ...]
+"""The bytes of a range, or the places they are in: segments, holes and, in between, bytes from the
+ledger. Damage to bytes in segments is detected only when they are read."""
 
 
 def require_intact(plan: Plan) -> None:
     """Raises `BodyCorrupt` for a plan that is known to be damaged."""
     for part in plan if isinstance(plan, tuple) else ():
-        if isinstance(part, Damaged):
+        if isinstance(part, DamagedRange):
             raise BodyCorrupt(f"{part.place}: checksum")
 
 
 def segments_of(plan: Plan) -> set[int]:
-    """Returns the segments that a plan leads to: those that a pin has to keep."""
+    """Returns the segments of a plan, which a pin has to keep."""
     if isinstance(plan, bytes):
         return set()
-    return {part.segment for part in plan if isinstance(part, Stretch)}
+    return {part.segment for part in plan if isinstance(part, SegmentRange)}
 
 
 def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> Plan:
-    """Finds a range of a content. What it finds stays there for those who pinned before the
-    transaction began."""
+    """Returns the plan of a range of a content. It stays valid for readers that were pinned before
+    the transaction began."""
     length = min(content.length - start, content.length if length is None else length)
     if length <= 0 or isinstance(content, Empty):
         return b""
@@ -369,15 +369,15 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
         if stored is None:
             raise MissingRecord(f"the bytes of content {content.id.hex()}")
         if crc64nvme(stored.data) != content.crc:
-            return (Damaged(f"the bytes of inline content {content.id.hex()}", length),)
+            return (DamagedRange(f"the bytes of inline content {content.id.hex()}", length),)
         return stored.data[start : start + length]
     if isinstance(content, Pieces):
-        pieces: Iterable[Piece | Hole | bytes | Damaged] = content.pieces
+        pieces: Iterable[Piece | Hole | bytes | DamagedRange] = content.pieces
     elif isinstance(content, Chunked):
         start, pieces = _pieces_from(txn, content, start)
     else:
         pieces, start = _pieces_and_holes(txn, content, start, start + length), 0
-    plan = tuple(_stretches(txn, pieces, start, length))
+    plan = tuple(_segment_ranges(txn, pieces, start, length))
     return plan[0] if len(plan) == 1 and isinstance(plan[0], bytes) else plan
 
 
@@ -385,7 +385,7 @@ def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None =
     """Returns whether it takes long to locate a range of a content."""
     if isinstance(content, Mapped):
         end = content.length if length is None else start + length
-        if min(content.inlaid, end - max(start, content.folded)) > _LONG_INLAID_BYTES:
+        if min(content.inline_bytes, end - max(start, content.folded)) > _LONG_INLINE_BYTES:
             return True
         parts = maps.parts(txn, content, start, end)
         return next(islice(parts, _LONG_PARTS, None), None) is not None
@@ -409,7 +409,8 @@ def blocks_in(txn: ReadTxn | WriteTxn, use: ChunkUse) -> tuple[Block, ...]:
 
 
 def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Iterator[Piece]]:
-    """The pieces from the chunk on that holds `start`, and where in them `start` is."""
+    """Returns the pieces from the chunk that contains `start`, and the offset of `start` in
+    them."""
     uses = _block_list(txn, content).chunks
     first = 0
     while first < len(uses) and start >= uses[first].length:
@@ -421,40 +422,40 @@ def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Itera
 
 def _pieces_and_holes(
     txn: ReadTxn, content: Mapped, start: int, end: int
-) -> Iterator[Piece | Hole | bytes | Damaged]:
-    """Returns the parts of a map, with adjacent holes joined, and adjacent inlays."""
+) -> Iterator[Piece | Hole | bytes | DamagedRange]:
+    """Yields the parts of a map, with adjacent holes joined, and adjacent inline bytes."""
     hole = 0
-    inlays: list[bytes] = []
+    inline: list[bytes] = []
     for part in maps.parts(txn, content, start, end):
         if part.start == part.end:
             continue
         if hole and part.piece is not None:
             yield Hole(hole)
             hole = 0
-        if inlays and not isinstance(part.piece, bytes):
-            yield b"".join(inlays)
-            inlays.clear()
+        if inline and not isinstance(part.piece, bytes):
+            yield b"".join(inline)
+            inline.clear()
         if part.piece is None:
             hole += part.end - part.start
         elif not isinstance(part.piece, bytes):
             yield part.piece
         elif maps.is_intact(part):
-            inlays.append(part.piece)
+            inline.append(part.piece)
         else:
-            if inlays:
-                yield b"".join(inlays)
-                inlays.clear()
-            place = f"the inlay at {part.start} of map {content.id.hex()}"
-            yield Damaged(place, part.end - part.start)
+            if inline:
+                yield b"".join(inline)
+                inline.clear()
+            place = f"the inline interval at {part.start} of map {content.id.hex()}"
+            yield DamagedRange(place, part.end - part.start)
     if hole:
         yield Hole(hole)
-    if inlays:
-        yield b"".join(inlays)
+    if inline:
+        yield b"".join(inline)
 
 
-def _stretches(
-    txn: ReadTxn, pieces: Iterable[Piece | Hole | bytes | Damaged], start: int, length: int
-) -> Iterator[Stretch | Hole | bytes | Damaged]:
+def _segment_ranges(
+    txn: ReadTxn, pieces: Iterable[Piece | Hole | bytes | DamagedRange], start: int, length: int
+) -> Iterator[SegmentRange | Hole | bytes | DamagedRange]:
     stays: dict[int, bool] = {}
     for piece in pieces:
         if not isinstance(piece, Piece):
@@ -472,14 +473,14 @@ def _stretches(
         count = min(piece.length - start, length)
         whole = count == piece.length
         offset = place[1] + piece.skip + start
-        yield Stretch(place[0], offset, count, piece.crc if whole else None)
+        yield SegmentRange(place[0], offset, count, piece.crc if whole else None)
         length -= count
         start = 0
         if not length:
             return
 
 
-# The records behind
+# Records
 
 MissingRecord = maps.MissingRecord
 BodyCorrupt = maps.BodyCorrupt
@@ -488,8 +489,8 @@ BodyCorrupt = maps.BodyCorrupt
 def _extents(
     txn: WriteTxn, uses: collections.Counter[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], Extent | None, int]]:
-    """Extents, where they lie and how often they are used. The guard on the move of each, present
-    or not, keeps it there: a collector takes the same one."""
+    """Returns extents, their places and how often each is used. The guard on the move of each,
+    present or not, keeps it in place: the collector takes the same guard."""
     origins = sorted(uses)
     moves = txn.get_all(MOVES, origins, EXCLUSIVE)
     places = [

@@ -1,4 +1,5 @@
-"""The system calls that bodies rest on, in one place that tests can make fail or watch."""
+"""The system calls that the body store uses, in one place, so that tests can observe them and make
+them fail."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from etagere.engine.interface import Fault, FaultReason
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _CANNOT_ALLOCATE = {errno.EINTR, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-"""What a kernel or a file system says that finds room only when it is written to. Where this is
-so, `posix_fallocate` would write to every block instead."""
+"""The errors of kernels and file systems that cannot allocate in advance. With these,
+`posix_fallocate` would write to every block instead."""
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
 if _fallocate is not None:
     _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -25,7 +26,7 @@ _VECTORS_MAX = 512
 
 
 class Disk:
-    """Files of this machine. Not durable: for stores that are thrown away."""
+    """The files of this machine. Without `durable`, nothing is synced: for temporary stores."""
 
     def __init__(self, *, durable: bool = True) -> None:
         self._durable = durable
@@ -44,7 +45,7 @@ class Disk:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
-        """Writes all of the buffers, one behind the other."""
+        """Writes all buffers, one after the other."""
         rest = deque(memoryview(buffer) for buffer in buffers)
         while rest:
             written = os.pwritev(descriptor, list(islice(rest, _VECTORS_MAX)), offset)
@@ -55,8 +56,8 @@ class Disk:
                 rest[0] = rest[0][written:]
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
-        """Has room for bytes that are about to be written. To find it once for all of them is
-        cheaper than to find it for each page."""
+        """Allocates the blocks of a range that is about to be written: cheaper for the whole range
+        than page by page."""
         if _fallocate is not None and _fallocate(descriptor, 0, offset, length):
             reason = ctypes.get_errno()
             if reason not in _CANNOT_ALLOCATE:
@@ -67,7 +68,7 @@ class Disk:
             os.fdatasync(descriptor)
 
     def sync_directory(self, directory: Path) -> None:
-        """Makes the names in a directory durable, and the absence of those that were removed."""
+        """Makes the entries of a directory durable, including removals."""
         if self._durable:
             directories.sync(directory)
 
@@ -75,7 +76,7 @@ class Disk:
         return os.pread(descriptor, length, offset)
 
     def read_cached(self, descriptor: int, length: int, offset: int) -> bytes | None:
-        """What a read gives without waiting for the disk; None if it would have to wait."""
+        """Reads from the page cache; returns None if that would have to wait for the disk."""
         buffer = bytearray(length)
         try:
             count = os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT)

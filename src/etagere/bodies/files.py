@@ -1,8 +1,7 @@
-"""Bodies in files: small ones go inline, larger ones are appended to segments.
+"""The body store of files: small bodies are stored in the ledger, larger ones in segments.
 
-Each process appends to segments of its own, so processes never wait for each other, and all
-uploads of a process that end together share one fsync. Small ones are not even written before
-that, but together with it.
+Each process appends to its own segments, so processes never wait for each other, and uploads that
+end at the same time share one fsync. Small bodies are written together, right before the fsync.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from awscrt.checksums import crc64nvme
 from etagere import directories
 from etagere.bodies.contents import UNCOUNTED_DEAD
 from etagere.bodies.disk import Disk, fault_of
-from etagere.bodies.drawing import draw
 from etagere.bodies.reading import FileBodyReader
+from etagere.bodies.receiving import receive_to_file
 from etagere.bodies.segments import OpenSegment, open_segment, seal
 from etagere.bodies.store import BodyCorrupt, LentSocket
 from etagere.bodies.writable import NotWritten, WritableSegment, runs
@@ -45,7 +44,7 @@ _ZEROS_FILE_BYTES = 1 << 62
 _THREADS_MAX = 8
 _DEAD_ROWS_PER_SLICE = 200
 _DEAD_SLICES_PER_ROUND = 20
-_DRAWERS = max(1, len(os.sched_getaffinity(0)) // 2)
+_RECEIVER_THREADS = max(1, len(os.sched_getaffinity(0)) // 2)
 """Threads that read uploads from sockets. The senders and the kernel need the other cores."""
 
 T = TypeVar("T")
@@ -75,7 +74,7 @@ class FileBodyStore:
         directories.make(directory / DIRECTORY_NAME)
         self.coordinator = coordinator or LocalCoordinator(directory)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
-        self._drawers = ThreadPoolExecutor(_DRAWERS, "drawers")
+        self._receivers = ThreadPoolExecutor(_RECEIVER_THREADS, "receivers")
         self._segment: WritableSegment | None = None
         self._open: dict[int, WritableSegment] = {}
         self._uncreated: set[int] = set()
@@ -96,8 +95,8 @@ class FileBodyStore:
         )
 
     def reservations(self) -> Reservations:
-        """Returns reservations for the collector. They may use up what is left of the disk, since
-        moving extents makes more room than it takes."""
+        """Returns reservations for the collector. They may use the rest of the disk, since moving
+        extents frees more space than it takes."""
         return Reservations(self, reclaims=True)
 
     async def reserve(self, length: int, *, reclaims: bool = False) -> tuple[WritableSegment, int]:
@@ -107,7 +106,7 @@ class FileBodyStore:
                 free = self._disk.free_bytes(self._directory)
             except OSError as error:
                 raise fault_of(error) from error
-            if free - length < (0 if reclaims else self._room_for_others(free - length)):
+            if free - length < (0 if reclaims else self._bytes_to_keep_free(free - length)):
                 self._give_up_abandoned()
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
             segment = self._segment
@@ -116,8 +115,8 @@ class FileBodyStore:
                 segment.end = offset + length
                 segment.uploads += 1
                 return segment, offset
-            # A task of its own, shared by all who wait: an upload that is cancelled meanwhile
-            # must not leave a segment half begun.
+            # A separate task, shared by all uploads that wait: a cancelled upload must not leave a
+            # half-created segment.
             mine = self._rolling is None
             if self._rolling is None:
                 self._rolling = asyncio.create_task(self._roll())
@@ -127,7 +126,7 @@ class FileBodyStore:
                 if mine:
                     raise
 
-    def _room_for_others(self, left: int) -> int:
+    def _bytes_to_keep_free(self, left: int) -> int:
         """Returns how many bytes uploads must leave free. While the ledger's reserve is released,
         that is what the writer needs to restore it: otherwise uploads that are retried again and
         again, and refused at commit, would take that space for ever."""
@@ -141,8 +140,8 @@ class FileBodyStore:
         return segment.end > 0 and segment.place(length) + length > self._config.segment_bytes_max
 
     def _give_up_abandoned(self) -> None:
-        """Makes the next upload begin a new segment: abandoned space is collected once its segment
-        is sealed."""
+        """Makes the next upload begin a new segment: abandoned space can be collected only once its
+        segment is sealed."""
         if self._segment is not None and self._segment.abandoned:
             self._segment.rolled = True
 
@@ -173,8 +172,8 @@ class FileBodyStore:
         buffers: list[memoryview],
         md5: hashlib._Hash | None = None,
     ) -> int:
-        """Returns the CRC64 of what it has written, which it adds to `md5` too."""
-        segment.require_sound()
+        """Writes buffers; returns their CRC64, and adds them to `md5`."""
+        segment.require_usable()
         try:
             return await self.in_thread(self._write_to, segment.file, buffers, offset, md5)
         except OSError as error:
@@ -187,8 +186,8 @@ class FileBodyStore:
         offset: int,
         md5: hashlib._Hash | None,
     ) -> int:
-        # The thread keeps the file open: a cancelled upload leaves its write under way, and by
-        # then the number of a closed descriptor may be another file's.
+        # The thread holds a reference to the file: when an upload is cancelled, its write
+        # continues, and the number of a closed descriptor may by then belong to another file.
         self._disk.write(file.descriptor, buffers, offset)
         crc = 0
         for buffer in buffers:
@@ -197,7 +196,7 @@ class FileBodyStore:
                 md5.update(buffer)
         return crc
 
-    async def draw(
+    async def receive(
         self,
         lent: LentSocket,
         segment: WritableSegment,
@@ -205,16 +204,24 @@ class FileBodyStore:
         length: int,
         md5: hashlib._Hash | None,
     ) -> tuple[int, int]:
-        """Writes what waits in a lent socket. Returns how much that was, and its CRC64."""
-        segment.require_sound()
+        """Writes the bytes that are available in a lent socket. Returns their number and their
+        CRC64."""
+        segment.require_usable()
         lent.taken = None
-        drawn = await asyncio.get_running_loop().run_in_executor(
-            self._drawers, draw, self._disk, lent.file, segment.file, offset, length, md5
+        received = await asyncio.get_running_loop().run_in_executor(
+            self._receivers,
+            receive_to_file,
+            self._disk,
+            lent.file,
+            segment.file,
+            offset,
+            length,
+            md5,
         )
-        lent.taken = drawn.length
-        if drawn.error is not None:
-            raise fault_of(drawn.error) from drawn.error
-        return drawn.length, drawn.crc
+        lent.taken = received.length
+        if received.error is not None:
+            raise fault_of(received.error) from received.error
+        return received.length, received.crc
 
     async def sync(self, segment: WritableSegment) -> None:
         await segment.sync(partial(self.in_thread, self._write_and_sync))
@@ -270,7 +277,7 @@ class FileBodyStore:
     async def _seal(self, segment: WritableSegment) -> None:
         if await self._seal_in_ledger(segment.number, segment.end):
             self._open.pop(segment.number, None)
-            # Whoever refers to it keeps its file open, and the space of a removed file taken.
+            # A reference would keep the file open, and the space of a removed file allocated.
             if self._segment is segment:
                 self._segment = None
 
@@ -278,7 +285,7 @@ class FileBodyStore:
         try:
             await seal(self._engine, number, length)
         except (Fault, Unknown) as error:
-            # It will be tried again by `maintain`, or by a collector when we are gone.
+            # `maintain` retries it, or a collector after this process has ended.
             logger.warning("segment %d could not be sealed: %s", number, error)
             return False
         return True
@@ -289,7 +296,7 @@ class FileBodyStore:
         return FileBodyReader(self, self.coordinator.pin())
 
     async def read_from(self, file: OpenFile, length: int, offset: int) -> bytes:
-        """Returns what can be read of so many bytes, which may be fewer at the end of a file."""
+        """Reads up to `length` bytes; fewer at the end of the file."""
         cached = self._disk.read_cached(file.descriptor, length, offset)
         if cached is not None:
             return cached
@@ -299,7 +306,7 @@ class FileBodyStore:
         return self._disk.read(file.descriptor, length, offset)
 
     def segment_file(self, number: int) -> OpenFile:
-        """An open segment; keep the object for as long as its descriptor is used. Raises
+        """Returns the open file of a segment; keep the object while its descriptor is used. Raises
         `BodyCorrupt` if there is no such file, and `Fault` if it cannot be opened now."""
         mine = self._open.get(number)
         if mine is not None:
@@ -320,13 +327,12 @@ class FileBodyStore:
         except OSError as error:
             if error.errno not in _NO_DESCRIPTORS or not self._files:
                 raise fault_of(error) from error
-        # Files that nobody reads are open only to save the next reader from opening them.
+        # Files that nobody reads are kept open only as a cache.
         self._files.clear()
         return self._opened(path)
 
     def zeros(self) -> OpenFile:
-        """Returns an open file that is zeros wherever it is read and takes no room: what holes are
-        sent from."""
+        """Returns an open, sparse file of zeros, from which holes are sent."""
         if self._zeros_file is None:
             try:
                 file = OpenFile(os.memfd_create("zeros", os.MFD_CLOEXEC))
@@ -349,12 +355,12 @@ class FileBodyStore:
         self._files.clear()
         self._zeros_file = None
         self._threads.shutdown()
-        self._drawers.shutdown()
+        self._receivers.shutdown()
         self.coordinator.close()
 
 
 class _DeadCount(NamedTuple):
-    """How much of a segment is known to be dead, before an offset."""
+    """The number of dead bytes of a segment before an offset."""
 
     segment: int
     offset: int = 0

@@ -1,10 +1,10 @@
-"""Interval maps as they change: the contents of page and append blobs.
+"""Changes to interval maps, the contents of page and append blobs.
 
-These are steps of operations, as in `contents`. Whoever is the only holder of the newest
-generation changes it in place. Whoever shares it goes on in a new one, and what the others
-still see is kept beside. Whoever holds an older one goes on in a child, and so does whoever
-covers so many intervals at once that others would wait for it: what a child covers is taken
-apart later, in steps.
+These functions are steps of operations, as in `contents`. A content that is the only holder of the
+newest generation is changed in place. If the generation is shared, the change begins a new
+generation, and the intervals that other holders still see become former intervals. A change of an
+older generation begins a child map. So does a change that covers very many intervals, because other
+requests would have to wait: they are released later, in steps.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from etagere.bodies.maps import (
     INTERVAL_MAPS,
     INTERVALS,
     MAPS_TO_FLATTEN,
+    IntervalRow,
+    MapPart,
     MissingRecord,
-    Part,
-    Row,
     current_rows,
     cut,
     cut_row,
@@ -46,16 +46,17 @@ from etagere.model.bodies import (
     Piece,
 )
 
-INLAY_BYTES_MAX = 7 * KIB
-"""Up to this length an inlay is added to: it fits into a page, which is written in any case."""
+INLINE_INTERVAL_BYTES_MAX = 7 * KIB
+"""An inline interval grows up to this length. It then still fits into a database page, which is
+written in any case."""
 ROWS_AT_ONCE_MAX = 500
-"""More intervals than this are not taken apart in one transaction."""
+"""More intervals than this are not removed in one transaction."""
 
 # Changing
 
 
 def begin(txn: WriteTxn, map_id: bytes, length: int) -> Mapped:
-    """A map that is one hole, held once."""
+    """Creates a map that consists of one hole and has one holder."""
     txn.put(INTERVAL_MAPS, (map_id,), IntervalMap(newest=1, family=map_id))
     txn.put(GENERATIONS, (map_id, 1), Holders(1))
     return Mapped(map_id, length, 1)
@@ -64,137 +65,147 @@ def begin(txn: WriteTxn, map_id: bytes, length: int) -> Mapped:
 def write(
     txn: WriteTxn, content: Mapped, offset: int, pieces: Iterable[Piece], child_id: bytes
 ) -> Mapped:
-    """Lays freshly written pieces at an offset, over what was there. The content grows if they
-    reach further. `child_id` was drawn for a child, should one have to be started."""
+    """Writes new pieces at an offset. The content grows if they reach beyond its end. `child_id` is
+    the id of the child map, if one has to be created."""
     pieces = tuple(pieces)
-    changed = lay_counted(txn, content, offset, pieces, child_id)
+    changed = write_uncounted(txn, content, offset, pieces, child_id)
     hold(txn, pieces)
     return changed
 
 
 def append(txn: WriteTxn, content: Mapped, pieces: Iterable[Piece], child_id: bytes) -> Mapped:
-    """Lays freshly written pieces behind the end."""
+    """Writes new pieces at the end."""
     return write(txn, content, content.length, pieces, child_id)
 
 
-def lay(
+def write_shared(
     txn: WriteTxn, content: Mapped, offset: int, pieces: Iterable[Piece], child_id: bytes
 ) -> Mapped:
-    """The same for pieces that others hold and keep: each gains a reference."""
+    """Writes pieces that other contents hold too: each gets another reference."""
     pieces = tuple(pieces)
     refer_all(txn, pieces)
-    return lay_counted(txn, content, offset, pieces, child_id)
+    return write_uncounted(txn, content, offset, pieces, child_id)
 
 
-def inlay(txn: WriteTxn, content: Mapped, offset: int, data: bytes, child_id: bytes) -> Mapped:
-    """Lays bytes themselves at an offset, to lie in the ledger. Contents that are compared must
-    not have any: inlays cannot tell when they were written."""
+def write_inline(
+    txn: WriteTxn, content: Mapped, offset: int, data: bytes, child_id: bytes
+) -> Mapped:
+    """Writes bytes at an offset as an inline interval, stored in the ledger. Contents that are
+    compared by `changes` must not have any: inline intervals do not record when they were written.
+    """
     if not data:
         return content
     end = offset + len(data)
-    going_on = _go_on(txn, content, offset, end, child_id)
-    _uncover(txn, going_on, offset, end)
-    content = going_on.content
-    before = _grown(txn, content, offset, data)
+    writable = _writable_map(txn, content, offset, end, child_id)
+    _remove_range(txn, writable, offset, end)
+    content = writable.content
+    before = _appendable_tail(txn, content, offset, data)
     start, grown, crc = offset, data, crc64nvme(data)
     if before is not None:
         start, grown = content.tail, before.piece + data
-        # On from its own checksum, not from what its bytes have become since.
+        # Continued from the stored checksum, so that damage to the stored bytes stays detectable.
         crc = crc64nvme(grown) if before.crc is None else crc64nvme(data, before.crc)
-    inlaid = Interval(grown, end - start, content.generation, crc)
-    txn.put(INTERVALS, (content.id, start), inlaid)
+    interval = Interval(grown, end - start, content.generation, crc)
+    txn.put(INTERVALS, (content.id, start), interval)
     return replace(
         content,
         length=max(content.length, end),
-        folded=min(content.folded, offset) if content.inlaid else offset,
-        inlaid=content.inlaid + len(data),
-        inlays=content.inlays + 1 if before is None else content.inlays,
+        folded=min(content.folded, offset) if content.inline_bytes else offset,
+        inline_bytes=content.inline_bytes + len(data),
+        inline_intervals=content.inline_intervals + 1
+        if before is None
+        else content.inline_intervals,
         tail=start,
     )
 
 
-class _Inlay(NamedTuple):
-    """The bytes of an inlay and their checksum, if it has one."""
+class _InlineInterval(NamedTuple):
+    """The bytes of an inline interval and their checksum, if it has one."""
 
     piece: bytes
     crc: int | None
 
 
-def _grown(txn: WriteTxn, content: Mapped, offset: int, data: bytes) -> _Inlay | None:
-    """The inlay that this one can be added to, since it is the last one and has room."""
+def _appendable_tail(
+    txn: WriteTxn, content: Mapped, offset: int, data: bytes
+) -> _InlineInterval | None:
+    """Returns the last inline interval if these bytes can be appended to it."""
     last = txn.get(INTERVALS, (content.id, content.tail))
     if (
         last is not None
         and isinstance(last.piece, bytes)
         and last.born == content.generation
         and content.tail + last.length == offset
-        and last.length + len(data) <= INLAY_BYTES_MAX
+        and last.length + len(data) <= INLINE_INTERVAL_BYTES_MAX
     ):
-        return _Inlay(last.piece, last.crc)
+        return _InlineInterval(last.piece, last.crc)
     return None
 
 
 def clear(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes) -> Mapped:
-    """Makes a hole."""
+    """Replaces a range by a hole."""
     end = min(end, content.length)
     if start >= end:
         return content
-    going_on = _go_on(txn, content, start, end, child_id)
-    _empty(txn, going_on, start, end)
-    return going_on.content
+    writable = _writable_map(txn, content, start, end, child_id)
+    _clear_range(txn, writable, start, end)
+    return writable.content
 
 
 def resize(txn: WriteTxn, content: Mapped, length: int, child_id: bytes) -> Mapped:
-    """Shorter drops what lies behind; longer adds a hole."""
+    """Sets the length. A shorter content loses the bytes beyond the new end, a longer one ends with
+    a hole."""
     if length == content.length:
         return content
     end = max(length, content.length)
-    going_on = _go_on(txn, content, length, end, child_id)
+    writable = _writable_map(txn, content, length, end, child_id)
     if length < end:
-        _empty(txn, going_on, length, end)
-    content = going_on.content
+        _clear_range(txn, writable, length, end)
+    content = writable.content
     return replace(content, length=length, folded=min(length, content.folded))
 
 
-def lay_counted(
+def write_uncounted(
     txn: WriteTxn,
     content: Mapped,
     offset: int,
     pieces: Sequence[Piece],
     child_id: bytes,
 ) -> Mapped:
-    """The same for pieces whose references the caller counts."""
+    """Writes pieces without changing their reference counts, which the caller does."""
     if not pieces:
         return content
     end = offset + sum([piece.length for piece in pieces])
-    going_on = _go_on(txn, content, offset, end, child_id)
-    _uncover(txn, going_on, offset, end)
-    content = going_on.content
+    writable = _writable_map(txn, content, offset, end, child_id)
+    _remove_range(txn, writable, offset, end)
+    content = writable.content
     for piece in pieces:
-        laid = Interval(piece, piece.length, content.generation)
-        txn.put(INTERVALS, (content.id, offset), laid)
+        interval = Interval(piece, piece.length, content.generation)
+        txn.put(INTERVALS, (content.id, offset), interval)
         offset += piece.length
     return replace(content, length=max(content.length, end))
 
 
-class _GoingOn(NamedTuple):
-    """The generation to change, which nobody else holds, and what lies where it is to change."""
+class _WritableMap(NamedTuple):
+    """A generation that only this content holds, and the intervals in the range to change."""
 
     content: Mapped
     record: IntervalMap
-    rows: list[Row]
+    rows: list[IntervalRow]
 
 
-def _go_on(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes) -> _GoingOn:
-    """Finds the generation to change in place of this one, or makes it; the hold on this one
-    moves. Nobody else changes the map meanwhile."""
-    # First the generation: as long as it is guarded, the newest cannot cease to be it.
+def _writable_map(
+    txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes
+) -> _WritableMap:
+    """Returns the generation to write to, creating it if the current one is shared or not the
+    newest. The holder moves to it. The map is guarded, so nobody else changes it."""
+    # The generation is guarded first: while it is, the newest generation stays the newest.
     count = holders(txn, content)
     record = txn.get(INTERVAL_MAPS, (content.id,), EXCLUSIVE)
     if record is None:
         raise MissingRecord(f"the map {content.id.hex()}")
-    rows: list[Row] = []
-    # Behind the end of a content there are at most holes: whoever appends need not look.
+    rows: list[IntervalRow] = []
+    # Only holes lie beyond the end of a content, so an append reads no intervals.
     end = min(end, max(content.length, record.cleared))
     if content.generation == record.newest and start < end:
         rows = list(islice(current_rows(txn, content.id, start, end), ROWS_AT_ONCE_MAX + 1))
@@ -203,23 +214,23 @@ def _go_on(txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes
         txn.put(INTERVAL_MAPS, (child_id,), child)
         txn.put(GENERATIONS, (child_id, 1), Holders(1))
         txn.put(MAPS_TO_FLATTEN, (child_id,), MapToFlatten())
-        return _GoingOn(replace(content, id=child_id, generation=1), child, [])
+        return _WritableMap(replace(content, id=child_id, generation=1), child, [])
     if count > 1:
         record = replace(record, newest=record.newest + 1)
         txn.put(INTERVAL_MAPS, (content.id,), record)
         txn.put(GENERATIONS, (content.id, content.generation), Holders(count - 1))
         txn.put(GENERATIONS, (content.id, record.newest), Holders(1))
         content = replace(content, generation=record.newest)
-    return _GoingOn(content, record, rows)
+    return _WritableMap(content, record, rows)
 
 
-def _empty(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> None:
-    content = going_on.content
-    record = _uncover(txn, going_on, start, end)
+def _clear_range(txn: WriteTxn, writable: _WritableMap, start: int, end: int) -> None:
+    content = writable.content
+    record = _remove_range(txn, writable, start, end)
     if record.base is not None:
         start, end = max(start, record.flattened), min(end, record.base_length)
     elif not is_held(txn, content.id, 0, content.generation):
-        # Nobody has an older content, so nobody will ask whether this was cleared since.
+        # No older generation is held, so `changes` will never ask whether this range was cleared.
         return
     if start < end:
         hidden = Interval(None, end - start, content.generation)
@@ -228,20 +239,21 @@ def _empty(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> None:
             txn.put(INTERVAL_MAPS, (content.id,), replace(record, cleared=end))
 
 
-def _uncover(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> IntervalMap:
-    """Takes what lies between two offsets out of the newest generation. What reaches over the
-    ends is split. What older generations show is kept for them. Returns the map as it is then."""
-    content, record, rows = going_on
+def _remove_range(txn: WriteTxn, writable: _WritableMap, start: int, end: int) -> IntervalMap:
+    """Removes a range from the newest generation: intervals that reach beyond it are split, and
+    those that older generations show are kept as former intervals. Returns the new record of the
+    map."""
+    content, record, rows = writable
     longest = 0
     for row in rows:
         kept = 0
         if row.offset < start:
-            _put_rest(txn, content.id, row, row.offset, start)
+            _put_remainder(txn, content.id, row, row.offset, start)
             kept += 1
         else:
             txn.delete(INTERVALS, (content.id, row.offset))
         if row.end > end:
-            _put_rest(txn, content.id, row, end, row.end)
+            _put_remainder(txn, content.id, row, end, row.end)
             kept += 1
         matters = row.piece is not None or record.base is not None
         if (
@@ -258,18 +270,18 @@ def _uncover(txn: WriteTxn, going_on: _GoingOn, start: int, end: int) -> Interva
         for _ in range(1, kept):
             refer(txn, row.piece)
     if longest > record.longest:
-        # A power of two, so that this is seldom written.
+        # Rounded up to a power of two, so that it is seldom written.
         record = replace(record, longest=1 << (longest - 1).bit_length())
         txn.put(INTERVAL_MAPS, (content.id,), record)
     return record
 
 
-def _put_rest(txn: WriteTxn, map_id: bytes, row: Row, start: int, end: int) -> None:
+def _put_remainder(txn: WriteTxn, map_id: bytes, row: IntervalRow, start: int, end: int) -> None:
     piece, crc = cut_row(row, start, end)
     txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, row.born, crc))
 
 
-def _put_former(txn: WriteTxn, content: Mapped, row: Row, start: int, end: int) -> int:
+def _put_former(txn: WriteTxn, content: Mapped, row: IntervalRow, start: int, end: int) -> int:
     start, end = max(start, row.offset), min(end, row.end)
     piece, crc = cut_row(row, start, end)
     former = FormerInterval(piece, end - start, content.generation, crc)
@@ -277,14 +289,14 @@ def _put_former(txn: WriteTxn, content: Mapped, row: Row, start: int, end: int) 
     return end - start
 
 
-# Showing
+# Reading
 
 
 def ranges(
     txn: ReadTxn | WriteTxn, content: Mapped, start: int, end: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Where something was written, in order, neighbours as one; one more than the limit says
-    that there are more."""
+    """Returns the written ranges in order, with adjacent ranges joined. One more than the limit
+    means that there are more."""
     found: list[tuple[int, int]] = []
     for part in parts(txn, content, start, end):
         if part.piece is None:
@@ -301,12 +313,12 @@ def ranges(
 def changes(
     txn: ReadTxn | WriteTxn, old: Mapped, new: Mapped, start: int, end: int, limit: int
 ) -> list[tuple[int, int, bool]] | None:
-    """Where the new content has other bytes than the old one: written (True), or a hole where
-    there was something, or that was made since (False). In order, neighbours as one; one more
-    than the limit says that there are more. None if the two have nothing to do with each other.
+    """Returns the ranges in which two contents differ: True for written ranges, False for holes
+    that replaced data or were made since. Ranges are in order, and adjacent ones are joined. One
+    more than the limit means that there are more. Returns None if the contents are not related.
 
-    Bytes are the same if they are those that were uploaded at the same time. Whether equal
-    ones were uploaded again does not matter: they count as written. So do inlays, always.
+    Bytes are equal if they come from the same upload at the same place. Equal bytes that were
+    uploaded again count as written, and so do inline intervals.
     """
     if get_map(txn, old.id).family != get_map(txn, new.id).family:
         return None
@@ -329,8 +341,10 @@ def changes(
     return found
 
 
-def _side_by_side(old: Iterator[Part], new: Iterator[Part]) -> Iterator[tuple[Part | None, Part]]:
-    """The parts of both, cut so that they match. The old may end first."""
+def _side_by_side(
+    old: Iterator[MapPart], new: Iterator[MapPart]
+) -> Iterator[tuple[MapPart | None, MapPart]]:
+    """Yields the parts of both contents, split at the same offsets. The old one may end first."""
     before = next(old, None)
     for after in new:
         at = after.start
@@ -340,15 +354,15 @@ def _side_by_side(old: Iterator[Part], new: Iterator[Part]) -> Iterator[tuple[Pa
             stop = after.end if before is None else min(after.end, before.end)
             yield (
                 _between(before, at, stop),
-                Part(at, stop, cut(after.piece, at - after.start, stop - at), after.cleared),
+                MapPart(at, stop, cut(after.piece, at - after.start, stop - at), after.cleared),
             )
             at = stop
 
 
-def _between(part: Part | None, start: int, end: int) -> Part | None:
+def _between(part: MapPart | None, start: int, end: int) -> MapPart | None:
     if part is None:
         return None
-    return Part(start, end, cut(part.piece, start - part.start, end - start), part.cleared)
+    return MapPart(start, end, cut(part.piece, start - part.start, end - start), part.cleared)
 
 
 def _is_same(one: Piece | bytes | None, other: Piece | bytes | None) -> bool:

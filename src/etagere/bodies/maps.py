@@ -1,8 +1,8 @@
-"""Interval maps as they are read: their records, who holds them, and a walk through a generation.
+"""Reading interval maps: their records, the holders of generations, and the parts of a generation.
 
-The newest generation of a map lies in `INTERVALS`, where nothing overlaps, so that what lies
-under an offset is one step away however long the history is. What only older generations
-show lies in `FORMER_INTERVALS`.
+`INTERVALS` contains the newest generation of a map without overlaps, so that the interval at an
+offset is found with one lookup, however long the history is. `FORMER_INTERVALS` contains intervals
+that only older generations show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from etagere.model.bodies import (
 INTERVAL_MAPS: Collection[tuple[bytes], IntervalMap] = Collection(
     "interval_maps", IntervalMap, (ID,)
 )
-# Inlays make rows long, and those of many maps come one after the other: in a tree of their keys
+# Rows with inline bytes are long, and are appended to many maps in turn: stored in the key's B-tree
 # they would fill twice as many pages.
 INTERVALS: Collection[tuple[bytes, int], Interval] = Collection(
     "intervals", Interval, (ID, UINT), layout=Layout.LARGE
@@ -44,37 +44,38 @@ MAPS_TO_FLATTEN: Collection[tuple[bytes], MapToFlatten] = Collection(
 )
 
 END = UINT_MAX
-"""Behind the last offset there can be."""
+"""Beyond the last possible offset."""
 ROWS_PER_SCAN = 256
 _ROWS_PER_FIRST_SCAN = 4
 _ROWS_PASSED = 64
-"""After so many that a generation does not show, a walk says how far it came."""
+"""After this many intervals of other generations, a walk yields an empty part to report its
+progress."""
 
 
 class MissingRecord(LookupError):
-    """The ledger refers to a record that is not there: `etagere check` tells more."""
+    """The ledger refers to a missing record; `etagere check` reports details."""
 
 
 class BodyCorrupt(Exception):
-    """Stored bytes are not those that were written."""
+    """Stored bytes do not match their checksum, or are missing."""
 
 
-# Who holds a generation
+# Holders of generations
 
 
 def share_generation(txn: WriteTxn, content: Mapped) -> None:
-    """One more holder."""
+    """Adds a holder to a generation."""
     key = (content.id, content.generation)
     txn.put(GENERATIONS, key, Holders(holders(txn, content) + 1))
 
 
 def release_generation(txn: WriteTxn, map_id: bytes, generation: int) -> None:
-    """One holder less. After the last one, what only this generation showed is left to be
-    reaped."""
+    """Removes a holder of a generation. When it was the last one, the intervals that only this
+    generation showed are left to be reaped."""
     key = (map_id, generation)
     found = txn.get(GENERATIONS, key, EXCLUSIVE)
     if found is None:
-        # A damaged object can still be replaced and deleted.
+        # So that a damaged object can still be replaced and deleted.
         return
     if found.count > 1:
         txn.put(GENERATIONS, key, Holders(found.count - 1))
@@ -92,7 +93,7 @@ def release_generation(txn: WriteTxn, map_id: bytes, generation: int) -> None:
 
 
 def holders(txn: WriteTxn, content: Mapped) -> int:
-    """How many hold the generation of a content; guarded, so that it stays so."""
+    """Returns the number of holders of a content's generation, and guards it."""
     found = txn.get(GENERATIONS, (content.id, content.generation), EXCLUSIVE)
     if found is None:
         raise MissingRecord(f"generation {content.generation} of map {content.id.hex()}")
@@ -100,24 +101,25 @@ def holders(txn: WriteTxn, content: Mapped) -> int:
 
 
 def is_held(txn: ReadTxn | WriteTxn, map_id: bytes, first: int = 0, stop: int = END) -> bool:
-    """Whether anybody holds a generation from `first` up to, but not including, `stop`."""
+    """Returns whether a generation from `first` up to, but not including, `stop` has a holder."""
     span = Span(GENERATIONS.pack((map_id, first)), GENERATIONS.pack((map_id, stop)))
     return bool(txn.scan(GENERATIONS, span, 1))
 
 
-# What a generation shows
+# The parts of a generation
 
 
-class Part(NamedTuple):
-    """Bytes from `start` to `end` of a map: a part of an extent, an inlay, or a hole."""
+class MapPart(NamedTuple):
+    """The bytes from `start` to `end` of a map: a part of an extent, of an inline interval, or a
+    hole."""
 
     start: int
     end: int
     piece: Piece | bytes | None
     cleared: tuple[bytes, int] | None = None
-    """Of a hole that was made: in which map and generation."""
+    """For a hole that was cleared: the map and the generation in which it was."""
     crc: int | None = None
-    """CRC64 that an inlay must have, if it is known."""
+    """The CRC64 of an inline interval, if it is known."""
 
 
 def length_of(piece: Piece | bytes) -> int:
@@ -125,28 +127,29 @@ def length_of(piece: Piece | bytes) -> int:
 
 
 def cut(piece: Piece | bytes | None, skip: int, length: int) -> Piece | bytes | None:
-    """A part of a piece or an inlay."""
+    """Returns a part of a piece or of inline bytes."""
     if isinstance(piece, bytes):
         return piece[skip : skip + length]
     return None if piece is None else cut_piece(piece, skip, length)
 
 
-def cut_row(row: Row, start: int, end: int) -> tuple[Piece | bytes | None, int | None]:
-    """What an interval shows between two offsets within it, and the checksum of an inlay."""
+def cut_row(row: IntervalRow, start: int, end: int) -> tuple[Piece | bytes | None, int | None]:
+    """Returns the part of an interval between two offsets, and the checksum if its bytes are
+    inline."""
     return _cut_checked(row.piece, row.crc, start - row.offset, end - start)
 
 
-def cut_part(part: Part, start: int, end: int) -> tuple[Piece | bytes | None, int | None]:
-    """The same of a part."""
+def cut_part(part: MapPart, start: int, end: int) -> tuple[Piece | bytes | None, int | None]:
+    """Does the same for a part."""
     return _cut_checked(part.piece, part.crc, start - part.start, end - start)
 
 
 def _cut_checked(
     piece: Piece | bytes | None, crc: int | None, skip: int, length: int
 ) -> tuple[Piece | bytes | None, int | None]:
-    """A part of a piece or an inlay, and the checksum of the latter. If the inlay does not match
-    its own checksum, the part does not match this one either: damage stays visible, whatever
-    becomes of the bytes."""
+    """Returns a part of a piece or of inline bytes, and the checksum of the latter. If the whole
+    does not match its checksum, neither does the part: damage stays visible, whatever becomes of
+    the bytes."""
     shown = cut(piece, skip, length)
     if crc is None or not isinstance(piece, bytes) or not isinstance(shown, bytes):
         return shown, None
@@ -155,8 +158,8 @@ def _cut_checked(
     return shown, crc64nvme(shown) ^ crc64nvme(piece) ^ crc
 
 
-def is_intact(part: Part) -> bool:
-    """Whether an inlay matches its checksum, if it has one."""
+def is_intact(part: MapPart) -> bool:
+    """Returns whether inline bytes match their checksum, if they have one."""
     return (
         part.crc is None or not isinstance(part.piece, bytes) or crc64nvme(part.piece) == part.crc
     )
@@ -168,30 +171,30 @@ def cut_piece(piece: Piece, skip: int, length: int) -> Piece:
     return Piece(piece.segment, piece.offset, length, None, piece.skip + skip)
 
 
-def parts(txn: ReadTxn | WriteTxn, content: Mapped, start: int, end: int) -> Iterator[Part]:
-    """What a content shows between two offsets: every byte, in order. Some parts may be empty:
-    they show that the walk gets ahead where it passes over what other generations show."""
+def parts(txn: ReadTxn | WriteTxn, content: Mapped, start: int, end: int) -> Iterator[MapPart]:
+    """Yields the parts of a content between two offsets, in order and without gaps. Some may be
+    empty: they show progress while the walk skips intervals of other generations."""
     return walk(txn, content.id, content.generation, start, min(end, content.length))
 
 
 def walk(
     txn: ReadTxn | WriteTxn, map_id: bytes, generation: int, start: int, end: int
-) -> Iterator[Part]:
-    """A map over its base, which may lie over another, and so on: as many as there are, so this
-    keeps a stack of its own."""
+) -> Iterator[MapPart]:
+    """Yields the parts of a map and, where it has none, of its base, which may have a base too.
+    Uses a stack of its own, because chains of bases may be long."""
     levels = [_level(txn, map_id, generation, start, end)] if start < end else []
     while levels:
         found = next(levels[-1], None)
         if found is None:
             levels.pop()
-        elif isinstance(found, _Beneath):
+        elif isinstance(found, _BaseRange):
             levels.append(_level(txn, *found))
         else:
             yield found
 
 
-class _Beneath(NamedTuple):
-    """Bytes that the base shows."""
+class _BaseRange(NamedTuple):
+    """A range for which the base has to be read."""
 
     base: bytes
     generation: int
@@ -199,8 +202,8 @@ class _Beneath(NamedTuple):
     end: int
 
 
-class Row(NamedTuple):
-    """An interval, whether the newest generation shows it or not."""
+class IntervalRow(NamedTuple):
+    """An interval of the newest or an older generation."""
 
     offset: int
     born: int
@@ -223,10 +226,10 @@ def get_map(txn: ReadTxn | WriteTxn, map_id: bytes) -> IntervalMap:
 
 def _level(
     txn: ReadTxn | WriteTxn, map_id: bytes, generation: int, start: int, end: int
-) -> Iterator[Part | _Beneath]:
-    """What one map shows by itself, and where it has nothing of its own."""
+) -> Iterator[MapPart | _BaseRange]:
+    """Yields the parts that a map itself has, and the ranges to read from its base."""
     record = get_map(txn, map_id)
-    rows: Iterable[Row] = current_rows(txn, map_id, start, end)
+    rows: Iterable[IntervalRow] = current_rows(txn, map_id, start, end)
     if generation != record.newest:
         rows = merge(rows, former_rows(txn, map_id, record.longest, start, end), key=offset_of)
     at, passed = start, 0
@@ -238,46 +241,48 @@ def _level(
                     yield from _gap(record, at, row.offset)
                     at = row.offset
                 else:
-                    yield Part(at, at, None)
+                    yield MapPart(at, at, None)
             continue
         first, last = max(row.offset, start), min(row.end, end)
         if first > at:
             yield from _gap(record, at, first)
         piece, crc = cut_row(row, first, last)
-        yield Part(first, last, piece, (map_id, row.born) if piece is None else None, crc)
+        yield MapPart(first, last, piece, (map_id, row.born) if piece is None else None, crc)
         at = last
     if at < end:
         yield from _gap(record, at, end)
 
 
-def offset_of(row: Row) -> int:
+def offset_of(row: IntervalRow) -> int:
     return row.offset
 
 
-def _gap(record: IntervalMap, start: int, end: int) -> Iterator[Part | _Beneath]:
+def _gap(record: IntervalMap, start: int, end: int) -> Iterator[MapPart | _BaseRange]:
     first, last = max(start, record.flattened), min(end, record.base_length)
     if record.base is None or first >= last:
-        yield Part(start, end, None)
+        yield MapPart(start, end, None)
         return
     if start < first:
-        yield Part(start, first, None)
-    yield _Beneath(record.base, record.base_generation, first, last)
+        yield MapPart(start, first, None)
+    yield _BaseRange(record.base, record.base_generation, first, last)
     if last < end:
-        yield Part(last, end, None)
+        yield MapPart(last, end, None)
 
 
-def current_rows(txn: ReadTxn | WriteTxn, map_id: bytes, start: int, end: int) -> Iterator[Row]:
-    """The intervals of the newest generation that lie between two offsets, in order."""
+def current_rows(
+    txn: ReadTxn | WriteTxn, map_id: bytes, start: int, end: int
+) -> Iterator[IntervalRow]:
+    """Yields the intervals of the newest generation between two offsets, in order."""
     span = Span(INTERVALS.pack((map_id, 0)), INTERVALS.pack((map_id, start)))
     for (_, offset), found in txn.scan(INTERVALS, span, 1, reverse=True):
         if offset + found.length > start:
-            yield Row(offset, found.born, found.length, found.piece, None, found.crc)
+            yield IntervalRow(offset, found.born, found.length, found.piece, None, found.crc)
     span = Span(span.stop, INTERVALS.pack((map_id, end)))
     limit = _ROWS_PER_FIRST_SCAN
     while True:
         rows = txn.scan(INTERVALS, span, limit)
         for (_, offset), found in rows:
-            yield Row(offset, found.born, found.length, found.piece, None, found.crc)
+            yield IntervalRow(offset, found.born, found.length, found.piece, None, found.crc)
         if len(rows) < limit:
             return
         span = INTERVALS.after(span, rows[-1][0])
@@ -286,8 +291,8 @@ def current_rows(txn: ReadTxn | WriteTxn, map_id: bytes, start: int, end: int) -
 
 def former_rows(
     txn: ReadTxn | WriteTxn, map_id: bytes, longest: int, start: int, end: int
-) -> Iterator[Row]:
-    """The intervals that older generations show between two offsets, in order."""
+) -> Iterator[IntervalRow]:
+    """Yields the intervals of older generations between two offsets, in order."""
     first = max(0, start - longest)
     pack = FORMER_INTERVALS.pack
     span = Span(pack((map_id, first, 0)), pack((map_id, end, 0)))
@@ -295,7 +300,7 @@ def former_rows(
         rows = txn.scan(FORMER_INTERVALS, span, ROWS_PER_SCAN)
         for (_, offset, born), found in rows:
             if offset + found.length > start:
-                yield Row(offset, born, found.length, found.piece, found.ended, found.crc)
+                yield IntervalRow(offset, born, found.length, found.piece, found.ended, found.crc)
         if len(rows) < ROWS_PER_SCAN:
             return
         span = FORMER_INTERVALS.after(span, rows[-1][0])

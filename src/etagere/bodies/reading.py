@@ -1,7 +1,7 @@
 """Downloads: reading the bytes of plans from segments.
 
-A plan may lie in thousands of segments. Each is opened when its turn comes. A plan that is read
-once lets each segment be removed when the last of its bytes is out.
+A plan may use thousands of segments. Each is opened when it is needed. When a plan is read only
+once, each segment may be removed as soon as its last byte was read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies.contents import Damaged, Hole, Plan, Stretch, require_intact, segments_of
+from etagere.bodies.contents import (
+    DamagedRange,
+    Hole,
+    Plan,
+    SegmentRange,
+    require_intact,
+    segments_of,
+)
 from etagere.bodies.store import BodyCorrupt
 from etagere.coordination.interface import Pin
 from etagere.descriptors import FilePart, OpenFile
@@ -54,7 +61,7 @@ class FileBodyReader:
             if isinstance(part, bytes):
                 chunks.append(part)
                 continue
-            if not isinstance(part, Stretch):
+            if not isinstance(part, SegmentRange):
                 chunks.append(bytes(part.length))
                 continue
             segment, offset, length, crc = part
@@ -71,10 +78,12 @@ class FileBodyReader:
         return self._chunks((plan,) if isinstance(plan, bytes) else plan, final)
 
     async def _chunks(
-        self, parts: tuple[Stretch | Hole | bytes | Damaged, ...], final: bool
+        self, parts: tuple[SegmentRange | Hole | bytes | DamagedRange, ...], final: bool
     ) -> AsyncIterator[bytes]:
         last_use = {
-            part.segment: number for number, part in enumerate(parts) if isinstance(part, Stretch)
+            part.segment: number
+            for number, part in enumerate(parts)
+            if isinstance(part, SegmentRange)
         }
         for number, part in enumerate(parts):
             if isinstance(part, bytes):
@@ -84,31 +93,33 @@ class FileBodyReader:
                 for chunk in _zeros(part.length):
                     yield chunk
                     await asyncio.sleep(0)  # a hole may be long, and nothing else waits in it
-            elif isinstance(part, Stretch):
-                async for chunk in self._read_stretch(part):
+            elif isinstance(part, SegmentRange):
+                async for chunk in self._read_range(part):
                     yield chunk
                 if final and last_use[part.segment] == number:
                     self._pin.release(part.segment)
 
-    async def _read_stretch(self, stretch: Stretch) -> AsyncIterator[bytes]:
+    async def _read_range(self, segment_range: SegmentRange) -> AsyncIterator[bytes]:
         store = self._store
-        file = store.segment_file(stretch.segment)
-        at, end, crc = stretch.offset, stretch.offset + stretch.length, 0
+        file = store.segment_file(segment_range.segment)
+        at, end, crc = segment_range.offset, segment_range.offset + segment_range.length, 0
         while at < end:
             chunk = await store.read_from(file, min(_READ_BYTES, end - at), at)
             if not chunk:
-                raise BodyCorrupt(f"segment {stretch.segment} ends before {end}")
+                raise BodyCorrupt(f"segment {segment_range.segment} ends before {end}")
             at += len(chunk)
-            if stretch.crc is not None:
+            if segment_range.crc is not None:
                 crc = crc64nvme(chunk, crc)
-                if at == end and crc != stretch.crc:
-                    raise BodyCorrupt(f"segment {stretch.segment} at {stretch.offset}: checksum")
+                if at == end and crc != segment_range.crc:
+                    raise BodyCorrupt(
+                        f"segment {segment_range.segment} at {segment_range.offset}: checksum"
+                    )
             yield chunk
 
     def file_parts(self, plan: Plan) -> Iterator[FilePart] | None:
         if isinstance(plan, bytes):
             return None
-        parts = [part for part in plan if isinstance(part, Stretch | Hole)]
+        parts = [part for part in plan if isinstance(part, SegmentRange | Hole)]
         if len(parts) < len(plan):
             return None
         return file_parts(parts, self._file_of, self._pin)
@@ -124,7 +135,7 @@ def _zeros(length: int) -> Iterator[bytes]:
         yield _ZEROS[: length % _READ_BYTES]
 
 
-class Run(NamedTuple):
+class SegmentRun(NamedTuple):
     """Adjacent bytes of a segment, or (None) of a hole."""
 
     segment: int | None
@@ -132,27 +143,27 @@ class Run(NamedTuple):
     length: int
 
 
-def runs(plan: Iterable[Stretch | Hole]) -> Iterator[Run]:
-    """Joins adjacent stretches of a plan."""
+def runs(plan: Iterable[SegmentRange | Hole]) -> Iterator[SegmentRun]:
+    """Joins adjacent segment_ranges of a plan."""
     segment: int | None = None
     offset = length = 0
-    for stretch in plan:
-        if isinstance(stretch, Hole):
+    for segment_range in plan:
+        if isinstance(segment_range, Hole):
             if length:
-                yield Run(segment, offset, length)
-            segment, offset, length = None, 0, stretch.length
-        elif stretch.segment == segment and stretch.offset == offset + length:
-            length += stretch.length
+                yield SegmentRun(segment, offset, length)
+            segment, offset, length = None, 0, segment_range.length
+        elif segment_range.segment == segment and segment_range.offset == offset + length:
+            length += segment_range.length
         else:
             if length:
-                yield Run(segment, offset, length)
-            segment, offset, length = stretch[:3]
+                yield SegmentRun(segment, offset, length)
+            segment, offset, length = segment_range[:3]
     if length:
-        yield Run(segment, offset, length)
+        yield SegmentRun(segment, offset, length)
 
 
 def file_parts(
-    plan: Iterable[Stretch | Hole], open_file: Callable[[int | None], OpenFile], pin: Pin
+    plan: Iterable[SegmentRange | Hole], open_file: Callable[[int | None], OpenFile], pin: Pin
 ) -> Iterator[FilePart]:
     """Returns the parts of files that make up a plan. The first one is open on return, so that its
     failure can still be answered; each other one is opened when it is asked for."""
@@ -161,7 +172,7 @@ def file_parts(
 
 
 def _opened_in_turn(
-    found: list[Run], open_file: Callable[[int | None], OpenFile], pin: Pin
+    found: list[SegmentRun], open_file: Callable[[int | None], OpenFile], pin: Pin
 ) -> Iterator[FilePart]:
     last_use = {run.segment: number for number, run in enumerate(found)}
     for number, (segment, offset, length) in enumerate(found):

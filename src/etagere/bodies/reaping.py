@@ -1,5 +1,5 @@
-"""Maintenance of interval maps, in bounded steps: drops intervals that no held generation shows,
-and copies what children show of their bases into them, so that the bases can be removed."""
+"""Maintenance of interval maps, in bounded steps: removes intervals that no held generation shows,
+and copies the visible parts of bases into their children, so that the bases can be removed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from etagere.bodies.maps import (
     INTERVALS,
     MAPS_TO_FLATTEN,
     MAPS_TO_REAP,
-    Part,
-    Row,
+    IntervalRow,
+    MapPart,
     current_rows,
     cut_part,
     former_rows,
@@ -33,17 +33,17 @@ from etagere.model.base import Command
 from etagere.model.bodies import FormerInterval, Interval, IntervalMap, MapToReap, Piece
 
 _SEARCHED_PER_DROPPED = 8
-"""Looking at an interval costs a fraction of what dropping it does."""
+"""Reading an interval costs a fraction of what removing it does."""
 
-# Dropping
+# Removing intervals
 
 
 def reap_intervals(txn: WriteTxn, rows_max: int) -> int:
-    """Searches a map of which a generation was released, until so many intervals were dropped or
-    several times as many were seen; returns 0 if there is no such map."""
+    """Searches a map of which a generation was released, until this many intervals were removed or
+    several times as many were read. Returns 0 if there is no such map."""
     for (map_id,), progress in txn.scan(MAPS_TO_REAP, MAPS_TO_REAP.all(), 1, claim=True):
-        # Whoever changes the map guards this too: what is kept for a generation that goes
-        # meanwhile is there when its turn comes.
+        # Changes of the map guard this record too, so an interval that is kept for a generation
+        # that is released meanwhile is found when that generation is reaped.
         record = txn.get(INTERVAL_MAPS, (map_id,), EXCLUSIVE)
         rest: MapToReap | None
         if progress.former:
@@ -111,7 +111,7 @@ def _forget(txn: WriteTxn, map_id: bytes, record: IntervalMap | None) -> None:
 
 
 class _Seen:
-    """Which generations somebody can see; each question is asked once."""
+    """Remembers which generations are held, so that each is looked up once."""
 
     def __init__(self, txn: WriteTxn, map_id: bytes) -> None:
         self._txn = txn
@@ -126,11 +126,11 @@ class _Seen:
 
 
 def _drop(txn: WriteTxn, intervals: Iterable[Piece | bytes | None]) -> None:
-    """Holes and inlays have no extents."""
+    """Removes the references of intervals. Holes and inline intervals have none."""
     drop(txn, [piece for piece in intervals if isinstance(piece, Piece)])
 
 
-# Copying bases
+# Flattening
 
 
 class Flatten(Command, frozen=True):
@@ -139,7 +139,7 @@ class Flatten(Command, frozen=True):
 
 @operation
 def flatten(txn: WriteTxn, command: Flatten) -> int:
-    """One step for one of the maps that have a base; returns 0 if there is none."""
+    """Copies a part of the base of one map into it; returns 0 if no map has a base."""
     for (map_id,), _ in txn.scan(MAPS_TO_FLATTEN, MAPS_TO_FLATTEN.all(), 1, claim=True):
         record = txn.get(INTERVAL_MAPS, (map_id,), EXCLUSIVE)
         if (
@@ -162,8 +162,8 @@ def flatten(txn: WriteTxn, command: Flatten) -> int:
 
 
 def _guard_bases(txn: WriteTxn, base: bytes | None) -> bool:
-    """Nobody changes them while they are read: an interval that ends meanwhile would be met
-    twice, or not at all. Says whether all are there; nothing can be copied of damaged ones."""
+    """Guards all bases while they are read: an interval that ends meanwhile would be found twice,
+    or not at all. Returns whether all exist; nothing can be copied from damaged ones."""
     while base is not None:
         record = txn.get(INTERVAL_MAPS, (base,), SHARED)
         if record is None:
@@ -192,11 +192,11 @@ def _copy_some(
 
 
 def _copy(
-    txn: WriteTxn, map_id: bytes, record: IntervalMap, part: Part, rows_max: int
+    txn: WriteTxn, map_id: bytes, record: IntervalMap, part: MapPart, rows_max: int
 ) -> tuple[int, int]:
-    """Puts a part of the base wherever a generation of the map shows it: the first ones, up to
-    the one that has something of its own there. Returns how far it came, and the length of
-    the longest former interval it made."""
+    """Copies a part of the base into the generations of the map that show it: from the first up to
+    the one that has an interval of its own there. Returns the offset it reached, and the length of
+    the longest former interval it created."""
     own = merge(
         current_rows(txn, map_id, part.start, part.end),
         former_rows(txn, map_id, record.longest, part.start, part.end),
@@ -225,14 +225,14 @@ def _copy(
     return reach, longest
 
 
-def _gaps(rows: list[Row], start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
-    """Where the first generation shows none of these rows, and the first that does (None: none
-    does)."""
+def _gaps(rows: list[IntervalRow], start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Yields the ranges in which the first generation has none of these rows, each with the first
+    generation that has one (or None)."""
     borders = {start, end}
     for row in rows:
         borders.update((min(max(row.offset, start), end), min(row.end, end)))
     at = start
-    over: list[Row] = []
+    over: list[IntervalRow] = []
     waiting = deque(rows)
     for border in sorted(borders)[1:]:
         while waiting and waiting[0].offset <= at:

@@ -1,4 +1,4 @@
-"""The life of a segment in the ledger: opened, sealed, emptied, retired, forgotten."""
+"""The life cycle of segments in the ledger: opened, sealed, compacted, retired, forgotten."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class OpenSegment(Command, frozen=True):
 
 @operation(reclaims=True)
 def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
-    """The number of a new segment. Numbers are never given out twice, so that "retired" can be
-    remembered for ever."""
+    """Returns the number of a new segment. Numbers are never reused, so a retired segment stays
+    retired."""
     counter = txn.get(COUNTERS, (SEGMENT_NUMBERS,), EXCLUSIVE)
     number = (counter.last if counter else 0) + 1
     txn.put(COUNTERS, (SEGMENT_NUMBERS,), LastNumber(number))
@@ -54,9 +54,9 @@ class SealSegment(Command, frozen=True):
 
 @operation(reclaims=True)
 def seal_segment(txn: WriteTxn, command: SealSegment) -> bool:
-    """Counts what is dead in a segment that nothing more is written to, in bounded steps. What
-    no extent covers is dead: uploads that were refused, given up, or cut off by a crash. Returns
-    whether the segment is sealed."""
+    """Counts the dead bytes of a segment that nothing more is written to, in bounded steps. Bytes
+    that no extent covers are dead: uploads that were refused, abandoned, or interrupted by a crash.
+    Returns whether the segment is sealed."""
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is not SegmentState.OPEN:
         return True
@@ -73,7 +73,7 @@ def seal_segment(txn: WriteTxn, command: SealSegment) -> bool:
         txn.delete(UNCOUNTED_DEAD, (command.number, offset))
         dead += length
     add_to_dead_total(txn, command.number, dead)
-    # Once a segment is closed nothing in it comes to life: what one step counts as dead stays so.
+    # A closed segment gets no new extents, so bytes that one step counts as dead stay dead.
     if found.is_rest:
         sealed = replace(segment, closed=True, state=SegmentState.SEALED, length=at, counted_to=at)
     else:
@@ -86,9 +86,9 @@ class _Extents(NamedTuple):
     """The next extents of a segment, each by its offset and length."""
 
     covered: list[tuple[int, int]]
-    """Live and dead, in order."""
+    """All extents, live and dead, in order."""
     uncounted: list[tuple[int, int]]
-    """Those of them that are dead and in no total."""
+    """The dead extents that no total contains."""
     is_rest: bool
 
 
@@ -98,10 +98,10 @@ def _next_extents(txn: WriteTxn, command: SealSegment, start: int) -> _Extents:
         return [(at, row.length) for (_, at), row in txn.scan(collection, span, rows_max)]
 
     number, rows_max = command.number, command.rows_max
-    # Live ones first. An extent that dies in between is found in both, and counted once; in the
-    # opposite order it would be found in neither, and be counted once more later.
+    # Live extents come first. An extent that dies in between is then found twice, and counted once;
+    # in the opposite order it would be found in neither, and counted again later.
     found = [scan(EXTENTS), scan(COUNTED_DEAD), scan(UNCOUNTED_DEAD)]
-    # Behind the last of those that were cut off there may be others.
+    # A collection whose scan reached its limit may have more extents behind the last one.
     ends = [rows[-1][0] for rows in found if len(rows) == rows_max]
     if ends:
         found = [[row for row in rows if row[0] <= min(ends)] for rows in found]
@@ -126,7 +126,7 @@ def count_dead(txn: WriteTxn, command: CountDead) -> bool:
     steps; returns whether there may be more to count. Those of open segments stay: sealing needs
     them to find what no extent covers."""
     found: list[tuple[tuple[int, int], DeadExtent]] = []
-    # All scans come before the first change: a scan behind one costs the writer a savepoint.
+    # All scans come before the first change: a scan after a change costs the writer a savepoint.
     for number in command.segments:
         segment = txn.get(SEGMENTS, (number,), SHARED)
         if segment is None or segment.state is not SegmentState.SEALED:
@@ -145,7 +145,7 @@ def count_dead(txn: WriteTxn, command: CountDead) -> bool:
 
 
 class Relocation(Part, frozen=True):
-    """A live extent and where a copy of it was written."""
+    """A live extent, and the place of its copy."""
 
     from_segment: int
     from_offset: int
@@ -159,7 +159,8 @@ class MoveExtents(Command, frozen=True):
 
 @operation(reclaims=True)
 def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
-    """Points the ledger at copies. An extent that died while it was copied stays dead."""
+    """Makes the ledger refer to copies of extents. Extents that died while they were copied stay
+    dead."""
     dead: Counter[int] = Counter()
     moved = 0
     for number in sorted({step.to_segment for step in command.relocations}):
@@ -168,7 +169,7 @@ def move_extents(txn: WriteTxn, command: MoveExtents) -> int:
         old, new = (step.from_segment, step.from_offset), (step.to_segment, step.to_offset)
         seen = txn.get(EXTENTS, old)
         origin = (seen.origin if seen is not None else None) or old
-        # In the order in which everybody guards the two: first the move, then the extent.
+        # All operations guard the two in this order: first the move, then the extent.
         txn.get(MOVES, origin, EXCLUSIVE)
         extent = txn.get(EXTENTS, old, EXCLUSIVE)
         if extent is None:
@@ -221,6 +222,6 @@ class Reap(Command, frozen=True):
 
 @operation(reclaims=True)
 def reap(txn: WriteTxn, command: Reap) -> int:
-    """One bounded step of taking apart contents that nobody holds any more; returns 0 if nothing
-    is left to do."""
+    """Releases contents without holders, in one bounded step; returns 0 if nothing is left to
+    do."""
     return reap_some(txn, command.chunks_max) or reap_intervals(txn, _INTERVALS_PER_STEP)

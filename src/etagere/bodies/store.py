@@ -1,8 +1,8 @@
-"""What a body store is: where the bytes of objects are written, once, and read.
+"""The interface of a body store, which keeps the bytes of objects.
 
-Bytes first, ledger last: a writer seals a body, which makes it durable; one ledger operation
-then adopts it. A reader is opened before anything is looked up; the plans that are found while it
-is open stay readable until it is closed, whatever happens to the objects meanwhile.
+Bytes first, ledger last: a writer seals a body, which makes it durable; then one ledger operation
+adopts it. A reader is opened before anything is looked up. The plans that are found while it is
+open stay readable until it is closed, whatever happens to the objects meanwhile.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ from etagere.descriptors import FilePart, OpenFile
 from etagere.model.bodies import Body
 
 __all__ = [
-    "Arriving",
     "BodyCorrupt",
     "BodyReader",
     "BodyStore",
     "BodyWriter",
+    "IncomingBody",
     "LentSocket",
     "Plan",
 ]
 
 
 class LentSocket(Protocol):
-    """Where the rest of a body arrives: a socket, lent to one who reads it there for a while."""
+    """A socket from which the rest of a body can be read directly, lent for a while."""
 
     @property
     def file(self) -> OpenFile:
-        """Reading from it does not wait."""
+        """The socket, in non-blocking mode."""
         ...
 
     @property
     def length(self) -> int:
-        """Of the rest. What follows it is not the body's."""
+        """The length of the rest of the body. The bytes after it do not belong to the body."""
         ...
 
     taken: int | None
-    """What the borrower has read, to be said before it returns the socket; None while nobody
-    knows."""
+    """The number of bytes that the borrower has read, set before the socket is returned; None while
+    it is unknown."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
 
-class Arriving(Protocol):
-    """A body while it arrives, in chunks."""
+class IncomingBody(Protocol):
+    """A body that is being received, as an iterator over chunks."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def __anext__(self) -> bytes: ...
 
     def lend_socket(self) -> LentSocket | None:
-        """Where the next bytes of it wait, if those are many."""
+        """Lends the socket, if many bytes can be read from it."""
         ...
 
 
 class BodyWriter(Protocol):
-    """One upload. Until its context ends, what it has written cannot be collected, so the
-    context must enclose the ledger operation that adopts the body."""
+    """An upload. What it has written is not collected before its context ends, so the context must
+    enclose the ledger operation that adopts the body."""
 
     async def __aenter__(self) -> BodyWriter: ...
 
@@ -78,15 +78,15 @@ class BodyWriter(Protocol):
     def md5(self) -> bytes: ...
 
     async def append(self, data: bytes) -> None:
-        """Adds bytes, which the caller must not change afterwards."""
+        """Appends bytes, which the caller must not change afterwards."""
         ...
 
-    async def append_arriving(self, body: Arriving) -> None:
-        """Adds all of a body."""
+    async def append_body(self, body: IncomingBody) -> None:
+        """Appends a whole body."""
         ...
 
     async def seal(self) -> Body:
-        """Makes everything durable; raises `Fault` if it cannot."""
+        """Makes the body durable; raises `Fault` if that fails."""
         ...
 
 
@@ -98,7 +98,7 @@ class BodyReader(Protocol):
             reader.limit_to(plan)
             data = await reader.read(plan)
 
-    Open it before the transaction that makes the plan begins. What the plan leads to stays
+    Open it before the transaction that makes the plan begins. What the plan refers to stays
     readable until the reader is closed.
     """
 
@@ -107,8 +107,9 @@ class BodyReader(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def limit_to(self, plan: Plan) -> None:
-        """Lets everything be removed that this plan does not lead to. Call it as soon as the plan
-        is known: a reader that is not limited keeps the space of all that is deleted meanwhile."""
+        """Allows everything that the plan does not need to be removed. Call it as soon as the plan
+        is known: a reader that is not limited keeps the space of everything that is deleted
+        meanwhile."""
         ...
 
     async def read(self, plan: Plan) -> bytes:
@@ -117,8 +118,8 @@ class BodyReader(Protocol):
 
     def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
         """Returns the bytes of a plan in chunks; raises `BodyCorrupt`, at the latest before the
-        last chunk of a piece that does not match its checksum. With `final`, what was read may be
-        removed before the reader is closed: the plan cannot be read again."""
+        last chunk of a piece that does not match its checksum. With `final`, segments may be
+        removed once they are read: the plan cannot be read again."""
         ...
 
     def file_parts(self, plan: Plan) -> Iterator[FilePart] | None:
@@ -131,13 +132,14 @@ class BodyReader(Protocol):
 
 
 class BodyStore(Protocol):
-    """The bytes of one store, as one process sees them."""
+    """The bodies of a store, as one process uses them."""
 
     def writer(
         self, length: int | None = None, *, inline: bool = True, md5: bool = False
     ) -> BodyWriter:
-        """Begins an upload, of this length if it is known. Without `inline` the body lies in
-        pieces however small it is, as the blocks of a list must. An MD5 is made if asked for."""
+        """Begins an upload. `length` is the length of the body, if it is known. Without `inline`,
+        the body is stored in pieces even if it is small, as block lists require. `md5` asks for an
+        MD5."""
         ...
 
     def open_reader(self) -> BodyReader:

@@ -12,7 +12,7 @@ from etagere.descriptors import OpenFile
 from etagere.engine.interface import Fault
 
 _ALIGNED_BYTES_MIN = 256 * 1024
-"""What is shorter is not worth a part of a page that nothing lies in."""
+"""Shorter bodies are not aligned to pages, since that would waste space."""
 
 WriteAndSync = Callable[[OpenFile, list[tuple[int, bytes]]], "asyncio.Future[None]"]
 
@@ -34,7 +34,8 @@ class WritableSegment:
         self.end = 0
         self.uploads = 0
         self.abandoned = 0
-        """Bytes of abandoned uploads. The ledger does not know of them until it is sealed."""
+        """Bytes of abandoned uploads, which the ledger does not know of until the segment is
+        sealed."""
         self.rolled = False
         self._failed: Fault | None = None
         self._next_sync: asyncio.Task[None] | None = None
@@ -45,10 +46,10 @@ class WritableSegment:
         """Returns the offset that so many bytes would be written at."""
         return self.end + (-self.end % mmap.PAGESIZE if length >= _ALIGNED_BYTES_MIN else 0)
 
-    def require_sound(self) -> None:
-        """Raises `Fault` after a failed sync: what is on disk is not known."""
+    def require_usable(self) -> None:
+        """Raises `Fault` after a failed sync, since the contents of the disk are then unknown."""
         if self._failed is not None:
-            # A new one each time: one that is raised keeps all that it came through.
+            # A new exception each time, because a raised one keeps its traceback alive.
             raise Fault(self._failed.reason, self._failed.detail)
 
     def add(self, offset: int, data: bytes) -> None:
@@ -56,8 +57,8 @@ class WritableSegment:
         self._unwritten.append((offset, data))
 
     async def sync(self, write_and_sync: WriteAndSync) -> None:
-        """Makes durable what has been added or written before this call. A sync that is under
-        way may have missed it, so the next one counts; all who ask meanwhile share that."""
+        """Makes durable what has been added or written before this call. A sync that is already
+        running may have missed it, so this waits for the next one, which all callers share."""
         if self._next_sync is None:
             self._next_sync = asyncio.create_task(self._sync_after(self._this_sync, write_and_sync))
         await asyncio.shield(self._next_sync)
@@ -68,16 +69,16 @@ class WritableSegment:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._this_sync, self._next_sync = self._next_sync, None
-        self.require_sound()
+        self.require_usable()
         unwritten, self._unwritten = self._unwritten, []
         try:
             await write_and_sync(self.file, unwritten)
         except NotWritten as failure:
-            # Nothing refers to it, and what was durable before still is.
+            # Nothing refers to these bytes, and earlier ones are still durable.
             raise fault_of(failure.error) from failure.error
         except OSError as error:
-            # Nobody knows what is on disk now, and another fsync would not tell: whatever was
-            # not durable before is lost, and nothing is written here again.
+            # The contents of the disk are unknown now, and another fsync would not help: whatever
+            # was not durable before is lost, and nothing more is written to this segment.
             self.rolled = True
             self._failed = fault_of(error)
             raise fault_of(error) from error

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
-from etagere.bodies import drawing
-from etagere.bodies.store import Arriving, LentSocket
+from etagere.bodies import receiving
+from etagere.bodies.store import IncomingBody, LentSocket
 from etagere.bodies.writable import WritableSegment
 from etagere.config import MIB
 from etagere.engine.interface import Fault
@@ -57,14 +57,14 @@ class _Write(NamedTuple):
     """A write to a segment that is under way."""
 
     done: asyncio.Task[int]
-    """Their CRC64."""
+    """Returns the CRC64 of the bytes."""
     segment: int
     offset: int
     length: int
 
 
 class FileBodyWriter:
-    """One upload into segments, or into memory if it stays small."""
+    """An upload to segments, or to memory if it is small."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class FileBodyWriter:
 
     @property
     def md5(self) -> bytes:
-        """Of all that was appended, once it is sealed."""
+        """The MD5 of the body, once it is sealed."""
         if self._md5 is None:
             raise ValueError("this writer was not asked for it")
         return self._md5.digest()
@@ -105,9 +105,9 @@ class FileBodyWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Room is not given back here: a write that was cancelled may still be under way.
+        # Reserved space is not returned here: a cancelled write may still be running.
         if self._under_way is not None and not self._under_way.done.cancel():
-            # It has ended, perhaps in a failure that nobody asks for any more.
+            # It has ended, perhaps with an error that no longer matters.
             with contextlib.suppress(Fault, asyncio.CancelledError):
                 self._under_way.done.result()
         self._reservations.release(abandoned=kind is not None)
@@ -118,14 +118,14 @@ class FileBodyWriter:
         if self._buffered >= _FLUSH_BYTES:
             await self._flush()
 
-    async def append_arriving(self, body: Arriving) -> None:
-        """All of a body. What waits of a long one is drawn from where it arrives by the thread
-        that writes it: on its way through the loop it would be copied twice more."""
+    async def append_body(self, body: IncomingBody) -> None:
+        """Appends a whole body. The thread that writes a long one reads it directly from the
+        socket: passing through the event loop would copy it twice more."""
         while True:
-            lent = body.lend_socket() if self._missing() >= drawing.BYTES_MIN else None
+            lent = body.lend_socket() if self._missing() >= receiving.BYTES_MIN else None
             if lent is not None:
                 with lent:
-                    await self._draw(lent)
+                    await self._receive(lent)
                 continue
             chunk = await anext(body, None)
             if chunk is None:
@@ -136,19 +136,19 @@ class FileBodyWriter:
         """Returns how many bytes are still to come, 0 if that is not known."""
         return (self._expected or 0) - self._written - self._buffered
 
-    async def _draw(self, lent: LentSocket) -> None:
+    async def _receive(self, lent: LentSocket) -> None:
         await self._flush()
         await self._finish_write()
         if not self._room:
-            await self._find_room()
+            await self._reserve_space()
         assert self._segment is not None
-        length = min(self._room, lent.length, drawing.BYTES_MAX)
-        count, crc = await self._reservations.store.draw(
+        length = min(self._room, lent.length, receiving.BYTES_MAX)
+        count, crc = await self._reservations.store.receive(
             lent, self._segment, self._offset, length, self._md5
         )
         if count:
             self._add(Piece(self._segment.number, self._offset, count, crc))
-        self._pass(count)
+        self._advance(count)
 
     async def seal(self) -> Body:
         body_id = new_id()
@@ -162,7 +162,7 @@ class FileBodyWriter:
             return await self._seal_small(body_id, b"".join(self._buffers))
         await self._flush()
         await self._finish_write()
-        self._give_back()
+        self._release_unused()
         await self._reservations.sync()
         crc = 0
         for piece in self._pieces:
@@ -179,10 +179,10 @@ class FileBodyWriter:
         return Body(body_id, length, crc, pieces=(Piece(segment.number, offset, length, crc),))
 
     async def _flush(self) -> None:
-        """Hands over what is buffered, to be written while more arrives; one write at a time."""
+        """Begins to write the buffered bytes, while more arrive; one write at a time."""
         while self._buffered:
             if not self._room:
-                await self._find_room()
+                await self._reserve_space()
             assert self._segment is not None
             await self._finish_write()
             views = self._take(min(self._room, self._buffered))
@@ -191,10 +191,10 @@ class FileBodyWriter:
             self._under_way = _Write(
                 asyncio.ensure_future(write), self._segment.number, self._offset, length
             )
-            self._pass(length)
+            self._advance(length)
 
-    def _pass(self, length: int) -> None:
-        """Moves on behind bytes that are written, or being written."""
+    def _advance(self, length: int) -> None:
+        """Advances behind bytes that are written or being written."""
         self._offset += length
         self._room -= length
         self._written += length
@@ -206,9 +206,9 @@ class FileBodyWriter:
             self._under_way = None
             self._add(Piece(write.segment, write.offset, write.length, crc))
 
-    async def _find_room(self) -> None:
-        """As much as the upload is known to need; if that is not known, twice as much each
-        time, so that a long upload lies in few pieces and a short one wastes little."""
+    async def _reserve_space(self) -> None:
+        """Reserves the space that the upload needs. If its length is not known, reserves twice as
+        much each time, so that a long upload has few pieces and a short one wastes little."""
         need = self._buffered
         if self._expected is not None:
             need = max(need, self._expected - self._written)
@@ -231,7 +231,7 @@ class FileBodyWriter:
         return views
 
     def _add(self, piece: Piece) -> None:
-        """Records what was written, as part of the last piece if it lies right behind it."""
+        """Adds a piece, joined with the last one if they are adjacent."""
         if self._pieces:
             last = self._pieces[-1]
             joined = last.length + piece.length
@@ -242,7 +242,7 @@ class FileBodyWriter:
                 return
         self._pieces.append(piece)
 
-    def _give_back(self) -> None:
+    def _release_unused(self) -> None:
         """Returns unused space to the segment, if nothing was reserved behind it."""
         if self._segment is not None and self._segment.end == self._offset + self._room:
             self._segment.end = self._offset

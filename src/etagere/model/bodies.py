@@ -82,9 +82,9 @@ class Mapped(Part, frozen=True, tag=4):
     generation: int
     folded: int = 0
     """Before this offset nothing lies in the ledger."""
-    inlaid: int = 0
+    inline_bytes: int = 0
     """How many bytes behind it do, at most,"""
-    inlays: int = 0
+    inline_intervals: int = 0
     """and how many intervals they make."""
     tail: int = 0
     """Where the last of them begins, if there is one."""

@@ -14,7 +14,7 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists of a few blocks have several chunks, and share them. In the writer process too, since
     it is forked afterwards."""
     monkeypatch.setattr("etagere.bodies.contents.CHUNK_PIECES_MAX", 4)
-    monkeypatch.setattr("etagere.bodies.cutting.REUSE_BLOCKS_MIN", 2)
+    monkeypatch.setattr("etagere.bodies.chunking.REUSE_BLOCKS_MIN", 2)
     monkeypatch.setattr("etagere.protocol.blob.drafting.DRAFTED_PIECES_MAX", 4)
     monkeypatch.setattr("etagere.protocol.blob.drafting.READ_CHUNKS_MAX", 1)
     monkeypatch.setattr("etagere.protocol.blob.block_listing.CHUNKS_MAX", 1)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies import inlays, intervals
+from etagere.bodies import folding, intervals
 from etagere.bodies.contents import EXTENTS, SEGMENTS
 from etagere.bodies.maps import INTERVALS
 from etagere.bodies.segments import Reap, reap
@@ -80,10 +80,10 @@ async def _intervals(shelf: Shelf) -> int:
 @pytest.fixture
 def due_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the writer process too, since it is forked afterwards."""
-    monkeypatch.setattr(intervals, "INLAY_BYTES_MAX", 0)
-    monkeypatch.setattr(inlays, "INLAYS_DUE", 8)
-    monkeypatch.setattr(inlays, "INLAYS_MAX", 32)
-    monkeypatch.setattr(inlays, "_FOLDED_INLAYS_MAX", 12)
+    monkeypatch.setattr(intervals, "INLINE_INTERVAL_BYTES_MAX", 0)
+    monkeypatch.setattr(folding, "INTERVALS_DUE", 8)
+    monkeypatch.setattr(folding, "INTERVALS_MAX", 32)
+    monkeypatch.setattr(folding, "_FOLDED_INTERVALS_MAX", 12)
 
 
 # What is added
@@ -125,13 +125,13 @@ async def test_the_terms_are_those_of_other_blocks(shelf: Shelf) -> None:
 async def test_a_blob_has_only_so_much_in_the_ledger(shelf: Shelf) -> None:
     await _begin(shelf)
     block, calls = bytes(32 * KIB), []
-    for _ in range(inlays.BYTES_MAX // len(block)):
+    for _ in range(folding.BYTES_MAX // len(block)):
         calls.append((await _add(shelf, block)).is_loose)
     assert [number for number, called in enumerate(calls, 1) if called] == [8, 16, 24, 32]
     before = await _shown(shelf)
     assert await shelf.write(append_small_block, _small(b"x")) is None
     assert await _shown(shelf) == before
-    assert (await _append(shelf, b"x")).offset == inlays.BYTES_MAX
+    assert (await _append(shelf, b"x")).offset == folding.BYTES_MAX
     assert await shelf.write(append_small_block, _small(b"x")) is None
 
 
@@ -157,13 +157,13 @@ async def test_what_has_no_room_in_the_ledger_goes_to_a_segment(shelf: Shelf) ->
         assert done.offset == len(expected)
         expected += data
     content = _mapped(await _shown(shelf))
-    assert content.inlays == 32
+    assert content.inline_intervals == 32
     assert len(await shelf.read(rows, EXTENTS)) == 8
     assert await shelf.get("log") == expected
     while await folding.fold(NAME):
         pass
     assert await shelf.get("log") == expected
-    assert _mapped(await _shown(shelf)).inlays < 8
+    assert _mapped(await _shown(shelf)).inline_intervals < 8
     await shelf.require_sound()
 
 
@@ -171,11 +171,11 @@ def _one() -> AppendBlock:
     return AppendBlock(NAME, Body(b"", 10, 0, b"0123456789"), b"child".ljust(16))
 
 
-@pytest.mark.parametrize("row_bytes_max", [0, intervals.INLAY_BYTES_MAX])
+@pytest.mark.parametrize("row_bytes_max", [0, intervals.INLINE_INTERVAL_BYTES_MAX])
 def test_the_last_block_costs_what_the_first_did(
     monkeypatch: pytest.MonkeyPatch, row_bytes_max: int
 ) -> None:
-    monkeypatch.setattr(intervals, "INLAY_BYTES_MAX", row_bytes_max)
+    monkeypatch.setattr(intervals, "INLINE_INTERVAL_BYTES_MAX", row_bytes_max)
     engine = MemoryEngine(SharedClock())
     opening = engine.begin()
     opening.put(SEGMENTS, (1,), Segment(new_id()))
@@ -204,7 +204,7 @@ def test_the_last_block_costs_what_the_first_did(
 
 
 def test_commands_travel() -> None:
-    fold = inlays.Fold(b"map", 1, 9, (inlays.Run(1, 3), inlays.Run(5, 9)), 3)
+    fold = folding.Fold(b"map", 1, 9, (folding.InlineRun(1, 3), folding.InlineRun(5, 9)), 3)
     command = FoldBlocks(NAME, fold, Body(b"", 6, 1), new_id())
     sent = msgspec.msgpack.encode(command)
     assert msgspec.msgpack.decode(sent, type=FoldBlocks) == command
@@ -231,7 +231,7 @@ async def test_folding_changes_where_bytes_lie_and_nothing_else(shelf: Shelf) ->
     assert await shelf.get("log", 5, 40) == expected[5:41]
     assert after == msgspec.structs.replace(before, content=after.content)
     content = _mapped(after)
-    assert (content.inlaid, content.inlays, content.folded) == (0, 0, len(expected))
+    assert (content.inline_bytes, content.inline_intervals, content.folded) == (0, 0, len(expected))
     # Runs before, between and behind the two blocks that were not small, the last in two steps.
     assert await _intervals(shelf) == 6
     assert not await folding.fold(NAME)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies import inlays
 from etagere.bodies.contents import SEGMENTS
+from etagere.bodies.folding import Fold, InlineRun, is_due
 from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segments import Reap, reap
 from etagere.engine.memory import MemoryEngine
@@ -106,7 +106,7 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
             assert content[offset : offset + len(data)] == data
     folding.note(NAME)
     for _ in range(100):
-        if not inlays.is_due(_mapped(await _shown(shelf))):
+        if not is_due(_mapped(await _shown(shelf))):
             break
         await asyncio.sleep(0.02)
     else:
@@ -166,7 +166,7 @@ def test_any_two_come_to_what_they_come_to_in_turn() -> None:
     ):
         assert races._run(engine, step) == "something"
     moment = next(iter(races._look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
-    fold = inlays.Fold(made.content_id, 0, 11, (inlays.Run(0, 11),), 3)
+    fold = Fold(made.content_id, 0, 11, (InlineRun(0, 11),), 3)
 
     def folding(offset: int) -> races.Call:
         crc = crc64nvme(b"onetwothree")

@@ -1,4 +1,4 @@
-"""The bytes themselves: every extent is read, segment by segment and in order."""
+"""Verifies the bytes of every extent, segment by segment and in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_BYTES = 4 * MIB
 
 
 def check_bytes(audit: Audit) -> None:
-    """Reads what can be read. Files that are missing or too short were found before."""
+    """Reads and verifies all extents. Missing and short files have been reported before."""
     done, total = 0, audit.report.extent_bytes
     rows = audit.rows(EXTENTS, first_time=False)
     for number, group in groupby(rows, key=lambda row: row[1][0]):
@@ -52,7 +52,7 @@ def _open(audit: Audit, number: int) -> int | None:
 
 
 def _trouble(descriptor: int, offset: int, extent: Extent) -> str:
-    """What is wrong with the bytes of an extent; nothing if they are as they were written."""
+    """Returns what is wrong with the bytes of an extent; "" if they are intact."""
     at, end, crc = offset, offset + extent.length, 0
     while at < end:
         try:

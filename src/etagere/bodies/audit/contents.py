@@ -1,4 +1,4 @@
-"""Who holds what: contents, block lists, chunks, and how often each is shared."""
+"""Verifies the holders of contents, block lists and chunks, and the counts of their sharers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.remedies import (
     ChunkKey,
     ContentId,
-    Row,
+    RowKey,
     mark_content_to_reap,
     release_unused_chunk,
     remove_row,
@@ -67,7 +67,7 @@ ON CONFLICT DO UPDATE SET count = count + 1,
 
 
 def check_holders(audit: Audit) -> None:
-    """Walks everything that holds contents or pieces."""
+    """Reads all records that hold contents or pieces."""
     by_collection: dict[Collection[Any, Any], list[tuple[int, Holder]]] = {}
     for number, holder in enumerate(HOLDERS):
         by_collection.setdefault(holder.collection, []).append((number, holder))
@@ -113,7 +113,7 @@ def count_generation(
     user: bytes,
     where: Callable[[], str],
 ) -> None:
-    """One more holder of a generation of a map; the length is not known where a map holds it."""
+    """Counts a holder of a generation of a map. The length is None if the holder is another map."""
     key = audit.packed(GENERATIONS, (map_id, generation), where)
     if key is None:
         return
@@ -124,7 +124,7 @@ def count_generation(
 
 
 def refer(audit: Audit, pieces: Iterable[Piece], holder: int, user: bytes) -> None:
-    """Counts the extents of pieces, under the places where they were first written."""
+    """Counts references to the extents of pieces, by the places where they were first written."""
     for piece in pieces:
         place = _place(audit, piece, holder, user)
         if place is None:
@@ -137,7 +137,7 @@ def refer(audit: Audit, pieces: Iterable[Piece], holder: int, user: bytes) -> No
 
 
 def _place(audit: Audit, piece: Piece, holder: int, user: bytes) -> bytes | None:
-    """Where a piece says it was written, if that can be."""
+    """Returns the place of a piece's extent; None, with a finding, if it is impossible."""
     sane = 0 <= piece.skip < 2**62 and 0 < piece.length < 2**62 and 0 <= (piece.crc or 0) < 2**64
     if sane:
         return audit.packed(EXTENTS, piece.extent, partial(audit.user, holder, user))
@@ -159,7 +159,7 @@ def check_inline(audit: Audit) -> None:
     for packed, (content_id,), record, (encoded,) in audit.rows(INLINE, ", h.content", join):
         if encoded is None:
             what = f"nothing holds these {len(record.data)} bytes"
-            remedy = LedgerRemedy(remove_row, Row(INLINE.name, packed))
+            remedy = LedgerRemedy(remove_row, RowKey(INLINE.name, packed))
             audit.suspect(kinds.INLINE_UNUSED, audit.name(INLINE, packed), what, remedy)
             continue
         content = _decode_content(encoded)
@@ -178,7 +178,7 @@ def check_inline(audit: Audit) -> None:
 
 
 def _held_without(audit: Audit, kind: int, collection: Collection[Any, Any]) -> Any:
-    """The contents of a kind that a collection has no record for."""
+    """Returns the contents of a kind that have no record in a collection."""
     return audit.execute(
         f"SELECT id FROM audit_held h WHERE kind = ? AND NOT EXISTS "  # noqa: S608
         f"(SELECT 1 FROM {collection.name} t WHERE t.key = h.id)",
@@ -220,7 +220,7 @@ def check_contents_to_reap(audit: Audit) -> None:
             what = f"holds content {content_id.hex()}, which is marked as held by nobody"
             audit.find(kinds.CONTENT_TO_REAP_HELD, where, what)
         elif parts is None:
-            remedy = LedgerRemedy(remove_row, Row(CONTENTS_TO_REAP.name, packed))
+            remedy = LedgerRemedy(remove_row, RowKey(CONTENTS_TO_REAP.name, packed))
             what = "is marked as held by nobody, but nothing is left of it"
             audit.suspect(
                 kinds.CONTENT_TO_REAP_EMPTY, audit.name(CONTENTS_TO_REAP, packed), what, remedy
@@ -266,7 +266,7 @@ def _compare_sharers(audit: Audit, sharers: Collection[Any, Sharers], held: str)
         if count is None:
             where = audit.name(sharers, packed)
             what = f"says that {record.extra} more hold what nothing holds at all"
-            remedy = LedgerRemedy(remove_row, Row(sharers.name, packed))
+            remedy = LedgerRemedy(remove_row, RowKey(sharers.name, packed))
             audit.suspect(kinds.SHARERS_UNUSED, where, what, remedy)
             continue
         if record.extra >= 1 and record.extra + 1 == count:

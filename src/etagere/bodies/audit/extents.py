@@ -1,4 +1,4 @@
-"""References to extents, and where extents were moved."""
+"""Verifies the references to extents, and the records of moved extents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.findings import LedgerRemedy
-from etagere.bodies.audit.remedies import Place, Row, release_unused_extent, remove_row
+from etagere.bodies.audit.remedies import ExtentPlace, RowKey, release_unused_extent, remove_row
 from etagere.bodies.audit.snapshot import Audit
 from etagere.bodies.contents import EXTENTS, MOVES
 from etagere.bodies.files import DIRECTORY_NAME, segment_path
@@ -24,12 +24,12 @@ _COUNTED = "count, reach, crc, crc_length, holder, user"
 
 
 def where_of(audit: Audit, segment: int, offset: int) -> str:
-    """A place in a segment, in words."""
+    """Describes a place in a segment."""
     return f"{DIRECTORY_NAME}/{segment_path(audit.directory, segment).name} at {offset}"
 
 
 def check_moves(audit: Audit) -> None:
-    """Follows every move, and takes the references to what was moved along."""
+    """Follows every move, and moves the counted references along with it."""
     for packed, origin, move, _ in audit.rows(MOVES):
         place = audit.packed(
             EXTENTS, (move.segment, move.offset), partial(audit.name, MOVES, packed)
@@ -46,7 +46,7 @@ def check_moves(audit: Audit) -> None:
 
 
 def check_references(audit: Audit) -> None:
-    """Compares what refers to each extent with what its record says."""
+    """Compares the references to each extent with its record."""
     columns = f", m.origin, {', '.join(f'r.{name}' for name in _COUNTED.split(', '))}"
     join = (
         "LEFT JOIN audit_moves m ON m.place = t.key LEFT JOIN audit_references r ON r.place = t.key"
@@ -67,7 +67,8 @@ def check_references(audit: Audit) -> None:
 def _check_move(
     audit: Audit, packed: bytes, origin: bytes | None, moved_from: bytes | None, counted: list[Any]
 ) -> list[Any]:
-    """An extent and its move that disagree; returns what refers to the extent all the same."""
+    """Reports an extent that contradicts its move; returns the references to the extent all the
+    same."""
     where = where_of(audit, *EXTENTS.unpack(packed))
     if moved_from is not None:
         what = f"{audit.name(MOVES, moved_from)} points here, which the extent does not confirm"
@@ -79,7 +80,7 @@ def _check_move(
     for place, _ in audit.execute("SELECT * FROM audit_moves WHERE origin = ?", (origin,)):
         said = place
         kind, what = kinds.MOVE_WRONG, f"points to {where_of(audit, *EXTENTS.unpack(place))}"
-    # A move that is there but was not followed cannot be read, which was found.
+    # A move that exists but was not followed is unreadable, which has been reported.
     if said != origin or not list(audit.execute("SELECT 1 FROM moves WHERE key = ?", (origin,))):
         name = audit.name(MOVES, origin)
         audit.find(kind, where, f"the extent was moved here, but {name} {what}")
@@ -95,7 +96,7 @@ def _check_move(
 def _compare(audit: Audit, place: tuple[int, int], extent: Extent, counted: list[Any]) -> None:
     count, reach, crc, crc_length, holder, user = counted
     if count is None:
-        remedy = LedgerRemedy(release_unused_extent, Place(*place))
+        remedy = LedgerRemedy(release_unused_extent, ExtentPlace(*place))
         what = f"nothing refers to this extent of {extent.length} bytes"
         audit.suspect(kinds.EXTENT_UNUSED, where_of(audit, *place), what, remedy)
         return
@@ -130,6 +131,6 @@ def _find_missing(audit: Audit) -> None:
         "AND NOT EXISTS (SELECT 1 FROM audit_references r WHERE r.place = m.place)"
     )
     for (origin,) in unused:
-        remedy = LedgerRemedy(remove_row, Row(MOVES.name, origin))
+        remedy = LedgerRemedy(remove_row, RowKey(MOVES.name, origin))
         what = "the move leads to an extent that does not exist"
         audit.suspect(kinds.MOVE_UNUSED, audit.name(MOVES, origin), what, remedy)

@@ -1,4 +1,4 @@
-"""What a check can find, how bad each is and what a person can do about it."""
+"""The kinds of findings of a check, with their severity and advice for the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etagere.engine.interface import WriteTxn
 
 
 class Severity(enum.Enum):
-    """What a finding means for the objects in the store."""
+    """The severity of a finding, by its meaning for the objects in the store."""
 
     LOSS = "loss"
     """Bytes or records that an object needs are missing or damaged."""
@@ -25,8 +25,8 @@ class Severity(enum.Enum):
 LOSS, FAULT, LEAK = Severity.LOSS, Severity.FAULT, Severity.LEAK
 
 
-class Kind(NamedTuple):
-    """One thing that can be wrong."""
+class FindingKind(NamedTuple):
+    """A kind of finding."""
 
     name: str
     severity: Severity
@@ -47,96 +47,96 @@ _ORPHANS = (
 )
 
 # The database
-DATABASE_DAMAGED = Kind("database-damaged", LOSS, _BACKUP)
-TABLE_UNREADABLE = Kind("table-unreadable", LOSS, _BACKUP)
-RECORD_UNREADABLE = Kind("record-unreadable", LOSS, _BACKUP)
-ACCOUNT_UNREADABLE = Kind("account-unreadable", FAULT, _BACKUP)
-TABLE_UNKNOWN = Kind(
+DATABASE_DAMAGED = FindingKind("database-damaged", LOSS, _BACKUP)
+TABLE_UNREADABLE = FindingKind("table-unreadable", LOSS, _BACKUP)
+RECORD_UNREADABLE = FindingKind("record-unreadable", LOSS, _BACKUP)
+ACCOUNT_UNREADABLE = FindingKind("account-unreadable", FAULT, _BACKUP)
+TABLE_UNKNOWN = FindingKind(
     "table-unknown", FAULT, "Check with the version of etagere that created this data directory."
 )
-TIMELINE_WRONG = Kind("timeline-wrong", FAULT, _BACKUP)
-COUNTER_WRONG = Kind(
+TIMELINE_WRONG = FindingKind("timeline-wrong", FAULT, _BACKUP)
+COUNTER_WRONG = FindingKind(
     "counter-wrong",
     FAULT,
     "Do not write to the store: a new segment could replace an existing one.",
 )
 
 # Contents
-INLINE_MISSING = Kind("inline-missing", LOSS, _UPLOAD)
-INLINE_DAMAGED = Kind("inline-damaged", LOSS, _UPLOAD)
-INLINE_UNUSED = Kind("inline-unused", LEAK, _REPAIR)
-CONTENTS_DIFFER = Kind("contents-differ", FAULT, _UPLOAD)
-LENGTH_WRONG = Kind("length-wrong", LOSS, _UPLOAD)
-LIST_MISSING = Kind("list-missing", LOSS, _UPLOAD)
-LIST_UNUSED = Kind(
+INLINE_MISSING = FindingKind("inline-missing", LOSS, _UPLOAD)
+INLINE_DAMAGED = FindingKind("inline-damaged", LOSS, _UPLOAD)
+INLINE_UNUSED = FindingKind("inline-unused", LEAK, _REPAIR)
+CONTENTS_DIFFER = FindingKind("contents-differ", FAULT, _UPLOAD)
+LENGTH_WRONG = FindingKind("length-wrong", LOSS, _UPLOAD)
+LIST_MISSING = FindingKind("list-missing", LOSS, _UPLOAD)
+LIST_UNUSED = FindingKind(
     "list-unused", LEAK, "`etagere check --repair` passes it to the garbage collector."
 )
-CHUNK_MISSING = Kind("chunk-missing", LOSS, _UPLOAD)
-CHUNK_UNUSED = Kind("chunk-unused", LEAK, _REPAIR)
-MAP_MISSING = Kind("map-missing", LOSS, _UPLOAD)
-MAP_UNUSED = Kind(
+CHUNK_MISSING = FindingKind("chunk-missing", LOSS, _UPLOAD)
+CHUNK_UNUSED = FindingKind("chunk-unused", LEAK, _REPAIR)
+MAP_MISSING = FindingKind("map-missing", LOSS, _UPLOAD)
+MAP_UNUSED = FindingKind(
     "map-unused", LEAK, "`etagere check --repair` passes it to the garbage collector."
 )
-MAP_UNMARKED = Kind(
+MAP_UNMARKED = FindingKind(
     "map-unmarked", LEAK, "`etagere check --repair` marks it for the garbage collector."
 )
-GENERATION_UNUSED = Kind("generation-unused", LEAK, _REPAIR)
-INTERVALS_OVERLAP = Kind("intervals-overlap", FAULT, _BACKUP)
-INTERVAL_UNUSED = Kind("interval-unused", LEAK, _REPAIR)
-CONTENT_TO_REAP_HELD = Kind("dying-held", FAULT, _ORPHANS)
-CONTENT_TO_REAP_EMPTY = Kind("dying-empty", LEAK, _REPAIR)
-SHARERS_TOO_FEW = Kind("sharers-too-few", FAULT, _SHARED)
-SHARERS_TOO_MANY = Kind("sharers-too-many", FAULT, _STUCK)
-SHARERS_UNUSED = Kind("sharers-unused", LEAK, _REPAIR)
+GENERATION_UNUSED = FindingKind("generation-unused", LEAK, _REPAIR)
+INTERVALS_OVERLAP = FindingKind("intervals-overlap", FAULT, _BACKUP)
+INTERVAL_UNUSED = FindingKind("interval-unused", LEAK, _REPAIR)
+CONTENT_TO_REAP_HELD = FindingKind("dying-held", FAULT, _ORPHANS)
+CONTENT_TO_REAP_EMPTY = FindingKind("dying-empty", LEAK, _REPAIR)
+SHARERS_TOO_FEW = FindingKind("sharers-too-few", FAULT, _SHARED)
+SHARERS_TOO_MANY = FindingKind("sharers-too-many", FAULT, _STUCK)
+SHARERS_UNUSED = FindingKind("sharers-unused", LEAK, _REPAIR)
 
 # Indexes
-INDEX_ROW_MISSING = Kind(
+INDEX_ROW_MISSING = FindingKind(
     "index-row-missing", FAULT, "Write the object again; this restores the index row."
 )
-INDEX_ROW_UNUSED = Kind("index-row-unused", LEAK, _REPAIR)
+INDEX_ROW_UNUSED = FindingKind("index-row-unused", LEAK, _REPAIR)
 
 # Extents
-EXTENT_MISSING = Kind(
+EXTENT_MISSING = FindingKind(
     "extent-missing", LOSS, f"Do not start a server, which may reclaim the space. {_UPLOAD}"
 )
-EXTENT_EXCEEDED = Kind("extent-exceeded", LOSS, _UPLOAD)
-EXTENT_DAMAGED = Kind("extent-damaged", LOSS, _UPLOAD)
-EXTENT_UNUSED = Kind("extent-unused", LEAK, _REPAIR)
-REFERENCES_TOO_FEW = Kind("references-too-few", FAULT, _SHARED)
-REFERENCES_TOO_MANY = Kind("references-too-many", FAULT, _STUCK)
-CHECKSUMS_DIFFER = Kind("checksums-differ", LOSS, _UPLOAD)
-MOVE_MISSING = Kind("move-missing", LOSS, _BACKUP)
-MOVE_WRONG = Kind("move-wrong", FAULT, _BACKUP)
-MOVE_UNUSED = Kind("move-unused", LEAK, _REPAIR)
+EXTENT_EXCEEDED = FindingKind("extent-exceeded", LOSS, _UPLOAD)
+EXTENT_DAMAGED = FindingKind("extent-damaged", LOSS, _UPLOAD)
+EXTENT_UNUSED = FindingKind("extent-unused", LEAK, _REPAIR)
+REFERENCES_TOO_FEW = FindingKind("references-too-few", FAULT, _SHARED)
+REFERENCES_TOO_MANY = FindingKind("references-too-many", FAULT, _STUCK)
+CHECKSUMS_DIFFER = FindingKind("checksums-differ", LOSS, _UPLOAD)
+MOVE_MISSING = FindingKind("move-missing", LOSS, _BACKUP)
+MOVE_WRONG = FindingKind("move-wrong", FAULT, _BACKUP)
+MOVE_UNUSED = FindingKind("move-unused", LEAK, _REPAIR)
 
 # Segments
-SEGMENT_MISSING = Kind(
+SEGMENT_MISSING = FindingKind(
     "segment-missing", LOSS, "Restore the file from a backup, or upload the objects again."
 )
-SEGMENT_SHORT = Kind(
+SEGMENT_SHORT = FindingKind(
     "segment-short", LOSS, "Restore the file from a backup, or upload the objects again."
 )
-SEGMENT_RETIRED = Kind("segment-retired", LOSS, _ORPHANS)
-SEGMENT_UNKNOWN = Kind("segment-unknown", FAULT, _BACKUP)
-SEGMENT_LENGTH_WRONG = Kind("segment-length-wrong", FAULT, _BACKUP)
-SEGMENT_EMPTY = Kind("segment-empty", LEAK, _REPAIR)
-EXTENTS_OVERLAP = Kind("extents-overlap", FAULT, _BACKUP)
-DEAD_TOTAL_WRONG = Kind(
+SEGMENT_RETIRED = FindingKind("segment-retired", LOSS, _ORPHANS)
+SEGMENT_UNKNOWN = FindingKind("segment-unknown", FAULT, _BACKUP)
+SEGMENT_LENGTH_WRONG = FindingKind("segment-length-wrong", FAULT, _BACKUP)
+SEGMENT_EMPTY = FindingKind("segment-empty", LEAK, _REPAIR)
+EXTENTS_OVERLAP = FindingKind("extents-overlap", FAULT, _BACKUP)
+DEAD_TOTAL_WRONG = FindingKind(
     "dead-total-wrong", LEAK, "`etagere check --repair` counts again, so that space is given back."
 )
-DEAD_UNUSED = Kind("dead-unused", LEAK, _REPAIR)
-FILE_UNUSED = Kind("file-unused", LEAK, _REPAIR)
-FILE_TOO_LONG = Kind("file-too-long", LEAK, "`etagere check --repair` truncates it.")
-FILE_STRANGE = Kind("file-strange", FAULT, "Move it elsewhere; Étagère did not create it.")
+DEAD_UNUSED = FindingKind("dead-unused", LEAK, _REPAIR)
+FILE_UNUSED = FindingKind("file-unused", LEAK, _REPAIR)
+FILE_TOO_LONG = FindingKind("file-too-long", LEAK, "`etagere check --repair` truncates it.")
+FILE_STRANGE = FindingKind("file-strange", FAULT, "Move it elsewhere; Étagère did not create it.")
 
-# What looks unused may be what a reference that leads nowhere, or elsewhere, once meant; then it
-# is all there is to restore an object from, and no leak.
+# Data that seems unused may be the target of a broken reference. It is then all that is left to
+# restore an object from, and not a leak.
 _MAPS = frozenset({MAP_UNUSED, GENERATION_UNUSED, INTERVAL_UNUSED})
 _CONTENTS = frozenset({INLINE_UNUSED, LIST_UNUSED, CHUNK_UNUSED}) | _MAPS
 _SPACE = frozenset(
     {EXTENT_UNUSED, MOVE_UNUSED, DEAD_TOTAL_WRONG, SEGMENT_EMPTY, FILE_UNUSED, FILE_TOO_LONG}
 )
-DOUBTS: dict[Kind, frozenset[Kind]] = {
+DOUBTS: dict[FindingKind, frozenset[FindingKind]] = {
     INLINE_MISSING: frozenset({INLINE_UNUSED}),
     MAP_MISSING: _MAPS | {SHARERS_TOO_MANY},
     CONTENTS_DIFFER: _CONTENTS | _SPACE,
@@ -160,14 +160,14 @@ DOUBTS: dict[Kind, frozenset[Kind]] = {
 
 
 class LedgerRemedy(NamedTuple):
-    """An operation of the ledger that removes a leak, and what it is asked."""
+    """An operation that removes a leak from the ledger, and its command."""
 
     operation: Callable[[WriteTxn, Any], Any]
     command: Any
 
 
 class FileRemedy(NamedTuple):
-    """A file that is removed, or cut to a length."""
+    """A file to remove, or to truncate to a length."""
 
     path: Path
     length: int | None = None
@@ -178,9 +178,9 @@ Remedy = LedgerRemedy | FileRemedy
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, in words."""
+    """A finding, described for the user."""
 
-    kind: Kind
+    kind: FindingKind
     where: str
     what: str
     remedy: Remedy | None = None
@@ -188,7 +188,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a walk has seen."""
+    """The result of a check."""
 
     findings: list[Finding] = field(default_factory=list)
     objects: int = 0
@@ -196,8 +196,8 @@ class Report:
     extent_bytes: int = 0
     segments: int = 0
     judged: bool = True
-    """Whether what nothing refers to is known: not if something could not be read, or refers to
-    what is not there."""
+    """Whether unused data is known. False if something could not be read, or refers to something
+    missing."""
 
     def count(self, severity: Severity) -> int:
         return sum(finding.kind.severity is severity for finding in self.findings)

@@ -1,7 +1,7 @@
-"""Indexes: rows that say where other records are, and are made from nothing but those.
+"""Verifies indexes, whose rows are derived from other records.
 
-The check makes the rows anew and compares them with those that there are: by a row that is missing
-something is not found, and nothing is lost but that.
+The check computes the rows again and compares them with the stored ones. If a row is missing,
+searches do not find its record, but no data is lost.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from typing import Any, NamedTuple
 
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.findings import LedgerRemedy
-from etagere.bodies.audit.remedies import Row, remove_row
+from etagere.bodies.audit.remedies import RowKey, remove_row
 from etagere.bodies.audit.snapshot import Audit
 from etagere.engine.records import Collection
 
 
 class Rows(NamedTuple):
-    """How the rows of an index are made."""
+    """How the rows of an index are computed."""
 
     of: Callable[[Any, Any], Iterator[tuple[Any, bool]]]
-    """From the key and the record of something: the keys of its rows, and whether each has to be
-    there already."""
+    """Returns the keys of the rows for a source record, and whether each must exist already."""
     is_over: Callable[[Any], bool] = lambda _: False
-    """Whether a row may stay without what it was made from, because it is about to be removed."""
+    """Whether a row may exist without its source record, because it is about to be removed."""
 
 
 class Index(NamedTuple):
     rows: Collection[Any, Any]
     source: Collection[Any, Any]
     begin: Callable[[Audit], Rows | None]
-    """Looks up what it takes to make rows; None if there are none, and nothing to compare."""
+    """Prepares to compute rows; returns None if there is nothing to compare."""
 
 
 def check_indexes(audit: Audit, indexes: Sequence[Index]) -> None:
@@ -59,7 +58,7 @@ def _compare(audit: Audit, index: Index, rows: Rows) -> None:
     )
     for (packed,) in list(unused):
         if not rows.is_over(index.rows.unpack(packed)):
-            remedy = LedgerRemedy(remove_row, Row(name, packed))
+            remedy = LedgerRemedy(remove_row, RowKey(name, packed))
             what = "it stands for nothing that is there"
             audit.suspect(kinds.INDEX_ROW_UNUSED, audit.name(index.rows, packed), what, remedy)
     audit.execute("DROP TABLE audit_index")

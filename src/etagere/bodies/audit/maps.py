@@ -1,4 +1,4 @@
-"""Interval maps: which generations are held, and which intervals no generation shows."""
+"""Verifies interval maps: the holders of generations, and intervals that no generation shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etagere.bodies.audit.remedies import (
     FormerKey,
     GenerationKey,
     IntervalKey,
-    Row,
+    RowKey,
     mark_map_to_flatten,
     mark_map_to_reap,
     release_unused_former,
@@ -37,11 +37,11 @@ from etagere.bodies.maps import (
 from etagere.engine.records import UINT_MAX, Collection
 from etagere.model.bodies import FormerInterval, Interval, Piece
 
-_FADING = "LEFT JOIN fading_maps f ON f.key = substr(t.key, 1, 16)"
+_JOIN_MAPS_TO_REAP = "LEFT JOIN fading_maps f ON f.key = substr(t.key, 1, 16)"
 
 
 def check_maps(audit: Audit) -> None:
-    """What objects hold was counted before; maps hold others too, as their bases."""
+    """Verifies all maps. The holders among objects have been counted; maps hold their bases too."""
     _count_bases(audit)
     _check_generations(audit)
     _check_records(audit)
@@ -102,7 +102,7 @@ def _check_records(audit: Audit) -> None:
         "WHERE NOT EXISTS (SELECT 1 FROM fading_maps f WHERE f.key = m.id)"
     )
     for (packed,) in maps:
-        if _is_shown(audit, packed, 0, UINT_MAX):
+        if _is_held(audit, packed, 0, UINT_MAX):
             continue
         remedy = LedgerRemedy(mark_map_to_reap, ContentId(packed))
         where = audit.name(INTERVAL_MAPS, packed)
@@ -119,8 +119,8 @@ def _check_records(audit: Audit) -> None:
 
 
 def _check_current(audit: Audit) -> None:
-    before, reach, shown = b"", 0, _Shown(audit)
-    join = f"LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16) {_FADING}"
+    before, reach, held = b"", 0, _HeldGenerations(audit)
+    join = f"LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16) {_JOIN_MAPS_TO_REAP}"
     rows = audit.rows(INTERVALS, ", m.newest, f.key", join)
     for packed, (map_id, offset), interval, (newest, is_to_reap) in rows:
         where = partial(audit.name, INTERVALS, packed)
@@ -133,14 +133,14 @@ def _check_current(audit: Audit) -> None:
         if is_to_reap is not None:
             continue
         stop = UINT_MAX if newest is None else newest + 1
-        if newest is None or not shown.within(map_id, interval.born, stop):
+        if newest is None or not held.within(map_id, interval.born, stop):
             remedy = LedgerRemedy(release_unused_interval, IntervalKey(map_id, offset))
             audit.suspect(kinds.INTERVAL_UNUSED, where(), "nothing shows it", remedy)
 
 
 def _check_former(audit: Audit) -> None:
-    join = f"LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16) {_FADING}"
-    shown = _Shown(audit)
+    join = f"LEFT JOIN audit_maps m ON m.id = substr(t.key, 1, 16) {_JOIN_MAPS_TO_REAP}"
+    held = _HeldGenerations(audit)
     rows = audit.rows(FORMER_INTERVALS, ", m.id, f.key", join)
     for packed, key, interval, (known, is_to_reap) in rows:
         map_id, _, born = key
@@ -150,7 +150,7 @@ def _check_former(audit: Audit) -> None:
             continue
         if is_to_reap is not None:
             continue
-        if known is None or not shown.within(map_id, born, interval.ended):
+        if known is None or not held.within(map_id, born, interval.ended):
             remedy = LedgerRemedy(release_unused_former, FormerKey(*key))
             audit.suspect(kinds.INTERVAL_UNUSED, where(), "nothing shows it", remedy)
 
@@ -171,13 +171,13 @@ def _check_interval(
         audit.find(kinds.INLINE_DAMAGED, where(), what)
 
 
-def _matches(inlay: bytes, crc: int | None) -> bool:
-    """Whether an inlay is as it was written; those of older versions do not tell."""
-    return crc is None or crc64nvme(inlay) == crc
+def _matches(data: bytes, crc: int | None) -> bool:
+    """Whether an data is as it was written; those of older versions do not tell."""
+    return crc is None or crc64nvme(data) == crc
 
 
 def _is_possible(audit: Audit, generation: int, where: Callable[[], str]) -> bool:
-    """Whether a record names a generation that there can be; found if not."""
+    """Returns whether a generation is possible; reports the record if it is not."""
     if 0 < generation < UINT_MAX:
         return True
     audit.mark_incomplete()
@@ -185,8 +185,9 @@ def _is_possible(audit: Audit, generation: int, where: Callable[[], str]) -> boo
     return False
 
 
-class _Shown:
-    """Which generations somebody holds. Rows that lie together mostly ask the same."""
+class _HeldGenerations:
+    """Looks up whether generations are held, and caches the last answer: adjacent rows mostly ask
+    for the same generations."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -196,13 +197,13 @@ class _Shown:
     def within(self, map_id: bytes, first: int, stop: int) -> bool:
         asked = (map_id, first, stop)
         if asked != self._asked:
-            self._asked, self._answer = asked, _is_shown(self._audit, *asked)
+            self._asked, self._answer = asked, _is_held(self._audit, *asked)
         return self._answer
 
 
-def _is_shown(audit: Audit, map_id: bytes, first: int, stop: int) -> bool:
-    """Whether somebody holds a generation from `first` up to, but not including, `stop`; it may
-    be recorded and not found, or found and not recorded, which is found by itself."""
+def _is_held(audit: Audit, map_id: bytes, first: int, stop: int) -> bool:
+    """Returns whether a generation from `first` up to, but not including, `stop` is held. Recorded
+    and counted holders both count; a difference between them is reported elsewhere."""
     span = (map_id + first.to_bytes(8, "big"), map_id + stop.to_bytes(8, "big"))
     return any(
         list(
@@ -219,7 +220,7 @@ def _check_marks(audit: Audit, marks: Collection[tuple[bytes], Any]) -> None:
     join = "LEFT JOIN audit_maps m ON m.id = t.key"
     for packed, _, _, (known,) in audit.rows(marks, ", m.id", join):
         if known is None and not _has_rows(audit, packed):
-            remedy = LedgerRemedy(remove_row, Row(marks.name, packed))
+            remedy = LedgerRemedy(remove_row, RowKey(marks.name, packed))
             what = "there is something to be done to it, but nothing is left of it"
             audit.suspect(kinds.CONTENT_TO_REAP_EMPTY, audit.name(marks, packed), what, remedy)
 

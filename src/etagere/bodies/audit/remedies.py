@@ -1,7 +1,7 @@
-"""Taking leaks away: operations on the ledger, and files.
+"""Removal of leaks: operations on the ledger, and files.
 
-Only what a check found to be unused is touched, and only while the directory belongs to the
-process that checked it. Losses are left as they are, for people to look at.
+Only data that a check found to be unused is removed, and only while the process that checked the
+directory has it locked. Losses are left unchanged for inspection.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ROWS_PER_LOOK = 10_000
 _decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
 
 
-class Row(Command, frozen=True):
+class RowKey(Command, frozen=True):
     """A record by its collection's name and its encoded key."""
 
     collection: str
@@ -56,7 +56,7 @@ class Row(Command, frozen=True):
 
 
 @operation(reclaims=True)
-def remove_row(txn: WriteTxn, command: Row) -> None:
+def remove_row(txn: WriteTxn, command: RowKey) -> None:
     collection = COLLECTIONS[command.collection]
     txn.delete(collection, collection.unpack(command.key))
 
@@ -68,7 +68,7 @@ class ChunkKey(Command, frozen=True):
 
 @operation(reclaims=True)
 def release_unused_chunk(txn: WriteTxn, command: ChunkKey) -> None:
-    """Removes a chunk that is in no list, and its references with it."""
+    """Removes a chunk that is in no list, and its references."""
     key = (command.content, command.number)
     chunk = txn.get(CHUNKS, key, EXCLUSIVE)
     if chunk is None:
@@ -85,7 +85,7 @@ class IntervalKey(Command, frozen=True):
 
 @operation(reclaims=True)
 def release_unused_interval(txn: WriteTxn, command: IntervalKey) -> None:
-    """Removes an interval that no generation shows, and its reference with it."""
+    """Removes an interval that no generation shows, and its reference."""
     key = (command.map, command.offset)
     interval = txn.get(INTERVALS, key, EXCLUSIVE)
     if interval is None:
@@ -119,19 +119,19 @@ class GenerationKey(Command, frozen=True):
 
 @operation(reclaims=True)
 def release_unused_generation(txn: WriteTxn, command: GenerationKey) -> None:
-    """Leaves what only a generation that nobody holds shows to the collector."""
+    """Deletes a generation without holders, and leaves its intervals to the collector."""
     txn.delete(GENERATIONS, (command.map, command.generation))
     txn.put(MAPS_TO_REAP, (command.map,), MapToReap())
 
 
-class Place(Command, frozen=True):
+class ExtentPlace(Command, frozen=True):
     segment: int
     offset: int
 
 
 @operation(reclaims=True)
-def release_unused_extent(txn: WriteTxn, command: Place) -> None:
-    """Makes an extent that nothing refers to dead, whatever its count says."""
+def release_unused_extent(txn: WriteTxn, command: ExtentPlace) -> None:
+    """Marks an unused extent as dead, whatever its reference count is."""
     key = (command.segment, command.offset)
     extent = txn.get(EXTENTS, key, EXCLUSIVE)
     if extent is None:
@@ -148,20 +148,19 @@ class ContentId(Command, frozen=True):
 
 @operation(reclaims=True)
 def mark_content_to_reap(txn: WriteTxn, command: ContentId) -> None:
-    """Leaves a block list that nobody holds to the collector, which takes it apart as it does
-    any other."""
+    """Leaves a block list without holders to the collector."""
     txn.put(CONTENTS_TO_REAP, (command.id,), ContentToReap())
 
 
 @operation(reclaims=True)
 def mark_map_to_reap(txn: WriteTxn, command: ContentId) -> None:
-    """The same for an interval map."""
+    """Leaves an interval map without holders to the collector."""
     txn.put(MAPS_TO_REAP, (command.id,), MapToReap())
 
 
 @operation(reclaims=True)
 def mark_map_to_flatten(txn: WriteTxn, command: ContentId) -> None:
-    """Has a map's base copied into it."""
+    """Lets the collector copy the base of a map into it."""
     txn.put(MAPS_TO_FLATTEN, (command.id,), MapToFlatten())
 
 
@@ -172,7 +171,7 @@ class SetDeadTotal(Command, frozen=True):
 
 @operation(reclaims=True)
 def set_dead_total(txn: WriteTxn, command: SetDeadTotal) -> None:
-    """Replaces the total of dead bytes of a segment by what a check has counted."""
+    """Sets the total of dead bytes of a segment to the number that a check has counted."""
     if command.length:
         txn.put(DEAD_TOTALS, (command.segment,), DeadTotal(command.length))
     else:
@@ -182,8 +181,8 @@ def set_dead_total(txn: WriteTxn, command: SetDeadTotal) -> None:
 def repair(
     directory: Path, findings: Iterable[Finding], config: Config, clock: Clock
 ) -> tuple[int, list[str]]:
-    """Removes the leaks among the findings of a directory that the caller has claimed; returns
-    how many it removed and, in words, what could not be done."""
+    """Removes the leaks among the findings of a directory that the caller has locked; returns the
+    number of removed leaks, and a description of each failure."""
     ledger_remedies: list[LedgerRemedy] = []
     file_remedies: list[FileRemedy] = []
     for finding in findings:
@@ -193,15 +192,15 @@ def repair(
             file_remedies.append(finding.remedy)
     troubles: list[str] = []
     if ledger_remedies:
-        troubles += _settle(directory, ledger_remedies, config, clock)
-    troubles += _tidy_files(file_remedies)
+        troubles += _run_operations(directory, ledger_remedies, config, clock)
+    troubles += _repair_files(file_remedies)
     return len(ledger_remedies) + len(file_remedies) - len(troubles), troubles
 
 
-def _settle(
+def _run_operations(
     directory: Path, remedies: list[LedgerRemedy], config: Config, clock: Clock
 ) -> list[str]:
-    """Runs the operations in a writer of our own."""
+    """Runs operations in a writer in this process."""
     try:
         writer = Writer(directory, config, clock)
     except (DatabaseError, msgspec.DecodeError, OSError) as error:
@@ -216,7 +215,7 @@ def _settle(
                 if answer.outcome is not wire.Outcome.RESULT:
                     troubles.append(_trouble(remedy, answer.outcome, answer.payload))
                 elif remedy.operation is forget_segment and answer.payload == ENCODE(False):
-                    waiting.append(remedy)  # it goes in bounded steps
+                    waiting.append(remedy)  # it runs in bounded steps
             writer.maintain()
         return troubles
     finally:
@@ -235,7 +234,7 @@ def _trouble(remedy: LedgerRemedy, outcome: wire.Outcome, payload: bytes) -> str
     return f"{remedy.operation.__name__} {remedy.command}: {detail}"
 
 
-def _tidy_files(remedies: list[FileRemedy]) -> list[str]:
+def _repair_files(remedies: list[FileRemedy]) -> list[str]:
     troubles: list[str] = []
     for path, length in remedies:
         try:

@@ -1,4 +1,4 @@
-"""The layout of segments in the ledger against their files."""
+"""Compares the layout of segments in the ledger with their files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EXTENT, _DEAD, _COUNTED, _MISSING = "extent", "dead space", "counted dead space
 
 
 class _Run(NamedTuple):
-    """Bytes of a segment that the ledger has something to say about."""
+    """A run of bytes of a segment that a record describes."""
 
     segment: int
     offset: int
@@ -46,7 +46,7 @@ class _Run(NamedTuple):
 
 @dataclass
 class _Layout:
-    """What the runs of one segment come to."""
+    """A summary of the runs of one segment."""
 
     extents: int = 0
     extents_end: int = 0
@@ -54,14 +54,14 @@ class _Layout:
     runs: int = 0
     end: int = 0
     dead_total: int = 0
-    """What the total of dead bytes has to be."""
+    """The correct total of dead bytes."""
     wanted: bool = False
-    """Whether something refers to bytes in it, recorded or not."""
+    """Whether anything refers to bytes of the segment, with or without a record of the extent."""
 
 
 def check_segments(audit: Audit, files: dict[str, int]) -> None:
-    """Compares every segment with its extents and its file. `files` are the names in the
-    folder as they were before the snapshot: each of them had its record then."""
+    """Compares every segment with its extents and its file. `files` are the names in the directory
+    before the snapshot: each had a record then."""
     segments: dict[int, Segment | None] = {}
     for (packed,) in audit.execute("SELECT key FROM segments"):
         if isinstance(packed, bytes) and len(packed) == 8:
@@ -97,9 +97,9 @@ def check_segments(audit: Audit, files: dict[str, int]) -> None:
 def _compare_total(
     audit: Audit, number: int, segment: Segment | None, layout: _Layout, total: int
 ) -> None:
-    """Compares the total of dead bytes with what no record covers. Nobody reads the total of a
-    segment that is being removed, and of one that has neither a file nor anything in use in it,
-    nothing is left to be counted."""
+    """Compares the total of dead bytes with what no record covers. The total of a segment that is
+    being removed is not used, and a segment without a file and without used extents has nothing to
+    count."""
     if segment is None or segment.state is SegmentState.RETIRED:
         return
     lost = _file_bytes(segment_path(audit.directory, number)) is None and not layout.wanted
@@ -123,7 +123,7 @@ def _check_counter(audit: Audit, last: int) -> None:
 
 
 def _runs(audit: Audit) -> Iterator[_Run]:
-    """Everything in segments, in the order in which it lies there."""
+    """Yields all runs of bytes in segments, in order."""
     extents = (
         _Run(*place, extent.length, _EXTENT)
         for _, place, extent, _ in audit.rows(EXTENTS, first_time=False)
@@ -143,8 +143,8 @@ def _runs(audit: Audit) -> Iterator[_Run]:
 
 
 def _lay_out(audit: Audit, number: int, runs: Iterator[_Run], segment: Segment | None) -> _Layout:
-    """Finds overlaps, and counts what is dead and has no record of its own: up to where sealing has
-    come, all that no other record covers; behind that, what schema 1 has counted."""
+    """Reports overlaps, and counts the dead bytes that have no record: up to the point that sealing
+    has reached, all bytes that no other record covers; behind it, what schema 1 has counted."""
     layout = _Layout()
     counted_to = _counted_to(segment)
     file_bytes = _file_bytes(segment_path(audit.directory, number))
@@ -222,7 +222,7 @@ def _compare_sealed(audit: Audit, number: int, segment: Segment, layout: _Layout
 
 
 def _find_unknown(audit: Audit, number: int, layout: _Layout) -> None:
-    """Extents or dead space in a segment that has no record."""
+    """Reports extents or dead space of a segment without a record."""
     path = segment_path(audit.directory, number)
     where = f"{DIRECTORY_NAME}/{path.name}"
     if layout.extents:
@@ -237,11 +237,11 @@ def _find_unknown(audit: Audit, number: int, layout: _Layout) -> None:
 
 
 def list_files(directory: Path) -> dict[str, int]:
-    """The names in the folder of segments, and the size of each."""
+    """Returns the names and sizes of the files in the directory of segments."""
     sizes: dict[str, int] = {}
     try:
         for path in (directory / DIRECTORY_NAME).iterdir():
-            # A server may remove one before we come to it.
+            # A running server may remove files meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 sizes[path.name] = path.lstat().st_size
         return sizes
@@ -259,7 +259,7 @@ def _check_files(audit: Audit, files: dict[str, int], known: set[int]) -> None:
         if number is None:
             audit.find(kinds.FILE_STRANGE, where, "is not the name of a segment")
         elif number not in known and path.exists():
-            # Beside a server it may have been removed, and its record with it, since we looked.
+            # A running server may have removed the file and its record meanwhile.
             what = f"the ledger knows nothing of this file of {size} bytes"
             audit.suspect(kinds.FILE_UNUSED, where, what, FileRemedy(path))
 
@@ -273,7 +273,7 @@ def _number_of(directory: Path, name: str) -> int | None:
 
 
 def _file_bytes(path: Path) -> int | None:
-    """The size of a file; None if there is none."""
+    """Returns the size of a file; None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""One snapshot of the ledger for the whole of a check, and what the check notes beside it.
+"""The snapshot of the ledger that a check reads, and the data that the check collects.
 
-What is counted lies in temporary tables beside the snapshot (`engine/snapshots`). The tables of the
-snapshot are joined with them in the order in which they lie on disk.
+Counts are kept in temporary tables next to the snapshot (`engine/snapshots`), and joined with the
+tables of the snapshot in the order of their keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from etagere.bodies.audit import findings as kinds
-from etagere.bodies.audit.findings import Finding, Kind, Remedy, Report
+from etagere.bodies.audit.findings import Finding, FindingKind, Remedy, Report
 from etagere.bodies.contents import (
     CHUNK_SHARERS,
     CONTENT_SHARERS,
@@ -46,7 +46,7 @@ _NO_ROOM = (
 _MESSAGES_MAX = 100
 _NAMES_MAX = 3
 
-_ACCOUNTS = (
+_BOOKKEEPING = (
     CONTENT_SHARERS,
     CHUNK_SHARERS,
     CONTENTS_TO_REAP,
@@ -59,9 +59,9 @@ _ACCOUNTS = (
     SEGMENTS,
     COUNTERS,
 )
-"""Collections that no object needs to be read."""
+"""Collections that are not needed to read any object."""
 
-_SCRATCH = """
+_TEMPORARY_TABLES = """
 CREATE TEMP TABLE audit_held (
     id BLOB PRIMARY KEY, kind INT, content BLOB, count INT, holder INT, key BLOB
 ) WITHOUT ROWID;
@@ -83,11 +83,11 @@ BY_CONTENT = -1
 
 
 class CannotCheck(Exception):
-    """There is nothing here that could be checked; says why."""
+    """The directory cannot be checked; the message says why."""
 
 
 class Audit:
-    """A check under way: the snapshot, what was counted, what was found."""
+    """A check in progress: the snapshot, the counts and the findings."""
 
     def __init__(self, directory: Path, config: Config, progress: Progress) -> None:
         self.directory = directory
@@ -101,23 +101,26 @@ class Audit:
     def close(self) -> None:
         self.snapshot.close()
 
-    # Finding
+    # Findings
 
-    def find(self, kind: Kind, where: str, what: str) -> None:
+    def find(self, kind: FindingKind, where: str, what: str) -> None:
         self.report.findings.append(Finding(kind, where, what))
 
-    def suspect(self, kind: Kind, where: str, what: str, remedy: Remedy | None = None) -> None:
-        """Something that is wrong only if everything that might refer to it could be read."""
+    def suspect(
+        self, kind: FindingKind, where: str, what: str, remedy: Remedy | None = None
+    ) -> None:
+        """Adds a finding that counts only if everything that might refer to the data could be
+        read."""
         self._suspects.append(Finding(kind, where, what, remedy))
 
     def mark_incomplete(self) -> None:
-        """Something that may refer to other things cannot be read or is gone."""
+        """Notes that a record that may refer to other data is unreadable or missing."""
         self.report.judged = False
 
     def conclude(self) -> Report:
-        """All that was found, less what looks unused but may not be."""
+        """Returns the report, without findings of unused data that may be in use."""
         if self.report.judged:
-            doubts = set[Kind]().union(
+            doubts = set[FindingKind]().union(
                 *(kinds.DOUBTS.get(found.kind, ()) for found in self.report.findings)
             )
             certain = [found for found in self._suspects if found.kind not in doubts]
@@ -131,7 +134,7 @@ class Audit:
         return self.snapshot.execute(sql, values)
 
     def attempt(self, phase: Callable[[Audit], None], name: str) -> None:
-        """Runs a part of the check as far as the database can be read."""
+        """Runs a part of the check, as far as the database is readable."""
         try:
             phase(self)
         except UNREADABLE as error:
@@ -149,9 +152,9 @@ class Audit:
         *,
         first_time: bool = True,
     ) -> Iterator[tuple[bytes, K, R, Any]]:
-        """The records of a collection `t`: encoded key, key, record, and what was joined to
-        them, in the order of their keys. What cannot be decoded is found the first time and left
-        out."""
+        """Yields the records of a collection `t` in the order of their keys: encoded key, key,
+        record and the joined columns. Records that cannot be decoded are reported the first time,
+        and skipped."""
         pack, unpack, decode = collection.pack, collection.unpack, collection.decode
         sql = f"SELECT t.key, t.value{columns} FROM {collection.name} t {join} ORDER BY t.key"  # noqa: S608
         try:
@@ -182,7 +185,7 @@ class Audit:
     ) -> None:
         self._count_row()
         self.mark_incomplete()
-        needed = collection not in _ACCOUNTS
+        needed = collection not in _BOOKKEEPING
         kind = kinds.RECORD_UNREADABLE if needed else kinds.ACCOUNT_UNREADABLE
         where = self.name(collection, packed)
         self.find(kind, where, f"the record cannot be decoded: {error}")
@@ -190,7 +193,8 @@ class Audit:
     def packed(
         self, collection: Collection[K, Any], key: K, where: Callable[[], str]
     ) -> bytes | None:
-        """A key that a record names, encoded; found and None if there can be no such key."""
+        """Encodes a key that a record contains; returns None, with a finding, if it is
+        impossible."""
         try:
             return collection.pack(key)
         except (ValueError, TypeError, OverflowError) as error:
@@ -208,17 +212,17 @@ class Audit:
         self._progress(phase, done, total)
 
     def count_rows(self) -> None:
-        """Counts ahead, so that there is something to measure progress by."""
+        """Counts the rows of all tables, to measure progress."""
         for name in COLLECTIONS:
-            # What cannot be read is found when it is walked.
+            # Unreadable tables are reported when they are read.
             with contextlib.suppress(*UNREADABLE):
                 ((count,),) = self.execute(f"SELECT count(*) FROM {name}")  # noqa: S608
                 self._rows_total += count
 
-    # Naming
+    # Descriptions
 
     def name(self, collection: Collection[Any, Any], packed: object) -> str:
-        """A record in words."""
+        """Describes a record."""
         try:
             if not isinstance(packed, bytes):
                 raise TypeError("not a key")
@@ -235,7 +239,7 @@ class Audit:
         return f"{collection.name} {', '.join(parts)}"
 
     def user(self, holder: int, user: bytes) -> str:
-        """Who uses an extent or a chunk, in words."""
+        """Describes the user of an extent or a chunk."""
         if holder != BY_CONTENT:
             return self.name(HOLDERS[holder].collection, user)
         for held_by, key in self.execute(
@@ -245,7 +249,7 @@ class Audit:
         return f"content {user.hex()}, which nothing holds any more"
 
     def users_of_segment(self, number: int) -> str:
-        """A few of those who use a segment, in words."""
+        """Describes some users of a segment."""
         span = number.to_bytes(8, "big"), (number + 1).to_bytes(8, "big")
         found = self.execute(
             "SELECT holder, user FROM audit_references WHERE place >= ? AND place < ? LIMIT ?",
@@ -257,8 +261,8 @@ class Audit:
 
 
 def require_ledger(directory: Path) -> None:
-    """Raises `CannotCheck` where nothing looks like a data directory, before anything is made
-    in it."""
+    """Raises `CannotCheck` if a directory is not a data directory, before anything is created in
+    it."""
     name = ledger.DATABASE_NAME
     try:
         if not directory.is_dir():
@@ -283,7 +287,7 @@ def _open(directory: Path, config: Config, progress: Progress) -> LedgerSnapshot
 
 
 def check_database(audit: Audit) -> None:
-    """What SQLite knows about its own file, and whether the tables are those we know."""
+    """Runs SQLite's own checks of the database file."""
     audit.progress("database", 0, 0)
     for pragma in ("quick_check", "integrity_check"):
         messages = [row[0] for row in audit.execute(f"PRAGMA main.{pragma}({_MESSAGES_MAX})")]
@@ -296,9 +300,9 @@ def check_database(audit: Audit) -> None:
 
 
 def check_tables(audit: Audit) -> None:
-    """A table that this version does not know may hold contents: no telling what is unused. One
-    that is not there yet is empty."""
-    audit.execute(_SCRATCH)
+    """Reports unknown tables, which may hold contents, so that unused data cannot be determined.
+    Creates empty tables for those that an older ledger lacks."""
+    audit.execute(_TEMPORARY_TABLES)
     rows = audit.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' "
         "ESCAPE '\\'"

@@ -1,4 +1,4 @@
-"""The whole of a check, in the order in which its parts need each other."""
+"""A complete check: its parts, in the order in which they depend on each other."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ _COMPARED = {
     SEGMENTS,
     COUNTERS,
 }
-"""Collections that a part of the check walks by itself."""
+"""The collections that a part of the check reads by itself."""
 
 
-def _say_nothing(_phase: str, _done: int, _total: int) -> None:
+def _no_progress(_phase: str, _done: int, _total: int) -> None:
     pass
 
 
@@ -82,12 +82,12 @@ def check(
     *,
     fast: bool = False,
     indexes: Sequence[Index] = (),
-    progress: Progress = _say_nothing,
+    progress: Progress = _no_progress,
 ) -> Report:
-    """Compares everything in a data directory with everything else; with `fast`, all but the
-    bytes of the segments. Of indexes it has to be told. A server may be running meanwhile.
+    """Checks a data directory; with `fast`, without the bytes of the segments. `indexes` describes
+    the indexes to check. A server may be running.
 
-    Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` where there is nothing to compare.
+    Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` if the directory cannot be checked.
     """
     require_ledger(directory)
     try:
@@ -95,7 +95,8 @@ def check(
     except OSError as error:
         raise CannotCheck(f"{error.filename} cannot be written: {error.strerror}") from error
     try:
-        # As every reader: pinned first, so that what the snapshot shows stays on disk.
+        # Like every reader, the check pins first, so that the segments of its snapshot stay on
+        # disk.
         with coordinator.pin():
             files = segments.list_files(directory)
             audit = Audit(directory, config or Config(), progress)
@@ -135,7 +136,7 @@ def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast
 
 
 def _read_others(audit: Audit) -> None:
-    """Records that hold nothing must be readable too."""
+    """Verifies that the other records are readable."""
     walked = _COMPARED | {holder.collection for holder in HOLDERS}
     for collection in COLLECTIONS.values():
         if collection not in walked:

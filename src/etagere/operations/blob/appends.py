@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from etagere.bodies import inlays, intervals
+from etagere.bodies import folding, intervals
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
 from etagere.model.appends import AppendBlock, Appended, SealBlob
@@ -37,9 +37,9 @@ def append_block(txn: WriteTxn, command: AppendBlock) -> Appended:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     traits = _check_append(blob, command)
     offset = blob.content.length
-    lay = intervals.lay if command.borrowed else intervals.write
+    write = intervals.write_shared if command.borrowed else intervals.write
     content = mapped(txn, blob, command.child_id)
-    content = lay(txn, content, offset, command.body.pieces, command.child_id)
+    content = write(txn, content, offset, command.body.pieces, command.child_id)
     longer = replace(blob, content=content, traits=replace(traits, blocks=traits.blocks + 1))
     return Appended(offset, txn.put(BLOBS, key, changed(txn, longer)))
 
@@ -51,13 +51,13 @@ def append_small_block(txn: WriteTxn, command: AppendBlock) -> Appended | None:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     traits = _check_append(blob, command)
     offset, data = blob.content.length, command.body.data
-    if isinstance(blob.content, Mapped) and not inlays.has_room(blob.content, len(data)):
+    if isinstance(blob.content, Mapped) and not folding.has_room(blob.content, len(data)):
         return None
     before = mapped(txn, blob, command.child_id)
-    content = intervals.inlay(txn, before, offset, data, command.child_id)
+    content = intervals.write_inline(txn, before, offset, data, command.child_id)
     longer = replace(blob, content=content, traits=replace(traits, blocks=traits.blocks + 1))
     stored = txn.put(BLOBS, key, changed(txn, longer))
-    return Appended(offset, stored, inlays.has_come_due(before, content))
+    return Appended(offset, stored, folding.has_come_due(before, content))
 
 
 @operation
@@ -79,17 +79,17 @@ class FoldBlocks(Command, frozen=True):
     """Let bytes lie in a segment that lay in the ledger."""
 
     blob: BlobName
-    fold: inlays.Fold
+    fold: folding.Fold
     body: Body
     child_id: bytes
 
 
-def find_loose(txn: ReadTxn, name: BlobName) -> inlays.Found | None:
+def find_loose(txn: ReadTxn, name: BlobName) -> folding.Found | None:
     """What there is to fold of a blob; None if it is gone, or has too little."""
     content = find_blob(txn, BlobRef(name)).content
-    if not isinstance(content, Mapped) or not inlays.is_due(content):
+    if not isinstance(content, Mapped) or not folding.is_due(content):
         return None
-    found = inlays.find(txn, content)
+    found = folding.find(txn, content)
     return found if found.fold.end > content.folded else None
 
 
@@ -100,11 +100,11 @@ def fold_blocks(txn: WriteTxn, command: FoldBlocks) -> bool:
     key, blob = find_for_change(txn, command.blob)
     if blob is None or not isinstance(blob.content, Mapped):
         return False
-    folded = inlays.fold(txn, blob.content, command.fold, command.body, command.child_id)
+    folded = folding.fold(txn, blob.content, command.fold, command.body, command.child_id)
     if folded is None:
         return False
     txn.put(BLOBS, key, replace(blob, content=folded))
-    return inlays.is_due(folded)
+    return folding.is_due(folded)
 
 
 # The rules

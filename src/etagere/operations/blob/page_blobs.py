@@ -41,9 +41,9 @@ def precheck_page(txn: ReadTxn, command: PutPage) -> None:
 def put_page(txn: WriteTxn, command: PutPage) -> Blob:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     _check_write(blob, command)
-    lay = intervals.lay if command.borrowed else intervals.write
+    write = intervals.write_shared if command.borrowed else intervals.write
     content = mapped(txn, blob, command.child_id)
-    content = lay(txn, content, command.start, command.body.pieces, command.child_id)
+    content = write(txn, content, command.start, command.body.pieces, command.child_id)
     return txn.put(BLOBS, key, changed(txn, replace(blob, content=content)))
 
 

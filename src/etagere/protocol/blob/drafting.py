@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from etagere.bodies.cutting import Cutter, SharedChunk
+from etagere.bodies.chunking import Chunker, ReusableChunk
 from etagere.engine.interface import Engine, Fault, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.blobs import (
@@ -81,7 +81,7 @@ class Drafting:
         self._asked = replace(command, content_id=content_id, blocks=())
         self._sources = DraftSources(None, None)
         self._committed: dict[bytes, Block] | None = None
-        self._cutter = Cutter(DRAFTED_PIECES_MAX)
+        self._chunker = Chunker(DRAFTED_PIECES_MAX)
         self._shared: list[ChunkUse] = []
         self._begins = True
         self._turn = Turn()
@@ -100,11 +100,11 @@ class Drafting:
         listed = self._command.blocks
         for at in range(0, len(listed), DRAFTED_PIECES_MAX):
             blocks = await self._look_up(listed[at : at + DRAFTED_PIECES_MAX])
-            for step in self._extended_by(self._cutter.cut(blocks)):
+            for step in self._extended_by(self._chunker.add(blocks)):
                 yield step
                 self._turn.begin()
             await self._turn.give_way()
-        for step in self._extended_by(self._cutter.end()):
+        for step in self._extended_by(self._chunker.finish()):
             yield step
         if self._shared:
             yield self._step(())
@@ -141,7 +141,7 @@ class Drafting:
             if found is None:
                 raise Outdated
             for use, blocks in zip(some, found, strict=True):
-                self._cutter.offer(use, blocks)
+                self._chunker.offer(use, blocks)
                 for block in blocks:
                     committed[block.name] = block
             await self._turn.give_way()
@@ -149,16 +149,16 @@ class Drafting:
 
     async def _let_go(self) -> None:
         """Tens of thousands of blocks are not freed in a moment."""
-        self._cutter = Cutter(DRAFTED_PIECES_MAX)
+        self._chunker = Chunker(DRAFTED_PIECES_MAX)
         committed = self._committed or {}
         while committed:
             for _ in range(min(len(committed), _FREED_BLOCKS)):
                 committed.popitem()
             await self._turn.give_way()
 
-    def _extended_by(self, chunks: Iterable[SharedChunk | list[Block]]) -> Iterator[ExtendDraft]:
+    def _extended_by(self, chunks: Iterable[ReusableChunk | list[Block]]) -> Iterator[ExtendDraft]:
         for chunk in chunks:
-            if not isinstance(chunk, SharedChunk):
+            if not isinstance(chunk, ReusableChunk):
                 yield self._step(tuple(chunk))
                 continue
             self._shared.append(chunk.use)

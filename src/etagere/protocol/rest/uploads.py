@@ -56,7 +56,7 @@ async def receive(exchange: Exchange, writer: BodyWriter) -> Body:
     body = exchange.http.body
     content_length = structured_content_length(exchange, body.length or 0)
     if content_length is None:
-        await writer.append_arriving(body)
+        await writer.append_body(body)
         return await writer.seal()
     decoder = structured_messages.Decoder(body.length or 0, content_length)
     turn = Turn()

@@ -1,4 +1,4 @@
-"""Cutting block lists into chunks."""
+"""Splitting block lists into chunks."""
 
 from __future__ import annotations
 
@@ -8,45 +8,47 @@ from typing import NamedTuple
 from etagere.model.bodies import Block, ChunkUse
 
 REUSE_BLOCKS_MIN = 128
-"""A chunk of fewer blocks is copied into a new list rather than shared, so that lists edited
-again and again do not crumble into ever smaller chunks."""
+"""A chunk with fewer blocks is copied rather than shared, so that lists that are edited often do
+not end up with ever smaller chunks."""
 
 
-class SharedChunk(NamedTuple):
-    """A chunk of another list and what is in it."""
+class ReusableChunk(NamedTuple):
+    """A chunk of another list, and its blocks."""
 
     use: ChunkUse
     blocks: tuple[Block, ...]
 
 
-class Cutter:
-    """Cuts a list, which may come bit by bit, into chunks of another one that can be shared and
-    rows of blocks that make new ones. However the bits were, the chunks are the same."""
+class Chunker:
+    """Splits a block list, which may be added in parts, into chunks of another list that can be
+    shared and rows of blocks for new chunks. The result does not depend on the parts."""
 
     def __init__(self, pieces_max: int) -> None:
         self._pieces_max = pieces_max
-        self._shareable: dict[Block, SharedChunk] = {}
+        self._shareable: dict[Block, ReusableChunk] = {}
         self._row: list[Block] = []
         self._pieces = 0
-        # They may be the beginning of a chunk to share; what comes next will tell.
+        # Blocks that may be the beginning of a chunk to share; the next blocks decide.
         self._undecided: list[Block] = []
 
     def offer(self, use: ChunkUse, blocks: tuple[Block, ...]) -> None:
-        """A chunk of another list, of which there is one more use if the list has all of it."""
+        """Offers a chunk of another list, to be shared if the new list contains all of it."""
         if len(blocks) >= REUSE_BLOCKS_MIN:
-            self._shareable[blocks[0]] = SharedChunk(use, blocks)
+            self._shareable[blocks[0]] = ReusableChunk(use, blocks)
 
-    def cut(self, bit: Sequence[Block]) -> Iterator[SharedChunk | list[Block]]:
-        """The chunks that are certain now that these blocks follow."""
-        return self._cut([*self._undecided, *bit] if self._undecided else bit, ended=False)
+    def add(self, blocks: Sequence[Block]) -> Iterator[ReusableChunk | list[Block]]:
+        """Adds blocks; yields the chunks that are complete."""
+        return self._split([*self._undecided, *blocks] if self._undecided else blocks, ended=False)
 
-    def end(self) -> Iterator[SharedChunk | list[Block]]:
-        """The chunks that are left, since nothing follows."""
-        yield from self._cut(self._undecided, ended=True)
+    def finish(self) -> Iterator[ReusableChunk | list[Block]]:
+        """Yields the remaining chunks at the end of the list."""
+        yield from self._split(self._undecided, ended=True)
         if self._row:
             yield self._row
 
-    def _cut(self, blocks: Sequence[Block], *, ended: bool) -> Iterator[SharedChunk | list[Block]]:
+    def _split(
+        self, blocks: Sequence[Block], *, ended: bool
+    ) -> Iterator[ReusableChunk | list[Block]]:
         self._undecided = []
         at = 0
         while at < len(blocks):

@@ -1,5 +1,5 @@
-"""Inlays have checksums: damage is seen when they are read and when they are folded, and stays
-visible whatever becomes of their bytes."""
+"""Checksums of inline intervals: damage is detected when they are read or folded, and stays visible
+whatever becomes of their bytes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import BodyCorrupt, Damaged, Plan, require_intact
+from etagere.bodies.contents import BodyCorrupt, DamagedRange, Plan, require_intact
 from etagere.bodies.maps import FORMER_INTERVALS, INTERVALS
 from etagere.engine.interface import Fault, WriteTxn
 from etagere.model.bodies import Interval, Mapped
 from etagere.model.ids import new_id
-from tests.bodies.test_inlays import find, inlay
+from tests.bodies.test_inline_intervals import find, write_inline
 from tests.bodies.test_intervals import begin, copy
 from tests.model.bench import Bench
 
@@ -28,11 +28,11 @@ def bench() -> Bench:
 
 @pytest.fixture
 def content(bench: Bench) -> Mapped:
-    return inlay(bench, begin(bench, 0), DATA[:40], DATA[40:])
+    return write_inline(bench, begin(bench, 0), DATA[:40], DATA[40:])
 
 
 def spoil(bench: Bench) -> None:
-    """A bit of the only inlay is another."""
+    """A bit of the only inline interval is another."""
 
     def change(txn: WriteTxn) -> None:
         ((key, row),) = txn.scan(INTERVALS, INTERVALS.all(), 2)
@@ -44,7 +44,7 @@ def spoil(bench: Bench) -> None:
 
 
 def is_damaged(plan: Plan) -> bool:
-    return isinstance(plan, tuple) and any(isinstance(part, Damaged) for part in plan)
+    return isinstance(plan, tuple) and any(isinstance(part, DamagedRange) for part in plan)
 
 
 def test_every_row_has_the_checksum_of_its_bytes(bench: Bench, content: Mapped) -> None:
@@ -64,14 +64,14 @@ def test_damage_is_seen_by_every_reader(bench: Bench, content: Mapped) -> None:
     spoil(bench)
     for plan in (bench.plan(content), bench.plan(content, 50, 10)):
         assert is_damaged(plan)
-        with pytest.raises(BodyCorrupt, match="the inlay at"):
+        with pytest.raises(BodyCorrupt, match="the inline interval at"):
             require_intact(plan)
 
 
 def test_damage_is_not_folded(bench: Bench) -> None:
-    content = inlay(bench, begin(bench, 0), bytes(intervals.INLAY_BYTES_MAX))
+    content = write_inline(bench, begin(bench, 0), bytes(intervals.INLINE_INTERVAL_BYTES_MAX))
     asked, _ = find(bench, content)
-    assert asked.inlays == 1
+    assert asked.inline_intervals == 1
     spoil(bench)
     with pytest.raises(Fault, match="BodyCorrupt"):
         find(bench, content)
@@ -79,7 +79,7 @@ def test_damage_is_not_folded(bench: Bench) -> None:
 
 def test_what_is_added_does_not_hide_damage(bench: Bench, content: Mapped) -> None:
     spoil(bench)
-    content = inlay(bench, content, b"more")
+    content = write_inline(bench, content, b"more")
     (row,) = bench.rows(INTERVALS).values()
     assert row.length == len(DATA) + 4
     assert is_damaged(bench.plan(content))
@@ -96,7 +96,7 @@ def test_parts_of_what_is_damaged_are_damaged(bench: Bench, content: Mapped) -> 
 
 
 def test_rows_of_older_versions_are_read_and_added_to(bench: Bench) -> None:
-    content = inlay(bench, begin(bench, 0), b"older")
+    content = write_inline(bench, begin(bench, 0), b"older")
     older = msgspec.msgpack.encode([1, b"older", 5, content.generation])
     assert INTERVALS.decode(older) == Interval(b"older", 5, content.generation)
 
@@ -105,7 +105,7 @@ def test_rows_of_older_versions_are_read_and_added_to(bench: Bench) -> None:
 
     bench.change(change)
     assert bench.plan(content) == b"older"
-    content = inlay(bench, content, b" and newer")
+    content = write_inline(bench, content, b" and newer")
     assert bench.plan(content) == b"older and newer"
     (row,) = bench.rows(INTERVALS).values()
     assert row.crc == crc64nvme(b"older and newer")

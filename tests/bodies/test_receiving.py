@@ -1,4 +1,4 @@
-"""Bytes drawn from sockets: all of those that are wanted, and none of those that follow."""
+"""Bytes received from sockets: all of those that are wanted, and none of those that follow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies import disk as disk_module
-from etagere.bodies import drawing
+from etagere.bodies import receiving
 from etagere.bodies.disk import Disk
-from etagere.bodies.drawing import draw
+from etagere.bodies.receiving import receive_to_file
 from etagere.config import KIB, MIB
 from etagere.descriptors import OpenFile
 from etagere.engine.interface import Fault, FaultReason
@@ -39,7 +39,7 @@ class Pipe:
         self.end = OpenFile(receiver.detach())
 
     def left(self) -> bytes:
-        """What nobody has drawn."""
+        """What nobody has received."""
         self.sender.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: os.read(self.end.descriptor, MIB), b""))
 
@@ -63,21 +63,21 @@ def test_what_is_wanted_and_nothing_after_it(
 ) -> None:
     data, md5 = noise(length, length), hashlib.md5(usedforsecurity=False)
     pipe.sender.sendall(data + b"the next request")
-    drawn = draw(Disk(), pipe.end, file, offset, length, md5)
-    assert drawn == (length, crc64nvme(data), None)
+    received = receive_to_file(Disk(), pipe.end, file, offset, length, md5)
+    assert received == (length, crc64nvme(data), None)
     assert md5.digest() == hashlib.md5(data, usedforsecurity=False).digest()
     assert os.pread(file.descriptor, length + 1, offset) == data
     assert pipe.left() == b"the next request"
 
 
 def test_what_is_not_there_yet_is_not_waited_for(pipe: Pipe, file: OpenFile) -> None:
-    assert draw(Disk(), pipe.end, file, 0, MIB, None) == (0, 0, None)
+    assert receive_to_file(Disk(), pipe.end, file, 0, MIB, None) == (0, 0, None)
     pipe.sender.sendall(b"first")
-    assert draw(Disk(), pipe.end, file, 0, MIB, None) == (5, crc64nvme(b"first"), None)
+    assert receive_to_file(Disk(), pipe.end, file, 0, MIB, None) == (5, crc64nvme(b"first"), None)
     pipe.sender.sendall(b"last")
     pipe.sender.close()
-    assert draw(Disk(), pipe.end, file, 5, MIB, None) == (4, crc64nvme(b"last"), None)
-    assert draw(Disk(), pipe.end, file, 9, MIB, None) == (0, 0, None)
+    assert receive_to_file(Disk(), pipe.end, file, 5, MIB, None) == (4, crc64nvme(b"last"), None)
+    assert receive_to_file(Disk(), pipe.end, file, 9, MIB, None) == (0, 0, None)
     assert os.pread(file.descriptor, 9, 0) == b"firstlast"
 
 
@@ -101,17 +101,17 @@ class Failing(WatchedDisk):
 
 def test_nothing_is_drawn_that_there_is_no_room_for(pipe: Pipe, file: OpenFile) -> None:
     pipe.sender.sendall(b"kept")
-    drawn = draw(Failing(allocate=errno.ENOSPC), pipe.end, file, 0, MIB, None)
-    assert drawn.length == 0 and drawn.error is not None
-    assert drawn.error.errno == errno.ENOSPC
+    received = receive_to_file(Failing(allocate=errno.ENOSPC), pipe.end, file, 0, MIB, None)
+    assert received.length == 0 and received.error is not None
+    assert received.error.errno == errno.ENOSPC
     assert pipe.left() == b"kept"
 
 
 def test_what_was_taken_is_told_when_it_cannot_be_written(pipe: Pipe, file: OpenFile) -> None:
     pipe.sender.sendall(noise(1, MIB) + b"rest")
-    drawn = draw(Failing(second_write=errno.EIO), pipe.end, file, 0, MIB, None)
-    assert drawn.length == MIB and drawn.error is not None
-    assert drawn.error.errno == errno.EIO
+    received = receive_to_file(Failing(second_write=errno.EIO), pipe.end, file, 0, MIB, None)
+    assert received.length == MIB and received.error is not None
+    assert received.error.errno == errno.EIO
     assert pipe.left() == b"rest"
 
 
@@ -129,7 +129,7 @@ def test_a_file_system_that_does_not_allocate_is_written_to(
 ) -> None:
     refusing(monkeypatch, reason)
     pipe.sender.sendall(b"bytes")
-    assert draw(Disk(), pipe.end, file, 0, 5, None).length == 5
+    assert receive_to_file(Disk(), pipe.end, file, 0, 5, None).length == 5
     assert os.pread(file.descriptor, 5, 0) == b"bytes"
 
 
@@ -138,9 +138,9 @@ def test_a_full_disk_says_so_before_anything_is_taken(
 ) -> None:
     refusing(monkeypatch, errno.ENOSPC)
     pipe.sender.sendall(b"bytes")
-    drawn = draw(Disk(), pipe.end, file, 0, 5, None)
-    assert drawn.length == 0 and drawn.error is not None
-    assert drawn.error.errno == errno.ENOSPC
+    received = receive_to_file(Disk(), pipe.end, file, 0, 5, None)
+    assert received.length == 0 and received.error is not None
+    assert received.error.errno == errno.ENOSPC
 
 
 def test_room_is_allocated_for_what_will_be_written(file: OpenFile) -> None:
@@ -210,7 +210,7 @@ class Pouring:
 
 async def receive(shop: Shop, arriving: Pouring, length: int) -> Body:
     async with store_of(shop).writer(length, md5=True) as writer:
-        await writer.append_arriving(arriving)
+        await writer.append_body(arriving)
         body = await writer.seal()
         assert writer.md5 == hashlib.md5(arriving.data, usedforsecurity=False).digest()
         return body
@@ -247,7 +247,7 @@ def test_chunks_and_what_is_drawn_become_one_body(shop: Shop, steps: list[int]) 
 
 def test_a_short_rest_is_not_drawn(shop: Shop) -> None:
     async def upload() -> None:
-        data = noise(1, drawing.BYTES_MIN - 1)
+        data = noise(1, receiving.BYTES_MIN - 1)
         arriving = Pouring(data, [])
         await require_stored(store_of(shop), await receive(shop, arriving, len(data)), data)
         assert not arriving.returned
@@ -343,7 +343,7 @@ async def break_off(shop: Shop, length: int) -> None:
         async with store_of(shop).writer(length) as writer:
             with arriving.lend_socket() or contextlib.nullcontext() as lent:
                 assert lent is not None
-                await writer._draw(lent)
+                await writer._receive(lent)
             raise BrokenOff
     arriving.pipe.sender.close()
 

@@ -1,4 +1,5 @@
-"""Inlays that are added to: few rows of many blocks, and nobody sees a byte that is not theirs."""
+"""Inline intervals that grow: many small blocks make few rows, and no holder sees bytes that are
+not its own."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import random
 
 import pytest
 
-from etagere.bodies import inlays, intervals
-from etagere.bodies.contents import Stretch
-from etagere.bodies.intervals import INLAY_BYTES_MAX
+from etagere.bodies import folding, intervals
+from etagere.bodies.contents import SegmentRange
+from etagere.bodies.intervals import INLINE_INTERVAL_BYTES_MAX
 from etagere.bodies.maps import INTERVALS
 from etagere.model.bodies import Interval, Mapped
 from etagere.model.ids import new_id
-from tests.bodies.test_inlays import find, fold, inlay
+from tests.bodies.test_inline_intervals import find, fold, write_inline
 from tests.bodies.test_intervals import begin, copy, write
 from tests.model.bench import Bench
 
@@ -27,71 +28,73 @@ def rows(bench: Bench) -> list[Interval]:
 
 
 def test_blocks_share_a_row_until_it_is_full(bench: Bench) -> None:
-    content = inlay(bench, begin(bench, 0), *[bytes([number]) * 1_000 for number in range(20)])
+    content = write_inline(
+        bench, begin(bench, 0), *[bytes([number]) * 1_000 for number in range(20)]
+    )
     assert [row.length for row in rows(bench)] == [7_000, 7_000, 6_000]
-    assert (content.inlays, content.inlaid, content.tail) == (3, 20_000, 14_000)
+    assert (content.inline_intervals, content.inline_bytes, content.tail) == (3, 20_000, 14_000)
     expected = b"".join(bytes([number]) * 1_000 for number in range(20))
     assert bench.plan(content) == expected
-    content = inlay(bench, content, bytes(INLAY_BYTES_MAX - 6_000), b"x")
-    assert [row.length for row in rows(bench)][2:] == [INLAY_BYTES_MAX, 1]
+    content = write_inline(bench, content, bytes(INLINE_INTERVAL_BYTES_MAX - 6_000), b"x")
+    assert [row.length for row in rows(bench)][2:] == [INLINE_INTERVAL_BYTES_MAX, 1]
 
 
 def test_who_holds_an_older_state_sees_what_it_was(bench: Bench) -> None:
-    content = inlay(bench, begin(bench, 0), b"one", b"two")
+    content = write_inline(bench, begin(bench, 0), b"one", b"two")
     kept = copy(bench, content)
-    content = inlay(bench, content, b"three", b"four")
+    content = write_inline(bench, content, b"three", b"four")
     assert bench.plan(kept) == b"onetwo"
     assert bench.plan(content) == b"onetwothreefour"
     # In a row of its own, which is added to in turn.
     assert sorted(row.length for row in rows(bench)) == [6, 9]
-    child = inlay(bench, kept, b"other", b"wise")
+    child = write_inline(bench, kept, b"other", b"wise")
     assert bench.plan(child) == b"onetwootherwise"
     assert bench.plan(content) == b"onetwothreefour"
 
 
 @pytest.mark.parametrize("between", ["piece", "hole"])
 def test_only_the_last_is_added_to(bench: Bench, between: str) -> None:
-    content = inlay(bench, begin(bench, 0), b"one")
+    content = write_inline(bench, begin(bench, 0), b"one")
     if between == "piece":
         content = write(bench, content, 3, 5)
     else:
         longer = content
         content = bench.change(lambda txn: intervals.resize(txn, longer, 8, new_id()))
-    content = inlay(bench, content, b"two", b"three")
+    content = write_inline(bench, content, b"two", b"three")
     first, _, last = bench.plan(content)
     assert (first, last) == (b"one", b"twothree")
-    assert (content.inlays, content.tail) == (2, 8)
+    assert (content.inline_intervals, content.tail) == (2, 8)
 
 
 def test_the_last_is_left_as_long_as_it_may_grow(bench: Bench) -> None:
-    content = inlay(bench, begin(bench, 0), *[b"x" * 1_000] * 20)
+    content = write_inline(bench, begin(bench, 0), *[b"x" * 1_000] * 20)
     folded = fold(bench, content)
-    assert (folded.folded, folded.inlaid, folded.inlays) == (14_000, 6_000, 1)
-    stretch, rest = bench.plan(folded)
-    assert isinstance(stretch, Stretch)
-    assert (stretch.length, rest) == (14_000, b"x" * 6_000)
+    assert (folded.folded, folded.inline_bytes, folded.inline_intervals) == (14_000, 6_000, 1)
+    segment_range, rest = bench.plan(folded)
+    assert isinstance(segment_range, SegmentRange)
+    assert (segment_range.length, rest) == (14_000, b"x" * 6_000)
     asked, _ = find(bench, folded)
     assert not asked.runs
-    full = inlay(bench, folded, b"y" * (INLAY_BYTES_MAX - 6_000))
-    assert fold(bench, full).inlays == 0
+    full = write_inline(bench, folded, b"y" * (INLINE_INTERVAL_BYTES_MAX - 6_000))
+    assert fold(bench, full).inline_intervals == 0
 
 
 def test_what_grew_since_it_was_found_is_folded_as_far_as_it_was(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by whoever takes it for full."""
-    content = inlay(bench, begin(bench, 0), b"one", b"two")
+    content = write_inline(bench, begin(bench, 0), b"one", b"two")
     with monkeypatch.context() as patch:
-        patch.setattr(intervals, "INLAY_BYTES_MAX", 0)
+        patch.setattr(intervals, "INLINE_INTERVAL_BYTES_MAX", 0)
         asked, body = find(bench, content)
-    longer = inlay(bench, content, b"three")
+    longer = write_inline(bench, content, b"three")
     assert len(rows(bench)) == 1
-    folded = bench.change(lambda txn: inlays.fold(txn, longer, asked, body, new_id()))
+    folded = bench.change(lambda txn: folding.fold(txn, longer, asked, body, new_id()))
     assert folded is not None
-    stretch, rest = bench.plan(folded)
-    assert isinstance(stretch, Stretch)
-    assert (stretch.length, rest) == (6, b"three")
-    assert bench.plan(inlay(bench, folded, b"four"))[1] == b"threefour"
+    segment_range, rest = bench.plan(folded)
+    assert isinstance(segment_range, SegmentRange)
+    assert (segment_range.length, rest) == (6, b"three")
+    assert bench.plan(write_inline(bench, folded, b"four"))[1] == b"threefour"
 
 
 def test_any_history_shows_its_bytes(bench: Bench) -> None:
@@ -107,7 +110,7 @@ def test_any_history_shows_its_bytes(bench: Bench) -> None:
                 states[at] = (fold(bench, content), shown)
             case _:
                 data = dice.randbytes(dice.choice([1, 10, 900, 3_000, 8_000]))
-                states[at] = (inlay(bench, content, data), shown + data)
+                states[at] = (write_inline(bench, content, data), shown + data)
         for content, shown in states:
             plan = bench.plan(content)
             offset = 0

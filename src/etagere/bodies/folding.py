@@ -1,9 +1,9 @@
-"""Inlays: bytes of interval maps that lie in the ledger, and how they come to lie in segments.
+"""Folding: moving inline intervals of interval maps from the ledger to segments.
 
-Small blocks that are appended cost one commit that way, and no write to a segment. So that no map
-is made of endless many of them, a content counts its inlays. From time to time they are folded:
-somebody reads those of a content, writes them into a segment, and then replaces them by pieces
-of that, all at once, if they are still what was read. The bytes that a content shows do not change.
+An inline interval stores its bytes in the ledger. A small append then costs one commit and no write
+to a segment. Each content counts its inline intervals, and they are folded before they become many:
+a job reads those of a content, writes them to a segment, and replaces them by pieces in one
+transaction, if they are still what was read. The bytes of the content do not change.
 """
 
 from __future__ import annotations
@@ -23,111 +23,116 @@ from etagere.model.base import Part
 from etagere.model.bodies import Body, Mapped, Piece
 
 BYTES_DUE = 256 * KIB
-"""Inlays are folded when they are so long together,"""
-INLAYS_DUE = 256
-"""or so many."""
+"""Inline intervals are folded when they have this many bytes in total,"""
+INTERVALS_DUE = 256
+"""or when there are this many of them."""
 BYTES_MAX = 1024 * KIB
-"""A content has no more: whoever reads it keeps them in memory."""
-INLAYS_MAX = 1024
+"""The most inline bytes of one content. Readers keep them in memory."""
+INTERVALS_MAX = 1024
 _FOLDED_BYTES_MAX = 512 * KIB
-"""What one step folds: the writer is to be free again soon,"""
-_FOLDED_INLAYS_MAX = 400
-"""and must not have to start a child."""
+"""The most that one step folds, so that the writer is soon free again,"""
+_FOLDED_INTERVALS_MAX = 400
+"""and no child map has to be created."""
 _SEARCHED_MAX = 2_000
 
 
-class Run(Part, frozen=True):
-    """Inlays right behind each other."""
+class InlineRun(Part, frozen=True):
+    """Adjacent inline intervals."""
 
     start: int
     end: int
 
 
 class Fold(Part, frozen=True):
-    """What is to be folded in one step."""
+    """The inline intervals to fold in one step."""
 
     map: bytes
     folded: int
-    """As the content said when this was found."""
+    """The value of the content when these were found."""
     end: int
-    """Before this, nothing else lies in the ledger."""
-    runs: tuple[Run, ...]
-    inlays: int
+    """No other inline interval begins before this offset."""
+    runs: tuple[InlineRun, ...]
+    inline_intervals: int
 
 
 class Found(NamedTuple):
-    """What to fold, and its bytes."""
+    """The intervals to fold, and their bytes."""
 
     fold: Fold
     data: list[bytes]
 
 
-# When
+# When to fold
 
 
 def has_room(content: Mapped, length: int) -> bool:
-    """Whether a content may have one more inlay, of this length."""
-    return content.inlays < INLAYS_MAX and content.inlaid + length <= BYTES_MAX
+    """Returns whether a content may get another inline interval of this length."""
+    return content.inline_intervals < INTERVALS_MAX and content.inline_bytes + length <= BYTES_MAX
 
 
 def has_come_due(before: Mapped, after: Mapped) -> bool:
-    """Whether a change is the one that calls for folding. If nobody does it, a later one calls
-    again; but not every one, since of several processes one is enough."""
+    """Returns whether a change makes folding due. Only every 256th does, since one of several
+    processes is enough; if that one fails to fold, a later change makes it due again."""
     return (
-        after.inlays // INLAYS_DUE > before.inlays // INLAYS_DUE
-        or after.inlaid // BYTES_DUE > before.inlaid // BYTES_DUE
+        after.inline_intervals // INTERVALS_DUE > before.inline_intervals // INTERVALS_DUE
+        or after.inline_bytes // BYTES_DUE > before.inline_bytes // BYTES_DUE
     )
 
 
 def is_due(content: Mapped) -> bool:
-    return content.inlays >= INLAYS_DUE or content.inlaid >= BYTES_DUE
+    return content.inline_intervals >= INTERVALS_DUE or content.inline_bytes >= BYTES_DUE
 
 
-# How
+# Folding
 
 
 def find(txn: ReadTxn, content: Mapped) -> Found:
-    """The first inlays of a content, as many as one step folds. The last one, if it
-    may still grow, is left for another time."""
-    runs: list[Run] = []
+    """Returns the first inline intervals of a content, as many as one step folds. The last one is
+    left out if it may still grow."""
+    runs: list[InlineRun] = []
     data: list[bytes] = []
     end, length = content.folded, 0
     found = parts(txn, content, content.folded, content.length)
     for part in islice(found, _SEARCHED_MAX):
         if isinstance(part.piece, bytes):
             length += len(part.piece)
-            if data and (len(data) == _FOLDED_INLAYS_MAX or length > _FOLDED_BYTES_MAX):
+            if data and (len(data) == _FOLDED_INTERVALS_MAX or length > _FOLDED_BYTES_MAX):
                 break
-            if part.start == content.tail and part.end - part.start < intervals.INLAY_BYTES_MAX:
+            if (
+                part.start == content.tail
+                and part.end - part.start < intervals.INLINE_INTERVAL_BYTES_MAX
+            ):
                 break
             if runs and runs[-1].end == part.start:
-                runs[-1] = Run(runs[-1].start, part.end)
+                runs[-1] = InlineRun(runs[-1].start, part.end)
             else:
-                runs.append(Run(part.start, part.end))
+                runs.append(InlineRun(part.start, part.end))
             if not is_intact(part):
-                raise BodyCorrupt(f"map {content.id.hex()}: the inlay at {part.start}: checksum")
+                raise BodyCorrupt(
+                    f"map {content.id.hex()}: the inline interval at {part.start}: checksum"
+                )
             data.append(part.piece)
         end = part.end
     return Found(Fold(content.id, content.folded, end, tuple(runs), len(data)), data)
 
 
 def fold(txn: WriteTxn, content: Mapped, asked: Fold, body: Body, child_id: bytes) -> Mapped | None:
-    """Puts pieces in place of inlays. None if those are not there any more, or are others."""
+    """Replaces inline intervals by pieces. Returns None if the intervals have changed."""
     if (content.id, content.folded) != (asked.map, asked.folded) or content.length < asked.end:
         return None
     if not _are_there(txn, content, asked, body):
         return None
     runs = _along(body.pieces, asked.runs)
     for run, pieces in zip(asked.runs, runs, strict=True):
-        content = intervals.lay_counted(txn, content, run.start, pieces, child_id)
-    # Last, because to look for inlays after something was written takes twice as long.
+        content = intervals.write_uncounted(txn, content, run.start, pieces, child_id)
+    # Last: finding inline intervals after a write takes twice as long.
     hold(txn, body.pieces)
     _refer_to_rest(txn, runs)
     return replace(
         content,
         folded=asked.end,
-        inlaid=max(0, content.inlaid - body.length),
-        inlays=max(0, content.inlays - asked.inlays),
+        inline_bytes=max(0, content.inline_bytes - body.length),
+        inline_intervals=max(0, content.inline_intervals - asked.inline_intervals),
     )
 
 
@@ -144,8 +149,8 @@ def _are_there(txn: WriteTxn, content: Mapped, asked: Fold, body: Body) -> bool:
     return (crc, length) == (body.crc, body.length)
 
 
-def _along(pieces: tuple[Piece, ...], runs: tuple[Run, ...]) -> list[list[Piece]]:
-    """The pieces, which have all the bytes of the runs in order, cut to each of them."""
+def _along(pieces: tuple[Piece, ...], runs: tuple[InlineRun, ...]) -> list[list[Piece]]:
+    """Splits the pieces, which contain the bytes of all runs in order, at the ends of the runs."""
     cuts: list[list[Piece]] = []
     rest = list(reversed(pieces))
     for run in runs:
@@ -162,7 +167,8 @@ def _along(pieces: tuple[Piece, ...], runs: tuple[Run, ...]) -> list[list[Piece]
 
 
 def _refer_to_rest(txn: WriteTxn, runs: list[list[Piece]]) -> None:
-    """Each extent was written for all its pieces and has one reference; the others are added."""
+    """Adds the missing references: `hold` counted one per extent, and an extent may have several
+    pieces."""
     first: set[tuple[int, int]] = set()
     more: list[Piece] = []
     for piece in (piece for run in runs for piece in run):
