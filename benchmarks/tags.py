@@ -25,7 +25,7 @@ from etagere.model.containers import ContainerName, CreateContainer
 from etagere.model.ids import new_id
 from etagere.operations.blob.blobs import put_blob
 from etagere.operations.blob.containers import create_container
-from etagere.operations.blob.tags import FindBlobs, FoundBlob, Place, find_blobs
+from etagere.operations.blob.tags import BlobPlace, FindBlobs, TaggedBlobRow, find_blobs
 from etagere.operations.pages import FillPage
 from etagere.rules.tag_expressions import Search, parse_search
 
@@ -46,7 +46,7 @@ class _Rows:
     def __init__(self, _now: int) -> None:
         self.count = 0
 
-    def add(self, rows: Sequence[FoundBlob]) -> int:
+    def add(self, rows: Sequence[TaggedBlobRow]) -> int:
         self.count += len(rows)
         return len(rows)
 
@@ -124,7 +124,7 @@ class _Library:
         if not isinstance(search, Search):
             raise TypeError(f"{written}: {search.reason}")
         everywhere = kind != "value"
-        start = None if everywhere else Place(_CONTAINER.name, self._container_id, _name(first))
+        start = None if everywhere else BlobPlace(_CONTAINER.name, self._container_id, _name(first))
         return FindBlobs(_CONTAINER.account, search, _PAGE, start=start)
 
 

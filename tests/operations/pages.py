@@ -10,7 +10,7 @@ from etagere.model.blobs import BlobEntry, ListBlobs
 from etagere.model.containers import ListContainers, NamedContainer
 from etagere.model.queues import ListQueues, NamedQueue
 from etagere.operations.blob import containers, listing, tags
-from etagere.operations.blob.tags import FindBlobs, FoundBlob, Place
+from etagere.operations.blob.tags import BlobPlace, FindBlobs, TaggedBlobRow
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.operations.queue import queues
 from etagere.protocol.turns import at_once
@@ -39,8 +39,8 @@ class BlobPage(NamedTuple):
 
 
 class FoundBlobs(NamedTuple):
-    blobs: list[FoundBlob]
-    following: Place | None
+    blobs: list[TaggedBlobRow]
+    following: BlobPlace | None
 
 
 class NamedPage(NamedTuple, Generic[Row]):

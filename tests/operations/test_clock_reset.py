@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from etagere.engine.memory import MemoryEngine
 from etagere.engine.records import Collection, K, R
 from etagere.model.accounts import Account
-from etagere.model.queues import Message, Place
+from etagere.model.queues import Message, MessageIndexRow
 from etagere.model.tables import Entity, Properties, PropertyIndex, Table
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.clock_reset import ResetClock, TimesReset, reset_clock
@@ -92,10 +92,10 @@ def test_messages_are_shifted_as_far_as_their_times_were_wrong() -> None:
         given_[key] = Message(*before, text="text")
         expected[key] = Message(*after, text="text")
     put(engine, MESSAGES, given_)
-    visible = {(TABLE, each.visible, key[1]): Place() for key, each in given_.items()}
+    visible = {(TABLE, each.visible, key[1]): MessageIndexRow() for key, each in given_.items()}
     put(engine, VISIBLE, visible)
     expiring = {
-        (each.expires, TABLE, key[1]): Place()
+        (each.expires, TABLE, key[1]): MessageIndexRow()
         for key, each in given_.items()
         if each.expires is not None
     }

@@ -25,8 +25,8 @@ from etagere.model.bodies import Body
 from etagere.model.containers import ContainerName, CreateContainer, DeleteContainer
 from etagere.model.ids import new_id
 from etagere.model.tables import (
-    Change,
     ChangeEntities,
+    ChangeKind,
     CreateTable,
     DeleteTable,
     EntityChange,
@@ -72,7 +72,7 @@ class Store:
         for number in range(50):
             keys = Keys(f"part {number % 4}", f"row {number}")
             properties = Properties(("Shelf",), "i", (number % 7,))
-            change = EntityChange(Change.INSERT, keys, properties)
+            change = EntityChange(ChangeKind.INSERT, keys, properties)
             self.write(change_entities, ChangeEntities(BOOKS, (change,)))
         assert self.write(want_index, WantIndex(BOOKS, "Shelf"))
 
@@ -144,7 +144,7 @@ def test_an_index_that_is_being_built(tmp_path: Path, steps: int) -> None:
     assert store.found() == []
     changed = Properties(("Shelf",), "i", (99,))
     for keys in (Keys("part 0", "row 0"), Keys("part 3", "row 47")):
-        change = EntityChange(Change.REPLACE, keys, changed)
+        change = EntityChange(ChangeKind.REPLACE, keys, changed)
         store.write(change_entities, ChangeEntities(BOOKS, (change,)))
     assert store.found() == []
     if steps:

@@ -18,15 +18,15 @@ from etagere.rules.tiers import (
     ARCHIVE,
     PREMIUM_TIERS,
     STANDARD_TIERS,
-    Move,
-    Place,
+    TierChange,
+    TierState,
+    change_tier,
     check_changed,
     check_kind,
     check_length,
     check_online,
-    move,
     parse_tier,
-    place_of,
+    tier_state,
 )
 
 NOW, STAMP, DUE = 1_000, 2_000, 1_500
@@ -48,10 +48,12 @@ def on_the_way(tier: str, priority: Priority = Priority.STANDARD, due: int = DUE
 
 
 def moved(
-    start: Blob, tier: str, priority: Priority = Priority.STANDARD, *, past: bool = False
+    start: Blob, tier: str, priority: Priority = Priority.STANDARD, *, is_snapshot: bool = False
 ) -> Blob | str:
     """The blob, or the code it is refused with."""
-    result = move(start, Move(tier, priority, DUE), NOW, STAMP, past=past)
+    result = change_tier(
+        start, TierChange(tier, priority, DUE), NOW, STAMP, is_snapshot=is_snapshot
+    )
     if isinstance(result, Refusal):
         assert result.code in ERRORS
         return result.code
@@ -98,8 +100,8 @@ def test_only_premium_tiers_have_a_size() -> None:
 
 
 def test_where_nobody_chose() -> None:
-    assert place_of(blob(), NOW) == Place("Hot", 0)
-    assert place_of(blob(APPEND), NOW) == Place("", 0)
+    assert tier_state(blob(), NOW) == TierState("Hot", 0)
+    assert tier_state(blob(APPEND), NOW) == TierState("", 0)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +109,13 @@ def test_where_nobody_chose() -> None:
     [(0, "P10"), (128 * GIB, "P10"), (128 * GIB + 1, "P15"), (1 << 40, "P30"), (8 << 40, "P60")],
 )
 def test_a_page_blob_is_where_it_fits(length: int, tier: str) -> None:
-    assert place_of(blob(PAGE, length=length), NOW) == Place(tier, 0)
+    assert tier_state(blob(PAGE, length=length), NOW) == TierState(tier, 0)
 
 
 def test_a_blob_arrives_when_it_is_due() -> None:
     start = on_the_way("Cool")
-    assert place_of(start, DUE - 1) == Place(ARCHIVE, CHOSEN, start.rehydration)
-    assert place_of(start, DUE) == Place("Cool", DUE)
+    assert tier_state(start, DUE - 1) == TierState(ARCHIVE, CHOSEN, start.rehydration)
+    assert tier_state(start, DUE) == TierState("Cool", DUE)
 
 
 @pytest.mark.parametrize("tier", ["", *ONLINE])
@@ -208,9 +210,9 @@ def test_who_has_arrived_goes_on_as_others_do(to: str) -> None:
 def test_a_snapshot_never_leaves_the_archive(start: str, to: str) -> None:
     begun = blob(tier=start)
     if start == ARCHIVE and to != ARCHIVE:
-        assert moved(begun, to, past=True) == "BlobArchived"
+        assert moved(begun, to, is_snapshot=True) == "BlobArchived"
     else:
-        assert moved(begun, to, past=True) == moved(begun, to)
+        assert moved(begun, to, is_snapshot=True) == moved(begun, to)
 
 
 # Priorities

@@ -17,7 +17,7 @@ from etagere.bodies.store import BodyStore, BodyWriter
 from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
-from etagere.model.copies import CopyUnderWay, FailCopy, FinishCopy, NoteProgress
+from etagere.model.copies import CopyRef, FailCopy, FinishCopy, RecordProgress
 from etagere.operations.blob import pending_copies
 
 logger = logging.getLogger(__name__)
@@ -69,11 +69,11 @@ class Copying:
         finally:
             self._expected.discard(copy_id)
 
-    def carry(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
+    def carry(self, copy_ref: CopyRef, source: Readable, md5: bytes | None) -> None:
         """Reads the source to its end, and closes it. `md5`: what it says of its bytes."""
-        task = asyncio.create_task(self._carry(under_way, source, md5))
-        self._carried[under_way.copy_id] = task
-        task.add_done_callback(lambda _: self._carried.pop(under_way.copy_id, None))
+        task = asyncio.create_task(self._carry(copy_ref, source, md5))
+        self._carried[copy_ref.copy_id] = task
+        task.add_done_callback(lambda _: self._carried.pop(copy_ref.copy_id, None))
 
     def drop(self, copy_id: bytes) -> None:
         """It was aborted; if another process carries it, that notices before long."""
@@ -87,10 +87,10 @@ class Copying:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _carry(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
+    async def _carry(self, copy_ref: CopyRef, source: Readable, md5: bytes | None) -> None:
         try:
             async with asyncio.timeout(_SECONDS_MAX):
-                await self._read(under_way, source, md5)
+                await self._read(copy_ref, source, md5)
             return
         except (asyncio.CancelledError, TimeoutError):
             description = _CANCELLED
@@ -108,19 +108,19 @@ class Copying:
             description = _FAILED
         finally:
             await _close(source)
-        await self._fail(under_way, description)
+        await self._fail(copy_ref, description)
 
-    async def _read(self, under_way: CopyUnderWay, source: Readable, md5: bytes | None) -> None:
+    async def _read(self, copy_ref: CopyRef, source: Readable, md5: bytes | None) -> None:
         async with self._store.writer(source.length, md5=md5 is not None) as writer:
-            if not await self._receive(under_way, source, writer):
+            if not await self._receive(copy_ref, source, writer):
                 return
             body = await writer.seal()
             if md5 is not None and writer.md5 != md5:
-                await self._fail(under_way, _DIFFERS)
+                await self._fail(copy_ref, _DIFFERS)
                 return
-            await self._engine.write(pending_copies.finish_copy, FinishCopy(under_way, body))
+            await self._engine.write(pending_copies.finish_copy, FinishCopy(copy_ref, body))
 
-    async def _receive(self, under_way: CopyUnderWay, source: Readable, writer: BodyWriter) -> bool:
+    async def _receive(self, copy_ref: CopyRef, source: Readable, writer: BodyWriter) -> bool:
         """False if nobody waits for it any more."""
         copied, noted = 0, time.monotonic()
         async for chunk in source.chunks():
@@ -128,15 +128,15 @@ class Copying:
             copied += len(chunk)
             if time.monotonic() - noted < _PROGRESS_SECONDS:
                 continue
-            progress = NoteProgress(under_way, copied)
-            if not await self._engine.write(pending_copies.note_progress, progress):
+            progress = RecordProgress(copy_ref, copied)
+            if not await self._engine.write(pending_copies.record_progress, progress):
                 return False
             noted = time.monotonic()
         return True
 
-    async def _fail(self, under_way: CopyUnderWay, description: str) -> None:
+    async def _fail(self, copy_ref: CopyRef, description: str) -> None:
         try:
-            await self._engine.write(pending_copies.fail_copy, FailCopy(under_way, description))
+            await self._engine.write(pending_copies.fail_copy, FailCopy(copy_ref, description))
         except (Fault, Unknown) as error:
             logger.warning("cannot record the failure of a copy, will retry: %s", error)
         except Exception:
@@ -148,9 +148,9 @@ class Copying:
         """Ends what nobody carries on, of this process and of those that are gone."""
         after = None
         while rows := await self._engine.read(pending_copies.pending_copies, after):
-            for under_way, process in rows:
-                if not await self._is_carried(under_way.copy_id, process):
-                    await self._fail(under_way, _CANCELLED)
+            for copy_ref, process in rows:
+                if not await self._is_carried(copy_ref.copy_id, process):
+                    await self._fail(copy_ref, _CANCELLED)
             after = rows[-1][0].key
 
     async def _is_carried(self, copy_id: bytes, process: bytes) -> bool:

@@ -52,7 +52,7 @@ class Folding:
 
     async def fold(self, name: BlobName) -> bool:
         """One step; says whether there is more to do."""
-        found = await self._engine.read_in_thread(appends.find_loose, name, ReadClass("folding"))
+        found = await self._engine.read_in_thread(appends.find_fold, name, ReadClass("folding"))
         if found is None:
             return False
         async with self._store.writer(sum(map(len, found.data)), inline=False) as writer:

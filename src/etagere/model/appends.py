@@ -29,7 +29,7 @@ class Appended(Result, frozen=True):
     offset: int
     """Where the bytes were added."""
     blob: Blob
-    is_loose: bool = False
+    fold_due: bool = False
     """Much of the blob lies in the ledger now, and should be folded."""
 
 

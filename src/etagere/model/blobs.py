@@ -10,7 +10,7 @@ import enum
 
 from etagere.model.base import Command, Part, Record
 from etagere.model.bodies import Block, Body, Chunked, ChunkUse, Content, Piece
-from etagere.model.common import Metadata, Shown
+from etagere.model.common import Metadata, TimedResult
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.containers import ContainerName
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
@@ -238,7 +238,7 @@ class LeaseBlob(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
 
 
-class SnapshotsToo(enum.Enum):
+class DeleteSnapshots(enum.Enum):
     """What a delete does to snapshots."""
 
     NO = ""
@@ -250,7 +250,7 @@ class DeleteBlob(Command, frozen=True):
     blob: BlobName
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
-    snapshots: SnapshotsToo = SnapshotsToo.NO
+    snapshots: DeleteSnapshots = DeleteSnapshots.NO
     tier_modified_since: int | None = None
     """Seconds since 1970, as is the next."""
     tier_unmodified_since: int | None = None
@@ -258,7 +258,7 @@ class DeleteBlob(Command, frozen=True):
     """Where there are only uncommitted blocks, delete those."""
 
 
-class ShownBlob(Shown, frozen=True):
+class BlobResult(TimedResult, frozen=True):
     blob: Blob
 
 
@@ -273,7 +273,7 @@ class SnapshotBlob(Command, frozen=True):
     lease_id: bytes | None = None
 
 
-class TakenSnapshot(Shown, frozen=True):
+class SnapshotResult(TimedResult, frozen=True):
     snapshot: int
     blob: Blob
 
@@ -396,14 +396,14 @@ class BlockSize(Part, frozen=True):
     length: int
 
 
-class ShownBlockList(Shown, frozen=True):
+class BlockListResult(TimedResult, frozen=True):
     blob: Blob | None
     """None if there is none but in blocks."""
     committed: tuple[BlockSize, ...] = ()
     uncommitted: tuple[BlockSize, ...] = ()
 
 
-class OpenedBlockList(Shown, frozen=True):
+class OpenedBlockList(TimedResult, frozen=True):
     """What there is to list, before it is listed."""
 
     blob: Blob | None

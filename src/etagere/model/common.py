@@ -8,7 +8,7 @@ Metadata = tuple[tuple[str, str], ...]
 """Names with their case, and values, in the order in which they were sent."""
 
 
-class Shown(Result, frozen=True):
+class TimedResult(Result, frozen=True):
     """A result as of a moment, which decides what state a lease is in."""
 
     now: int

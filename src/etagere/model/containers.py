@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 
 from etagere.model.base import Command, Part, Record
-from etagere.model.common import ListNamed, Metadata, Shown
+from etagere.model.common import ListNamed, Metadata, TimedResult
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
 from etagere.model.service import SignedIdentifier
@@ -93,7 +93,7 @@ class LeaseContainer(Command, frozen=True):
     conditions: Conditions = NO_CONDITIONS
 
 
-class ShownContainer(Shown, frozen=True):
+class ContainerResult(TimedResult, frozen=True):
     name: str
     container: Container
 

@@ -91,7 +91,7 @@ class BeginCopy(Command, frozen=True):
     process: bytes
 
 
-class CopyUnderWay(Part, frozen=True):
+class CopyRef(Part, frozen=True):
     """Which copy, and where it goes."""
 
     container: ContainerName
@@ -104,18 +104,18 @@ class CopyUnderWay(Part, frozen=True):
         return self.container_id, self.name
 
 
-class NoteProgress(Command, frozen=True):
-    under_way: CopyUnderWay
+class RecordProgress(Command, frozen=True):
+    copy_ref: CopyRef
     copied: int
 
 
 class FinishCopy(Command, frozen=True):
-    under_way: CopyUnderWay
+    copy_ref: CopyRef
     body: Body
 
 
 class FailCopy(Command, frozen=True):
-    under_way: CopyUnderWay
+    copy_ref: CopyRef
     description: str
 
 
@@ -130,4 +130,4 @@ class AbortCopy(Command, frozen=True):
 
 class BegunCopy(Result, frozen=True):
     blob: Blob
-    under_way: CopyUnderWay
+    copy_ref: CopyRef

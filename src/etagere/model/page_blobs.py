@@ -10,7 +10,7 @@ import enum
 from etagere.model.base import Command, Part
 from etagere.model.blobs import Blob, BlobHeaders, BlobName, GetBlob
 from etagere.model.bodies import Body
-from etagere.model.common import Shown
+from etagere.model.common import TimedResult
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
@@ -106,7 +106,7 @@ class PageRange(Part, frozen=True):
     """Otherwise it was cleared."""
 
 
-class ShownPageRanges(Shown, frozen=True):
+class PageRangesResult(TimedResult, frozen=True):
     """Ranges in their order."""
 
     blob: Blob

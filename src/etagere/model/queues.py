@@ -41,7 +41,7 @@ class MessageText(Record, frozen=True):
     text: str
 
 
-class Place(Record, frozen=True):
+class MessageIndexRow(Record, frozen=True):
     """Says, under (contents, moment, id), that the message can be seen from then on; or, under
     (moment, contents, id), that it is gone from then on."""
 
@@ -143,7 +143,7 @@ class ClearMessages(Command, frozen=True):
     """For those to come."""
 
 
-class ShownMessage(Part, frozen=True):
+class MessageResult(Part, frozen=True):
     id: bytes
     message: Message
     long_text: str = ""

@@ -136,7 +136,7 @@ class SetTableAccess(Command, frozen=True):
 # Entities
 
 
-class Change(enum.Enum):
+class ChangeKind(enum.Enum):
     """What is done to an entity."""
 
     INSERT = "insert"
@@ -152,7 +152,7 @@ class Change(enum.Enum):
 class EntityChange(Part, frozen=True):
     """One change of one entity."""
 
-    change: Change
+    change: ChangeKind
     keys: Keys
     properties: Properties = Properties()
     if_match: int | None = None
@@ -171,12 +171,12 @@ class GetEntity(Command, frozen=True):
     keys: Keys
 
 
-class ShownEntity(Result, frozen=True):
+class EntityResult(Result, frozen=True):
     keys: Keys
     entity: Entity
 
 
-class Reach(Part, frozen=True):
+class KeyLimits(Part, frozen=True):
     """The entities that a caller may touch, both ends included; None is no bound."""
 
     start_partition: str | None = None
@@ -184,7 +184,7 @@ class Reach(Part, frozen=True):
     end_partition: str | None = None
     end_row: str | None = None
 
-    def holds(self, keys: Keys) -> bool:
+    def contains(self, keys: Keys) -> bool:
         """Keys are in the order of their partitions, and of their rows in one partition."""
         if self.start_partition is not None:
             if keys.partition < self.start_partition:
@@ -201,4 +201,4 @@ class Reach(Part, frozen=True):
         return True
 
 
-EVERYTHING = Reach()
+NO_KEY_LIMITS = KeyLimits()

@@ -20,7 +20,7 @@ from etagere.engine.records import Collection, K, R
 from etagere.model.accounts import Account
 from etagere.model.base import Command, Result
 from etagere.model.blobs import Blob, Copied
-from etagere.model.queues import Message, Place
+from etagere.model.queues import Message, MessageIndexRow
 from etagere.model.tables import PropertyIndex
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import BLOBS, CONTAINERS, SNAPSHOTS, STAGINGS
@@ -185,11 +185,11 @@ def _reset_message(
     contents, message_id = key
     txn.put(MESSAGES, key, changed)
     txn.delete(VISIBLE, (contents, message.visible, message_id))
-    txn.put(VISIBLE, (contents, visible, message_id), Place(expires))
+    txn.put(VISIBLE, (contents, visible, message_id), MessageIndexRow(expires))
     if message.expires is not None:
         txn.delete(EXPIRING, (message.expires, contents, message_id))
     if expires is not None:
-        txn.put(EXPIRING, (expires, contents, message_id), Place())
+        txn.put(EXPIRING, (expires, contents, message_id), MessageIndexRow())
     return 1
 
 

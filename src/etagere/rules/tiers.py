@@ -69,7 +69,7 @@ def check_length(tier: str, length: int) -> Refusal | None:
 # Where a blob is
 
 
-class Place(NamedTuple):
+class TierState(NamedTuple):
     """Where a blob is at some moment."""
 
     tier: str
@@ -80,13 +80,13 @@ class Place(NamedTuple):
     """On the way out of the archive."""
 
 
-def place_of(blob: Blob, now: int) -> Place:
+def tier_state(blob: Blob, now: int) -> TierState:
     if not blob.tier:
-        return Place(_inferred(blob), 0)
+        return TierState(_inferred(blob), 0)
     rehydration = blob.rehydration
     if rehydration is not None and rehydration.due <= now:
-        return Place(rehydration.tier, rehydration.due)
-    return Place(blob.tier, blob.tier_changed, rehydration)
+        return TierState(rehydration.tier, rehydration.due)
+    return TierState(blob.tier, blob.tier_changed, rehydration)
 
 
 def _inferred(blob: Blob) -> str:
@@ -103,10 +103,10 @@ def check_online(blob: Blob, now: int) -> Refusal | None:
     """Whether the bytes of a blob are at hand."""
     if blob.tier != ARCHIVE:
         return None
-    place = place_of(blob, now)
-    if place.rehydration is not None:
+    state = tier_state(blob, now)
+    if state.rehydration is not None:
         return Refusal("BlobBeingRehydrated")
-    return Refusal("BlobArchived") if place.tier == ARCHIVE else None
+    return Refusal("BlobArchived") if state.tier == ARCHIVE else None
 
 
 def check_changed(
@@ -114,7 +114,7 @@ def check_changed(
 ) -> Refusal | None:
     """Whether the tier was changed when a request wants it to have been, in seconds since 1970.
     Where nobody chose one, it is as old as the blob."""
-    second = (place_of(blob, now).changed or blob.created) // TICKS_PER_SECOND
+    second = (tier_state(blob, now).changed or blob.created) // TICKS_PER_SECOND
     for name, asked, is_met in (
         (CHANGED_SINCE, since, since is None or second > since),
         (UNCHANGED_SINCE, not_since, not_since is None or second <= not_since),
@@ -133,7 +133,7 @@ UNCHANGED_SINCE: Final = "x-ms-access-tier-if-unmodified-since"
 # How it gets elsewhere
 
 
-class Move(NamedTuple):
+class TierChange(NamedTuple):
     """Where a blob is to be."""
 
     tier: str
@@ -142,34 +142,36 @@ class Move(NamedTuple):
     """When it arrives, if it comes from the archive."""
 
 
-def move(blob: Blob, asked: Move, now: int, stamp: int, *, past: bool) -> Blob | Refusal:
-    """The blob as it is then. Snapshots, which are `past`, stay in the archive for ever."""
+def change_tier(
+    blob: Blob, asked: TierChange, now: int, stamp: int, *, is_snapshot: bool
+) -> Blob | Refusal:
+    """The blob as it is then. Snapshots, which are `is_snapshot`, stay in the archive for ever."""
     refusal = check_kind(asked.tier, blob.kind)
     if refusal is not None:
         return refusal
-    place = place_of(blob, now)
+    state = tier_state(blob, now)
     if blob.kind is BlobKind.PAGE:
-        refusal = _check_premium(place, asked.tier, blob.content.length)
+        refusal = _check_premium(state, asked.tier, blob.content.length)
         if refusal is not None:
             return refusal
-    if place.rehydration is not None:
-        return _hurried(blob, place.rehydration, asked)
-    if place.tier == ARCHIVE and asked.tier != ARCHIVE:
-        if past:
+    if state.rehydration is not None:
+        return _with_priority(blob, state.rehydration, asked)
+    if state.tier == ARCHIVE and asked.tier != ARCHIVE:
+        if is_snapshot:
             return Refusal("BlobArchived")
         rehydration = Rehydration(asked.tier, asked.priority.value, asked.due)
         return replace(blob, rehydration=rehydration)
-    changed = place.changed if place.tier == asked.tier else 0
+    changed = state.changed if state.tier == asked.tier else 0
     return replace(blob, tier=asked.tier, tier_changed=changed or stamp, rehydration=None)
 
 
-def _check_premium(place: Place, tier: str, length: int) -> Refusal | None:
-    if place.changed and _RANKS[tier] < _RANKS[place.tier]:
+def _check_premium(state: TierState, tier: str, length: int) -> Refusal | None:
+    if state.changed and _RANKS[tier] < _RANKS[state.tier]:
         return Refusal("CannotChangeToLowerTier")
     return check_length(tier, length)
 
 
-def _hurried(blob: Blob, rehydration: Rehydration, asked: Move) -> Blob | Refusal:
+def _with_priority(blob: Blob, rehydration: Rehydration, asked: TierChange) -> Blob | Refusal:
     """Who is on the way can be told to hurry, but neither to go elsewhere nor to take more time."""
     if rehydration.tier != asked.tier:
         return Refusal("BlobBeingRehydrated")

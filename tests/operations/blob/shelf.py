@@ -18,6 +18,8 @@ from etagere.model.blobs import (
     Blob,
     BlobHeaders,
     BlobName,
+    BlobResult,
+    BlockListResult,
     BlockSource,
     GetBlob,
     GetBlockList,
@@ -27,8 +29,6 @@ from etagere.model.blobs import (
     PutBlob,
     PutBlock,
     PutBlockList,
-    ShownBlob,
-    ShownBlockList,
     SnapshotBlob,
 )
 from etagere.model.bodies import Body
@@ -152,7 +152,7 @@ class Shelf:
         )
         return await self.write(put_block_list, command)
 
-    async def block_list(self, name: str, *, snapshot: int | None = None) -> ShownBlockList:
+    async def block_list(self, name: str, *, snapshot: int | None = None) -> BlockListResult:
         ask = GetBlockList(BlobName(BOX, name), True, True, snapshot=snapshot)
         return await self.read(get_block_list, ask)
 
@@ -170,7 +170,7 @@ class Shelf:
             await self.write(snapshot_blob, SnapshotBlob(BlobName(BOX, name), metadata))
         ).snapshot
 
-    async def lease(self, name: str, action: LeaseAction) -> ShownBlob:
+    async def lease(self, name: str, action: LeaseAction) -> BlobResult:
         return await self.write(lease_blob, LeaseBlob(BlobName(BOX, name), action))
 
     # What is kept

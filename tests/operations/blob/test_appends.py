@@ -25,10 +25,10 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     PutBlob,
     SetBlobHeaders,
     SnapshotBlob,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Body, Piece, Segment
 from etagere.model.conditions import Conditions
@@ -115,7 +115,7 @@ async def test_a_snapshot_keeps_its_end(shelf: Shelf) -> None:
     assert await shelf.get("log", snapshot=third) == b"one two "
     assert await shelf.get("log") == b"one two three "
     await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 
@@ -299,7 +299,7 @@ def _calls(kind: BlobKind, moment: int) -> dict[str, races.Call]:
     common = {
         "snapshot": call(snapshot_blob, SnapshotBlob(name)),
         "delete one": call(delete_snapshot, DeleteSnapshot(name, moment)),
-        "delete all": call(delete_blob, DeleteBlob(name, snapshots=SnapshotsToo.INCLUDE)),
+        "delete all": call(delete_blob, DeleteBlob(name, snapshots=DeleteSnapshots.INCLUDE)),
         "reap": call(reap, Reap()),
     }
     if kind is BlobKind.APPEND:

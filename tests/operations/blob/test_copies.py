@@ -20,13 +20,13 @@ from etagere.model.blobs import (
     BlobName,
     CopyStatus,
     DeleteBlob,
+    DeleteSnapshots,
     GetBlob,
     OpenBlob,
     PageTraits,
     PutBlob,
     SetBlobMetadata,
     SnapshotBlob,
-    SnapshotsToo,
     Tags,
 )
 from etagere.model.bodies import Chunked
@@ -173,7 +173,7 @@ async def test_onto_itself_and_from_a_snapshot(shelf: Shelf) -> None:
     assert await shelf.get("source") == LARGE
     assert await shelf.get("source", snapshot=taken) == LARGE
     await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(SOURCE, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(SOURCE, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 
@@ -391,11 +391,11 @@ async def test_snapshots_in_a_row(shelf: Shelf) -> None:
     assert await code_of(put_kind(shelf, COPY, BlobKind.PAGE, 512)) == FORBIDDEN
     await copy(shelf, to(BlobName(BOX, "third")), of(COPY, snapshot=taken))
     assert await show(shelf) == second
-    only = DeleteBlob(COPY, snapshots=SnapshotsToo.ONLY)
+    only = DeleteBlob(COPY, snapshots=DeleteSnapshots.ONLY)
     assert await code_of(shelf.write(delete_blob, only)) == ""
     assert await code_of(shelf.write(delete_blob, DeleteBlob(COPY))) == ""
     for name in ("source", "other", "third"):
-        gone = DeleteBlob(BlobName(BOX, name), snapshots=SnapshotsToo.INCLUDE)
+        gone = DeleteBlob(BlobName(BOX, name), snapshots=DeleteSnapshots.INCLUDE)
         await shelf.write(delete_blob, gone)
     await shelf.purge()
     assert await shelf.read(maps_held, None) == 0

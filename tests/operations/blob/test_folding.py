@@ -24,9 +24,9 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     GetBlob,
     OpenBlob,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Body, Mapped, Piece, Segment
 from etagere.model.containers import CreateContainer
@@ -34,7 +34,7 @@ from etagere.model.ids import new_id
 from etagere.operations.blob.appends import (
     FoldBlocks,
     append_small_block,
-    find_loose,
+    find_fold,
     fold_blocks,
     seal_blob,
 )
@@ -70,7 +70,7 @@ async def _shown(shelf: Shelf, name: str = "log") -> Blob:
     ask = OpenBlob(GetBlob(BlobName(BOX, name)))
     opened = await shelf.read(open_blob, ask)
     assert opened is not None
-    return opened.shown.blob
+    return opened.result.blob
 
 
 async def _intervals(shelf: Shelf) -> int:
@@ -126,7 +126,7 @@ async def test_a_blob_has_only_so_much_in_the_ledger(shelf: Shelf) -> None:
     await _begin(shelf)
     block, calls = bytes(32 * KIB), []
     for _ in range(folding.BYTES_MAX // len(block)):
-        calls.append((await _add(shelf, block)).is_loose)
+        calls.append((await _add(shelf, block)).fold_due)
     assert [number for number, called in enumerate(calls, 1) if called] == [8, 16, 24, 32]
     before = await _shown(shelf)
     assert await shelf.write(append_small_block, _small(b"x")) is None
@@ -188,7 +188,7 @@ def test_the_last_block_costs_what_the_first_did(
     folds, folds_cost = 0, []
     for number in range(2, APPENDED_BLOCKS_MAX - 1):
         _run(engine, append_small_block, _one())
-        found = None if number % 256 else asyncio.run(engine.read(find_loose, NAME))
+        found = None if number % 256 else asyncio.run(engine.read(find_fold, NAME))
         if found is not None:
             data = b"".join(found.data)
             piece = Piece(1, 10_000 * folds, len(data), crc64nvme(data))
@@ -281,7 +281,7 @@ async def test_snapshots_show_what_they_did(shelf: Shelf) -> None:
     for moment in moments[1::2]:
         assert await shelf.get("log", snapshot=moment) == kept[moment]
     await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 
@@ -291,7 +291,7 @@ async def test_what_was_found_is_not_folded_into_another_blob(shelf: Shelf) -> N
     await _begin(shelf)
     for _ in range(9):
         await _add(shelf, b"old")
-    found = await shelf.read(find_loose, NAME)
+    found = await shelf.read(find_fold, NAME)
     assert found is not None
     async with shelf.store.writer(27, inline=False) as writer:
         await writer.append(b"".join(found.data))

@@ -23,9 +23,9 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     PutBlob,
     SnapshotBlob,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Body, Piece, Segment
 from etagere.model.containers import CreateContainer, DeleteContainer
@@ -73,7 +73,7 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
         for number in range(80):
             data = block % (writer * 1_000 + number)
             added = await shelf.write(append_small_block, _small(data))
-            if added is None or added.is_loose:
+            if added is None or added.fold_due:
                 folding.note(NAME)
             if added is None:
                 added = await _append(shelf, data)
@@ -115,7 +115,7 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 
@@ -183,7 +183,7 @@ def test_any_two_come_to_what_they_come_to_in_turn() -> None:
         "seal": call(seal_blob, SealBlob(name)),
         "snapshot": call(snapshot_blob, SnapshotBlob(name)),
         "delete one": call(delete_snapshot, DeleteSnapshot(name, moment)),
-        "delete all": call(delete_blob, DeleteBlob(name, snapshots=SnapshotsToo.INCLUDE)),
+        "delete all": call(delete_blob, DeleteBlob(name, snapshots=DeleteSnapshots.INCLUDE)),
         "put": call(put_blob, msgspec.structs.replace(made, content_id=new_id())),
         "reap": call(reap, Reap()),
     }

@@ -14,8 +14,8 @@ from etagere.model.blobs import (
     BlobEntry,
     BlobName,
     DeleteBlob,
+    DeleteSnapshots,
     ListBlobs,
-    SnapshotsToo,
     Staging,
 )
 from etagere.model.containers import ContainerName, DeleteContainer
@@ -97,7 +97,7 @@ async def _carry_out(shelf: Shelf, steps: list[tuple[str, str]]) -> _ByHand:
         elif step == "snapshot":
             by_hand.snapshots.setdefault(name, []).append(await shelf.snapshot(name))
         else:
-            command = DeleteBlob(BlobName(BOX, name), snapshots=SnapshotsToo.INCLUDE)
+            command = DeleteBlob(BlobName(BOX, name), snapshots=DeleteSnapshots.INCLUDE)
             await shelf.write(delete_blob, command)
             by_hand.blobs.discard(name)
             by_hand.stagings.discard(name)
@@ -153,7 +153,7 @@ async def test_a_page_goes_on_though_what_it_begins_with_is_gone(shelf: Shelf) -
     first = await shelf.read(list_blobs, ListBlobs(BOX, 2, snapshots=True))
     assert first.following is not None
     assert first.following[0] == "b"
-    command = DeleteBlob(BlobName(BOX, "b"), snapshots=SnapshotsToo.INCLUDE)
+    command = DeleteBlob(BlobName(BOX, "b"), snapshots=DeleteSnapshots.INCLUDE)
     await shelf.write(delete_blob, command)
     start, snapshot = first.following
     ask = ListBlobs(BOX, 10, start=start, start_snapshot=snapshot, snapshots=True)

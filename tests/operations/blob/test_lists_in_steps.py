@@ -17,11 +17,11 @@ from etagere.model.blobs import (
     BlobName,
     BlockSource,
     DeleteBlob,
+    DeleteSnapshots,
     GetBlockList,
     ListedBlock,
     PutBlockList,
     SetBlobMetadata,
-    SnapshotsToo,
 )
 from etagere.model.conditions import Conditions
 from etagere.model.ids import new_id
@@ -140,7 +140,9 @@ async def _tidy(shelf: Shelf, name: str) -> None:
     await shelf.purge()
     await shelf.require_sound()
     await shelf.put(name)
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, name), snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(
+        delete_blob, DeleteBlob(BlobName(BOX, name), snapshots=DeleteSnapshots.INCLUDE)
+    )
 
 
 # What may happen

@@ -12,11 +12,11 @@ from etagere.model.blobs import (
     BlobKind,
     BlobName,
     DeleteBlob,
+    DeleteSnapshots,
     GetBlob,
     PageTraits,
     PutBlob,
     SetBlobHeaders,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Body
 from etagere.model.conditions import Conditions
@@ -26,12 +26,12 @@ from etagere.model.page_blobs import (
     ClearPages,
     GetPageRanges,
     PageRange,
+    PageRangesResult,
     PutPage,
     SequenceAction,
     SequenceChange,
     SequenceConditions,
     SetPageBlobProperties,
-    ShownPageRanges,
 )
 from etagere.operations.blob.blobs import delete_blob, put_blob, set_blob_headers
 from etagere.operations.blob.page_blobs import (
@@ -90,7 +90,7 @@ async def _set(shelf: Shelf, name: BlobName = NAME, **asked: Any) -> Blob:
 
 async def _told(
     shelf: Shelf, snapshot: int | None = None, limit: int = 100, **asked: Any
-) -> ShownPageRanges:
+) -> PageRangesResult:
     ask = GetBlob(NAME, snapshot=snapshot)
     return await shelf.read(get_page_ranges, GetPageRanges(ask, limit, **asked))
 
@@ -247,7 +247,7 @@ async def test_what_was_cut_off_does_not_come_back(shelf: Shelf) -> None:
     assert await _ranges(shelf) == [(0, 1)]
     assert await shelf.get("disk", snapshot=moment) == b"x" * 4 * PAGE
     await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 
@@ -365,5 +365,5 @@ async def test_any_history_is_told_rightly(shelf: Shelf) -> None:
         }
         assert changed >= {number for number in range(16) if pages[number] != content[number]}
     await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()

@@ -20,8 +20,8 @@ from etagere.model.copies import (
     Destination,
     FailCopy,
     FinishCopy,
-    NoteProgress,
     PutCopy,
+    RecordProgress,
 )
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, new_lease_id
@@ -49,7 +49,7 @@ async def begin(shelf: Shelf, destination: Destination | None = None) -> BegunCo
 async def finish(shelf: Shelf, begun: BegunCopy, data: bytes) -> bool:
     async with shelf.store.writer(len(data)) as writer:
         await writer.append(data)
-        command = FinishCopy(begun.under_way, await writer.seal())
+        command = FinishCopy(begun.copy_ref, await writer.seal())
         return await shelf.write(pending_copies.finish_copy, command)
 
 
@@ -72,7 +72,7 @@ async def test_a_place_is_held_until_the_bytes_are_there(shelf: Shelf) -> None:
     )
     assert (held.content.length, held.metadata) == (0, (("a", "b"),))
     assert await pending(shelf) == 1
-    assert await shelf.write(pending_copies.note_progress, NoteProgress(begun.under_way, 400))
+    assert await shelf.write(pending_copies.record_progress, RecordProgress(begun.copy_ref, 400))
     noted = await show(shelf)
     assert noted.copied is not None
     assert (noted.copied.copied, noted.stamp) == (400, held.stamp)
@@ -85,7 +85,7 @@ async def test_a_place_is_held_until_the_bytes_are_there(shelf: Shelf) -> None:
     assert await shelf.get("copy") == LARGE[:1000]
     assert await pending(shelf) == 0
     assert not await finish(shelf, begun, b"again")
-    assert not await shelf.write(pending_copies.fail_copy, FailCopy(begun.under_way, "why"))
+    assert not await shelf.write(pending_copies.fail_copy, FailCopy(begun.copy_ref, "why"))
     assert await show(shelf) == done
     await shelf.write(delete_blob, DeleteBlob(COPY))
     await shelf.require_bare()
@@ -131,7 +131,7 @@ async def test_a_lease_must_not_end_before_the_copy(shelf: Shelf) -> None:
     shelf.clock.advance(16 * TICKS_PER_SECOND)
     await shelf.lease("copy", Acquire(mine, None))
     begun = await begin(shelf, to(lease_id=mine))
-    abort = AbortCopy(COPY, begun.under_way.copy_id)
+    abort = AbortCopy(COPY, begun.copy_ref.copy_id)
     assert await code_of(shelf.write(pending_copies.abort_copy, abort)) == "LeaseIdMissing"
     assert await finish(shelf, begun, b"new")
     assert (await show(shelf)).lease == begun.blob.lease
@@ -149,14 +149,14 @@ async def test_aborting(shelf: Shelf) -> None:
     assert await abort(new_id()) == "NoPendingCopyOperation"
     begun = await begin(shelf)
     assert await abort(new_id()) == "CopyIdMismatch"
-    assert await abort(begun.under_way.copy_id) == ""
+    assert await abort(begun.copy_ref.copy_id) == ""
     left = await show(shelf)
     assert left.copied is not None
     assert left.copied.status is CopyStatus.ABORTED
     assert (left.content.length, left.metadata) == (0, (("a", "b"),))
     assert left.stamp > begun.blob.stamp
-    assert await abort(begun.under_way.copy_id) == "NoPendingCopyOperation"
-    assert not await shelf.write(pending_copies.note_progress, NoteProgress(begun.under_way, 1))
+    assert await abort(begun.copy_ref.copy_id) == "NoPendingCopyOperation"
+    assert not await shelf.write(pending_copies.record_progress, RecordProgress(begun.copy_ref, 1))
     assert not await finish(shelf, begun, LARGE)
     assert await show(shelf) == left
     assert await pending(shelf) == 0
@@ -172,9 +172,7 @@ async def test_aborting(shelf: Shelf) -> None:
 async def test_failing_leaves_a_place_without_bytes(shelf: Shelf) -> None:
     await shelf.create()
     begun = await begin(shelf)
-    assert await shelf.write(
-        pending_copies.fail_copy, FailCopy(begun.under_way, "404 BlobNotFound")
-    )
+    assert await shelf.write(pending_copies.fail_copy, FailCopy(begun.copy_ref, "404 BlobNotFound"))
     left = await show(shelf)
     assert left.copied is not None
     assert left.copied.status is CopyStatus.FAILED
@@ -209,6 +207,6 @@ async def test_many_under_way_are_shown_in_turns(shelf: Shelf) -> None:
         await begin(shelf, to(name))
     found, after = [], None
     while rows := await shelf.read(pending_copies.pending_copies, after):
-        found += [under_way.name for under_way, process in rows if process == b"p" * 16]
+        found += [copy_ref.name for copy_ref, process in rows if process == b"p" * 16]
         after = rows[-1][0].key
     assert found == [name.name for name in names]

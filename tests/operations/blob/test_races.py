@@ -24,6 +24,7 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     ExtendDraft,
     LeaseBlob,
     PutBlob,
@@ -31,7 +32,6 @@ from etagere.model.blobs import (
     PutBlockList,
     SetBlobMetadata,
     SnapshotBlob,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Body, Piece, Segment
 from etagere.model.containers import CreateContainer, DeleteContainer
@@ -155,8 +155,8 @@ def _world() -> World:
         "describe": Call(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),))),
         "lease": Call(lease_blob, LeaseBlob(NAME, Acquire(LEASE_ID, None))),
         "delete": Call(delete_blob, DeleteBlob(NAME)),
-        "delete all": Call(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE)),
-        "delete snapshots": Call(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.ONLY)),
+        "delete all": Call(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE)),
+        "delete snapshots": Call(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.ONLY)),
         "delete one": Call(delete_snapshot, DeleteSnapshot(NAME, moment)),
         "delete container": Call(delete_container, DeleteContainer(BOX)),
         "drop stale": Call(staging.discard_stale, staging.PurgeStagings()),

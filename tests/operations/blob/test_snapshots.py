@@ -12,11 +12,11 @@ from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     GetBlob,
     SetBlobHeaders,
     SetBlobMetadata,
     SnapshotBlob,
-    SnapshotsToo,
 )
 from etagere.model.conditions import Conditions
 from etagere.model.containers import DeleteContainer
@@ -40,7 +40,7 @@ MISSING = "BlobNotFound"
 
 
 async def _delete(
-    shelf: Shelf, name: str = "blob", snapshots: SnapshotsToo = SnapshotsToo.NO
+    shelf: Shelf, name: str = "blob", snapshots: DeleteSnapshots = DeleteSnapshots.NO
 ) -> str:
     command = DeleteBlob(BlobName(BOX, name), snapshots=snapshots)
     return await code_of(shelf.write(delete_blob, command))
@@ -117,7 +117,7 @@ async def test_who_may_take_one(shelf: Shelf) -> None:
     unchanged = Conditions(if_none_match=(format_etag(blob.stamp),))
     command = SnapshotBlob(NAME, (), unchanged)
     assert await code_of(shelf.write(snapshot_blob, command)) == "ConditionNotMet"
-    assert await _delete(shelf, snapshots=SnapshotsToo.INCLUDE) == ""
+    assert await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE) == ""
     await shelf.require_bare()
 
 
@@ -151,7 +151,7 @@ async def test_its_bytes_stay(shelf: Shelf) -> None:
         assert await code_of(shelf.get("other", snapshot=moment)) == MISSING
     listed = await shelf.block_list("blob", snapshot=list(taken)[3])
     assert [block.name for block in listed.committed] == list(blocks)
-    assert await _delete(shelf, snapshots=SnapshotsToo.INCLUDE) == ""
+    assert await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE) == ""
     await shelf.require_bare()
 
 
@@ -192,17 +192,17 @@ async def test_a_blob_with_snapshots_is_not_deleted_alone(shelf: Shelf) -> None:
     moments = [await shelf.snapshot(name) for name in ("blob", "blob", "blob\x00", "blo")]
     assert await _delete(shelf) == "SnapshotsPresent"
     assert await shelf.get("blob") == LARGE
-    assert await _delete(shelf, snapshots=SnapshotsToo.ONLY) == ""
+    assert await _delete(shelf, snapshots=DeleteSnapshots.ONLY) == ""
     assert await shelf.get("blob") == LARGE
     assert await code_of(shelf.get("blob", snapshot=moments[0])) == MISSING
     # Those whose names only begin so are others.
     assert await shelf.get("blob\x00", snapshot=moments[2]) == LARGE
     assert await shelf.get("blo", snapshot=moments[3]) == LARGE
     assert await _delete(shelf) == ""
-    assert await _delete(shelf, snapshots=SnapshotsToo.INCLUDE) == MISSING
-    assert await _delete(shelf, snapshots=SnapshotsToo.ONLY) == MISSING
+    assert await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE) == MISSING
+    assert await _delete(shelf, snapshots=DeleteSnapshots.ONLY) == MISSING
     for name in ("blob\x00", "blo"):
-        assert await _delete(shelf, name, SnapshotsToo.INCLUDE) == ""
+        assert await _delete(shelf, name, DeleteSnapshots.INCLUDE) == ""
     await shelf.require_bare()
 
 
@@ -212,7 +212,7 @@ async def test_many_at_once(shelf: Shelf) -> None:
     await shelf.put("blob", LARGE)
     for _ in range(30):
         await asyncio.gather(*(shelf.snapshot("blob") for _ in range(17)))
-    assert await _delete(shelf, snapshots=SnapshotsToo.INCLUDE) == ""
+    assert await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE) == ""
     await shelf.require_bare()
 
 
@@ -248,7 +248,7 @@ async def test_a_lease_keeps_others_from_the_blob_and_its_snapshots(shelf: Shelf
     mine, other = new_lease_id(), new_lease_id()
     await shelf.lease("blob", Acquire(mine, None))
     assert await _delete(shelf) == "LeaseIdMissing"
-    assert await _delete(shelf, snapshots=SnapshotsToo.INCLUDE) == "LeaseIdMissing"
+    assert await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE) == "LeaseIdMissing"
     for lease_id, etag, code in (
         (other, before.stamp, "LeaseIdMismatchWithBlobOperation"),
         (mine, before.stamp + 1, "ConditionNotMet"),
@@ -256,7 +256,7 @@ async def test_a_lease_keeps_others_from_the_blob_and_its_snapshots(shelf: Shelf
         (mine, before.stamp, ""),
     ):
         seen = Conditions(if_match=(format_etag(etag),))
-        command = DeleteBlob(NAME, seen, lease_id, SnapshotsToo.ONLY)
+        command = DeleteBlob(NAME, seen, lease_id, DeleteSnapshots.ONLY)
         assert await code_of(shelf.write(delete_blob, command)) == code
     assert (await shelf.read(get_blob, GetBlob(NAME))).blob.stamp == before.stamp
     await shelf.write(delete_blob, DeleteBlob(NAME, lease_id=mine))
@@ -273,7 +273,7 @@ async def test_no_snapshot_is_left_behind_by_a_race(shelf: Shelf) -> None:
         assert set(taken) <= {"", MISSING}
         assert deleted in {"", "SnapshotsPresent"}
         await shelf.require_sound()
-    await _delete(shelf, snapshots=SnapshotsToo.INCLUDE)
+    await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE)
     await shelf.require_bare()
 
 

@@ -15,6 +15,7 @@ from etagere.model.blobs import (
     BlobName,
     BlockSize,
     DeleteBlob,
+    DeleteSnapshots,
     GetBlob,
     GetBlockList,
     LeaseBlob,
@@ -22,7 +23,6 @@ from etagere.model.blobs import (
     PutBlock,
     SetBlobMetadata,
     SnapshotBlob,
-    SnapshotsToo,
     Staging,
 )
 from etagere.model.conditions import ANY, Conditions
@@ -89,7 +89,7 @@ async def test_blocks_without_a_blob_are_deleted(shelf: Shelf) -> None:
             DeleteBlob(name, uncommitted=True, lease_id=new_lease_id()),
             "LeaseNotPresentWithBlobOperation",
         ),
-        (DeleteBlob(name, uncommitted=True, snapshots=SnapshotsToo.ONLY), "BlobNotFound"),
+        (DeleteBlob(name, uncommitted=True, snapshots=DeleteSnapshots.ONLY), "BlobNotFound"),
     ):
         assert await code_of(shelf.write(delete_blob, refused)) == code
     assert await shelf.staged("blob") == [b"a"]

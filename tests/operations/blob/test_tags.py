@@ -15,10 +15,10 @@ from etagere.errors import Refusal
 from etagere.model.blobs import (
     BlobName,
     DeleteBlob,
+    DeleteSnapshots,
     GetBlob,
     PutBlob,
     SnapshotBlob,
-    SnapshotsToo,
     Tags,
 )
 from etagere.model.conditions import Conditions
@@ -147,7 +147,7 @@ async def test_a_snapshot_has_tags_of_its_own_and_is_not_found_by_them(shelf: Sh
     assert await shown(shelf) == RED
     assert await found(shelf, "a = '1'") == []
     assert await found(shelf, "color = 'red'") == ["box/blob"]
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.read(require_indexed, None)
 
 
@@ -266,7 +266,7 @@ RACERS: dict[str, tuple[Any, Any]] = {
     "put if red": (put_blob, PutBlob(NAME, NOTHING_SENT, conditions=_IF_RED)),
     "put another": (put_blob, PutBlob(BlobName(BOX, "other"), NOTHING_SENT, tags=RED)),
     "snapshot": (snapshot_blob, SnapshotBlob(NAME)),
-    "delete": (delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE)),
+    "delete": (delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE)),
     "delete container": (delete_container, DeleteContainer(BOX)),
     "purge": (purge_containers, PurgeContainers()),
 }

@@ -15,13 +15,13 @@ from etagere.model.blobs import (
     BlockSource,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     GetBlob,
     ListedBlock,
     PutBlob,
     Rehydration,
     SetBlobHeaders,
     SetBlobMetadata,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Body
 from etagere.model.conditions import Conditions
@@ -38,7 +38,7 @@ from etagere.operations.blob.blobs import (
 )
 from etagere.operations.blob.snapshots import delete_snapshot
 from etagere.operations.blob.tiers import set_blob_tier
-from etagere.rules.tiers import Place, place_of
+from etagere.rules.tiers import TierState, tier_state
 from tests.operations.blob.shelf import BOX, Shelf, code_of, on_a_shelf
 
 NAME = BlobName(BOX, "blob")
@@ -60,9 +60,9 @@ class Tiered:
         command = SetBlobTier(NAME, tier, ticks, priority)
         return await self.shelf.write(set_blob_tier, command)
 
-    async def place(self, snapshot: int | None = None) -> Place:
+    async def place(self, snapshot: int | None = None) -> TierState:
         shown = await self.shelf.read(get_blob, GetBlob(NAME, snapshot=snapshot))
-        return place_of(shown.blob, shown.now)
+        return tier_state(shown.blob, shown.now)
 
     async def refused(self) -> set[str]:
         """With what all that reads or changes the blob is refused."""
@@ -109,7 +109,7 @@ async def test_a_blob_that_is_put_has_the_tier_it_is_put_with(shelf: Shelf) -> N
     assert (put.tier, put.tier_changed) == ("", 0)
     archived = PutBlob(NAME, EMPTY, tier="Archive")
     put = await shelf.write(put_blob, archived)
-    assert await tiered.place() == Place("Archive", put.stamp)
+    assert await tiered.place() == TierState("Archive", put.stamp)
     assert await code_of(shelf.get("blob")) == "BlobArchived"
 
 
@@ -146,9 +146,9 @@ async def test_a_rehydration_ends_when_it_is_due(shelf: Shelf) -> None:
     assert pending is not None
     assert (pending.tier, pending.priority) == ("Hot", "Standard")
     shelf.clock.advance(WAIT - MARGIN)
-    assert await tiered.place() == Place("Archive", archived.tier_changed, pending)
+    assert await tiered.place() == TierState("Archive", archived.tier_changed, pending)
     shelf.clock.advance(2 * MARGIN)
-    assert await tiered.place() == Place("Hot", pending.due)
+    assert await tiered.place() == TierState("Hot", pending.due)
     settled = await tiered.move("Hot")
     assert (settled.tier, settled.rehydration) == ("Hot", None)
 
@@ -219,14 +219,14 @@ async def test_a_snapshot_has_a_tier_of_its_own(shelf: Shelf) -> None:
     other = await shelf.snapshot("blob")
     command = SetBlobTier(NAME, "Archive", WAIT, snapshot=moment)
     archived = await shelf.write(set_blob_tier, command)
-    assert await tiered.place(moment) == Place("Archive", archived.tier_changed)
+    assert await tiered.place(moment) == TierState("Archive", archived.tier_changed)
     assert (await tiered.place()).tier == (await tiered.place(other)).tier == "Cool"
     assert await code_of(shelf.get("blob", snapshot=moment)) == "BlobArchived"
     assert await shelf.get("blob") == await shelf.get("blob", snapshot=other) == b"data"
     back = replace(command, tier="Hot")
     assert await code_of(shelf.write(set_blob_tier, back)) == "BlobArchived"
     await shelf.write(delete_snapshot, DeleteSnapshot(NAME, moment))
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=SnapshotsToo.INCLUDE))
+    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 

@@ -17,9 +17,9 @@ from etagere.model.queues import (
     DeleteMessage,
     DeleteQueue,
     GetMessages,
+    MessageResult,
     PutMessage,
     QueueName,
-    ShownMessage,
     UpdateMessage,
 )
 from etagere.operations.queue.messages import (
@@ -37,7 +37,7 @@ from etagere.operations.queue.queues import (
     create_queue,
     delete_queue,
 )
-from etagere.protocol.queue.messages import show_messages, take_messages
+from etagere.protocol.queue.messages import peek_all_messages, take_messages
 from tests.operations.blob.shelf import (
     ACCOUNT,
     Shelf,
@@ -101,38 +101,38 @@ class Desk:
 
     async def put(
         self, text: str = "text", *, hidden: int = 0, lives: int | None = WEEK_SECONDS
-    ) -> ShownMessage:
+    ) -> MessageResult:
         return await self.shelf.write(
             put_message, PutMessage(self.name, new_id(), text, hidden, lives)
         )
 
-    async def get(self, count: int = 1, *, hidden: int = 30) -> tuple[ShownMessage, ...]:
+    async def get(self, count: int = 1, *, hidden: int = 30) -> tuple[MessageResult, ...]:
         command = GetMessages(self.name, count, hidden)
         return await take_messages(self.shelf.engine, command, _READ_CLASS)
 
-    async def get_one(self, *, hidden: int = 30) -> ShownMessage:
+    async def get_one(self, *, hidden: int = 30) -> MessageResult:
         (taken,) = await self.get(hidden=hidden)
         return taken
 
-    async def peek(self, count: int = 32) -> tuple[ShownMessage, ...]:
-        return await show_messages(self.shelf.engine, self.name, count, _READ_CLASS)
+    async def peek(self, count: int = 32) -> tuple[MessageResult, ...]:
+        return await peek_all_messages(self.shelf.engine, self.name, count, _READ_CLASS)
 
     async def texts(self) -> list[str]:
         """Of what can be seen."""
         return [shown.text for shown in await self.peek()]
 
     async def update(
-        self, held: ShownMessage, text: str | None = None, *, hidden: int = 0
-    ) -> ShownMessage:
+        self, held: MessageResult, text: str | None = None, *, hidden: int = 0
+    ) -> MessageResult:
         command = UpdateMessage(self.name, held.id, held.message.receipt, hidden, text)
         return await self.shelf.write(update_message, command)
 
-    async def delete(self, held: ShownMessage) -> None:
+    async def delete(self, held: MessageResult) -> None:
         await self.shelf.write(
             delete_message, DeleteMessage(self.name, held.id, held.message.receipt)
         )
 
-    async def is_lost(self, held: ShownMessage) -> bool:
+    async def is_lost(self, held: MessageResult) -> bool:
         """Whether this receipt is worth nothing any more; if it is, the message is deleted."""
         code = await code_of(self.delete(held))
         assert code in {"", "MessageNotFound"}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from etagere.engine.interface import ReadTxn, WriteTxn, operation
 from etagere.engine.records import Collection
-from etagere.model.queues import Place
+from etagere.model.queues import MessageIndexRow
 from etagere.operations.queue.collections import (
     DISCARDED,
     EXPIRING,
@@ -30,7 +30,7 @@ def require_consistent(txn: ReadTxn, _: None) -> None:
     """A message stands once in each order, and has its text in one place."""
     messages = rows(txn, MESSAGES)
     assert rows(txn, VISIBLE) == {
-        (contents, message.visible, message_id): Place(message.expires)
+        (contents, message.visible, message_id): MessageIndexRow(message.expires)
         for (contents, message_id), message in messages.items()
     }
     assert rows(txn, EXPIRING).keys() == {
@@ -57,4 +57,4 @@ def left_behind(txn: ReadTxn, _: None) -> dict[str, int]:
 def forget_expiry_of_places(txn: WriteTxn, _: None) -> None:
     """Makes the places of messages what older versions have stored."""
     for key, _place in txn.scan(VISIBLE, VISIBLE.all(), 10_000):
-        txn.put(VISIBLE, key, Place())
+        txn.put(VISIBLE, key, MessageIndexRow())

@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.model.queues import ShownMessage
+from etagere.model.queues import MessageResult
 from tests.operations.blob.shelf import code_of
 from tests.operations.queue.desk import LONG, Desk, on_a_desk_for_any
 
@@ -115,7 +115,7 @@ class Model:
         found = {key: known for key, known in self.living(now).items() if known.visible <= now}
         return dict(sorted(found.items(), key=lambda item: (item[1].visible, item[0])))
 
-    def held(self, receipt: ShownMessage, now: int) -> Known | None:
+    def held(self, receipt: MessageResult, now: int) -> Known | None:
         known = self.living(now).get(receipt.id)
         return known if known is not None and known.receipt == receipt.message.receipt else None
 
@@ -126,7 +126,7 @@ class Run:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._model = Model()
-        self._receipts: list[ShownMessage] = []
+        self._receipts: list[MessageResult] = []
 
     async def step(self, step: Step) -> None:
         desk = self._desk
@@ -178,7 +178,7 @@ class Run:
             self._model.messages[key] = changed
         self._receipts += taken
 
-    async def _update(self, receipt: ShownMessage, step: Update) -> None:
+    async def _update(self, receipt: MessageResult, step: Update) -> None:
         known = self._model.held(receipt, self._desk.now)
         visible = self._desk.after(step.hidden)
         call = self._desk.update(receipt, step.text, hidden=step.hidden)
@@ -196,7 +196,7 @@ class Run:
             self._model.messages[receipt.id] = changed
             self._receipts.append(updated)
 
-    async def _delete(self, receipt: ShownMessage) -> None:
+    async def _delete(self, receipt: MessageResult) -> None:
         known = self._model.held(receipt, self._desk.now)
         assert await self._desk.is_lost(receipt) == (known is None)
         if known is not None:
@@ -213,7 +213,7 @@ class Run:
         await self._desk.require_consistent()
 
 
-def _told(shown: ShownMessage) -> Known:
+def _told(shown: MessageResult) -> Known:
     message = shown.message
     return Known(shown.text, message.visible, message.expires, message.receipt, message.taken)
 

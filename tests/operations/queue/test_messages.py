@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from etagere.model.queues import ShownMessage
+from etagere.model.queues import MessageResult
 from tests.operations.blob.shelf import code_of
 from tests.operations.queue.desk import LONG, WEEK_SECONDS, Desk, on_a_desk
 from tests.operations.queue.ledger import forget_expiry_of_places
 
 
-def ids(messages: Iterable[ShownMessage]) -> list[bytes]:
+def ids(messages: Iterable[MessageResult]) -> list[bytes]:
     return [shown.id for shown in messages]
 
 
@@ -170,7 +170,7 @@ async def test_a_receipt_ends_with_the_message(desk: Desk) -> None:
 @on_a_desk
 async def test_a_receipt_of_another_message(desk: Desk) -> None:
     one, other = await desk.put("one"), await desk.put("other")
-    crossed = ShownMessage(one.id, other.message)
+    crossed = MessageResult(one.id, other.message)
     assert await desk.is_lost(crossed)
     assert await desk.count() == 2
 

@@ -22,10 +22,10 @@ from etagere.model.queues import (
     DeleteMessage,
     DeleteQueue,
     GetMessages,
+    MessageResult,
     PutMessage,
     QueueName,
     SetQueueMetadata,
-    ShownMessage,
     UpdateMessage,
 )
 from etagere.operations.queue import messages, queues
@@ -81,7 +81,7 @@ def _world() -> World:
     clock.freeze()
     engine = MemoryEngine(clock)
     _do(engine, Call(queues.create_queue, CreateQueue(TRAY, new_id())))
-    held: list[ShownMessage] = []
+    held: list[MessageResult] = []
     for call in (
         _put("first"),
         _put(LONG, lives=100),
@@ -121,11 +121,11 @@ def _visible(txn: ReadTxn, _: None) -> messages.FoundMessages:
     return messages.find_messages(txn, messages.FindMessages(TRAY, 32))
 
 
-def _update(held: ShownMessage, text: str | None, hidden: int) -> UpdateMessage:
+def _update(held: MessageResult, text: str | None, hidden: int) -> UpdateMessage:
     return UpdateMessage(TRAY, held.id, held.message.receipt, hidden, text)
 
 
-def _delete(held: ShownMessage) -> DeleteMessage:
+def _delete(held: MessageResult) -> DeleteMessage:
     return DeleteMessage(TRAY, held.id, held.message.receipt)
 
 
@@ -175,7 +175,7 @@ def _finish(txn: MemoryWriteTxn, call: Call) -> object:
         txn.rollback()
     if isinstance(answer, tuple):
         return [(shown.text, shown.message.taken) for shown in answer]
-    return answer.text if isinstance(answer, ShownMessage) else answer
+    return answer.text if isinstance(answer, MessageResult) else answer
 
 
 def _look(engine: MemoryEngine, question: Callable[[MemoryReadTxn, None], Any]) -> Any:
@@ -253,7 +253,7 @@ def test_any_two_come_to_what_they_come_to_in_turn(outer: str) -> None:
         assert step > 2
 
 
-def _taken(txn: MemoryWriteTxn, command: GetMessages) -> tuple[ShownMessage, ...]:
+def _taken(txn: MemoryWriteTxn, command: GetMessages) -> tuple[MessageResult, ...]:
     taken = messages.get_messages(txn, command)
     assert taken is not None
     return taken

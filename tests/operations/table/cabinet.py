@@ -11,8 +11,8 @@ from etagere.engine.interface import ReadTxn, T
 from etagere.model.ids import new_id
 from etagere.model.service import SignedIdentifier
 from etagere.model.tables import (
-    Change,
     ChangeEntities,
+    ChangeKind,
     CreateTable,
     DeleteTable,
     Edm,
@@ -78,7 +78,7 @@ def known(**values: Value) -> Properties:
 
 
 def insert(keys: Keys, **values: Value) -> EntityChange:
-    return EntityChange(Change.INSERT, keys, known(**values))
+    return EntityChange(ChangeKind.INSERT, keys, known(**values))
 
 
 def filter_of(text: str) -> Filter:
@@ -160,14 +160,16 @@ class Cabinet:
         return await self.shelf.write(change_entities, ChangeEntities(self.name, changes))
 
     async def put(self, keys: Keys, **values: Value) -> int:
-        (stamp,) = await self.change(EntityChange(Change.INSERT_OR_REPLACE, keys, known(**values)))
+        (stamp,) = await self.change(
+            EntityChange(ChangeKind.INSERT_OR_REPLACE, keys, known(**values))
+        )
         return stamp
 
     async def fill(self, keys: Iterable[Keys]) -> None:
         await self.change(*map(insert, keys))
 
     async def delete(self, keys: Keys) -> None:
-        await self.change(EntityChange(Change.DELETE, keys))
+        await self.change(EntityChange(ChangeKind.DELETE, keys))
 
     async def get(self, keys: Keys) -> Entity:
         return (await self.shelf.read(get_entity, GetEntity(self.name, keys))).entity

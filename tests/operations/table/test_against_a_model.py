@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from etagere.engine.interface import Refused
-from etagere.model.tables import Change, Edm, Entity, EntityChange, Keys, Properties, Value
+from etagere.model.tables import ChangeKind, Edm, Entity, EntityChange, Keys, Properties, Value
 from etagere.operations.table.entities import INDEX
 from etagere.operations.table.queries import Query
 from tests.operations.table.cabinet import PEOPLE, Cabinet, at_a_cabinet_for_any, filter_of
@@ -16,7 +16,7 @@ from tests.operations.table.cabinet import PEOPLE, Cabinet, at_a_cabinet_for_any
 PARTITIONS: Final = ("", "p", "q")
 ROWS: Final = ("", "r", "r ", "é", "\U0001f984")
 SEEN: Final = ("none", "last", "stale")
-UPSERTS: Final = (Change.INSERT_OR_MERGE, Change.INSERT_OR_REPLACE)
+UPSERTS: Final = (ChangeKind.INSERT_OR_MERGE, ChangeKind.INSERT_OR_REPLACE)
 FILTERS: Final = (
     "",
     "PartitionKey eq 'p'",
@@ -35,7 +35,7 @@ Cells = dict[str, tuple[str, Value]]
 class Wish:
     """One change of a group; the partition is the group's."""
 
-    change: Change
+    change: ChangeKind
     row: str
     cells: tuple[tuple[str, str, Value], ...]
     seen: str
@@ -75,7 +75,7 @@ _CELLS: Final = st.sampled_from(
     )
 )
 _WISH: Final = st.builds(
-    Wish, st.sampled_from(Change), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
+    Wish, st.sampled_from(ChangeKind), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
 )
 _WISHES: Final = st.lists(_WISH, min_size=1, max_size=4, unique_by=lambda wish: wish.row).map(tuple)
 _GROUP: Final = st.builds(Group, st.sampled_from(PARTITIONS), _WISHES)
@@ -102,23 +102,27 @@ class Model:
 
     def if_match(self, wish: Wish, keys: Keys) -> int | None:
         seen = self.last_seen.get(keys)
-        if wish.seen == "none" or not seen or wish.change in (Change.INSERT, *UPSERTS):
+        if wish.seen == "none" or not seen or wish.change in (ChangeKind.INSERT, *UPSERTS):
             return None
         return seen[-1] if wish.seen == "last" else seen[0] - 1
 
     def outcome(self, wish: Wish, keys: Keys, if_match: int | None) -> Cells | str | None:
         """Its cells, the code of a refusal, or nothing at all."""
         there = self.entities.get(keys)
-        if wish.change is Change.INSERT and there is not None:
+        if wish.change is ChangeKind.INSERT and there is not None:
             return "EntityAlreadyExists"
-        if there is None and wish.change in (Change.REPLACE, Change.MERGE, Change.DELETE):
+        if there is None and wish.change in (
+            ChangeKind.REPLACE,
+            ChangeKind.MERGE,
+            ChangeKind.DELETE,
+        ):
             return "ResourceNotFound"
         if there is not None and if_match is not None and if_match != there[0]:
             return "UpdateConditionNotSatisfied"
-        if wish.change is Change.DELETE:
+        if wish.change is ChangeKind.DELETE:
             return None
         cells: Cells = {name: (letter, value) for name, letter, value in wish.cells}
-        merges = wish.change in (Change.MERGE, Change.INSERT_OR_MERGE) and there is not None
+        merges = wish.change in (ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE) and there is not None
         return {**there[1], **cells} if merges and there is not None else cells
 
 
@@ -203,7 +207,7 @@ class Run:
 
 
 def _properties(wish: Wish) -> Properties:
-    if wish.change is Change.DELETE:
+    if wish.change is ChangeKind.DELETE:
         return Properties()
     names = tuple(name for name, _, _ in wish.cells)
     types = "".join(letter for _, letter, _ in wish.cells)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from etagere.engine.interface import Refused
-from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
+from etagere.model.tables import ChangeKind, Entity, EntityChange, Keys, Properties
 from etagere.rules.entities import ANY, NEVER
 from tests.operations.blob.shelf import code_of
 from tests.operations.table.cabinet import ADA, Cabinet, at_a_cabinet, insert, known
@@ -21,25 +21,25 @@ TAKEN: Final = "EntityAlreadyExists"
 
 # What there is afterwards, or the code of the refusal: if it was there, and if it was not.
 Outcome = Properties | str | None
-OUTCOMES: Final[dict[tuple[Change, str], tuple[Outcome, Outcome]]] = {
-    (Change.INSERT, "none"): (TAKEN, NEW),
-    (Change.REPLACE, "none"): (NEW, GONE),
-    (Change.REPLACE, "any"): (NEW, GONE),
-    (Change.REPLACE, "right"): (NEW, GONE),
-    (Change.REPLACE, "stale"): (STALE, GONE),
-    (Change.REPLACE, "never"): (STALE, GONE),
-    (Change.MERGE, "none"): (MERGED, GONE),
-    (Change.MERGE, "any"): (MERGED, GONE),
-    (Change.MERGE, "right"): (MERGED, GONE),
-    (Change.MERGE, "stale"): (STALE, GONE),
-    (Change.MERGE, "never"): (STALE, GONE),
-    (Change.INSERT_OR_REPLACE, "none"): (NEW, NEW),
-    (Change.INSERT_OR_MERGE, "none"): (MERGED, NEW),
-    (Change.DELETE, "none"): (None, GONE),
-    (Change.DELETE, "any"): (None, GONE),
-    (Change.DELETE, "right"): (None, GONE),
-    (Change.DELETE, "stale"): (STALE, GONE),
-    (Change.DELETE, "never"): (STALE, GONE),
+OUTCOMES: Final[dict[tuple[ChangeKind, str], tuple[Outcome, Outcome]]] = {
+    (ChangeKind.INSERT, "none"): (TAKEN, NEW),
+    (ChangeKind.REPLACE, "none"): (NEW, GONE),
+    (ChangeKind.REPLACE, "any"): (NEW, GONE),
+    (ChangeKind.REPLACE, "right"): (NEW, GONE),
+    (ChangeKind.REPLACE, "stale"): (STALE, GONE),
+    (ChangeKind.REPLACE, "never"): (STALE, GONE),
+    (ChangeKind.MERGE, "none"): (MERGED, GONE),
+    (ChangeKind.MERGE, "any"): (MERGED, GONE),
+    (ChangeKind.MERGE, "right"): (MERGED, GONE),
+    (ChangeKind.MERGE, "stale"): (STALE, GONE),
+    (ChangeKind.MERGE, "never"): (STALE, GONE),
+    (ChangeKind.INSERT_OR_REPLACE, "none"): (NEW, NEW),
+    (ChangeKind.INSERT_OR_MERGE, "none"): (MERGED, NEW),
+    (ChangeKind.DELETE, "none"): (None, GONE),
+    (ChangeKind.DELETE, "any"): (None, GONE),
+    (ChangeKind.DELETE, "right"): (None, GONE),
+    (ChangeKind.DELETE, "stale"): (STALE, GONE),
+    (ChangeKind.DELETE, "never"): (STALE, GONE),
 }
 
 
@@ -52,14 +52,14 @@ async def test_outcomes(cabinet: Cabinet) -> None:
                 await cabinet.delete(ADA)
 
 
-async def _outcome(cabinet: Cabinet, change: Change, seen: str, *, there: bool) -> None:
+async def _outcome(cabinet: Cabinet, change: ChangeKind, seen: str, *, there: bool) -> None:
     before = await cabinet.put(ADA, Name="Ada", Age=35)
     right = await cabinet.put(ADA, Name="Ada", Age=36)
     if not there:
         await cabinet.delete(ADA)
     if_match = {"none": None, "any": ANY, "right": right, "stale": before, "never": NEVER}[seen]
     expected = OUTCOMES[change, seen][0 if there else 1]
-    asked = EntityChange(change, ADA, NEW if change is not Change.DELETE else known(), if_match)
+    asked = EntityChange(change, ADA, NEW if change is not ChangeKind.DELETE else known(), if_match)
     if isinstance(expected, str):
         assert await code_of(cabinet.change(asked)) == expected, (change, seen, there)
         assert await cabinet.contents() == ({ADA: Entity(right, OLD)} if there else {})
@@ -80,9 +80,9 @@ async def test_stamps_of_one_tick_differ(cabinet: Cabinet) -> None:
     stamps = [await cabinet.put(ADA, Number=number) for number in range(20)]
     assert stamps == sorted(set(stamps))
     for stamp in stamps[:-1]:
-        change = EntityChange(Change.MERGE, ADA, known(), stamp)
+        change = EntityChange(ChangeKind.MERGE, ADA, known(), stamp)
         assert await code_of(cabinet.change(change)) == STALE
-    await cabinet.change(EntityChange(Change.MERGE, ADA, known(), stamps[-1]))
+    await cabinet.change(EntityChange(ChangeKind.MERGE, ADA, known(), stamps[-1]))
 
 
 @at_a_cabinet
@@ -92,7 +92,7 @@ async def test_an_entity_made_again_is_another_version(cabinet: Cabinet) -> None
     await cabinet.delete(ADA)
     (second,) = await cabinet.change(insert(ADA, Age=36))
     assert second != first
-    stale = EntityChange(Change.DELETE, ADA, if_match=first)
+    stale = EntityChange(ChangeKind.DELETE, ADA, if_match=first)
     assert await code_of(cabinet.change(stale)) == STALE
 
 
@@ -106,7 +106,7 @@ async def test_stamps_do_not_go_back_with_the_clock(cabinet: Cabinet) -> None:
 @at_a_cabinet
 async def test_merging_nothing_changes_nothing_but_the_version(cabinet: Cabinet) -> None:
     before = await cabinet.put(ADA, Name="Ada", Age=36)
-    (stamp,) = await cabinet.change(EntityChange(Change.MERGE, ADA, known()))
+    (stamp,) = await cabinet.change(EntityChange(ChangeKind.MERGE, ADA, known()))
     assert stamp > before
     assert await cabinet.get(ADA) == Entity(stamp, OLD)
 
@@ -114,7 +114,7 @@ async def test_merging_nothing_changes_nothing_but_the_version(cabinet: Cabinet)
 @at_a_cabinet
 async def test_a_merge_may_change_the_type_of_a_property(cabinet: Cabinet) -> None:
     await cabinet.put(ADA, Age=36, Name="Ada")
-    await cabinet.change(EntityChange(Change.MERGE, ADA, known(Age="thirty-six")))
+    await cabinet.change(EntityChange(ChangeKind.MERGE, ADA, known(Age="thirty-six")))
     assert (await cabinet.get(ADA)).properties == known(Age="thirty-six", Name="Ada")
 
 
@@ -133,7 +133,9 @@ async def test_keys_are_told_apart_to_the_last_character(cabinet: Cabinet) -> No
 async def test_of_many_who_have_seen_the_same_one_wins(cabinet: Cabinet) -> None:
     stamp = await cabinet.put(ADA, Winner="nobody")
     racers = [
-        cabinet.change(EntityChange(Change.REPLACE, ADA, known(Winner=f"racer {number}"), stamp))
+        cabinet.change(
+            EntityChange(ChangeKind.REPLACE, ADA, known(Winner=f"racer {number}"), stamp)
+        )
         for number in range(20)
     ]
     outcomes = await asyncio.gather(*racers, return_exceptions=True)

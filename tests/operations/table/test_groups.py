@@ -9,7 +9,7 @@ import pytest
 
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.tables import Change, EntityChange, Keys
+from etagere.model.tables import ChangeKind, EntityChange, Keys
 from etagere.operations.table.entities import INDEX
 from etagere.rules.entities import PROPERTIES_MAX
 from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert, known
@@ -29,11 +29,11 @@ async def test_every_kind_of_change_in_one_group(cabinet: Cabinet) -> None:
     await cabinet.change(*(insert(keys, Old=1) for keys in (replaced, merged, upserted, deleted)))
     stamps = await cabinet.change(
         insert(inserted, New=1),
-        EntityChange(Change.REPLACE, replaced, known(New=2)),
-        EntityChange(Change.MERGE, merged, known(New=3)),
-        EntityChange(Change.INSERT_OR_MERGE, upserted, known(New=4)),
-        EntityChange(Change.INSERT_OR_REPLACE, made, known(New=5)),
-        EntityChange(Change.DELETE, deleted),
+        EntityChange(ChangeKind.REPLACE, replaced, known(New=2)),
+        EntityChange(ChangeKind.MERGE, merged, known(New=3)),
+        EntityChange(ChangeKind.INSERT_OR_MERGE, upserted, known(New=4)),
+        EntityChange(ChangeKind.INSERT_OR_REPLACE, made, known(New=5)),
+        EntityChange(ChangeKind.DELETE, deleted),
     )
     found = await cabinet.contents()
     assert {keys: entity.properties for keys, entity in found.items()} == {
@@ -64,8 +64,8 @@ async def test_of_several_that_would_be_refused_the_first_is_named(cabinet: Cabi
     await cabinet.fill(FAMILY[:1])
     refusal = await refusal_of(
         cabinet,
-        EntityChange(Change.MERGE, FAMILY[0], known()),
-        EntityChange(Change.DELETE, FAMILY[2]),
+        EntityChange(ChangeKind.MERGE, FAMILY[0], known()),
+        EntityChange(ChangeKind.DELETE, FAMILY[2]),
         insert(FAMILY[0]),
     )
     assert (refusal.code, refusal.facts[INDEX]) == ("ResourceNotFound", 1)
@@ -76,11 +76,11 @@ async def test_conditions_inside_of_a_group(cabinet: Cabinet) -> None:
     first, second = FAMILY[:2]
     old = await cabinet.put(first, Age=1)
     new = await cabinet.put(first, Age=2)
-    stale = EntityChange(Change.MERGE, first, known(Age=3), old)
+    stale = EntityChange(ChangeKind.MERGE, first, known(Age=3), old)
     refusal = await refusal_of(cabinet, insert(second), stale)
     assert (refusal.code, refusal.facts[INDEX]) == ("UpdateConditionNotSatisfied", 1)
     assert list(await cabinet.contents()) == [first]
-    await cabinet.change(insert(second), EntityChange(Change.DELETE, first, if_match=new))
+    await cabinet.change(insert(second), EntityChange(ChangeKind.DELETE, first, if_match=new))
     assert list(await cabinet.contents()) == [second]
 
 
@@ -90,7 +90,7 @@ async def test_a_hundred_at_once(cabinet: Cabinet) -> None:
     found = await cabinet.contents()
     assert list(found) == FAMILY
     assert stamps == tuple(found[keys].stamp for keys in reversed(FAMILY))
-    assert await cabinet.change(*(EntityChange(Change.DELETE, keys) for keys in FAMILY)) == (
+    assert await cabinet.change(*(EntityChange(ChangeKind.DELETE, keys) for keys in FAMILY)) == (
         (0,) * len(FAMILY)
     )
     assert await cabinet.contents() == {}
@@ -105,12 +105,12 @@ async def test_a_merge_that_would_have_too_many_properties(cabinet: Cabinet) -> 
     await cabinet.put(first, **{f"Old{number}": number for number in range(PROPERTIES_MAX - 1)})
     before = await cabinet.contents()
     one_too_many = known(New1=1, New2=2)
-    for change in (Change.MERGE, Change.INSERT_OR_MERGE):
+    for change in (ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE):
         asked = EntityChange(change, first, one_too_many)
         refusal = await refusal_of(cabinet, insert(second), asked)
         assert (refusal.code, refusal.facts[INDEX]) == ("TooManyProperties", 1)
         assert await cabinet.contents() == before
-    await cabinet.change(EntityChange(Change.MERGE, first, known(New1=1, Old0=5)))
+    await cabinet.change(EntityChange(ChangeKind.MERGE, first, known(New1=1, Old0=5)))
     assert len((await cabinet.get(first)).properties.names) == PROPERTIES_MAX
 
 
@@ -119,9 +119,9 @@ async def test_a_merge_that_would_be_too_large(cabinet: Cabinet) -> None:
     keys = FAMILY[0]
     long = b"x" * (64 << 10)
     await cabinet.put(keys, **{f"Old{number}": long for number in range(15)})
-    refusal = await refusal_of(cabinet, EntityChange(Change.MERGE, keys, known(New=long)))
+    refusal = await refusal_of(cabinet, EntityChange(ChangeKind.MERGE, keys, known(New=long)))
     assert refusal.code == "EntityTooLarge"
-    replaced = EntityChange(Change.MERGE, keys, known(Old0=b"", New=long[:-1_000]))
+    replaced = EntityChange(ChangeKind.MERGE, keys, known(Old0=b"", New=long[:-1_000]))
     await cabinet.change(replaced)
     assert (await cabinet.get(keys)).properties.values[-1] == long[:-1_000]
 
@@ -137,7 +137,9 @@ async def test_readers_see_a_group_as_a_whole(cabinet: Cabinet) -> None:
 
     async def write() -> None:
         for number in rounds:
-            changes = (EntityChange(Change.MERGE, keys, known(Round=number)) for keys in sources)
+            changes = (
+                EntityChange(ChangeKind.MERGE, keys, known(Round=number)) for keys in sources
+            )
             await cabinet.change(*changes)
 
     async def read() -> None:

@@ -14,7 +14,14 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from etagere.engine.interface import Refused
-from etagere.model.tables import EVERYTHING, Change, EntityChange, Keys, Properties, Reach
+from etagere.model.tables import (
+    NO_KEY_LIMITS,
+    ChangeKind,
+    EntityChange,
+    KeyLimits,
+    Keys,
+    Properties,
+)
 from etagere.operations.table import queries
 from etagere.operations.table.queries import Query
 from tests.operations.table.cabinet import (
@@ -55,7 +62,7 @@ def hurrying(hurry: dict[str, int]) -> Iterator[None]:
 @dataclass(frozen=True)
 class Group:
     partition: str
-    wishes: tuple[tuple[Change, str, Properties], ...]
+    wishes: tuple[tuple[ChangeKind, str, Properties], ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Build:
 class Look:
     filter: str
     limit: int
-    reach: Reach
+    key_limits: KeyLimits
     start: Keys | None
     hurry: dict[str, int]
 
@@ -108,7 +115,7 @@ def _properties(seed: int) -> Properties:
 
 
 _PROPERTIES: Final = st.integers(0, 1_000).map(_properties)
-_WISH: Final = st.tuples(st.sampled_from(Change), _ROWS, _PROPERTIES)
+_WISH: Final = st.tuples(st.sampled_from(ChangeKind), _ROWS, _PROPERTIES)
 _GROUP: Final = st.builds(
     Group,
     _PARTITIONS,
@@ -152,7 +159,13 @@ _FILTERS: Final = st.recursive(
     max_leaves=4,
 )
 _REACHES: Final = st.sampled_from(
-    (EVERYTHING, EVERYTHING, Reach("p"), Reach("", "r", "p", "r"), Reach(None, None, "p", "é"))
+    (
+        NO_KEY_LIMITS,
+        NO_KEY_LIMITS,
+        KeyLimits("p"),
+        KeyLimits("", "r", "p", "r"),
+        KeyLimits(None, None, "p", "é"),
+    )
 )
 _LOOK: Final = st.builds(
     Look,
@@ -222,7 +235,7 @@ class Twins:
     async def _look(self, cabinet: Cabinet, look: Look) -> list[tuple[list[Any], Keys | None]]:
         """All pages, as they are told."""
         chosen = filter_of(look.filter)
-        query = Query(cabinet.name, look.limit, chosen, look.start, look.reach)
+        query = Query(cabinet.name, look.limit, chosen, look.start, look.key_limits)
         found = []
         while True:
             page = await cabinet.query(query)
@@ -240,7 +253,7 @@ async def test_any_history(cabinet: Cabinet, history: History) -> None:
     twins = Twins(cabinet, plain)
     for number, partition in enumerate(PARTITIONS):
         first = history.seed + len(ROWS) * number
-        group = [(Change.INSERT, row, _properties(first + at)) for at, row in enumerate(ROWS)]
+        group = [(ChangeKind.INSERT, row, _properties(first + at)) for at, row in enumerate(ROWS)]
         await twins.step(Group(partition, tuple(group)))
     await cabinet.index(*history.ready)
     for step in history.steps:
@@ -265,7 +278,7 @@ ASKED: Final = (
     "A le 1 and PartitionKey ge 'b'",
 )
 STARTS: Final = (None, Keys("a", "04"), Keys("b", "04x"), Keys("z", ""))
-REACHES: Final = (EVERYTHING, Reach("a", "03", "b", "09"), Reach(None, None, "b"))
+REACHES: Final = (NO_KEY_LIMITS, KeyLimits("a", "03", "b", "09"), KeyLimits(None, None, "b"))
 
 
 @at_a_cabinet
@@ -276,14 +289,16 @@ async def test_every_way_finds_the_same(cabinet: Cabinet) -> None:
         await cabinet.change(*(insert(keys, A=-n * 7 % 4, B=n) for n, keys in share))
     contents = await cabinet.contents()
     await cabinet.index("A", "RowKey")
-    for text, reach, start, hurry in product(ASKED, REACHES, STARTS, HURRY):
+    for text, key_limits, start, hurry in product(ASKED, REACHES, STARTS, HURRY):
         matches = filter_of(text).matches
         expected = [
             keys
             for keys, entity in contents.items()
-            if matches(keys, entity) and reach.holds(keys) and (start is None or keys >= start)
+            if matches(keys, entity)
+            and key_limits.contains(keys)
+            and (start is None or keys >= start)
         ]
-        query = asking(text, reach=reach, start=start)
+        query = asking(text, key_limits=key_limits, start=start)
         with hurrying(hurry):
             for limit, seconds_max in ((1, 5.0), (3, 5.0), (1_000, 5.0), (5, -1.0)):
                 asked = query._replace(limit=limit, seconds_max=seconds_max)

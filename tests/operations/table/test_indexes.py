@@ -12,7 +12,7 @@ from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Refused, WriteTxn, operation
 from etagere.engine.records import ENCODE
 from etagere.model.service import AccessPolicy, SignedIdentifier
-from etagere.model.tables import Change, EntityChange, Keys, PropertyIndex, Table, TableName
+from etagere.model.tables import ChangeKind, EntityChange, Keys, PropertyIndex, Table, TableName
 from etagere.operations.table.collections import TABLES
 from etagere.operations.table.queries import EntityPage
 from etagere.rules.indexes import INDEXES_MAX, UNUSED_TICKS_MAX
@@ -88,10 +88,10 @@ async def test_rows_follow_their_entity(cabinet: Cabinet) -> None:
 
     await cabinet.change(insert(keys, A=1, B="x"))
     assert await found("A eq 1") == await found("B eq 'x'") == 1
-    await cabinet.change(EntityChange(Change.MERGE, keys, known(A="1")))
+    await cabinet.change(EntityChange(ChangeKind.MERGE, keys, known(A="1")))
     assert await found("A eq 1") == 0
     assert await found("A eq '1'") == await found("B eq 'x'") == 1
-    await cabinet.change(EntityChange(Change.REPLACE, keys, known(A="1")))
+    await cabinet.change(EntityChange(ChangeKind.REPLACE, keys, known(A="1")))
     assert await found("B eq 'x'") == 0
     assert await cabinet.require_agreement() == 1
     await cabinet.delete(keys)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from etagere.engine.interface import ReadTxn
-from etagere.model.tables import EVERYTHING, Keys, Reach
+from etagere.model.tables import NO_KEY_LIMITS, KeyLimits, Keys
 from etagere.operations.table import queries
 from etagere.operations.table.queries import EntityPage, Query, query_entities
 from etagere.operations.table.walks import Scan
@@ -109,8 +109,8 @@ async def test_a_page_costs_its_size_wherever_it_begins(cabinet: Cabinet) -> Non
 @at_a_cabinet
 async def test_a_reach_bounds_the_scan(cabinet: Cabinet) -> None:
     await filled(cabinet)
-    reach = Reach("b", "290", "ba", "009")
-    page, seen = await cabinet.shelf.read(counted, asking(reach=reach))
+    key_limits = KeyLimits("b", "290", "ba", "009")
+    page, seen = await cabinet.shelf.read(counted, asking(key_limits=key_limits))
     assert page is not None
     assert keys_of(page) == [
         keys for keys in EVERYBODY if Keys("b", "290") <= keys <= Keys("ba", "009")
@@ -195,12 +195,12 @@ ENDS: Final = (None, "", "b", "ba", "c")
 ROW_ENDS: Final = (None, "", "100", "299", "z")
 
 
-def reaches() -> Iterable[Reach]:
+def reaches() -> Iterable[KeyLimits]:
     for start in ENDS:
         for end in ENDS:
             for start_row in ROW_ENDS if start is not None else (None,):
                 for end_row in ROW_ENDS if end is not None else (None,):
-                    yield Reach(start, start_row, end, end_row)
+                    yield KeyLimits(start, start_row, end, end_row)
 
 
 @at_a_cabinet
@@ -208,20 +208,20 @@ async def test_reaches(cabinet: Cabinet) -> None:
     rows = ("", "099", "100", "101", "299", "300")
     everybody = [Keys(partition, row) for partition in ("", *PARTITIONS) for row in rows]
     await cabinet.change(*map(insert, everybody))
-    for reach in reaches():
-        found = keys_of(await cabinet.query(asking(reach=reach)))
-        assert found == [keys for keys in everybody if reach.holds(keys)], reach
-        paged = await pages(cabinet, asking(reach=reach, limit=2))
+    for key_limits in reaches():
+        found = keys_of(await cabinet.query(asking(key_limits=key_limits)))
+        assert found == [keys for keys in everybody if key_limits.contains(keys)], key_limits
+        paged = await pages(cabinet, asking(key_limits=key_limits, limit=2))
         assert [keys for page in paged for keys in page] == found
-    assert keys_of(await cabinet.query(asking(reach=EVERYTHING))) == everybody
+    assert keys_of(await cabinet.query(asking(key_limits=NO_KEY_LIMITS))) == everybody
 
 
 def test_a_reach_holds_both_of_its_ends() -> None:
-    reach = Reach("b", "1", "d", "8")
+    key_limits = KeyLimits("b", "1", "d", "8")
     within = [("b", "1"), ("b", "9"), ("c", ""), ("c", "9"), ("d", ""), ("d", "8")]
     without = [("a", "9"), ("b", "0"), ("b", ""), ("d", "81"), ("d", "9"), ("da", ""), ("e", "1")]
-    assert all(reach.holds(Keys(*keys)) for keys in within)
-    assert not any(reach.holds(Keys(*keys)) for keys in without)
+    assert all(key_limits.contains(Keys(*keys)) for keys in within)
+    assert not any(key_limits.contains(Keys(*keys)) for keys in without)
 
 
 # Long queries

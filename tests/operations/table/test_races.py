@@ -18,8 +18,8 @@ from etagere.engine.memory import MemoryEngine, MemoryWriteTxn
 from etagere.model.ids import new_id
 from etagere.model.service import AccessPolicy, SignedIdentifier
 from etagere.model.tables import (
-    Change,
     ChangeEntities,
+    ChangeKind,
     CreateTable,
     DeleteTable,
     EntityChange,
@@ -68,13 +68,15 @@ def _calls(stamp: int) -> dict[str, Call]:
     return {
         "insert what is there": _change(insert(ADA, By="insert")),
         "insert another": _change(insert(BYRON, By="insert")),
-        "replace": _change(EntityChange(Change.REPLACE, ADA, known(By="replace"), stamp)),
-        "merge": _change(EntityChange(Change.MERGE, ADA, known(Merged=True), stamp)),
-        "merge any": _change(EntityChange(Change.INSERT_OR_MERGE, ADA, known(Any=True))),
-        "put another": _change(EntityChange(Change.INSERT_OR_REPLACE, BYRON, known(By="put"))),
-        "delete": _change(EntityChange(Change.DELETE, ADA)),
-        "move": _change(EntityChange(Change.DELETE, ADA, if_match=stamp), insert(BYRON, By="move")),
-        "move back": _change(EntityChange(Change.DELETE, BYRON), insert(ADA, By="move back")),
+        "replace": _change(EntityChange(ChangeKind.REPLACE, ADA, known(By="replace"), stamp)),
+        "merge": _change(EntityChange(ChangeKind.MERGE, ADA, known(Merged=True), stamp)),
+        "merge any": _change(EntityChange(ChangeKind.INSERT_OR_MERGE, ADA, known(Any=True))),
+        "put another": _change(EntityChange(ChangeKind.INSERT_OR_REPLACE, BYRON, known(By="put"))),
+        "delete": _change(EntityChange(ChangeKind.DELETE, ADA)),
+        "move": _change(
+            EntityChange(ChangeKind.DELETE, ADA, if_match=stamp), insert(BYRON, By="move")
+        ),
+        "move back": _change(EntityChange(ChangeKind.DELETE, BYRON), insert(ADA, By="move back")),
         "let in": Call(tables.set_table_access, SetTableAccess(PEOPLE, (readers,))),
         "want index": Call(indexes.want_index, indexes.WantIndex(PEOPLE, "Merged")),
         "build index": BUILD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etagere.model.service import AccessPolicy, SignedIdentifier
-from etagere.model.tables import Change, EntityChange, GetEntity, Keys, TableName
+from etagere.model.tables import ChangeKind, EntityChange, GetEntity, Keys, TableName
 from etagere.operations.table.entities import get_entity
 from etagere.operations.table.queries import Query, query_entities
 from etagere.operations.table.tables import (
@@ -173,7 +173,7 @@ async def test_a_table_of_exactly_one_step_is_forgotten_too(cabinet: Cabinet) ->
 @at_a_cabinet
 async def test_nothing_is_written_into_a_table_that_is_gone(cabinet: Cabinet) -> None:
     await cabinet.delete_table()
-    for change in Change:
+    for change in ChangeKind:
         assert await code_of(cabinet.change(EntityChange(change, ADA))) == "TableNotFound"
     await cabinet.purge()
     assert await cabinet.left_behind() == 0

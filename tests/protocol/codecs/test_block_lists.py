@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from etagere.errors import ERRORS, Refusal
 from etagere.model.blobs import (
     BlobName,
+    BlockListResult,
     BlockSize,
     BlockSource,
     GetBlockList,
     ListedBlock,
-    ShownBlockList,
 )
 from etagere.model.containers import ContainerName
 from etagere.protocol.codecs import block_lists as codec
@@ -32,7 +32,7 @@ def decode(document: bytes) -> tuple[ListedBlock, ...] | Refusal:
     return at_once(codec.decode(document))
 
 
-def encode(shown: ShownBlockList, asked: GetBlockList) -> bytes:
+def encode(shown: BlockListResult, asked: GetBlockList) -> bytes:
     return at_once(codec.encode(shown, asked))
 
 
@@ -240,7 +240,7 @@ def test_any_tree(content: str) -> None:
 # Answers
 
 NAME = BlobName(ContainerName("account", "box"), "blob")
-SHOWN = ShownBlockList(
+SHOWN = BlockListResult(
     0,
     None,
     (BlockSize(b"b", 7), BlockSize(b"a", 4 << 30), BlockSize(b"b", 7)),
@@ -275,13 +275,13 @@ def test_golden_answers(committed: bool, uncommitted: bool, content: str) -> Non
 
 
 def test_what_is_asked_for_is_named_also_if_there_is_none() -> None:
-    document = encode(ShownBlockList(0, None), GetBlockList(NAME, True, True))
+    document = encode(BlockListResult(0, None), GetBlockList(NAME, True, True))
     assert document.endswith(b"<BlockList><CommittedBlocks /><UncommittedBlocks /></BlockList>")
 
 
 def test_a_long_answer_comes_in_short_steps() -> None:
     blocks = tuple(BlockSize(b"%05d" % number, number) for number in range(5_000))
-    shown, asked = ShownBlockList(0, None, blocks, blocks[:300]), GetBlockList(NAME, True, True)
+    shown, asked = BlockListResult(0, None, blocks, blocks[:300]), GetBlockList(NAME, True, True)
     assert sum(1 for _ in codec.encode(shown, asked)) > 10
     document = encode(shown, asked).decode()
     found = re.findall(r"<Name>([^<]*)</Name><Size>(\d*)</Size>", document)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from etagere.errors import Refusal
 from etagere.model.ids import new_id
-from etagere.operations.blob.tags import FoundBlob, Place
+from etagere.operations.blob.tags import BlobPlace, TaggedBlobRow
 from etagere.protocol.codecs.tags import (
     BYTES_MAX,
     decode,
@@ -76,14 +76,16 @@ def test_what_cannot_be_read_is_refused(told: bytes, code: str) -> None:
     assert found.code == code
 
 
-def _found(rows: list[FoundBlob], following: FoundBlob | None, where: str, endpoint: str) -> bytes:
+def _found(
+    rows: list[TaggedBlobRow], following: TaggedBlobRow | None, where: str, endpoint: str
+) -> bytes:
     start = found_start(where, endpoint, None, None)
     shown = "".join(found_rows(rows, 0, version="2021-12-02"))
     return (start + shown + found_end(following)).encode()
 
 
 def test_what_was_found() -> None:
-    place = Place("box", new_id(), "a&b")
+    place = BlobPlace("box", new_id(), "a&b")
     found = (place, (("k", "v"),))
     assert (
         _found([found], found, "k > 'a'", "http://host/")
@@ -102,7 +104,7 @@ def test_what_was_found() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=100))
 def test_a_marker_comes_back(blob: str) -> None:
-    place = Place("box", new_id(), blob)
+    place = BlobPlace("box", new_id(), blob)
     assert parse_marker(format_marker(place)) == place
 
 

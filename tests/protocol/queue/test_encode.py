@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.model.queues import Message, Queue, ShownMessage
+from etagere.model.queues import Message, MessageResult, Queue
 from etagere.protocol.queue import encode
 from etagere.protocol.turns import at_once
 from tests.protocol.queue.exchanges import exchange
@@ -41,8 +41,8 @@ RECEIPT: Final = {
 }
 
 
-def shown(text: str = "text", message: Message = MESSAGE) -> ShownMessage:
-    return ShownMessage(ID.bytes, msgspec.structs.replace(message, text=text))
+def shown(text: str = "text", message: Message = MESSAGE) -> MessageResult:
+    return MessageResult(ID.bytes, msgspec.structs.replace(message, text=text))
 
 
 def read(document: bytes) -> list[dict[str, str]]:

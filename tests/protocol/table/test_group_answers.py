@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from etagere.model.tables import Change, EntityChange, Keys, Properties
+from etagere.model.tables import ChangeKind, EntityChange, Keys, Properties
 from etagere.protocol.codecs.entity_answers import Level, Origin, parse_level
 from etagere.protocol.codecs.multipart import PartResponse, format_part
 from etagere.protocol.table.changes import Asked, answer
@@ -13,7 +13,7 @@ from etagere.protocol.table.groups import Answers, Part
 ORIGIN = Origin("http://127.0.0.1:10002/devstoreaccount1", "devstoreaccount1")
 
 
-def _part(table: str, row: str, change: Change, prefer: str) -> Part:
+def _part(table: str, row: str, change: ChangeKind, prefer: str) -> Part:
     level = parse_level("application/json;odata=nometadata", "")
     assert isinstance(level, Level)
     asked = EntityChange(change, Keys("it's", row), Properties(("A",), "s", ("a",)))
@@ -23,15 +23,15 @@ def _part(table: str, row: str, change: Change, prefer: str) -> Part:
 def test_every_change_is_answered_as_if_it_were_alone() -> None:
     """But that it says which version of OData it needs."""
     rows = [
-        ("People", "1", Change.INSERT, "return-no-content", 5),
-        ("People", "2", Change.INSERT, "return-no-content", 5),
-        ("People", "ä b", Change.INSERT, "return-no-content", 5),
-        ("people", "3", Change.INSERT, "return-no-content", 5),
-        ("People", "4", Change.INSERT, "return-no-content", 6),
-        ("People", "5", Change.INSERT, "return-content", 6),
-        ("People", "6", Change.DELETE, "", 0),
-        ("People", "7", Change.INSERT_OR_REPLACE, "return-no-content", 6),
-        ("People", "8", Change.INSERT, "return-no-content", 6),
+        ("People", "1", ChangeKind.INSERT, "return-no-content", 5),
+        ("People", "2", ChangeKind.INSERT, "return-no-content", 5),
+        ("People", "ä b", ChangeKind.INSERT, "return-no-content", 5),
+        ("people", "3", ChangeKind.INSERT, "return-no-content", 5),
+        ("People", "4", ChangeKind.INSERT, "return-no-content", 6),
+        ("People", "5", ChangeKind.INSERT, "return-content", 6),
+        ("People", "6", ChangeKind.DELETE, "", 0),
+        ("People", "7", ChangeKind.INSERT_OR_REPLACE, "return-no-content", 6),
+        ("People", "8", ChangeKind.INSERT, "return-no-content", 6),
     ]
     answers = Answers(ORIGIN)
     expected = []
@@ -40,7 +40,7 @@ def test_every_change_is_answered_as_if_it_were_alone() -> None:
         answers.add(part, stamp)
         alone = answer(part.asked, stamp, table, ORIGIN)
         assert isinstance(alone.body, bytes)
-        version = b"3.0;" if change is Change.INSERT else b"1.0;"
+        version = b"3.0;" if change is ChangeKind.INSERT else b"1.0;"
         headers = [*alone.headers, (b"DataServiceVersion", version)]
         expected.append(format_part(PartResponse(alone.status, headers, alone.body)))
     body = answers.response().body

@@ -121,8 +121,8 @@ def test_bounds_longer_than_any_key(office: Office) -> None:
             assert (answer.status, answer.code) == (200, ""), query[:40]
             assert answer.rows == expected, query[:40]
         assert office.ask("GET", f"Tables?NextTableName={token}").status == 200
-        for reach in (KeyRange(long), KeyRange("a", long), KeyRange(None, None, long, long)):
-            with office.visited_by(guest("r", keys=reach)):
+        for key_limits in (KeyRange(long), KeyRange("a", long), KeyRange(None, None, long, long)):
+            with office.visited_by(guest("r", keys=key_limits)):
                 assert office.ask("GET", "People()").status == 200
 
 

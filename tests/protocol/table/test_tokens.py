@@ -113,22 +113,22 @@ FILTERS: Final = (
 )
 
 
-def _holds(reach: KeyRange, keys: tuple[str, str]) -> bool:
+def _holds(key_limits: KeyRange, keys: tuple[str, str]) -> bool:
     """By our own reading: both ends are included, and rows bound only their own partition."""
     partition, row = keys
     start, start_row, end, end_row = (
-        reach.start_partition,
-        reach.start_row,
-        reach.end_partition,
-        reach.end_row,
+        key_limits.start_partition,
+        key_limits.start_row,
+        key_limits.end_partition,
+        key_limits.end_row,
     )
     after = start is None or (partition, row) >= (start, start_row or "")
     before = end is None or partition < end or (partition == end and row <= (end_row or row))
     return after and before
 
 
-@pytest.mark.parametrize("reach", RANGES, ids=repr)
-def test_queries_show_what_is_within(kept: Office, reach: KeyRange) -> None:
+@pytest.mark.parametrize("key_limits", RANGES, ids=repr)
+def test_queries_show_what_is_within(kept: Office, key_limits: KeyRange) -> None:
     everybody = list(product("abcde", "123"))
     for text in FILTERS:
         query = f"People()?$filter={text.replace(' ', '%20')}" if text else "People()"
@@ -137,12 +137,12 @@ def test_queries_show_what_is_within(kept: Office, reach: KeyRange) -> None:
             for each in kept.ask("GET", query).json()["value"]
         ]
         assert set(all_of_them) <= set(everybody)
-        with kept.visited_by(guest("r", keys=reach)):
+        with kept.visited_by(guest("r", keys=key_limits)):
             answer = kept.ask("GET", query)
             (inside,) = kept.batch(single_query(part("GET", f"/{query}")))
         for body in (answer.body, inside.body):
             found = [(e["PartitionKey"], e["RowKey"]) for e in json.loads(body)["value"]]
-            assert found == [keys for keys in all_of_them if _holds(reach, keys)], text
+            assert found == [keys for keys in all_of_them if _holds(key_limits, keys)], text
 
 
 def test_pages_lead_to_nothing_without(kept: Office) -> None:

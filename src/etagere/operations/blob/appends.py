@@ -84,7 +84,7 @@ class FoldBlocks(Command, frozen=True):
     child_id: bytes
 
 
-def find_loose(txn: ReadTxn, name: BlobName) -> folding.Found | None:
+def find_fold(txn: ReadTxn, name: BlobName) -> folding.Found | None:
     """What there is to fold of a blob; None if it is gone, or has too little."""
     content = find_blob(txn, BlobRef(name)).content
     if not isinstance(content, Mapped) or not folding.is_due(content):

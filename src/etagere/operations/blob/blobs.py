@@ -22,7 +22,9 @@ from etagere.model.blobs import (
     Blob,
     BlobKind,
     BlobName,
+    BlobResult,
     DeleteBlob,
+    DeleteSnapshots,
     GetBlob,
     LeaseBlob,
     OpenBlob,
@@ -31,8 +33,6 @@ from etagere.model.blobs import (
     PutBlockList,
     SetBlobHeaders,
     SetBlobMetadata,
-    ShownBlob,
-    SnapshotsToo,
 )
 from etagere.model.bodies import Content
 from etagere.model.conditions import Conditions
@@ -50,7 +50,7 @@ from etagere.rules import tiers as tier_rules
 class OpenedBlob(NamedTuple):
     """A range of a blob, and where its bytes are."""
 
-    shown: ShownBlob
+    result: BlobResult
     start: int
     length: int
     plan: Plan
@@ -125,10 +125,10 @@ def replace(
 # Shown
 
 
-def get_blob(txn: ReadTxn, command: GetBlob) -> ShownBlob:
+def get_blob(txn: ReadTxn, command: GetBlob) -> BlobResult:
     blob = find_blob(txn, command.ref)
     preconditions.check_read(blob, command.conditions, command.lease_id, txn.steady_now)
-    return ShownBlob(txn.steady_now, blob)
+    return BlobResult(txn.steady_now, blob)
 
 
 def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
@@ -178,7 +178,7 @@ def set_blob_metadata(txn: WriteTxn, command: SetBlobMetadata) -> Blob:
 
 
 @operation
-def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
+def lease_blob(txn: WriteTxn, command: LeaseBlob) -> BlobResult:
     """A lease changes neither the ETag nor the date."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
@@ -189,7 +189,7 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
     preconditions.check_no_pending_copy(blob)
     lease = unwrap(lease_rules.step(blob.lease, command.action, txn.steady_now))
     changed = txn.put(BLOBS, key, msgspec.structs.replace(blob, lease=lease))
-    return ShownBlob(txn.steady_now, changed)
+    return BlobResult(txn.steady_now, changed)
 
 
 # Deleted
@@ -197,7 +197,7 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> ShownBlob:
 
 @operation(reclaims=True)
 def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
-    if command.snapshots is SnapshotsToo.ONLY:
+    if command.snapshots is DeleteSnapshots.ONLY:
         snapshots.delete_all(txn, _kept(txn, command))
         return
     key, blob = find_for_change(txn, command.blob)
@@ -207,7 +207,7 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     preconditions.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     since, not_since = command.tier_modified_since, command.tier_unmodified_since
     abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
-    if command.snapshots is SnapshotsToo.INCLUDE:
+    if command.snapshots is DeleteSnapshots.INCLUDE:
         snapshots.delete_all(txn, key)
     elif snapshots.are_there(txn, key):
         raise Refused(Refusal("SnapshotsPresent"))

@@ -35,6 +35,7 @@ from etagere.model.blobs import (
     AbandonDraft,
     Blob,
     BlobKind,
+    BlockListResult,
     BlockSize,
     Draft,
     DraftSources,
@@ -46,7 +47,6 @@ from etagere.model.blobs import (
     OpenedBlockList,
     PutBlockList,
     PutDraft,
-    ShownBlockList,
     StagedBlock,
     Staging,
 )
@@ -241,14 +241,14 @@ def purge_drafts(txn: WriteTxn, command: PurgeDrafts) -> int:
 # Shown
 
 
-def get_block_list(txn: ReadTxn, command: GetBlockList) -> ShownBlockList:
+def get_block_list(txn: ReadTxn, command: GetBlockList) -> BlockListResult:
     """All of a list in one look, which takes long if it is long."""
     opened = open_block_list(txn, command)
     committed = _sizes(txn, opened.chunks)
     uncommitted: list[BlockSize] = []
     if opened.staging is not None:
         uncommitted = _staged_sizes(txn, opened.staging, b"", STAGED_BLOCKS_MAX)
-    return ShownBlockList(txn.steady_now, opened.blob, tuple(committed), tuple(uncommitted))
+    return BlockListResult(txn.steady_now, opened.blob, tuple(committed), tuple(uncommitted))
 
 
 def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:

@@ -20,6 +20,7 @@ from etagere.model.conditions import Conditions
 from etagere.model.containers import (
     Container,
     ContainerName,
+    ContainerResult,
     CreateContainer,
     DeleteContainer,
     DeletedContainer,
@@ -29,7 +30,6 @@ from etagere.model.containers import (
     NamedContainer,
     SetContainerAccess,
     SetContainerMetadata,
-    ShownContainer,
 )
 from etagere.model.leases import LeaseKind
 from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
@@ -53,10 +53,10 @@ def create_container(txn: WriteTxn, command: CreateContainer) -> Container:
     return txn.put(CONTAINERS, command.container.key, made)
 
 
-def get_container(txn: ReadTxn, command: GetContainer) -> ShownContainer:
+def get_container(txn: ReadTxn, command: GetContainer) -> ContainerResult:
     container = find(txn, command.container)
     abort_if(lease_rules.check_container_use(container.lease, command.lease_id, txn.steady_now))
-    return ShownContainer(txn.steady_now, command.container.name, container)
+    return ContainerResult(txn.steady_now, command.container.name, container)
 
 
 @operation
@@ -80,7 +80,7 @@ def set_container_access(txn: WriteTxn, command: SetContainerAccess) -> Containe
 
 
 @operation
-def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
+def lease_container(txn: WriteTxn, command: LeaseContainer) -> ContainerResult:
     """A lease changes neither the ETag nor the date."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
@@ -89,7 +89,7 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ShownContainer:
     )
     changed = msgspec.structs.replace(container, lease=lease)
     txn.put(CONTAINERS, command.container.key, changed)
-    return ShownContainer(txn.steady_now, command.container.name, changed)
+    return ContainerResult(txn.steady_now, command.container.name, changed)
 
 
 @operation(reclaims=True)

@@ -17,9 +17,9 @@ from etagere.model.page_blobs import (
     ClearPages,
     GetPageRanges,
     PageRange,
+    PageRangesResult,
     PutPage,
     SetPageBlobProperties,
-    ShownPageRanges,
 )
 from etagere.operations.blob.appends import mapped
 from etagere.operations.blob.blobs import changed, find_changeable
@@ -90,7 +90,7 @@ def _traits(blob: Blob) -> PageTraits:
 # Which pages were written
 
 
-def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> ShownPageRanges:
+def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> PageRangesResult:
     """Those of a blob or a snapshot, or what became of them since an earlier snapshot. More than
     were asked for are told from where the first ones end."""
     ask = command.ask
@@ -100,7 +100,7 @@ def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> ShownPageRanges:
     start, end = _span(command, blob.content.length)
     found = _found(txn, command, blob, start, end)
     more = found[command.limit] if len(found) > command.limit else None
-    return ShownPageRanges(
+    return PageRangesResult(
         txn.steady_now, blob, tuple(found[: command.limit]), None if more is None else more.start
     )
 

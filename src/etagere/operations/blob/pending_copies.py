@@ -26,11 +26,11 @@ from etagere.model.copies import (
     AbortCopy,
     BeginCopy,
     BegunCopy,
-    CopyUnderWay,
+    CopyRef,
     FailCopy,
     FinishCopy,
-    NoteProgress,
     PendingCopy,
+    RecordProgress,
 )
 from etagere.model.leases import LeaseKind
 from etagere.operations.blob.blobs import changed
@@ -59,39 +59,39 @@ def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
     container = destination.blob.container
     pending = PendingCopy(destination.copy_id, container, command.process)
     txn.put(PENDING_COPIES, key, pending)
-    return BegunCopy(blob, CopyUnderWay(container, *key, destination.copy_id))
+    return BegunCopy(blob, CopyRef(container, *key, destination.copy_id))
 
 
 @operation
-def note_progress(txn: WriteTxn, command: NoteProgress) -> bool:
+def record_progress(txn: WriteTxn, command: RecordProgress) -> bool:
     """False if nobody waits for the copy any more. The blob has changed no more than before."""
-    blob = _awaited(txn, command.under_way)
+    blob = _awaited(txn, command.copy_ref)
     if blob is None or blob.copied is None:
         return False
     copied = msgspec.structs.replace(blob.copied, copied=command.copied)
-    txn.put(BLOBS, command.under_way.key, msgspec.structs.replace(blob, copied=copied))
+    txn.put(BLOBS, command.copy_ref.key, msgspec.structs.replace(blob, copied=copied))
     return True
 
 
 @operation
 def finish_copy(txn: WriteTxn, command: FinishCopy) -> bool:
     """False if nobody waits for the copy any more; what was read is then dropped."""
-    blob = _awaited(txn, command.under_way)
+    blob = _awaited(txn, command.copy_ref)
     if blob is None:
         return False
     length = command.body.length
     finished = msgspec.structs.replace(blob, content=adopt(txn, command.body))
-    _end(txn, command.under_way.key, finished, CopyStatus.SUCCESS, copied=length)
+    _end(txn, command.copy_ref.key, finished, CopyStatus.SUCCESS, copied=length)
     return True
 
 
 @operation(reclaims=True)
 def fail_copy(txn: WriteTxn, command: FailCopy) -> bool:
     """False if it had ended already."""
-    blob = _awaited(txn, command.under_way)
+    blob = _awaited(txn, command.copy_ref)
     if blob is None:
         return False
-    _end(txn, command.under_way.key, blob, CopyStatus.FAILED, description=command.description)
+    _end(txn, command.copy_ref.key, blob, CopyStatus.FAILED, description=command.description)
     return True
 
 
@@ -109,18 +109,18 @@ def abort_copy(txn: WriteTxn, command: AbortCopy) -> None:
     _end(txn, key, blob, CopyStatus.ABORTED)
 
 
-def _awaited(txn: WriteTxn, under_way: CopyUnderWay) -> Blob | None:
+def _awaited(txn: WriteTxn, copy_ref: CopyRef) -> Blob | None:
     """The destination, if it still waits for this copy. Of a copy that nothing waits for, nothing
     is kept."""
-    key = under_way.key
-    container = txn.get(CONTAINERS, under_way.container.key, SHARED)
+    key = copy_ref.key
+    container = txn.get(CONTAINERS, copy_ref.container.key, SHARED)
     pending = txn.get(PENDING_COPIES, key, EXCLUSIVE)
-    if pending is None or pending.copy_id != under_way.copy_id:
+    if pending is None or pending.copy_id != copy_ref.copy_id:
         return None
     blob = None
-    if container is not None and container.id == under_way.container_id:
+    if container is not None and container.id == copy_ref.container_id:
         blob = txn.get(BLOBS, key, EXCLUSIVE)
-    if blob is None or blob.copied is None or blob.copied.id != under_way.copy_id:
+    if blob is None or blob.copied is None or blob.copied.id != copy_ref.copy_id:
         txn.delete(PENDING_COPIES, key)
         return None
     return blob
@@ -151,14 +151,14 @@ def _end(
 # Whoever carries them
 
 
-def pending_copies(txn: ReadTxn, after: _Key | None) -> list[tuple[CopyUnderWay, bytes]]:
+def pending_copies(txn: ReadTxn, after: _Key | None) -> list[tuple[CopyRef, bytes]]:
     """Some copies that are under way behind this key, each with the process that carries it."""
     span = PENDING_COPIES.all()
     if after is not None:
         span = PENDING_COPIES.starting(span, after)
     rows = txn.scan(PENDING_COPIES, span, _ROWS_MAX)
     return [
-        (CopyUnderWay(pending.container, *key, pending.copy_id), pending.process)
+        (CopyRef(pending.container, *key, pending.copy_id), pending.process)
         for key, pending in rows
         if key != after
     ]

@@ -11,7 +11,7 @@ import msgspec
 from etagere.bodies.contents import release, share
 from etagere.engine.interface import Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
-from etagere.model.blobs import DeleteSnapshot, SnapshotBlob, TakenSnapshot
+from etagere.model.blobs import DeleteSnapshot, SnapshotBlob, SnapshotResult
 from etagere.model.leases import NO_LEASE
 from etagere.operations.blob.collections import SNAPSHOTS
 from etagere.operations.blob.lookup import find_for_change, find_ref_for_change
@@ -22,7 +22,7 @@ _DELETED_TOGETHER = 500
 
 
 @operation
-def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
+def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> SnapshotResult:
     """The blob stays as it is. Its snapshot has the same ETag, unless its metadata differ."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
@@ -34,7 +34,7 @@ def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> TakenSnapshot:
     if command.metadata:
         taken = msgspec.structs.replace(taken, metadata=command.metadata, stamp=moment)
     txn.put(SNAPSHOTS, (*key, moment), taken)
-    return TakenSnapshot(txn.steady_now, moment, taken)
+    return SnapshotResult(txn.steady_now, moment, taken)
 
 
 @operation(reclaims=True)

@@ -20,7 +20,7 @@ import msgspec
 
 from etagere.engine.interface import ReadTxn, Steps, WriteTxn, operation
 from etagere.engine.records import Collection, Span
-from etagere.model.blobs import GetBlob, ShownBlob, Tags
+from etagere.model.blobs import BlobResult, GetBlob, Tags
 from etagere.model.containers import ContainerName
 from etagere.model.tags import SetBlobTags, TaggedBlob, TaggedContainer, TagValue
 from etagere.operations.blob import preconditions
@@ -52,11 +52,11 @@ def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
         index(txn, found.key, command.blob.container, blob.tags, command.tags)
 
 
-def get_blob_tags(txn: ReadTxn, command: GetBlob) -> ShownBlob:
+def get_blob_tags(txn: ReadTxn, command: GetBlob) -> BlobResult:
     """What a request for tags asks of the blob, unmet, is always a failure."""
     blob = find_blob(txn, command.ref)
     preconditions.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
-    return ShownBlob(txn.steady_now, blob)
+    return BlobResult(txn.steady_now, blob)
 
 
 # The index
@@ -102,7 +102,7 @@ _STEPS: Final = (64, 1_024)
 _LOOKED_AT_MAX: Final = 10_000
 
 
-class Place(NamedTuple):
+class BlobPlace(NamedTuple):
     """Where a blob is, in the order of a search."""
 
     container: str
@@ -118,19 +118,19 @@ class FindBlobs(NamedTuple):
     limit: int
     container: ContainerName | None = None
     """Only in this one."""
-    start: Place | None = None
+    start: BlobPlace | None = None
     """The first place to look at."""
 
 
-FoundBlob = tuple[Place, Tags]
+TaggedBlobRow = tuple[BlobPlace, Tags]
 """A row of a search: where a blob is, and those of its tags that were asked for."""
 
 _ROWS_AT_ONCE: Final = 64
 
 
 def find_blobs(
-    txn: ReadTxn, command: FillPage[FindBlobs, FoundBlob]
-) -> Steps[FilledPage[FoundBlob]]:
+    txn: ReadTxn, command: FillPage[FindBlobs, TaggedBlobRow]
+) -> Steps[FilledPage[TaggedBlobRow]]:
     """One snapshot. A page ends when it is full, or when enough has been looked at, or for long
     enough."""
     asked = command.asked
@@ -141,8 +141,8 @@ def find_blobs(
     seeker = _Seeker(txn, asked, within)
     asked_for = dict(asked.search.wanted)
     count = 0
-    rows: list[FoundBlob] = []
-    following: FoundBlob | None = None
+    rows: list[TaggedBlobRow] = []
+    following: TaggedBlobRow | None = None
     for looked_at, place in enumerate(seeker.places()):
         if looked_at and not looked_at % _ROWS_AT_ONCE:
             yield
@@ -198,7 +198,7 @@ class _Seeker:
         self._start = command.start
         self._alive: dict[str, bytes | None] = {}
 
-    def is_alive(self, place: Place) -> bool:
+    def is_alive(self, place: BlobPlace) -> bool:
         """Rows of a deleted container stay until they are purged; its name may be in use again."""
         name = place.container
         if name not in self._alive:
@@ -206,7 +206,7 @@ class _Seeker:
             self._alive[name] = container.id if container is not None else None
         return self._alive[name] == place.container_id
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[BlobPlace]:
         if len(self._wanted) == 1 and self._wanted[0][1].is_point:
             return self._with_value(*self._wanted[0])
         for size in _PROBES:
@@ -219,7 +219,7 @@ class _Seeker:
                 return self._with_value(name, values)
         return self._with_tag(self._wanted[0][0])
 
-    def _probe(self, name: str, values: Interval, size: int) -> list[Place] | None:
+    def _probe(self, name: str, values: Interval, size: int) -> list[BlobPlace] | None:
         """All places where a tag has one of these values, in order; None if they are more."""
         span = self._span_of(name, values)
         if values.is_point:
@@ -227,7 +227,7 @@ class _Seeker:
         rows = self._txn.scan(TAGGED_BLOBS, span, size)
         if len(rows) == size:
             return None
-        places = [Place(*key[3:]) for key, _ in rows]
+        places = [BlobPlace(*key[3:]) for key, _ in rows]
         if values.is_point:
             return places
         start, within = self._start, self._within
@@ -247,21 +247,21 @@ class _Seeker:
         last = TAGGED_BLOBS.under((self._account, name, values.last))
         return Span(start, last.stop if values.with_last else last.start)
 
-    def _with_value(self, name: str, values: Interval) -> Iterator[Place]:
+    def _with_value(self, name: str, values: Interval) -> Iterator[BlobPlace]:
         prefix = self._account, name, values.first
         return self._walk(TAGGED_BLOBS, prefix)
 
-    def _with_tag(self, name: str) -> Iterator[Place]:
+    def _with_tag(self, name: str) -> Iterator[BlobPlace]:
         return self._walk(TAG_VALUES, (self._account, name))
 
-    def _walk(self, rows_of: Collection[Any, Any], prefix: tuple[str, ...]) -> Iterator[Place]:
+    def _walk(self, rows_of: Collection[Any, Any], prefix: tuple[str, ...]) -> Iterator[BlobPlace]:
         """The places behind a prefix, in order; of each deleted container just one, so that what
         is left of it costs little."""
         span = self._from_start(rows_of, rows_of.under((*prefix, *self._within)), prefix)
         step, step_max = _STEPS
         while rows := self._txn.scan(rows_of, span, step):
             for key, _ in rows:
-                place = Place(*key[len(prefix) :])
+                place = BlobPlace(*key[len(prefix) :])
                 yield place
                 if not self.is_alive(place):
                     span = Span(rows_of.under(key[:-1]).stop, span.stop)

@@ -16,6 +16,8 @@ def set_blob_tier(txn: WriteTxn, command: SetBlobTier) -> Blob:
     found = find_ref_for_change(txn, command.ref)
     blob, now = found.blob, txn.steady_now
     preconditions.check_non_modifying(blob, command.conditions, command.lease_id, now)
-    asked = tier_rules.Move(command.tier, command.priority, now + command.ticks)
-    past = not command.ref.is_current
-    return found.put(txn, unwrap(tier_rules.move(blob, asked, now, txn.stamp, past=past)))
+    asked = tier_rules.TierChange(command.tier, command.priority, now + command.ticks)
+    is_snapshot = not command.ref.is_current
+    return found.put(
+        txn, unwrap(tier_rules.change_tier(blob, asked, now, txn.stamp, is_snapshot=is_snapshot))
+    )

@@ -6,8 +6,8 @@ from etagere.engine.records import ID, TEXT, UINT, Collection, Layout
 from etagere.model.queues import (
     DiscardedContents,
     Message,
+    MessageIndexRow,
     MessageText,
-    Place,
     Queue,
 )
 
@@ -19,11 +19,11 @@ MESSAGES: Collection[tuple[bytes, bytes], Message] = Collection(
 TEXTS: Collection[tuple[bytes], MessageText] = Collection(
     "message_texts", MessageText, (ID,), layout=Layout.LARGE
 )
-VISIBLE: Collection[tuple[bytes, int, bytes], Place] = Collection(
-    "visible_messages", Place, (ID, UINT, ID)
+VISIBLE: Collection[tuple[bytes, int, bytes], MessageIndexRow] = Collection(
+    "visible_messages", MessageIndexRow, (ID, UINT, ID)
 )
-EXPIRING: Collection[tuple[int, bytes, bytes], Place] = Collection(
-    "expiring_messages", Place, (UINT, ID, ID)
+EXPIRING: Collection[tuple[int, bytes, bytes], MessageIndexRow] = Collection(
+    "expiring_messages", MessageIndexRow, (UINT, ID, ID)
 )
 DISCARDED: Collection[tuple[bytes], DiscardedContents] = Collection(
     "discarded_contents", DiscardedContents, (ID,)

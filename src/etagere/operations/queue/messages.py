@@ -21,12 +21,12 @@ from etagere.model.queues import (
     DeleteMessage,
     GetMessages,
     Message,
+    MessageIndexRow,
     MessagePlaces,
+    MessageResult,
     MessageText,
-    Place,
     PutMessage,
     QueueName,
-    ShownMessage,
     UpdateMessage,
 )
 from etagere.operations.queue.collections import (
@@ -45,11 +45,11 @@ _PASSED_OVER_MAX = 256
 _STEP_AMONG_PAST = 64
 _FILTERED_ROWS = 4_096
 
-_PLACE = Place()
+_INDEX_ROW = MessageIndexRow()
 
 
 @operation
-def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
+def put_message(txn: WriteTxn, command: PutMessage) -> MessageResult:
     contents = find_guarded(txn, command.queue).contents
     now = txn.now
     lives = command.lives_seconds
@@ -63,15 +63,15 @@ def put_message(txn: WriteTxn, command: PutMessage) -> ShownMessage:
     if message.text is None:
         txn.put(TEXTS, (command.id,), MessageText(command.text))
     txn.put(MESSAGES, (contents, command.id), message)
-    txn.put(VISIBLE, (contents, message.visible, command.id), Place(message.expires))
+    txn.put(VISIBLE, (contents, message.visible, command.id), MessageIndexRow(message.expires))
     if message.expires is not None:
-        txn.put(EXPIRING, (message.expires, contents, command.id), _PLACE)
+        txn.put(EXPIRING, (message.expires, contents, command.id), _INDEX_ROW)
     # Who has just sent a long text does not get it back.
-    return ShownMessage(command.id, message)
+    return MessageResult(command.id, message)
 
 
 @operation(reclaims=True)  # or a queue on a full disk could not be emptied
-def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...] | None:
+def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[MessageResult, ...] | None:
     """Takes some of those that can be seen, and hides them for a while. None: nothing was taken,
     because many expired messages are in the way; `find_messages` says what is behind them."""
     contents = find_guarded(txn, command.queue).contents
@@ -82,15 +82,15 @@ def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[ShownMessage, ...
     else:
         found = _claim_among(txn, contents, command.among, command.count)
     visible = txn.now + command.invisible_seconds * TICKS_PER_SECOND
-    taken: list[ShownMessage] = []
+    taken: list[MessageResult] = []
     for message_id, message in found:
         txn.delete(VISIBLE, (contents, message.visible, message_id))
-        txn.put(VISIBLE, (contents, visible, message_id), Place(message.expires))
+        txn.put(VISIBLE, (contents, visible, message_id), MessageIndexRow(message.expires))
         changed = msgspec.structs.replace(
             message, visible=visible, receipt=txn.stamp, taken=message.taken + 1
         )
         txn.put(MESSAGES, (contents, message_id), changed)
-        taken.append(_shown(txn, message_id, changed))
+        taken.append(_message_result(txn, message_id, changed))
     return tuple(taken)
 
 
@@ -216,7 +216,7 @@ def _alive(txn: ReadTxn, keys: list[tuple[bytes, int, bytes]]) -> Iterator[Found
 class PeekedMessages(NamedTuple):
     """What is shown of the messages that were found, once all are found."""
 
-    shown: tuple[ShownMessage, ...]
+    messages: tuple[MessageResult, ...]
     found: FoundMessages
 
 
@@ -229,7 +229,7 @@ def peek_messages(txn: ReadTxn, command: FindMessages) -> PeekedMessages:
         # Those of an earlier snapshot may be gone or hidden by now.
         keys = [(found.contents, row.moment, row.id) for row in found.messages]
         messages = (row for row in _alive(txn, keys) if row.message.visible <= txn.now)
-    shown = tuple([_shown(txn, row.id, row.message) for row in messages])
+    shown = tuple([_message_result(txn, row.id, row.message) for row in messages])
     return PeekedMessages(shown, found)
 
 
@@ -237,7 +237,7 @@ def peek_messages(txn: ReadTxn, command: FindMessages) -> PeekedMessages:
 
 
 @operation
-def update_message(txn: WriteTxn, command: UpdateMessage) -> ShownMessage:
+def update_message(txn: WriteTxn, command: UpdateMessage) -> MessageResult:
     """The receipt that it was asked with is worth nothing any more."""
     contents = find_guarded(txn, command.queue).contents
     key, message = _held(txn, contents, command.id, command.receipt)
@@ -245,12 +245,12 @@ def update_message(txn: WriteTxn, command: UpdateMessage) -> ShownMessage:
     if message.expires is not None and visible > message.expires:
         raise Refused(Refusal("OutOfRangeQueryParameterValue", _too_long(txn, message, command)))
     txn.delete(VISIBLE, (contents, message.visible, command.id))
-    txn.put(VISIBLE, (contents, visible, command.id), Place(message.expires))
+    txn.put(VISIBLE, (contents, visible, command.id), MessageIndexRow(message.expires))
     changed = msgspec.structs.replace(message, visible=visible, receipt=txn.stamp)
     if command.text is not None:
         changed = _with_text(txn, command.id, changed, command.text)
     txn.put(MESSAGES, key, changed)
-    return _shown(txn, command.id, changed)
+    return _message_result(txn, command.id, changed)
 
 
 def _too_long(txn: WriteTxn, message: Message, command: UpdateMessage) -> dict[str, str | int]:
@@ -291,14 +291,14 @@ def _seen(contents: bytes, now: int) -> Span:
     return Span(VISIBLE.under((contents,)).start, VISIBLE.under((contents, now)).stop)
 
 
-def _has_expired(known: Message | Place, now: int) -> bool:
+def _has_expired(known: Message | MessageIndexRow, now: int) -> bool:
     """What is known of a message: the message itself, or its place."""
     return known.expires is not None and known.expires <= now
 
 
-def _shown(txn: ReadTxn | WriteTxn, message_id: bytes, message: Message) -> ShownMessage:
+def _message_result(txn: ReadTxn | WriteTxn, message_id: bytes, message: Message) -> MessageResult:
     apart = txn.get(TEXTS, (message_id,)) if message.text is None else None
-    return ShownMessage(message_id, message, apart.text if apart is not None else "")
+    return MessageResult(message_id, message, apart.text if apart is not None else "")
 
 
 def _with_text(txn: WriteTxn, message_id: bytes, message: Message, text: str) -> Message:

@@ -13,12 +13,12 @@ import msgspec
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.tables import (
-    Change,
     ChangeEntities,
+    ChangeKind,
     Entity,
     EntityChange,
+    EntityResult,
     GetEntity,
-    ShownEntity,
 )
 from etagere.operations.table.collections import ENTITIES
 from etagere.operations.table.indexes import keep_rows
@@ -28,8 +28,8 @@ from etagere.rules.entities import check_entity, check_match, format_etag, merge
 INDEX: Final = "OperationIndex"
 """The fact that says which change of a group was refused."""
 
-_NEEDS_IT: Final = frozenset({Change.REPLACE, Change.MERGE, Change.DELETE})
-_MERGES: Final = frozenset({Change.MERGE, Change.INSERT_OR_MERGE})
+_NEEDS_IT: Final = frozenset({ChangeKind.REPLACE, ChangeKind.MERGE, ChangeKind.DELETE})
+_MERGES: Final = frozenset({ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE})
 
 _Key = tuple[bytes, str, str]
 
@@ -61,7 +61,7 @@ def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
 
 def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Entity | Refusal | None:
     """What it is then, or why it is not to be changed; None if it is no more."""
-    if change.change is Change.INSERT:
+    if change.change is ChangeKind.INSERT:
         if entity is not None:
             return Refusal("EntityAlreadyExists", {"Current": format_etag(entity.stamp)})
         return Entity(txn.stamp, change.properties)
@@ -69,7 +69,7 @@ def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Enti
         return Refusal("ResourceNotFound")
     if entity is not None and (refusal := check_match(change.if_match, entity.stamp)) is not None:
         return refusal
-    if change.change is Change.DELETE:
+    if change.change is ChangeKind.DELETE:
         return None
     properties = change.properties
     if entity is not None and change.change in _MERGES:
@@ -80,9 +80,9 @@ def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Enti
     return Entity(txn.stamp, properties)
 
 
-def get_entity(txn: ReadTxn, command: GetEntity) -> ShownEntity:
+def get_entity(txn: ReadTxn, command: GetEntity) -> EntityResult:
     table_id = find(txn, command.table).id
     entity = txn.get(ENTITIES, (table_id, command.keys.partition, command.keys.row))
     if entity is None:
         raise Refused(Refusal("ResourceNotFound"))
-    return ShownEntity(command.keys, entity)
+    return EntityResult(command.keys, entity)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Span
-from etagere.model.tables import EVERYTHING, Entity, Keys, Reach, Table, TableName
+from etagere.model.tables import NO_KEY_LIMITS, Entity, KeyLimits, Keys, Table, TableName
 from etagere.operations.table.collections import ENTITIES
 from etagere.operations.table.tables import find
 from etagere.operations.table.walks import (
@@ -81,7 +81,7 @@ class Query(NamedTuple):
     filter: Filter | None = None
     start: Keys | None = None
     """The first entity to look at."""
-    reach: Reach = EVERYTHING
+    key_limits: KeyLimits = NO_KEY_LIMITS
     rows_max: int | None = None
     """Give up if more than these would have to be looked at, or if it takes more than is allowed
     for what is brief."""
@@ -254,9 +254,9 @@ def _choose_by_keys(query: Query) -> Callable[[Keys, Entity], bool] | None:
     """What is left to say of an entity that has passed the filter as far as keys are not asked;
     None: nothing."""
     matches = query.filter.matches if query.filter and query.filter.asks_of_keys else None
-    if query.reach == EVERYTHING:
+    if query.key_limits == NO_KEY_LIMITS:
         return matches
-    holds = query.reach.holds
+    holds = query.key_limits.contains
     if matches is None:
         return lambda keys, _: holds(keys)
     return lambda keys, entity: holds(keys) and matches(keys, entity)
@@ -267,12 +267,12 @@ def _span(table_id: bytes, query: Query, bounds: KeyBounds) -> Span:
     if bounds.is_empty:
         return Span(whole.start, whole.start)
     start, stop = whole
-    first = max(filter(None, (bounds.first, query.start, _start_of(query.reach))))
+    first = max(filter(None, (bounds.first, query.start, _start_of(query.key_limits))))
     start = max(start, _packed(table_id, first))
     if bounds.stop is not None:
         stop = min(stop, _packed(table_id, bounds.stop))
-    if query.reach.end_partition is not None:
-        stop = min(stop, ENTITIES.under((table_id, _short(query.reach.end_partition))).stop)
+    if query.key_limits.end_partition is not None:
+        stop = min(stop, ENTITIES.under((table_id, _short(query.key_limits.end_partition))).stop)
     return Span(start, stop)
 
 
@@ -290,5 +290,5 @@ def _short(text: str) -> str:
     return text.encode()[: KEY_BYTES_MAX + 4].decode(errors="ignore")
 
 
-def _start_of(reach: Reach) -> Keys:
-    return Keys(reach.start_partition or "", reach.start_row or "")
+def _start_of(key_limits: KeyLimits) -> Keys:
+    return Keys(key_limits.start_partition or "", key_limits.start_row or "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etagere.engine.interface import Engine
-from etagere.model.blobs import BlockSize, ListStagedBlocks, OpenedBlockList, ShownBlockList
+from etagere.model.blobs import BlockListResult, BlockSize, ListStagedBlocks, OpenedBlockList
 from etagere.operations.blob import block_lists
 from etagere.protocol.turns import Turn
 
@@ -12,7 +12,7 @@ CHUNKS_MAX = 4
 STAGED_MAX = 512
 
 
-async def list_blocks(engine: Engine, opened: OpenedBlockList) -> ShownBlockList | None:
+async def list_blocks(engine: Engine, opened: OpenedBlockList) -> BlockListResult | None:
     """The blocks that there were when the list was opened; None if some are gone by now."""
     turn = Turn()
     committed: list[BlockSize] = []
@@ -32,4 +32,4 @@ async def list_blocks(engine: Engine, opened: OpenedBlockList) -> ShownBlockList
             return None
         uncommitted += found
         await turn.give_way()
-    return ShownBlockList(opened.now, opened.blob, tuple(committed), tuple(uncommitted))
+    return BlockListResult(opened.now, opened.blob, tuple(committed), tuple(uncommitted))

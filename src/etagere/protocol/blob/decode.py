@@ -13,9 +13,9 @@ from etagere.model.blobs import (
     BlobHeaders,
     BlobKind,
     BlobName,
+    DeleteSnapshots,
     GetBlob,
     GetBlockList,
-    SnapshotsToo,
 )
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.protocol.rest import checksums, leases
@@ -164,12 +164,12 @@ def get_block_list(exchange: Exchange) -> GetBlockList:
     )
 
 
-def snapshots_too(exchange: Exchange) -> SnapshotsToo:
+def snapshots_too(exchange: Exchange) -> DeleteSnapshots:
     written = exchange.header("x-ms-delete-snapshots")
     if not written:
-        return SnapshotsToo.NO
+        return DeleteSnapshots.NO
     try:
-        return SnapshotsToo(written.lower())
+        return DeleteSnapshots(written.lower())
     except ValueError:
         raise invalid_header("x-ms-delete-snapshots", written) from None
 

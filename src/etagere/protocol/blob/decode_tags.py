@@ -11,7 +11,7 @@ from etagere.model.blobs import (
     Tags,
 )
 from etagere.model.conditions import Conditions
-from etagere.operations.blob.tags import Place
+from etagere.operations.blob.tags import BlobPlace
 from etagere.protocol.blob import decode
 from etagere.protocol.codecs.tags import parse_marker
 from etagere.protocol.rest import leases
@@ -59,7 +59,7 @@ def tag_search(exchange: Exchange) -> Search:
     return unwrap(tag_rules.parse_where(written))
 
 
-def found_marker(exchange: Exchange) -> Place | None:
+def found_marker(exchange: Exchange) -> BlobPlace | None:
     """Where a page of what was found starts, from the marker that the page before ended with."""
     written = exchange.parameter("marker")
     if not written:

@@ -10,17 +10,17 @@ from etagere.model.blobs import (
     AppendTraits,
     Blob,
     BlobKind,
+    BlobResult,
     PageTraits,
     Rehydration,
-    ShownBlob,
 )
-from etagere.model.containers import Container, PublicAccess, ShownContainer
+from etagere.model.containers import Container, ContainerResult, PublicAccess
 from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.metadata import metadata_headers
 from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
 from etagere.rules.dates import format_instant
 from etagere.rules.leases import format_lease_id
-from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
+from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
 NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
@@ -30,11 +30,11 @@ NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
 VERSION_LEVEL_IMMUTABILITY_SINCE: Final = "2020-10-02"
 
 
-def container_headers(shown: ShownContainer, version: str) -> Headers:
-    container = shown.container
+def container_headers(result: ContainerResult, version: str) -> Headers:
+    container = result.container
     headers = stamp_headers(container.stamp)
     headers += metadata_headers(container.metadata)
-    headers += leases.lease_headers(container.lease, shown.now)
+    headers += leases.lease_headers(container.lease, result.now)
     headers += access_headers(container)
     headers += [
         (b"x-ms-has-immutability-policy", b"false"),
@@ -54,11 +54,11 @@ def access_headers(container: Container) -> Headers:
 
 
 def blob_headers(
-    shown: ShownBlob, overrides: dict[str, str], *, is_snapshot: bool, with_tier: bool = False
+    result: BlobResult, overrides: dict[str, str], *, is_snapshot: bool, with_tier: bool = False
 ) -> Headers:
     """Returns the headers of a blob, except those about the bytes that are sent. Snapshots have no
     lease."""
-    blob = shown.blob
+    blob = result.blob
     headers = stamp_headers(blob.stamp)
     headers += metadata_headers(blob.metadata)
     told = blob.headers
@@ -73,7 +73,7 @@ def blob_headers(
         if shown_value:
             headers.append((name, octets(shown_value)))
     if with_tier:
-        headers += tier_headers(blob, shown.now)
+        headers += tier_headers(blob, result.now)
     headers += [
         (b"Accept-Ranges", b"bytes"),
         (b"x-ms-creation-time", http_date(blob.created).encode()),
@@ -81,7 +81,7 @@ def blob_headers(
         (b"x-ms-server-encrypted", b"true"),
     ]
     if not is_snapshot:
-        headers += leases.lease_headers(blob.lease, shown.now)
+        headers += leases.lease_headers(blob.lease, result.now)
     if blob.traits is not None:
         headers += sequence_headers(blob) + block_count_headers(blob) + sealed_headers(blob)
     if blob.copied is not None:
@@ -95,7 +95,7 @@ def tier_headers(blob: Blob, now: int) -> Headers:
     """Where a blob is, and where it is on the way to."""
     if not blob.tier and blob.kind is BlobKind.BLOCK:
         return _USUAL_TIER
-    place = place_of(blob, now)
+    place = tier_state(blob, now)
     if not place.tier:
         return []
     headers = [(b"x-ms-access-tier", place.tier.encode())]

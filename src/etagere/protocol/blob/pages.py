@@ -38,7 +38,7 @@ from etagere.protocol.rest.responses import http_date
 from etagere.rules.conditions import ETAG_OFFSET, format_etag
 from etagere.rules.dates import format_http_date, format_instant
 from etagere.rules.leases import format_lease_id, report
-from etagere.rules.tiers import INFERRED_TIER, SMART, place_of
+from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
 _REPLICATION_TOLD_SINCE: Final = "2021-08-06"
 """From this version on each blob has an element for the rules that it is replicated by."""
@@ -233,7 +233,7 @@ def _more(blob: Blob, include: set[str]) -> str:
 
 
 def _tier(blob: Blob, now: int) -> str:
-    place = place_of(blob, now)
+    place = tier_state(blob, now)
     if not place.tier:
         return ""
     shown = f"<AccessTier>{place.tier}</AccessTier>"

@@ -178,7 +178,7 @@ class Sources:
             try:
                 if use.reads:
                     opened = await self._opened(exchange, permit, ask, asked)
-                    blob = opened.shown.blob
+                    blob = opened.result.blob
                     require_intact(opened.plan)
                     reader.limit_to(opened.plan)
                 else:

@@ -12,11 +12,11 @@ from typing import Final
 
 from etagere.errors import Refusal
 from etagere.model.blobs import (
+    BlockListResult,
     BlockSize,
     BlockSource,
     GetBlockList,
     ListedBlock,
-    ShownBlockList,
 )
 from etagere.protocol.codecs import xml
 from etagere.rules.blocks import (
@@ -117,7 +117,7 @@ def _read_plain(document: bytes) -> Generator[None, None, list[ListedBlock] | No
     return listed
 
 
-def encode(shown: ShownBlockList, asked: GetBlockList) -> Generator[None, None, bytes]:
+def encode(shown: BlockListResult, asked: GetBlockList) -> Generator[None, None, bytes]:
     """Only the kinds that were asked for, and those also if there are none."""
     parts = [xml.document("<BlockList>")]
     for name, wanted, blocks in (

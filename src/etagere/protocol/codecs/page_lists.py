@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from etagere.model.page_blobs import ShownPageRanges
+from etagere.model.page_blobs import PageRangesResult
 from etagere.protocol.codecs import xml
 
 
-def encode(shown: ShownPageRanges, *, in_parts: bool) -> bytes:
+def encode(shown: PageRangesResult, *, in_parts: bool) -> bytes:
     """In the order of the pages. On the wire the end of a range belongs to it. `in_parts`: the
     client has asked for a part, and is told where the next one begins even if there is none."""
     content = "".join(

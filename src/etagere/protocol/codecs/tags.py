@@ -10,7 +10,7 @@ from typing import Final
 from etagere.errors import Refusal
 from etagere.model.blobs import Tags
 from etagere.model.ids import ID_BYTES
-from etagere.operations.blob.tags import FoundBlob, Place
+from etagere.operations.blob.tags import BlobPlace, TaggedBlobRow
 from etagere.protocol.codecs import xml
 from etagere.rules.names import check_blob_name, check_container_name
 from etagere.rules.tags import check_tags
@@ -67,7 +67,7 @@ def found_start(where: str, endpoint: str, marker: str | None, maxresults: str |
     )
 
 
-def found_rows(found: Sequence[FoundBlob], _now: int, *, version: str) -> list[str]:
+def found_rows(found: Sequence[TaggedBlobRow], _now: int, *, version: str) -> list[str]:
     """Clients before the version that tells all tags know one value."""
     tagged = tags_element if version >= _ALL_TAGS_TOLD_SINCE else _value_element
     return [
@@ -81,17 +81,17 @@ def _value_element(tags: Tags) -> str:
     return f"<TagValue>{tags[0][1]}</TagValue>"
 
 
-def found_end(following: FoundBlob | None) -> str:
+def found_end(following: TaggedBlobRow | None) -> str:
     marker = "" if following is None else format_marker(following[0])
     return f"</Blobs>{xml.element('NextMarker', marker)}</EnumerationResults>"
 
 
-def format_marker(place: Place) -> str:
+def format_marker(place: BlobPlace) -> str:
     told = place.container_id + f"{place.container}/{place.blob}".encode()
     return base64.urlsafe_b64encode(told).decode()
 
 
-def parse_marker(written: str) -> Place | None:
+def parse_marker(written: str) -> BlobPlace | None:
     """None if no page ended with it."""
     try:
         told = base64.b64decode(written, b"-_", validate=True)
@@ -100,4 +100,4 @@ def parse_marker(written: str) -> Place | None:
         return None
     if not slash or told[0] == 0xFF or check_container_name(container) or check_blob_name(blob):
         return None
-    return Place(container, told[:ID_BYTES], blob)
+    return BlobPlace(container, told[:ID_BYTES], blob)

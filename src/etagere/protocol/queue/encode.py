@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
 from etagere.auth.request import octets
-from etagere.model.queues import Message, NamedQueue, ShownMessage
+from etagere.model.queues import Message, MessageResult, NamedQueue
 from etagere.protocol.codecs import xml
 from etagere.protocol.rest import requests
 from etagere.protocol.rest.exchange import Exchange
@@ -22,12 +22,12 @@ def receipt_text(message: Message) -> str:
     return base64.b64encode(message.receipt.to_bytes(8, "big")).decode()
 
 
-def put(shown: ShownMessage) -> bytes:
+def put(shown: MessageResult) -> bytes:
     row = _message(_times(shown) + _receipt(shown.message))
     return xml.document(f"<QueueMessagesList>{row}</QueueMessagesList>")
 
 
-def taken(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
+def taken(messages: Iterable[MessageResult]) -> Generator[None, None, bytes]:
     """In steps, since there may be several megabytes of them."""
     return _list(
         _times(shown) + _receipt(shown.message) + _count(shown.message) + _text(shown)
@@ -35,7 +35,7 @@ def taken(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
     )
 
 
-def peeked(messages: Iterable[ShownMessage]) -> Generator[None, None, bytes]:
+def peeked(messages: Iterable[MessageResult]) -> Generator[None, None, bytes]:
     return _list(_times(shown) + _count(shown.message) + _text(shown) for shown in messages)
 
 
@@ -54,7 +54,7 @@ def _message(content: str) -> str:
     return f"<QueueMessage>{content}</QueueMessage>"
 
 
-def _times(shown: ShownMessage) -> str:
+def _times(shown: MessageResult) -> str:
     message = shown.message
     expires = _NEVER if message.expires is None else http_date(message.expires)
     return (
@@ -75,7 +75,7 @@ def _count(message: Message) -> str:
     return f"<DequeueCount>{message.taken}</DequeueCount>"
 
 
-def _text(shown: ShownMessage) -> str:
+def _text(shown: MessageResult) -> str:
     return xml.element("MessageText", shown.text)
 
 

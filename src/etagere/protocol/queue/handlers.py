@@ -21,7 +21,7 @@ from etagere.model.queues import (
 from etagere.operations.queue import messages, queues
 from etagere.protocol.http.messages import Response
 from etagere.protocol.queue import decode, encode
-from etagere.protocol.queue.messages import show_messages, take_messages
+from etagere.protocol.queue.messages import peek_all_messages, take_messages
 from etagere.protocol.rest import requests
 from etagere.protocol.rest.access_policies import policies_response, read_policies
 from etagere.protocol.rest.dependencies import Dependencies
@@ -126,7 +126,7 @@ async def get_messages(exchange: Exchange, deps: Dependencies) -> Response:
 async def peek_messages(exchange: Exchange, deps: Dependencies) -> Response:
     queue, count = decode.queue_name(exchange), decode.count(exchange)
     read_class = exchange.read_class("search for messages")
-    peeked = await show_messages(deps.engine, queue, count, read_class)
+    peeked = await peek_all_messages(deps.engine, queue, count, read_class)
     return Response(200, [XML], await in_turns(encode.peeked(peeked)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from etagere.engine.interface import Engine, ReadClass
-from etagere.model.queues import GetMessages, QueueName, ShownMessage
+from etagere.model.queues import GetMessages, MessageResult, QueueName
 from etagere.operations.queue.messages import (
     FindMessages,
     find_messages,
@@ -23,7 +23,7 @@ _ROWS_AT_ONCE_MAX: Final = 256
 
 async def take_messages(
     engine: Engine, command: GetMessages, read_class: ReadClass
-) -> tuple[ShownMessage, ...]:
+) -> tuple[MessageResult, ...]:
     """Takes as many visible messages as are asked for, or all that there are."""
     while True:
         taken = await engine.write(get_messages, command)
@@ -43,9 +43,9 @@ async def take_messages(
             return taken
 
 
-async def show_messages(
+async def peek_all_messages(
     engine: Engine, queue: QueueName, count: int, read_class: ReadClass
-) -> tuple[ShownMessage, ...]:
+) -> tuple[MessageResult, ...]:
     """The first visible messages, which stay visible."""
     find = FindMessages(queue, count)
     at_once = find._replace(rows_max=_ROWS_AT_ONCE_MAX)
@@ -53,4 +53,4 @@ async def show_messages(
     while peeked.found.rest is not None:
         goes_on = find._replace(before=peeked.found)
         peeked = await engine.read_in_thread(peek_messages, goes_on, read_class)
-    return peeked.shown
+    return peeked.messages

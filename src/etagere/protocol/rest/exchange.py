@@ -13,7 +13,7 @@ from etagere.auth.principal import Principal
 from etagere.auth.request import RestRequest, address, octets, text
 from etagere.engine.interface import ReadClass
 from etagere.errors import Refusal
-from etagere.model.ids import draw
+from etagere.model.ids import random_bytes
 from etagere.protocol.http.messages import Request
 
 VERSION_NEWEST: Final = "2026-10-06"
@@ -24,8 +24,8 @@ _VERSION = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def new_request_id() -> str:
-    drawn = draw().hex()
-    return f"{drawn[:8]}-{drawn[8:12]}-{drawn[12:16]}-{drawn[16:20]}-{drawn[20:]}"
+    random = random_bytes().hex()
+    return f"{random[:8]}-{random[8:12]}-{random[12:16]}-{random[16:20]}-{random[20:]}"
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ import msgspec
 
 from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
-from etagere.model.tables import Change, Entity, EntityChange, Keys, Properties
+from etagere.model.tables import ChangeKind, Entity, EntityChange, Keys, Properties
 from etagere.protocol.codecs.entities import DecodedEntity, decode_entity
 from etagere.protocol.codecs.entity_answers import Level, Origin, encode_entity, parse_level
 from etagere.protocol.codecs.entity_forms import entity_path
@@ -58,7 +58,7 @@ def check_content_type(fields: Mapping[str, str]) -> Refusal | None:
 class ChangeHead(NamedTuple):
     """What the head of a request says of a change."""
 
-    kind: Change
+    kind: ChangeKind
     address: Address
     if_match: int | None
     level: Level | Refusal
@@ -67,26 +67,26 @@ class ChangeHead(NamedTuple):
 
 
 def decode_head(
-    kind: Change, address: Address, fields: Mapping[str, str], query_format: str
+    kind: ChangeKind, address: Address, fields: Mapping[str, str], query_format: str
 ) -> ChangeHead:
-    stamp = None if kind is Change.INSERT else _if_match(kind, fields)
+    stamp = None if kind is ChangeKind.INSERT else _if_match(kind, fields)
     level = parse_level(fields.get("accept"), query_format)
     prefer = fields.get("prefer", "").strip().lower()
     return ChangeHead(kind, address, stamp, level, prefer)
 
 
-def _if_match(kind: Change, fields: Mapping[str, str]) -> IfMatch:
+def _if_match(kind: ChangeKind, fields: Mapping[str, str]) -> IfMatch:
     """What If-Match asks for. An empty one is refused: taken for none, it would make a conditional
     write unconditional."""
     written = fields.get("if-match")
     if written is None:
-        if kind is Change.DELETE:
+        if kind is ChangeKind.DELETE:
             raise Refused(Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"}))
         return ANY
     return unwrap(parse_etag(written))
 
 
-def check_upsert(kind: Change, version: str) -> Refusal | None:
+def check_upsert(kind: ChangeKind, version: str) -> Refusal | None:
     """Versions without upserts need an If-Match for every change of an entity."""
     if version < UPSERTS_SINCE and kind in _UPSERTS:
         return Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"})
@@ -94,7 +94,7 @@ def check_upsert(kind: Change, version: str) -> Refusal | None:
 
 
 UPSERTS_SINCE: Final = "2011-08-18"
-_UPSERTS: Final = frozenset({Change.INSERT_OR_REPLACE, Change.INSERT_OR_MERGE})
+_UPSERTS: Final = frozenset({ChangeKind.INSERT_OR_REPLACE, ChangeKind.INSERT_OR_MERGE})
 
 
 def with_sent_condition(refusal: Refusal, fields: Mapping[str, str]) -> Refusal:
@@ -108,7 +108,7 @@ def with_sent_condition(refusal: Refusal, fields: Mapping[str, str]) -> Refusal:
 def decode_body(head: ChangeHead, body: bytes) -> Asked:
     kind, address, if_match, level, prefer = head
     keys = address.keys
-    if kind is Change.DELETE:
+    if kind is ChangeKind.DELETE:
         assert keys is not None
         properties = Properties()
     else:
@@ -122,7 +122,7 @@ def decode_body(head: ChangeHead, body: bytes) -> Asked:
 
 
 def decode_change(
-    kind: Change, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
+    kind: ChangeKind, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
 ) -> Asked:
     return decode_body(decode_head(kind, address, fields, query_format), body)
 
@@ -173,10 +173,10 @@ def address_of_entity(origin: Origin, table: str, keys: Keys) -> bytes:
 def answer(asked: Asked, stamp: int, table: str, origin: Origin) -> Response:
     """What is told of a change that was carried out."""
     change = asked.change
-    if change.change is Change.DELETE:
+    if change.change is ChangeKind.DELETE:
         return Response(204, list(COMMON))
     headers = [*COMMON, (b"ETag", format_etag(stamp).encode())]
-    if change.change is not Change.INSERT:
+    if change.change is not ChangeKind.INSERT:
         return Response(204, headers)
     headers += preference_headers(asked.prefer)
     address = address_of_entity(origin, table, change.keys)

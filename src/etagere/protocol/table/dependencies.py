@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from etagere.auth.permissions import Permission
 from etagere.jobs.indexing import Indexing
-from etagere.model.tables import Change
+from etagere.model.tables import ChangeKind
 from etagere.protocol.rest.dependencies import Dependencies
 from etagere.protocol.table.addresses import Address
 
-ChangeOf = Callable[[str, Address, Mapping[str, str]], Change | None]
+ChangeOf = Callable[[str, Address, Mapping[str, str]], ChangeKind | None]
 """Returns what a request with this method, address and headers does to an entity, or None."""
 
 
@@ -21,4 +21,4 @@ class TableDependencies(Dependencies):
 
     indexing: Indexing
     change_of: ChangeOf
-    permissions: Mapping[Change, Permission]
+    permissions: Mapping[ChangeKind, Permission]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from etagere.auth.request import address, percent_decoded
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
-from etagere.model.tables import Change
+from etagere.model.tables import ChangeKind
 from etagere.protocol.codecs.entity_answers import Origin
 from etagere.protocol.codecs.multipart import (
     OPERATIONS_MAX,
@@ -189,7 +189,7 @@ class Answers:
 
     def add(self, part: Part, stamp: int) -> None:
         table, asked = part
-        if asked.change.change is not Change.INSERT or asked.prefer != NO_CONTENT:
+        if asked.change.change is not ChangeKind.INSERT or asked.prefer != NO_CONTENT:
             self._formatted.append(self._format(part, stamp))
             return
         address = address_of_entity(self._origin, table, asked.change.keys)
@@ -200,7 +200,7 @@ class Answers:
 
     def _format(self, part: Part, stamp: int) -> bytes:
         response = answer(part.asked, stamp, part.table, self._origin)
-        is_insert = part.asked.change.change is Change.INSERT
+        is_insert = part.asked.change.change is ChangeKind.INSERT
         return format_part(_part_of(response, _VERSION_3 if is_insert else _VERSION_1))
 
     def response(self) -> Response:

@@ -14,14 +14,14 @@ from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.model.ids import new_id
 from etagere.model.tables import (
-    EVERYTHING,
-    Change,
+    NO_KEY_LIMITS,
     ChangeEntities,
+    ChangeKind,
     CreateTable,
     DeleteTable,
     GetEntity,
+    KeyLimits,
     Keys,
-    Reach,
     SetTableAccess,
     TableName,
 )
@@ -152,7 +152,7 @@ async def query_entities(exchange: Exchange, address: Address, deps: TableDepend
         queries.limit(exchange),
         await queries.filter_of(exchange),
         queries.start_of(exchange),
-        queries.reach_of(exchange),
+        queries.key_limits_of(exchange),
         LIMITS.brief_rows_max,
         shown_bytes=select_bytes(select),
     )
@@ -204,7 +204,7 @@ async def _get_entity(
     level, select = _level(exchange), queries.select_of(exchange)
     if check_keys(keys) is not None:
         raise Refused(Refusal("ResourceNotFound"))
-    _require_reach(queries.reach_of(exchange), keys)
+    _require_within_limits(queries.key_limits_of(exchange), keys)
     command = GetEntity(_table_name(exchange, table), keys)
     entity = (await deps.engine.read(entities.get_entity, command)).entity
     body = encode_entity(keys, entity, table, _origin(exchange), level, select)
@@ -212,16 +212,16 @@ async def _get_entity(
 
 
 async def change_entity(
-    exchange: Exchange, address: Address, deps: TableDependencies, *, kind: Change
+    exchange: Exchange, address: Address, deps: TableDependencies, *, kind: ChangeKind
 ) -> Response:
     fields = exchange.request.fields
     abort_if(changes.check_upsert(kind, exchange.version))
-    if kind is not Change.DELETE:
+    if kind is not ChangeKind.DELETE:
         abort_if(changes.check_content_type(fields))
     body = await exchange.http.body.read(_ENTITY_BYTES_MAX)
     query_format = exchange.parameter("$format") or ""
     asked = changes.decode_change(kind, address, fields, body, query_format)
-    _require_reach(queries.reach_of(exchange), asked.change.keys)
+    _require_within_limits(queries.key_limits_of(exchange), asked.change.keys)
     command = ChangeEntities(_table_name(exchange, address.table), (asked.change,))
     try:
         (stamp,) = await deps.engine.write(entities.change_entities, command)
@@ -251,8 +251,8 @@ async def entity_group_transaction(
     if isinstance(batch, SingleQuery):
         return await _single_query(exchange, deps, batch.request)
     group = groups.Group(exchange, deps.change_of)
-    reach = queries.reach_of(exchange)
-    allowed: set[tuple[Change, str]] = set()
+    key_limits = queries.key_limits_of(exchange)
+    allowed: set[tuple[ChangeKind, str]] = set()
     turn = Turn(_TURN_SECONDS_MAX)
     parts_asked = batch.requests
     if batch.is_too_long:
@@ -268,7 +268,7 @@ async def entity_group_transaction(
                 abort_if(check_table_name(part.table))
                 _authorize(exchange, deps.permissions[kind], part.table)
                 allowed.add((kind, part.table))
-            _require_reach(reach, part.asked.change.keys)
+            _require_within_limits(key_limits, part.asked.change.keys)
             group.add(part)
     except Refused as refused:
         index = len(group.parts)
@@ -364,8 +364,8 @@ def _table_name(exchange: Exchange, name: str) -> TableName:
     return TableName(exchange.request.account, name)
 
 
-def _require_reach(reach: Reach, keys: Keys) -> None:
-    if reach is not EVERYTHING and not reach.holds(keys):
+def _require_within_limits(key_limits: KeyLimits, keys: Keys) -> None:
+    if key_limits is not NO_KEY_LIMITS and not key_limits.contains(keys):
         raise Refused(Refusal("AuthorizationFailure"))
 
 

@@ -20,7 +20,7 @@ from etagere.auth.permissions import (
     on_service,
     on_tables,
 )
-from etagere.model.tables import Change
+from etagere.model.tables import ChangeKind
 from etagere.protocol.rest import service_operations
 from etagere.protocol.rest.operations import Handler, Operation, Route, index_routes
 from etagere.protocol.table import handlers
@@ -37,7 +37,7 @@ class Condition(enum.Enum):
 class TableOperation(Operation):
     """One row: an operation of the table service."""
 
-    change: Change | None = None
+    change: ChangeKind | None = None
     """What it does to an entity."""
 
 
@@ -94,34 +94,34 @@ OPERATIONS: Final = (
         permission=READ_ENTITIES,
         routes=(Route("GET", ENTITIES), Route("GET", ENTITY))),
     TableOperation(
-        name="insert_entity", change=Change.INSERT,
+        name="insert_entity", change=ChangeKind.INSERT,
         permission=on_entity("a"),
-        handler=partial(handlers.change_entity, kind=Change.INSERT),
+        handler=partial(handlers.change_entity, kind=ChangeKind.INSERT),
         routes=(Route("POST", ENTITIES),)),
     TableOperation(
-        name="update_entity", change=Change.REPLACE,
+        name="update_entity", change=ChangeKind.REPLACE,
         permission=on_entity("u"),
-        handler=partial(handlers.change_entity, kind=Change.REPLACE),
+        handler=partial(handlers.change_entity, kind=ChangeKind.REPLACE),
         routes=(Route("PUT", ENTITY, variant=IF_MATCH),)),
     TableOperation(
-        name="insert_or_replace_entity", change=Change.INSERT_OR_REPLACE,
+        name="insert_or_replace_entity", change=ChangeKind.INSERT_OR_REPLACE,
         permission=on_entity("au"),
-        handler=partial(handlers.change_entity, kind=Change.INSERT_OR_REPLACE),
+        handler=partial(handlers.change_entity, kind=ChangeKind.INSERT_OR_REPLACE),
         routes=(Route("PUT", ENTITY),)),
     TableOperation(
-        name="merge_entity", change=Change.MERGE,
+        name="merge_entity", change=ChangeKind.MERGE,
         permission=on_entity("u"),
-        handler=partial(handlers.change_entity, kind=Change.MERGE),
+        handler=partial(handlers.change_entity, kind=ChangeKind.MERGE),
         routes=tuple(Route(method, ENTITY, variant=IF_MATCH) for method in MERGE_METHODS)),
     TableOperation(
-        name="insert_or_merge_entity", change=Change.INSERT_OR_MERGE,
+        name="insert_or_merge_entity", change=ChangeKind.INSERT_OR_MERGE,
         permission=on_entity("au"),
-        handler=partial(handlers.change_entity, kind=Change.INSERT_OR_MERGE),
+        handler=partial(handlers.change_entity, kind=ChangeKind.INSERT_OR_MERGE),
         routes=tuple(Route(method, ENTITY) for method in MERGE_METHODS)),
     TableOperation(
-        name="delete_entity", change=Change.DELETE,
+        name="delete_entity", change=ChangeKind.DELETE,
         permission=on_entity("d"),
-        handler=partial(handlers.change_entity, kind=Change.DELETE),
+        handler=partial(handlers.change_entity, kind=ChangeKind.DELETE),
         routes=(Route("DELETE", ENTITY),)),
     TableOperation(
         name="entity_group_transaction", handler=handlers.entity_group_transaction,
@@ -158,7 +158,7 @@ def find_operation_below_table(method: str) -> TableOperation:
     return _POST_BELOW_TABLE if method == "POST" else _BELOW_TABLE
 
 
-def change_of(method: str, address: Address, fields: Mapping[str, str]) -> Change | None:
+def change_of(method: str, address: Address, fields: Mapping[str, str]) -> ChangeKind | None:
     """Returns what a request does to an entity, or None if it does not change one."""
     operation = find_operation(method, address, "", fields)
     return None if operation is None else operation.change

@@ -11,7 +11,7 @@ from typing import Final
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
 from etagere.engine.interface import unwrap
-from etagere.model.tables import EVERYTHING, Entity, Keys, Properties, Reach, Table
+from etagere.model.tables import NO_KEY_LIMITS, Entity, KeyLimits, Keys, Properties, Table
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import NUMBER, bad_parameter
 from etagere.protocol.rest.responses import Headers
@@ -77,13 +77,13 @@ def select_of(exchange: Exchange) -> tuple[str, ...] | None:
     return unwrap(parse_select(exchange.parameter("$select")))
 
 
-def reach_of(exchange: Exchange) -> Reach:
+def key_limits_of(exchange: Exchange) -> KeyLimits:
     """The entities that the caller's token is good for."""
     principal = exchange.principal
     if not isinstance(principal, TokenHolder) or principal.keys is None:
-        return EVERYTHING
+        return NO_KEY_LIMITS
     keys = principal.keys
-    return Reach(keys.start_partition, keys.start_row, keys.end_partition, keys.end_row)
+    return KeyLimits(keys.start_partition, keys.start_row, keys.end_partition, keys.end_row)
 
 
 # Where pages go on

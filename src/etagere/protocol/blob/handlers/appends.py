@@ -48,7 +48,7 @@ async def append(
     if command.body.pieces:
         return await engine.write(appends.append_block, command)
     done = await engine.write(appends.append_small_block, command)
-    if done is None or done.is_loose:
+    if done is None or done.fold_due:
         folding.note(command.blob)
     if done is not None:
         return done

@@ -12,16 +12,16 @@ from etagere.config import KIB
 from etagere.engine.interface import abort_if
 from etagere.model.blobs import (
     BlobKind,
+    BlobResult,
     DeleteBlob,
     DeleteSnapshot,
+    DeleteSnapshots,
     LeaseBlob,
     OpenBlob,
     PutBlob,
     SetBlobHeaders,
     SetBlobMetadata,
-    ShownBlob,
     SnapshotBlob,
-    SnapshotsToo,
 )
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
@@ -144,7 +144,7 @@ async def get_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Respo
     return Response(200, headers + metadata_headers(blob.metadata))
 
 
-async def _shown(exchange: Exchange, deps: BlobDependencies) -> ShownBlob:
+async def _shown(exchange: Exchange, deps: BlobDependencies) -> BlobResult:
     command = decode.get_blob(exchange)
     return await read_as_caller(
         exchange, deps.engine, blobs.get_blob, command, command.blob.container
@@ -303,7 +303,7 @@ async def delete_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
         command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
         await deps.engine.write(blobs.delete_blob, command)
         return Response(202, [_DELETED])
-    if snapshots_too is not SnapshotsToo.NO:
+    if snapshots_too is not DeleteSnapshots.NO:
         raise requests.invalid_header("x-ms-delete-snapshots", snapshots_too.value)
     taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
     await deps.engine.write(snapshots.delete_snapshot, taken)

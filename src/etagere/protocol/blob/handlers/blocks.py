@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from etagere.engine.interface import unwrap
-from etagere.model.blobs import GetBlockList, PutBlock, PutBlockList, ShownBlockList
+from etagere.model.blobs import BlockListResult, GetBlockList, PutBlock, PutBlockList
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists, staging
 from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, limits
@@ -90,7 +90,7 @@ async def get_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
 
 async def _listed_blocks(
     exchange: Exchange, deps: BlobDependencies, command: GetBlockList
-) -> ShownBlockList:
+) -> BlockListResult:
     """Bit by bit, unless somebody changes meanwhile what is to be seen."""
     container = command.blob.container
     opened = await read_as_caller(

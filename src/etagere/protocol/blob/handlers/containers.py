@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from etagere.model.containers import (
+    ContainerResult,
     CreateContainer,
     DeleteContainer,
     GetContainer,
     LeaseContainer,
     SetContainerAccess,
     SetContainerMetadata,
-    ShownContainer,
 )
 from etagere.model.ids import new_id
 from etagere.operations.blob import containers, listing
@@ -56,7 +56,7 @@ async def get_container_acl(exchange: Exchange, deps: BlobDependencies) -> Respo
     return policies_response(container.policies, headers)
 
 
-async def _shown_container(exchange: Exchange, deps: BlobDependencies) -> ShownContainer:
+async def _shown_container(exchange: Exchange, deps: BlobDependencies) -> ContainerResult:
     name = decode.container_name(exchange)
     command = GetContainer(name, leases.lease_id(exchange))
     return await read_as_caller(exchange, deps.engine, containers.get_container, command, name)

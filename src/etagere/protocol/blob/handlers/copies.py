@@ -81,7 +81,7 @@ async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Elsewh
         )
         with deps.copying.expecting(asked.copy_id):
             begun = await deps.engine.write(pending_copies.begin_copy, command)
-            deps.copying.carry(begun.under_way, source, command.headers.content_md5)
+            deps.copying.carry(begun.copy_ref, source, command.headers.content_md5)
     except BaseException:
         await source.close()
         raise
