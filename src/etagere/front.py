@@ -134,7 +134,7 @@ class FrontEnd:
         jobs = JobSupervisor()
         jobs.start(Job("collecting", collector.run, _JOB_SECONDS))
         jobs.start(Job("purging", lambda: purge(engine, coordinator), _JOB_SECONDS))
-        jobs.start(Job("ending copies", copying.end_abandoned, _JOB_SECONDS))
+        jobs.start(Job("ending copies", copying.fail_abandoned, _JOB_SECONDS))
         for folder in range(1, FOLDING_JOBS + 1):
             jobs.start(Job(f"folding {folder}", folding.fold_next, 0))
         jobs.start(Job("indexing", indexing.build_next, 0))

@@ -115,10 +115,10 @@ class _Search:
         if not reached.count:
             return False
         over = {bit, *self._flights.hopeless({each.state for each in reached})}
-        faded = self._faded_at(trial.latest)
+        decayed = self._faded_at(trial.latest)
         self._frontier = Frontier()
         for configuration in reached:
-            state = fade(configuration.state, faded) if faded else configuration.state
+            state = fade(configuration.state, decayed) if decayed else configuration.state
             self._frontier.add(configuration._replace(state=state).without(sum(over)))
         for each in over:
             self._flights.forget(each)
@@ -126,10 +126,10 @@ class _Search:
         return True
 
     def _faded_at(self, moment: int) -> set[str]:
-        faded = set()
+        decayed = set()
         while self._fading and self._fading[-1][0] < moment:
-            faded.add(self._fading.pop()[1])
-        return faded
+            decayed.add(self._fading.pop()[1])
+        return decayed
 
     def _carry_out(self, goal: Trial, bit: int) -> Frontier:
         """The configurations in which this operation, as the last one, has been carried out, and

@@ -44,10 +44,10 @@ from etagere.operations.table.entities import change_entities
 from etagere.operations.table.indexes import (
     BuildIndex,
     DropUnused,
-    WantIndex,
+    RequestIndex,
     build_index,
     drop_unused,
-    want_index,
+    request_index,
 )
 from etagere.operations.table.tables import PurgeTables, create_table, delete_table, purge_tables
 
@@ -74,7 +74,7 @@ class Store:
             properties = Properties(("Shelf",), "i", (number % 7,))
             change = EntityChange(ChangeKind.INSERT, keys, properties)
             self.write(change_entities, ChangeEntities(BOOKS, (change,)))
-        assert self.write(want_index, WantIndex(BOOKS, "Shelf"))
+        assert self.write(request_index, RequestIndex(BOOKS, "Shelf"))
 
     def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         writer = Writer(self.directory, CONFIG, SystemClock())

@@ -18,14 +18,14 @@ from etagere.rules.filter_literals import Literal
 from etagere.rules.filter_parsing import AllOf, AnyOf, Comparison, Condition, Not, Operator
 from etagere.rules.filters import _matcher, parse_filter
 from etagere.rules.indexes import (
-    KEPT_BYTES_MAX,
+    INDEXED_BYTES_MAX,
     RANGES_MAX,
     Range,
-    Sought,
-    encoded,
-    in_order_of_promise,
-    kept_of,
-    sought,
+    RangesByProperty,
+    by_selectivity,
+    encode_value,
+    index_ranges,
+    indexed_value,
 )
 
 # Few different ones, and those at which something changes: they shall often be near each other.
@@ -35,7 +35,7 @@ _TEXTS = st.one_of(
     # They differ only about where they are cut.
     st.builds(
         lambda length, end: "a" * length + end,
-        st.integers(KEPT_BYTES_MAX - 6, KEPT_BYTES_MAX + 2),
+        st.integers(INDEXED_BYTES_MAX - 6, INDEXED_BYTES_MAX + 2),
         st.text(st.sampled_from(_CHARACTERS), max_size=3),
     ),
 )
@@ -55,7 +55,7 @@ _BINARIES = st.one_of(
     st.binary(max_size=3),
     st.builds(
         lambda length, end: b"\xff" * length + end,
-        st.integers(KEPT_BYTES_MAX - 3, KEPT_BYTES_MAX + 1),
+        st.integers(INDEXED_BYTES_MAX - 3, INDEXED_BYTES_MAX + 1),
         st.binary(max_size=2),
     ),
 )
@@ -96,7 +96,7 @@ ALIKE: Final = st.sampled_from(_CLASSES).flatmap(
 def test_the_order_is_kept(values: list[tuple[Edm, Any]]) -> None:
     for one, value in values:
         for other, another in values:
-            left, right = encoded(one.value, value), encoded(other.value, another)
+            left, right = encode_value(one.value, value), encode_value(other.value, another)
             if left is None or right is None:
                 assert math.isnan(value) or math.isnan(another)
             elif value < another:
@@ -108,8 +108,8 @@ def test_the_order_is_kept(values: list[tuple[Edm, Any]]) -> None:
 @given(TYPED)
 def test_what_is_kept_is_short(typed: tuple[Edm, Any]) -> None:
     edm, value = typed
-    kept = encoded(edm.value, value)
-    assert kept is None or 1 <= len(kept) <= KEPT_BYTES_MAX
+    kept = encode_value(edm.value, value)
+    assert kept is None or 1 <= len(kept) <= INDEXED_BYTES_MAX
 
 
 @given(TYPED, TYPED)
@@ -117,7 +117,7 @@ def test_what_cannot_be_compared_is_kept_apart(
     one: tuple[Edm, Any], other: tuple[Edm, Any]
 ) -> None:
     alike = any(one[0] in types and other[0] in types for types in _CLASSES)
-    left, right = encoded(one[0].value, one[1]), encoded(other[0].value, other[1])
+    left, right = encode_value(one[0].value, one[1]), encode_value(other[0].value, other[1])
     if left is not None and right is not None:
         assert (left[:1] == right[:1]) == alike
 
@@ -130,13 +130,13 @@ def test_values_that_differ_a_little_are_told_apart() -> None:
         (b"", b"\0", b"\0\0", b"\1", b"\xff", b"\xff\xff"),
     ):
         letter = {float: "d", str: "s", bytes: "x"}[type(values[0])]
-        kept = [encoded(letter, value) for value in values]
+        kept = [encode_value(letter, value) for value in values]
         assert all(left is not None and right is not None for left, right in pairwise(kept))
         assert kept == sorted(set(kept), key=lambda value: value or b"")
 
 
 def test_half_of_a_surrogate_pair_breaks_nothing() -> None:
-    assert encoded("s", "\ud800") is not None
+    assert encode_value("s", "\ud800") is not None
 
 
 def test_no_nul_is_kept_of_what_has_none() -> None:
@@ -149,7 +149,7 @@ def test_no_nul_is_kept_of_what_has_none() -> None:
         ("g", bytes(16)),
         ("b", False),
     ):
-        kept = encoded(letter, value)
+        kept = encode_value(letter, value)
         assert kept is not None
         assert b"\0" not in kept
 
@@ -157,11 +157,11 @@ def test_no_nul_is_kept_of_what_has_none() -> None:
 def test_nothing_is_kept_of_no_number_and_of_what_is_not_there() -> None:
     (other_nan,) = struct.unpack(">d", b"\xff\xf8\x00\x00\x00\x00\x00\x01")
     for value in (math.nan, -math.nan, other_nan):
-        assert encoded("d", value) is None
+        assert encode_value("d", value) is None
     entity = Entity(1, Properties(("A",), "d", (math.nan,)))
-    assert kept_of("A", Keys("p", "r"), entity) is None
-    assert kept_of("B", Keys("p", "r"), entity) is None
-    assert kept_of("RowKey", Keys("p", "r"), entity) == encoded("s", "r")
+    assert indexed_value("A", Keys("p", "r"), entity) is None
+    assert indexed_value("B", Keys("p", "r"), entity) is None
+    assert indexed_value("RowKey", Keys("p", "r"), entity) == encode_value("s", "r")
 
 
 # Filters
@@ -183,9 +183,9 @@ CONDITIONS: Final = st.recursive(
 )
 
 
-def lies_in(found: Sought, keys: Keys, entity: Entity) -> bool:
+def lies_in(found: RangesByProperty, keys: Keys, entity: Entity) -> bool:
     for name, ranges in found.items():
-        kept = kept_of(name, keys, entity)
+        kept = indexed_value(name, keys, entity)
         if kept is None or not any(range_.first <= kept <= range_.last for range_ in ranges):
             return False
     return True
@@ -200,7 +200,7 @@ def _entity(cells: dict[str, tuple[Edm, Any]]) -> Entity:
 def test_whatever_matches_lies_in_what_is_sought(
     condition: Condition, cells: dict[str, tuple[Edm, Any]], row: str
 ) -> None:
-    found = sought(condition)
+    found = index_ranges(condition)
     for ranges in found.values():
         assert len(ranges) <= RANGES_MAX
         assert all(range_.first <= range_.last for range_ in ranges)
@@ -230,19 +230,19 @@ def test_each_comparison_finds_what_it_lets_through(
     """Values of one kind, which are often equal or nearly so."""
     for edm, value in values:
         for literal_type, literal in values:
-            found = sought(Comparison("A", asked, Literal(literal_type, literal)))
+            found = index_ranges(Comparison("A", asked, Literal(literal_type, literal)))
             if _COMPARE[asked](value, literal):
                 assert lies_in(found, Keys("", ""), _entity({"A": (edm, value)}))
 
 
-def _asked(text: str) -> Sought:
+def _asked(text: str) -> RangesByProperty:
     parsed = parse_filter(text)
     assert hasattr(parsed, "condition"), parsed
-    return sought(parsed.condition)
+    return index_ranges(parsed.condition)
 
 
 def _kept(value: float) -> bytes:
-    kept = encoded("d", value)
+    kept = encode_value("d", value)
     assert kept is not None
     return kept
 
@@ -276,7 +276,7 @@ ONE, TWO, FIVE = _kept(1), _kept(2), _kept(5)
         ("false", {}),
     ],
 )
-def test_what_is_sought(text: str, expected: Sought) -> None:
+def test_what_is_sought(text: str, expected: RangesByProperty) -> None:
     assert _asked(text) == expected
 
 
@@ -289,4 +289,4 @@ def test_too_many_alternatives_become_one_range() -> None:
 
 def test_what_finds_the_fewest_comes_first() -> None:
     found = _asked("D gt 1 and C gt 1 and C lt 2 and B eq 1 and (A eq 1 or A eq 2)")
-    assert in_order_of_promise(found) == ["B", "A", "C", "D"]
+    assert by_selectivity(found) == ["B", "A", "C", "D"]

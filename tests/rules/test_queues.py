@@ -6,11 +6,11 @@ import pytest
 
 from etagere.errors import Refusal
 from etagere.rules.queues import (
-    check_hidden_from_start,
-    check_life,
+    check_initial_timeout,
     check_parameter,
     check_queue_name,
     check_text,
+    check_ttl,
 )
 
 WEEK_SECONDS = 7 * 24 * 3600
@@ -86,7 +86,7 @@ def test_texts(text: str, fits: bool) -> None:
 def test_lives_by_version(seconds: int, old: bool, new: bool) -> None:
     for version, allowed in ((OLD, old), ("2011-08-18", old), (NEW, new), ("2026-10-06", new)):
         expected = "" if allowed else "OutOfRangeQueryParameterValue"
-        assert code(check_life(seconds, version)) == expected, version
+        assert code(check_ttl(seconds, version)) == expected, version
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_lives_by_version(seconds: int, old: bool, new: bool) -> None:
 )
 def test_a_message_is_seen_before_it_is_gone(hidden: int, lives: int | None, allowed: bool) -> None:
     expected = "" if allowed else "OutOfRangeQueryParameterValue"
-    assert code(check_hidden_from_start(hidden, lives)) == expected
+    assert code(check_initial_timeout(hidden, lives)) == expected
 
 
 def test_a_refusal_says_what_would_do() -> None:
@@ -127,6 +127,6 @@ def test_a_refusal_says_what_would_do() -> None:
                 "MaximumAllowed": 32,
             },
         )
-    hidden = check_hidden_from_start(60, 60)
+    hidden = check_initial_timeout(60, 60)
     assert hidden is not None
     assert hidden.facts["MaximumAllowed"] == 59

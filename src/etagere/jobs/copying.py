@@ -34,7 +34,7 @@ _FULL: Final = "507 InsufficientStorage There is no room for the copy."
 _DIFFERS: Final = "500 Md5Mismatch What was read is not what the source announced."
 
 
-class Readable(Protocol):
+class CopySource(Protocol):
     """What a copy is read from."""
 
     length: int | None
@@ -51,43 +51,43 @@ class Copying:
         self._engine = engine
         self._store = store
         self._coordinator = coordinator
-        self._expected: set[bytes] = set()
-        self._carried: dict[bytes, asyncio.Task[None]] = {}
+        self._reserved: set[bytes] = set()
+        self._running: dict[bytes, asyncio.Task[None]] = {}
 
     @property
     def process(self) -> bytes:
         return self._coordinator.process_id
 
     @contextmanager
-    def expecting(self, copy_id: bytes) -> Iterator[None]:
+    def reserve(self, copy_id: bytes) -> Iterator[None]:
         """While a copy is begun: somebody knows of it before it can be seen."""
-        if len(self._expected) + len(self._carried) >= COPIES_MAX:
+        if len(self._reserved) + len(self._running) >= COPIES_MAX:
             raise Refused(Refusal("ServerBusy"))
-        self._expected.add(copy_id)
+        self._reserved.add(copy_id)
         try:
             yield
         finally:
-            self._expected.discard(copy_id)
+            self._reserved.discard(copy_id)
 
-    def carry(self, copy_ref: CopyRef, source: Readable, md5: bytes | None) -> None:
+    def start(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
         """Reads the source to its end, and closes it. `md5`: what it says of its bytes."""
-        task = asyncio.create_task(self._carry(copy_ref, source, md5))
-        self._carried[copy_ref.copy_id] = task
-        task.add_done_callback(lambda _: self._carried.pop(copy_ref.copy_id, None))
+        task = asyncio.create_task(self._run(copy_ref, source, md5))
+        self._running[copy_ref.copy_id] = task
+        task.add_done_callback(lambda _: self._running.pop(copy_ref.copy_id, None))
 
-    def drop(self, copy_id: bytes) -> None:
+    def cancel(self, copy_id: bytes) -> None:
         """It was aborted; if another process carries it, that notices before long."""
-        if (task := self._carried.get(copy_id)) is not None:
+        if (task := self._running.get(copy_id)) is not None:
             task.cancel()
 
     async def close(self) -> None:
         """Nobody goes on with what is under way now."""
-        tasks = list(self._carried.values())
+        tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _carry(self, copy_ref: CopyRef, source: Readable, md5: bytes | None) -> None:
+    async def _run(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
         try:
             async with asyncio.timeout(_SECONDS_MAX):
                 await self._read(copy_ref, source, md5)
@@ -95,7 +95,7 @@ class Copying:
         except (asyncio.CancelledError, TimeoutError):
             description = _CANCELLED
         except Refused as refused:
-            description = _told(refused.refusal)
+            description = _describe(refused.refusal)
         except Fault as fault:
             logger.warning("a copy failed: %s", fault)
             description = _FULL if fault.reason is FaultReason.DISK_FULL else _FAILED
@@ -110,7 +110,7 @@ class Copying:
             await _close(source)
         await self._fail(copy_ref, description)
 
-    async def _read(self, copy_ref: CopyRef, source: Readable, md5: bytes | None) -> None:
+    async def _read(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
         async with self._store.writer(source.length, md5=md5 is not None) as writer:
             if not await self._receive(copy_ref, source, writer):
                 return
@@ -120,18 +120,18 @@ class Copying:
                 return
             await self._engine.write(pending_copies.finish_copy, FinishCopy(copy_ref, body))
 
-    async def _receive(self, copy_ref: CopyRef, source: Readable, writer: BodyWriter) -> bool:
+    async def _receive(self, copy_ref: CopyRef, source: CopySource, writer: BodyWriter) -> bool:
         """False if nobody waits for it any more."""
-        copied, noted = 0, time.monotonic()
+        copied, recorded_at = 0, time.monotonic()
         async for chunk in source.chunks():
             await writer.append(chunk)
             copied += len(chunk)
-            if time.monotonic() - noted < _PROGRESS_SECONDS:
+            if time.monotonic() - recorded_at < _PROGRESS_SECONDS:
                 continue
             progress = RecordProgress(copy_ref, copied)
             if not await self._engine.write(pending_copies.record_progress, progress):
                 return False
-            noted = time.monotonic()
+            recorded_at = time.monotonic()
         return True
 
     async def _fail(self, copy_ref: CopyRef, description: str) -> None:
@@ -144,22 +144,22 @@ class Copying:
 
     # What nobody carries
 
-    async def end_abandoned(self) -> None:
+    async def fail_abandoned(self) -> None:
         """Ends what nobody carries on, of this process and of those that are gone."""
         after = None
         while rows := await self._engine.read(pending_copies.pending_copies, after):
             for copy_ref, process in rows:
-                if not await self._is_carried(copy_ref.copy_id, process):
+                if not await self._is_running(copy_ref.copy_id, process):
                     await self._fail(copy_ref, _CANCELLED)
             after = rows[-1][0].key
 
-    async def _is_carried(self, copy_id: bytes, process: bytes) -> bool:
+    async def _is_running(self, copy_id: bytes, process: bytes) -> bool:
         if process == self.process:
-            return copy_id in self._expected or copy_id in self._carried
+            return copy_id in self._reserved or copy_id in self._running
         return await self._coordinator.is_alive(process)
 
 
-async def _close(source: Readable) -> None:
+async def _close(source: CopySource) -> None:
     """What goes wrong here changes nothing about the copy, which is to be finished or failed."""
     try:
         await source.close()
@@ -167,7 +167,7 @@ async def _close(source: Readable) -> None:
         logger.exception("cannot close a copy source")
 
 
-def _told(refusal: Refusal) -> str:
+def _describe(refusal: Refusal) -> str:
     """As the status of a copy tells why it failed."""
     status = refusal.facts.get("CopySourceStatusCode", refusal.error.status)
     code = refusal.facts.get("CopySourceErrorCode", refusal.code)

@@ -29,14 +29,14 @@ class Folding:
     def __init__(self, engine: Engine, store: BodyStore) -> None:
         self._engine = engine
         self._store = store
-        self._noted: set[BlobName] = set()
+        self._queued: set[BlobName] = set()
         self._waiting: asyncio.Queue[BlobName] = asyncio.Queue()
 
-    def note(self, name: BlobName) -> None:
+    def request(self, name: BlobName) -> None:
         """A blob that waits or is being folded is noted already; if there are too many, it is
         noted by a later append."""
-        if name not in self._noted and len(self._noted) < _BLOBS_MAX:
-            self._noted.add(name)
+        if name not in self._queued and len(self._queued) < _BLOBS_MAX:
+            self._queued.add(name)
             self._waiting.put_nowait(name)
 
     async def fold_next(self) -> None:
@@ -48,7 +48,7 @@ class Folding:
         except Refused:
             logger.debug("a blob was deleted before it was folded")
         finally:
-            self._noted.discard(name)
+            self._queued.discard(name)
 
     async def fold(self, name: BlobName) -> bool:
         """One step; says whether there is more to do."""

@@ -20,24 +20,24 @@ from etagere.operations.table.indexes import (
     BuildIndex,
     CountUses,
     DropUnused,
-    WantIndex,
+    RequestIndex,
     build_index,
     count_uses,
     drop_unused,
     find_unused,
-    may_want_index,
-    want_index,
+    may_request_index,
+    request_index,
 )
-from etagere.rules.indexes import faded
+from etagere.rules.indexes import decayed
 
-_WISHES_MAX: Final = 1_000
+_REQUESTS_MAX: Final = 1_000
 _TABLES_MAX: Final = 1_000
 STORE_USES_SECONDS: Final = 30.0
 DROP_UNUSED_SECONDS: Final = 3_600.0
 _PAUSE_SECONDS: Final = 0.2
 
 
-class _Wish(NamedTuple):
+class _IndexKey(NamedTuple):
     table: TableName
     name: str
 
@@ -50,7 +50,7 @@ class _Demand(NamedTuple):
     """When that was brought up to date."""
 
     def now(self) -> float:
-        return faded(self.score, int((time.monotonic() - self.at) * TICKS_PER_SECOND))
+        return decayed(self.score, int((time.monotonic() - self.at) * TICKS_PER_SECOND))
 
 
 class Indexing:
@@ -58,26 +58,26 @@ class Indexing:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._demands: dict[_Wish, _Demand] = {}
-        self._noted: set[_Wish] = set()
-        self._waiting: asyncio.Queue[_Wish] = asyncio.Queue()
+        self._demands: dict[_IndexKey, _Demand] = {}
+        self._queued: set[_IndexKey] = set()
+        self._waiting: asyncio.Queue[_IndexKey] = asyncio.Queue()
         self._uses: dict[TableName, dict[str, int]] = {}
 
-    def note(self, table: TableName, name: str) -> None:
+    def request(self, table: TableName, name: str) -> None:
         """A query lacked an index. One that waits or is being built is noted already; if there are
         too many, it is noted by a later query."""
-        wish = _Wish(table, name)
-        demand = self._demands.pop(wish, None)
+        key = _IndexKey(table, name)
+        demand = self._demands.pop(key, None)
         score = 1.0 if demand is None else demand.now() + 1.0
-        self._demands[wish] = _Demand(score, time.monotonic())
-        if len(self._demands) > _WISHES_MAX:
+        self._demands[key] = _Demand(score, time.monotonic())
+        if len(self._demands) > _REQUESTS_MAX:
             # The one that was lacked longest ago.
             del self._demands[next(iter(self._demands))]
-        if wish not in self._noted and len(self._noted) < _WISHES_MAX:
-            self._noted.add(wish)
-            self._waiting.put_nowait(wish)
+        if key not in self._queued and len(self._queued) < _REQUESTS_MAX:
+            self._queued.add(key)
+            self._waiting.put_nowait(key)
 
-    def note_use(self, table: TableName, name: str) -> None:
+    def count_use(self, table: TableName, name: str) -> None:
         """A query found entities by an index."""
         uses = self._uses.get(table)
         if uses is None:
@@ -87,24 +87,24 @@ class Indexing:
         uses[name] = uses.get(name, 0) + 1
 
     async def build_next(self) -> None:
-        """Waits for a wish and builds the index to the end."""
-        wish = await self._waiting.get()
+        """Waits for a key and builds the index to the end."""
+        key = await self._waiting.get()
         try:
-            await self._build(wish)
+            await self._build(key)
         finally:
-            self._noted.discard(wish)
+            self._queued.discard(key)
 
-    async def _build(self, wish: _Wish) -> None:
-        demand = self._demands.get(wish)
-        wanted = WantIndex(*wish, 1.0 if demand is None else demand.now())
+    async def _build(self, key: _IndexKey) -> None:
+        demand = self._demands.get(key)
+        wanted = RequestIndex(*key, 1.0 if demand is None else demand.now())
         # Mostly there is nothing to do if a table has its indexes: then nothing is written.
-        if not await self._engine.read(may_want_index, wanted):
+        if not await self._engine.read(may_request_index, wanted):
             return
-        if not await self._engine.write(want_index, wanted):
+        if not await self._engine.write(request_index, wanted):
             return
-        self._demands.pop(wish, None)
+        self._demands.pop(key, None)
         began = time.monotonic()
-        while await self._engine.write(build_index, BuildIndex(*wish)):
+        while await self._engine.write(build_index, BuildIndex(*key)):
             # As long as it took: half of the time is for others, and more when they are many.
             await asyncio.sleep(time.monotonic() - began)
             began = time.monotonic()

@@ -102,7 +102,7 @@ class PutMessage(Command, frozen=True):
     id: bytes
     text: str
     invisible_seconds: int
-    lives_seconds: int | None
+    ttl_seconds: int | None
     """None: for ever."""
 
 

@@ -102,7 +102,7 @@ class Entity(Record, frozen=True):
     properties: Properties
 
 
-class Indexed(Record, frozen=True):
+class PropertyIndexRow(Record, frozen=True):
     """That there is an entity, under (table id, number of the index, what is kept of the value,
     partition key, row key)."""
 

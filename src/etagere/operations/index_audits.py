@@ -24,7 +24,7 @@ from etagere.operations.table.collections import (
     PROPERTY_VALUES,
     TABLES,
 )
-from etagere.rules.indexes import kept_of
+from etagere.rules.indexes import indexed_value
 
 # Tags
 
@@ -83,7 +83,7 @@ def _by_property(audit: Audit) -> Rows | None:
     def of(key: tuple[bytes, str, str], entity: Entity) -> Iterator[tuple[_Row, bool]]:
         table_id, keys = key[0], Keys(*key[1:])
         for index in indexes.get(table_id, ()):
-            value = kept_of(index.name, keys, entity)
+            value = indexed_value(index.name, keys, entity)
             if value is not None:
                 yield (table_id, index.number, value, *key[1:]), _is_built(index, keys)
 

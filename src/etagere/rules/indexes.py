@@ -17,7 +17,7 @@ from etagere.model.tables import Edm, Entity, Keys, PropertyIndex
 from etagere.rules.filter_parsing import AllOf, AnyOf, Comparison, Condition, Not, Operator
 from etagere.rules.filters import PARTITION_KEY, ROW_KEY, TIMESTAMP
 
-KEPT_BYTES_MAX: Final = 64
+INDEXED_BYTES_MAX: Final = 64
 RANGES_MAX: Final = 16
 INDEXES_MAX: Final = 4
 """In one table: each takes its share of every change."""
@@ -29,7 +29,7 @@ INDEXES_MAX: Final = 4
 # is lacked more than the least used index is used takes its place.
 
 HALF_LIFE_TICKS: Final = 3_600 * TICKS_PER_SECOND
-SETTLED_TICKS: Final = 60 * TICKS_PER_SECOND
+REPLACEABLE_AFTER_TICKS: Final = 60 * TICKS_PER_SECOND
 """No index is replaced before: its uses need time to be counted, and to build one takes work."""
 UNUSED_TICKS_MAX: Final = 14 * 24 * 3_600 * TICKS_PER_SECOND
 """An index that no query used for so long is dropped."""
@@ -39,19 +39,21 @@ DEMAND_MAX: Final = 64
 _DEMAND_OVER_USE: Final = 2
 
 
-def faded(score: float, elapsed_ticks: int) -> float:
+def decayed(score: float, elapsed_ticks: int) -> float:
     """What is left of a score after so long."""
     return score * math.exp2(-max(0, elapsed_ticks) / HALF_LIFE_TICKS)
 
 
-def replaced_by(demand: float, indexes: Sequence[PropertyIndex], now: int) -> PropertyIndex | None:
+def index_to_replace(
+    demand: float, indexes: Sequence[PropertyIndex], now: int
+) -> PropertyIndex | None:
     """The index that gives way to one that so many queries lacked; None if none does."""
-    settled = [index for index in indexes if now - index.created_at >= SETTLED_TICKS]
+    settled = [index for index in indexes if now - index.created_at >= REPLACEABLE_AFTER_TICKS]
     if demand < DEMAND_MIN or not settled:
         return None
 
     def use(index: PropertyIndex) -> float:
-        return faded(index.score, now - index.used_at)
+        return decayed(index.score, now - index.used_at)
 
     weakest = min(settled, key=use)
     return weakest if min(demand, DEMAND_MAX) > _DEMAND_OVER_USE * use(weakest) else None
@@ -86,7 +88,7 @@ def _number(value: float) -> bytes | None:
 
 def _text(value: str) -> bytes:
     # Cut between bytes, not between characters: only so the order is kept.
-    return b"s" + value.encode(errors="surrogatepass")[: KEPT_BYTES_MAX - 1]
+    return b"s" + value.encode(errors="surrogatepass")[: INDEXED_BYTES_MAX - 1]
 
 
 _ENCODE: Final[dict[str, Callable[[Any], bytes | None]]] = {
@@ -98,16 +100,16 @@ _ENCODE: Final[dict[str, Callable[[Any], bytes | None]]] = {
     # The moments of a filter may lie a little before the first that there is.
     Edm.DATETIME.value: lambda value: b"t%016x" % (value + _SIGN),
     Edm.GUID.value: lambda value: b"g" + value.hex().encode(),
-    Edm.BINARY.value: lambda value: b"x" + value[: KEPT_BYTES_MAX - 1],
+    Edm.BINARY.value: lambda value: b"x" + value[: INDEXED_BYTES_MAX - 1],
 }
 
 
-def encoded(letter: str, value: Any) -> bytes | None:
+def encode_value(letter: str, value: Any) -> bytes | None:
     """What is kept of a value; None if no filter can look for it."""
     return _ENCODE[letter](value)
 
 
-def kept_of(name: str, keys: Keys, entity: Entity) -> bytes | None:
+def indexed_value(name: str, keys: Keys, entity: Entity) -> bytes | None:
     """What an index on this property keeps of an entity; None if that is nothing."""
     if name == ROW_KEY:
         return _text(keys.row)
@@ -140,27 +142,27 @@ class Range(NamedTuple):
 Ranges = tuple[Range, ...]
 """In order and apart from each other. None at all: there is nothing to look for."""
 
-Sought = dict[str, Ranges]
+RangesByProperty = dict[str, Ranges]
 """By the names of properties: whatever matches lies in all of these."""
 
-_END: Final = b"\xff" * (KEPT_BYTES_MAX - 1)
+_END: Final = b"\xff" * (INDEXED_BYTES_MAX - 1)
 _NOT_INDEXED: Final = frozenset({PARTITION_KEY, TIMESTAMP})
 
 
-def sought(condition: Condition) -> Sought:
+def index_ranges(condition: Condition) -> RangesByProperty:
     match condition:
         case Comparison():
-            return _sought_by_comparison(condition)
+            return _comparison_ranges(condition)
         case AllOf():
-            return _all_of([sought(part) for part in condition.parts])
+            return _all_of([index_ranges(part) for part in condition.parts])
         case AnyOf():
-            return _either([sought(part) for part in condition.parts])
+            return _either([index_ranges(part) for part in condition.parts])
         case Not():
             return {}
 
 
-def in_order_of_promise(found: Sought) -> list[str]:
-    """The names of what is sought: first what probably has the fewest entities."""
+def by_selectivity(found: RangesByProperty) -> list[str]:
+    """The names of what is index_ranges: first what probably has the fewest entities."""
 
     def rank(name: str) -> tuple[int, int]:
         ranges = found[name]
@@ -171,13 +173,13 @@ def in_order_of_promise(found: Sought) -> list[str]:
     return sorted(found, key=rank)
 
 
-def _sought_by_comparison(comparison: Comparison) -> Sought:
+def _comparison_ranges(comparison: Comparison) -> RangesByProperty:
     name, literal = comparison.name, comparison.literal
     if name in _NOT_INDEXED or comparison.operator is Operator.NE:
         return {}
     if name == ROW_KEY and literal.type is not Edm.STRING:
         return {name: ()}
-    value = encoded(literal.type.value, literal.value)
+    value = encode_value(literal.type.value, literal.value)
     if value is None:
         return {name: ()}
     kind = value[:1]
@@ -190,26 +192,25 @@ def _sought_by_comparison(comparison: Comparison) -> Sought:
             return {name: (Range(kind, value),)}
 
 
-def _all_of(parts: list[Sought]) -> Sought:
-    found: Sought = {}
+def _all_of(parts: list[RangesByProperty]) -> RangesByProperty:
+    found: RangesByProperty = {}
     for part in parts:
         for name, ranges in part.items():
-            found[name] = _meet(found[name], ranges) if name in found else ranges
+            found[name] = _intersection(found[name], ranges) if name in found else ranges
     return found
 
 
-def _either(alternatives: list[Sought]) -> Sought:
+def _either(alternatives: list[RangesByProperty]) -> RangesByProperty:
     """Only what each of them says something of."""
     if not alternatives:
         return {}
     names = [name for name in alternatives[0] if all(name in other for other in alternatives)]
     return {
-        name: _united([range_ for found in alternatives for range_ in found[name]])
-        for name in names
+        name: _union([range_ for found in alternatives for range_ in found[name]]) for name in names
     }
 
 
-def _meet(left: Ranges, right: Ranges) -> Ranges:
+def _intersection(left: Ranges, right: Ranges) -> Ranges:
     """What is in both. Each is in order and apart, so each range is looked at once."""
     met: list[Range] = []
     at, other_at = 0, 0
@@ -222,10 +223,10 @@ def _meet(left: Ranges, right: Ranges) -> Ranges:
             at += 1
         else:
             other_at += 1
-    return _united(met)
+    return _union(met)
 
 
-def _united(ranges: Iterable[Range]) -> Ranges:
+def _union(ranges: Iterable[Range]) -> Ranges:
     united: list[Range] = []
     for range_ in sorted(ranges):
         if united and range_.first <= united[-1].last:

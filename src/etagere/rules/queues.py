@@ -14,14 +14,14 @@ NAME_LENGTH_MAX: Final = 63
 TEXT_BYTES_MAX: Final = 64 * 1024
 GET_COUNT_MAX: Final = 32
 INVISIBLE_SECONDS_DEFAULT: Final = 30
-LIVES_SECONDS_DEFAULT: Final = 7 * 24 * 3600
+TTL_SECONDS_DEFAULT: Final = 7 * 24 * 3600
 INVISIBLE_SECONDS_MAX: Final = 7 * 24 * 3600
-ANY_LIFE_SINCE: Final = "2017-07-29"
+ANY_TTL_SINCE: Final = "2017-07-29"
 """From this version on a message may live for longer than a week, or for ever."""
-TOLD_OF_NEW_SINCE: Final = "2016-05-31"
+PUT_RETURNS_MESSAGE_SINCE: Final = "2016-05-31"
 """From this version on who puts a message is told its id and receipt."""
-LIVES_FOR_EVER: Final = -1
-LIVES_SECONDS_MAX: Final = 2**31 - 1
+TTL_INFINITE: Final = -1
+TTL_SECONDS_MAX: Final = 2**31 - 1
 """A message that is to live for longer lives for as long as this."""
 
 # Letters and digits, with single hyphens only between them.
@@ -66,18 +66,18 @@ def check_parameter(name: str, value: int, minimum: int, maximum: int) -> Refusa
     return Refusal("OutOfRangeQueryParameterValue", facts)
 
 
-def check_life(seconds: int, version: str) -> Refusal | None:
+def check_ttl(seconds: int, version: str) -> Refusal | None:
     """Of `messagettl`."""
-    if version < ANY_LIFE_SINCE:
-        return check_parameter("messagettl", seconds, 1, LIVES_SECONDS_DEFAULT)
-    if seconds == LIVES_FOR_EVER or seconds > LIVES_SECONDS_MAX:
+    if version < ANY_TTL_SINCE:
+        return check_parameter("messagettl", seconds, 1, TTL_SECONDS_DEFAULT)
+    if seconds == TTL_INFINITE or seconds > TTL_SECONDS_MAX:
         return None
-    return check_parameter("messagettl", seconds, 1, LIVES_SECONDS_MAX)
+    return check_parameter("messagettl", seconds, 1, TTL_SECONDS_MAX)
 
 
-def check_hidden_from_start(invisible_seconds: int, lives_seconds: int | None) -> Refusal | None:
+def check_initial_timeout(invisible_seconds: int, ttl_seconds: int | None) -> Refusal | None:
     """A message must be seen before it is gone."""
     longest = INVISIBLE_SECONDS_MAX
-    if lives_seconds is not None:
-        longest = min(longest, lives_seconds - 1)
+    if ttl_seconds is not None:
+        longest = min(longest, ttl_seconds - 1)
     return check_parameter("visibilitytimeout", invisible_seconds, 0, longest)

@@ -118,7 +118,7 @@ def _put(queue: QueueClient, request: Request) -> tuple[Seen, ...]:
     put = queue.send_message(
         text_of(request.token),
         visibility_timeout=request.hidden_seconds,
-        time_to_live=request.lives_seconds or -1,
+        time_to_live=request.ttl_seconds or -1,
     )
     return (Seen(put.id, str(put.pop_receipt)),)
 

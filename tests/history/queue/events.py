@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     receipt: str = ""
     count: int = 1
     hidden_seconds: int = 0
-    lives_seconds: int | None = None
+    ttl_seconds: int | None = None
     """None: longer than any run."""
 
 

@@ -73,7 +73,7 @@ class Store:
         return _ACTIONS[request.verb](self, request, moment)
 
     def put(self, request: Request, moment: int) -> Outcome:
-        hidden, lives = request.hidden_seconds, request.lives_seconds
+        hidden, lives = request.hidden_seconds, request.ttl_seconds
         message = Message(
             f"id-{next(self._numbers)}",
             request.token,

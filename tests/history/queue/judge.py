@@ -59,7 +59,7 @@ def _sooner(operation: Operation, seconds: int) -> int:
 def _lost(life: Life) -> str | None:
     """In the end all that was left was deleted. What nobody deleted was not there any more."""
     put = life.put
-    if put is None or put.request.lives_seconds is not None or life.possible(Verb.DELETE):
+    if put is None or put.request.ttl_seconds is not None or life.possible(Verb.DELETE):
         return None
     if life.deliveries:
         return _tell("it was delivered, and then lost", put, life.deliveries[-1].operation)
@@ -141,15 +141,15 @@ def _receipts(life: Life) -> str | None:
 
 
 def _may_be_over(life: Life, moment: int) -> bool:
-    seconds = life.put.request.lives_seconds if life.put is not None else None
+    seconds = life.put.request.ttl_seconds if life.put is not None else None
     return life.put is not None and seconds is not None and _sooner(life.put, seconds) <= moment
 
 
 def _expired(life: Life) -> str | None:
     put = life.put
-    if put is None or put.request.lives_seconds is None or not isinstance(put.outcome, Done):
+    if put is None or put.request.ttl_seconds is None or not isinstance(put.outcome, Done):
         return None
-    seconds = put.request.lives_seconds
+    seconds = put.request.ttl_seconds
     over = put.ended + seconds * NANOSECONDS + drift(seconds)
     for delivery in life.deliveries:
         if delivery.operation.began > over:

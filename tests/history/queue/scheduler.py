@@ -27,7 +27,7 @@ from tests.history.queue.events import (
 from tests.history.queue.fake import Bug, Store
 from tests.history.queue.workloads import Chooser, Consumer, Producer, Workload
 
-WORKLOAD: Final = Workload(hidden_seconds=(5, 10), lives_seconds=30)
+WORKLOAD: Final = Workload(hidden_seconds=(5, 10), ttl_seconds=30)
 PRODUCERS, CONSUMERS = 2, 6
 """Fewer who put than who take, so that what comes back is soon taken again."""
 DELAY_SECONDS_MAX = 0.3

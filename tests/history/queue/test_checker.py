@@ -90,7 +90,7 @@ def operation(began: float, ended: float, request: Request, outcome: Outcome) ->
 def put(
     began: float, ended: float, *, hidden: int = 0, lives: int | None = None, known: bool = True
 ) -> Operation:
-    request = Request(Verb.PUT, "a", hidden_seconds=hidden, lives_seconds=lives)
+    request = Request(Verb.PUT, "a", hidden_seconds=hidden, ttl_seconds=lives)
     outcome: Outcome = Done((Seen("id", "r0"),)) if known else Unknown()
     return operation(began, ended, request, outcome)
 

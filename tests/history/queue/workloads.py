@@ -13,7 +13,7 @@ class Workload(NamedTuple):
     """How long messages are hidden and live, and what becomes of those that were delivered."""
 
     hidden_seconds: tuple[int, ...]
-    lives_seconds: int
+    ttl_seconds: int
     """Of the few that do not live for ever."""
     short_lived: float = 0.1
     hidden_from_start: float = 0.15
@@ -27,7 +27,7 @@ class Workload(NamedTuple):
     """A receipt that is kept, and tried when it is perhaps not good any more."""
 
 
-LIVE: Final = Workload(hidden_seconds=(1, 1, 2), lives_seconds=2)
+LIVE: Final = Workload(hidden_seconds=(1, 1, 2), ttl_seconds=2)
 
 
 class Chooser(Protocol):
@@ -64,7 +64,7 @@ class Producer:
             Verb.PUT,
             f"{self._client}-{self._count}",
             hidden_seconds=min(workload.hidden_seconds) if hides else 0,
-            lives_seconds=workload.lives_seconds
+            ttl_seconds=workload.ttl_seconds
             if self._random.random() < workload.short_lived
             else None,
         )

@@ -74,7 +74,7 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
             data = block % (writer * 1_000 + number)
             added = await shelf.write(append_small_block, _small(data))
             if added is None or added.fold_due:
-                folding.note(NAME)
+                folding.request(NAME)
             if added is None:
                 added = await _append(shelf, data)
             offsets[added.offset] = data
@@ -104,7 +104,7 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
     for offsets in written:
         for offset, data in offsets.items():
             assert content[offset : offset + len(data)] == data
-    folding.note(NAME)
+    folding.request(NAME)
     for _ in range(100):
         if not is_due(_mapped(await _shown(shelf))):
             break
@@ -128,8 +128,8 @@ async def test_the_job_goes_on_after_what_it_cannot_fold(shelf: Shelf) -> None:
     for _ in range(8):
         await _add(shelf, b"data")
     for number in range(20):
-        folding.note(BlobName(BOX, f"missing {number}"))
-    folding.note(NAME)
+        folding.request(BlobName(BOX, f"missing {number}"))
+    folding.request(NAME)
     for _ in range(100):
         await asyncio.sleep(0.02)
         if await _intervals(shelf) == 1:
@@ -137,7 +137,7 @@ async def test_the_job_goes_on_after_what_it_cannot_fold(shelf: Shelf) -> None:
     else:
         pytest.fail("it is not folded")
     await shelf.write(delete_container, DeleteContainer(BOX))
-    folding.note(NAME)
+    folding.request(NAME)
     await asyncio.sleep(0.05)
     assert not running.done()
     running.cancel()

@@ -38,12 +38,12 @@ from etagere.operations.table.indexes import (
     BuildIndex,
     CountUses,
     DropUnused,
-    WantIndex,
+    RequestIndex,
     build_index,
     count_uses,
     drop_unused,
     find_unused,
-    want_index,
+    request_index,
 )
 from etagere.operations.table.queries import EntityPage, Query, query_entities
 from etagere.operations.table.tables import (
@@ -55,7 +55,7 @@ from etagere.operations.table.tables import (
     set_table_access,
 )
 from etagere.rules.filters import Filter, parse_filter
-from etagere.rules.indexes import kept_of
+from etagere.rules.indexes import indexed_value
 from tests.operations.blob.accounts import rows
 from tests.operations.blob.shelf import ACCOUNT, Shelf, Test, on_a_shelf, on_a_shelf_for_any
 
@@ -125,7 +125,7 @@ class Cabinet:
     # Indexes
 
     async def want(self, name: str, demand: float = 1.0) -> bool:
-        return await self.shelf.write(want_index, WantIndex(self.name, name, demand))
+        return await self.shelf.write(request_index, RequestIndex(self.name, name, demand))
 
     async def count_uses(self, uses: dict[str, int]) -> None:
         await self.shelf.write(count_uses, CountUses(self.name, uses))
@@ -209,7 +209,7 @@ def require_agreement(txn: ReadTxn, _: None) -> int:
     for (table_id, partition, row), entity in rows(txn, ENTITIES).items():
         keys = Keys(partition, row)
         for index in there[table_id].indexes if table_id in there else ():
-            value = kept_of(index.name, keys, entity)
+            value = indexed_value(index.name, keys, entity)
             if value is not None:
                 place = (table_id, index.number, value, partition, row)
                 expected.add(place)

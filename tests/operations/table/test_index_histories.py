@@ -119,7 +119,9 @@ _WISH: Final = st.tuples(st.sampled_from(ChangeKind), _ROWS, _PROPERTIES)
 _GROUP: Final = st.builds(
     Group,
     _PARTITIONS,
-    st.lists(_WISH, min_size=1, max_size=5, unique_by=lambda wish: wish[1]).map(tuple),
+    st.lists(_WISH, min_size=1, max_size=5, unique_by=lambda missing_index: missing_index[1]).map(
+        tuple
+    ),
 )
 _LITERALS: Final = st.sampled_from(
     (

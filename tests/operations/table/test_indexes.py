@@ -208,7 +208,7 @@ async def test_what_is_found_by_an_index_costs_what_it_is(cabinet: Cabinet) -> N
         assert len(page.entities) == count
         # Each is looked up and looked at; both ends of a range are in it.
         assert seen <= 2 * count + 2
-        assert page.wish is None
+        assert page.missing_index is None
     # Brief, though much would have to be looked at without.
     page, _ = await cost(cabinet, "Number eq 5000", rows_max=256)
     assert page is not None
@@ -224,7 +224,7 @@ async def test_what_is_found_by_an_index_costs_what_it_is(cabinet: Cabinet) -> N
 @at_a_cabinet
 async def test_wishes(cabinet: Cabinet) -> None:
     await filled_with_many(cabinet)
-    for text, wish in (
+    for text, missing_index in (
         ("Number eq 5", "Number"),
         ("Half eq 1 and Number eq 5", "Half"),
         ("Half ge 1 and Number eq 5", "Number"),
@@ -241,25 +241,25 @@ async def test_wishes(cabinet: Cabinet) -> None:
         ("", None),
     ):
         page, _ = await cost(cabinet, text)
-        assert page.wish == wish, text
+        assert page.missing_index == missing_index, text
     # One that is not ready must be gone on with.
     await cabinet.want("Number")
-    assert (await cost(cabinet, "Number eq 5"))[0].wish == "Number"
+    assert (await cost(cabinet, "Number eq 5"))[0].missing_index == "Number"
     await cabinet.index("Number")
-    assert (await cost(cabinet, "Number eq 5"))[0].wish is None
+    assert (await cost(cabinet, "Number eq 5"))[0].missing_index is None
     # Of what no entity has, nothing is found by an index either.
     for text in ("Absent eq 1", "Absent eq 1 and Missing ge 'x'"):
-        assert (await cost(cabinet, text))[0].wish is None
-    assert (await cost(cabinet, "Absent eq 1 and RowKey eq '05'"))[0].wish == "RowKey"
+        assert (await cost(cabinet, text))[0].missing_index is None
+    assert (await cost(cabinet, "Absent eq 1 and RowKey eq '05'"))[0].missing_index == "RowKey"
 
 
 @at_a_cabinet
 async def test_what_few_have_is_wished_for_where_it_was_found(cabinet: Cabinet) -> None:
     await filled_with_many(cabinet)
-    assert (await cost(cabinet, "Rare eq 1"))[0].wish is None
+    assert (await cost(cabinet, "Rare eq 1"))[0].missing_index is None
     await cabinet.put(MANY[3_000], Rare=1)
-    assert (await cost(cabinet, "Rare eq 1"))[0].wish == "Rare"
-    assert (await cost(cabinet, "Rare eq 2"))[0].wish is None
+    assert (await cost(cabinet, "Rare eq 1"))[0].missing_index == "Rare"
+    assert (await cost(cabinet, "Rare eq 2"))[0].missing_index is None
 
 
 # Which of them are kept

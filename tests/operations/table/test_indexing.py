@@ -22,8 +22,8 @@ from etagere.engine.interface import (
 from etagere.jobs.indexing import Indexing
 from etagere.jobs.supervision import Backoff, Job
 from etagere.model.tables import Keys, TableName
-from etagere.operations.table.indexes import build_index, count_uses, drop_unused, want_index
-from etagere.rules.indexes import INDEXES_MAX, SETTLED_TICKS, UNUSED_TICKS_MAX
+from etagere.operations.table.indexes import build_index, count_uses, drop_unused, request_index
+from etagere.rules.indexes import INDEXES_MAX, REPLACEABLE_AFTER_TICKS, UNUSED_TICKS_MAX
 from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert
 
 PROMPT = Backoff(first_seconds=0.01)
@@ -93,12 +93,12 @@ async def test_what_is_noted_is_built_once(cabinet: Cabinet) -> None:
     engine = Faulty(cabinet.shelf.engine)
     indexing = Indexing(engine)
     for _ in range(3):
-        indexing.note(cabinet.name, "A")
-        indexing.note(cabinet.name, "B")
+        indexing.request(cabinet.name, "A")
+        indexing.request(cabinet.name, "B")
     async with running(indexing):
         await _until_ready(cabinet, "A", "B")
     assert await cabinet.require_agreement() == 1_200
-    assert engine.asked[want_index] == 2
+    assert engine.asked[request_index] == 2
     # Two steps of 250, one of what is left, and one that finds nothing more.
     assert engine.asked[build_index] == 2 * 4
 
@@ -110,12 +110,12 @@ async def test_what_failed_is_gone_on_with_when_it_is_noted_again(cabinet: Cabin
     engine.fails_at = 2
     indexing = Indexing(engine)
     async with running(indexing):
-        indexing.note(cabinet.name, "A")
+        indexing.request(cabinet.name, "A")
         # Of one that comes later it is seen that the first has ended.
-        indexing.note(cabinet.name, "B")
+        indexing.request(cabinet.name, "B")
         await _until_ready(cabinet, "B")
         assert not (await cabinet.indexes())[0].is_ready
-        indexing.note(cabinet.name, "A")
+        indexing.request(cabinet.name, "A")
         await _until_ready(cabinet, "A", "B")
     assert await cabinet.require_agreement() == 1_200
 
@@ -124,8 +124,8 @@ async def test_what_failed_is_gone_on_with_when_it_is_noted_again(cabinet: Cabin
 async def test_a_table_that_is_gone_stops_nothing(cabinet: Cabinet) -> None:
     await _filled(cabinet)
     indexing = Indexing(cabinet.shelf.engine)
-    indexing.note(TableName(cabinet.name.account, "Gone"), "A")
-    indexing.note(cabinet.name, "A")
+    indexing.request(TableName(cabinet.name.account, "Gone"), "A")
+    indexing.request(cabinet.name, "A")
     async with running(indexing):
         await _until_ready(cabinet, "A")
 
@@ -136,8 +136,8 @@ async def test_uses_are_counted_together(cabinet: Cabinet) -> None:
     engine = Faulty(cabinet.shelf.engine)
     indexing = Indexing(engine)
     for _ in range(100):
-        indexing.note_use(cabinet.name, "A")
-    indexing.note_use(TableName(cabinet.name.account, "Gone"), "A")
+        indexing.count_use(cabinet.name, "A")
+    indexing.count_use(TableName(cabinet.name.account, "Gone"), "A")
     for _ in range(2):
         await indexing.store_uses()
         assert [round(index.score) for index in await cabinet.indexes()] == [100, 0]
@@ -167,7 +167,7 @@ async def test_who_is_not_lacked_enough_causes_no_write(cabinet: Cabinet) -> Non
     indexing = Indexing(engine)
     async with running(indexing):
         for _ in range(20):
-            indexing.note(cabinet.name, "Other")
+            indexing.request(cabinet.name, "Other")
             await asyncio.sleep(0.001)
     assert not engine.asked
 
@@ -177,11 +177,11 @@ async def test_what_is_lacked_often_takes_the_place_of_what_is_not_used(cabinet:
     cabinet.shelf.clock.freeze()
     names = [f"P{number}" for number in range(INDEXES_MAX)]
     await cabinet.index(*names)
-    cabinet.shelf.clock.advance(2 * SETTLED_TICKS)
+    cabinet.shelf.clock.advance(2 * REPLACEABLE_AFTER_TICKS)
     indexing = Indexing(cabinet.shelf.engine)
     async with running(indexing):
         for _ in range(5):
-            indexing.note(cabinet.name, "Other")
+            indexing.request(cabinet.name, "Other")
         await _until_ready(cabinet, "Other", *names[1:])
     await cabinet.purge()
     assert await cabinet.require_agreement() == 0

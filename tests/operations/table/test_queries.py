@@ -14,7 +14,7 @@ from etagere.engine.interface import ReadTxn
 from etagere.model.tables import NO_KEY_LIMITS, KeyLimits, Keys
 from etagere.operations.table import queries
 from etagere.operations.table.queries import EntityPage, Query, query_entities
-from etagere.operations.table.walks import Scan
+from etagere.operations.table.scans import TableScan
 from tests.operations.counting import Counting
 from tests.operations.table.cabinet import (
     PEOPLE,
@@ -299,7 +299,7 @@ async def test_a_step_asks_no_more_than_its_share(cabinet: Cabinet) -> None:
     steps: list[int] = []
 
     def look(txn: ReadTxn, query: Query) -> EntityPage | None:
-        with patch.object(Scan, "take", _noting(steps)):
+        with patch.object(TableScan, "take", _noting(steps)):
             return query_entities(txn, query)
 
     with limited(step_terms_max=2_000):
@@ -310,9 +310,9 @@ async def test_a_step_asks_no_more_than_its_share(cabinet: Cabinet) -> None:
 
 
 def _noting(steps: list[int]) -> Callable[[Any, int, int], Any]:
-    take = Scan.take
+    take = TableScan.take
 
-    def noted(self: Scan, count: int, bytes_max: int) -> Any:
+    def noted(self: TableScan, count: int, bytes_max: int) -> Any:
         steps.append(count)
         return take(self, count, bytes_max)
 

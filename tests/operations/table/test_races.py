@@ -78,7 +78,7 @@ def _calls(stamp: int) -> dict[str, Call]:
         ),
         "move back": _change(EntityChange(ChangeKind.DELETE, BYRON), insert(ADA, By="move back")),
         "let in": Call(tables.set_table_access, SetTableAccess(PEOPLE, (readers,))),
-        "want index": Call(indexes.want_index, indexes.WantIndex(PEOPLE, "Merged")),
+        "want index": Call(indexes.request_index, indexes.RequestIndex(PEOPLE, "Merged")),
         "build index": BUILD,
         "create table": Call(tables.create_table, CreateTable(PEOPLE, new_id())),
         "delete table": Call(tables.delete_table, DeleteTable(PEOPLE)),
@@ -104,7 +104,7 @@ def _world() -> tuple[MemoryEngine, dict[str, Call]]:
     create = Call(tables.create_table, CreateTable(PEOPLE, new_id()))
     _do(engine, create)
     _do(engine, _change(insert(ADA, By="nobody"), insert(BYRON)))
-    want = Call(indexes.want_index, indexes.WantIndex(PEOPLE, "By"))
+    want = Call(indexes.request_index, indexes.RequestIndex(PEOPLE, "By"))
     _do(engine, want)
     _do(engine, BUILD)
     _do(engine, Call(tables.delete_table, DeleteTable(PEOPLE)))

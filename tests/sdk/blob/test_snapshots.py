@@ -283,8 +283,8 @@ def test_only_the_snapshots(container: ContainerClient, blob: BlobClient) -> Non
 def test_one_of_them(container: ContainerClient, blob: BlobClient) -> None:
     first, second = (str(blob.create_snapshot()["snapshot"]) for _ in range(2))
     with at(blob, first) as past:
-        for wish in ("include", "only"):
-            hook = with_headers(x_ms_delete_snapshots=wish)
+        for missing_index in ("include", "only"):
+            hook = with_headers(x_ms_delete_snapshots=missing_index)
             with refused(400, "InvalidHeaderValue") as told:
                 past.delete_blob(raw_request_hook=hook)
             assert told.details["headername"] == "x-ms-delete-snapshots"

@@ -52,7 +52,7 @@ _INDEX_ROW = MessageIndexRow()
 def put_message(txn: WriteTxn, command: PutMessage) -> MessageResult:
     contents = find_guarded(txn, command.queue).contents
     now = txn.now
-    lives = command.lives_seconds
+    lives = command.ttl_seconds
     message = Message(
         inserted=now,
         expires=None if lives is None else now + lives * TICKS_PER_SECOND,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
-from etagere.model.tables import DeletedTable, DroppedIndex, Entity, Indexed, Table
+from etagere.model.tables import DeletedTable, DroppedIndex, Entity, PropertyIndexRow, Table
 
 TABLES: Collection[tuple[str, str], Table] = Collection("tables", Table, (TEXT, TEXT))
 ENTITIES: Collection[tuple[bytes, str, str], Entity] = Collection(
     "entities", Entity, (ID, TEXT, TEXT)
 )
-PROPERTY_VALUES: Collection[tuple[bytes, int, bytes, str, str], Indexed] = Collection(
-    "property_values", Indexed, (ID, UINT, BYTES, TEXT, TEXT)
+PROPERTY_VALUES: Collection[tuple[bytes, int, bytes, str, str], PropertyIndexRow] = Collection(
+    "property_values", PropertyIndexRow, (ID, UINT, BYTES, TEXT, TEXT)
 )
 DELETED_TABLES: Collection[tuple[bytes], DeletedTable] = Collection(
     "deleted_tables", DeletedTable, (ID,)

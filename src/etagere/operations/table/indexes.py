@@ -21,9 +21,9 @@ from etagere.model.base import Command
 from etagere.model.tables import (
     DroppedIndex,
     Entity,
-    Indexed,
     Keys,
     PropertyIndex,
+    PropertyIndexRow,
     Table,
     TableName,
 )
@@ -33,7 +33,7 @@ from etagere.operations.table.collections import (
     PROPERTY_VALUES,
     TABLES,
 )
-from etagere.rules.indexes import INDEXES_MAX, faded, is_unused, kept_of, replaced_by
+from etagere.rules.indexes import INDEXES_MAX, decayed, index_to_replace, indexed_value, is_unused
 
 _READ_TOGETHER: Final = 20
 # Looking at a few hundred of the largest entities would keep everybody waiting.
@@ -41,10 +41,10 @@ _STEP_BYTES_MAX: Final = 1 << 20
 
 _TABLES_TOGETHER: Final = 200
 
-_ROW: Final = Indexed()
+_ROW: Final = PropertyIndexRow()
 
 
-class WantIndex(Command, frozen=True):
+class RequestIndex(Command, frozen=True):
     table: TableName
     name: str
     """Of the property."""
@@ -53,7 +53,7 @@ class WantIndex(Command, frozen=True):
 
 
 @operation
-def want_index(txn: WriteTxn, command: WantIndex) -> bool:
+def request_index(txn: WriteTxn, command: RequestIndex) -> bool:
     """Whether there is something to build. A table that is gone wants nothing. One that has as many
     as it may have gets another only in place of one that is used less."""
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
@@ -64,7 +64,7 @@ def want_index(txn: WriteTxn, command: WantIndex) -> bool:
         return not index.is_ready
     kept = list(table.indexes)
     if len(kept) >= INDEXES_MAX:
-        replaced = replaced_by(command.demand, kept, txn.now)
+        replaced = index_to_replace(command.demand, kept, txn.now)
         if replaced is None:
             return False
         kept.remove(replaced)
@@ -74,8 +74,8 @@ def want_index(txn: WriteTxn, command: WantIndex) -> bool:
     return True
 
 
-def may_want_index(txn: ReadTxn, command: WantIndex) -> bool:
-    """What `want_index` would say, without changing anything."""
+def may_request_index(txn: ReadTxn, command: RequestIndex) -> bool:
+    """What `request_index` would say, without changing anything."""
     table = txn.get(TABLES, command.table.key)
     if table is None:
         return False
@@ -84,7 +84,7 @@ def may_want_index(txn: ReadTxn, command: WantIndex) -> bool:
         return not index.is_ready
     if len(table.indexes) < INDEXES_MAX:
         return True
-    return replaced_by(command.demand, table.indexes, txn.now) is not None
+    return index_to_replace(command.demand, table.indexes, txn.now) is not None
 
 
 class CountUses(Command, frozen=True):
@@ -107,7 +107,7 @@ def count_uses(txn: WriteTxn, command: CountUses) -> None:
 def _counted(index: PropertyIndex, uses: int, now: int) -> PropertyIndex:
     if not uses:
         return index
-    score = faded(index.score, now - index.used_at) + uses
+    score = decayed(index.score, now - index.used_at) + uses
     return msgspec.structs.replace(index, score=score, used_at=now)
 
 
@@ -173,7 +173,7 @@ def build_index(txn: WriteTxn, command: BuildIndex) -> bool:
         return False
     entities = _next_entities(txn, table, index, command.rows_max)
     for keys, entity in entities:
-        value = kept_of(index.name, keys, entity)
+        value = indexed_value(index.name, keys, entity)
         if value is not None:
             txn.put(PROPERTY_VALUES, _place(table, index, value, keys), _ROW)
     if entities:
@@ -189,8 +189,8 @@ def keep_rows(
 ) -> None:
     """Brings the rows of an entity from what it was to what it is."""
     for index in table.indexes:
-        before = None if old is None else kept_of(index.name, keys, old)
-        after = None if new is None else kept_of(index.name, keys, new)
+        before = None if old is None else indexed_value(index.name, keys, old)
+        after = None if new is None else indexed_value(index.name, keys, new)
         if before == after:
             continue
         if before is not None:

@@ -18,20 +18,20 @@ from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Span
 from etagere.model.tables import NO_KEY_LIMITS, Entity, KeyLimits, Keys, Table, TableName
 from etagere.operations.table.collections import ENTITIES
-from etagere.operations.table.tables import find
-from etagere.operations.table.walks import (
+from etagere.operations.table.scans import (
+    EntityScan,
     Found,
-    Lead,
+    IndexRanges,
     Passes,
-    Scan,
-    Walk,
-    alike,
-    leads_of,
-    listed,
+    TableScan,
+    equal_value_scan,
+    key_list_scan,
+    usable_indexes,
 )
+from etagere.operations.table.tables import find
 from etagere.rules.entities import KEY_BYTES_MAX
 from etagere.rules.filters import ROW_KEY, Filter, KeyBounds
-from etagere.rules.indexes import in_order_of_promise, sought
+from etagere.rules.indexes import by_selectivity, index_ranges
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ _DENSE = 8
 _MANY = 4_096
 # Who looked at so many and found fewer than one in so many wishes for an index. A page that took
 # all of its time has looked at enough as well.
-_WISHED_FROM = 5_000
-_WISHED_FROM_SLOW = 500
-_WISHED_RATIO = 50
+_INDEX_WORTH_ROWS = 5_000
+_INDEX_WORTH_ROWS_SLOW = 500
+_INDEX_WORTH_RATIO = 50
 # An index is wished for if some of what was found, or at least one in so many of those that are
 # looked at once more, have the property.
 _SAMPLES_MAX = 32
@@ -100,7 +100,7 @@ class EntityPage(NamedTuple):
     """How many bytes are stored of each."""
     following: Keys | None = None
     """What the next page starts with."""
-    wish: str | None = None
+    missing_index: str | None = None
     """The property whose index would have spared looking at so much."""
     used: str | None = None
     """The property by whose index entities were found."""
@@ -115,36 +115,36 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     budget = _Budget(query, time.monotonic())
     bounds = query.filter.bounds() if query.filter is not None else KeyBounds()
     span = _span(table.id, query, bounds)
-    leads = [] if not table.indexes or bounds.is_point else leads_of(table, query.filter)
-    scan = Scan(txn, span, passes)
-    few = listed(txn, leads, span, _FEW, passes) if leads else None
-    walk: Walk = scan if few is None else few
+    usable = [] if not table.indexes or bounds.is_point else usable_indexes(table, query.filter)
+    table_scan = TableScan(txn, span, passes)
+    few = key_list_scan(txn, usable, span, _FEW, passes) if usable else None
+    scan: EntityScan = table_scan if few is None else few
     step, seen = LIMITS.step_rows_min, 0
     following: Keys | None = None
     is_late = False
     steps: list[Span] = []
-    while not walk.is_over:
-        if walk is scan and scan.rest is not None:
-            steps.append(scan.rest)
-        filtered = walk.take(budget.rows(step), budget.step_bytes_max)
+    while not scan.is_over:
+        if scan is table_scan and table_scan.rest is not None:
+            steps.append(table_scan.rest)
+        filtered = scan.take(budget.rows(step), budget.step_bytes_max)
         seen += filtered.seen
         if query.rows_max is not None and seen > query.rows_max:
             return None
         following = page.add(filtered)
-        if following is not None or walk.is_over:
+        if following is not None or scan.is_over:
             break
         now = time.monotonic()
         if now > budget.gives_up_at:
             return None
         is_late = now > budget.ends_at
         if is_late:
-            following = walk.following()
+            following = scan.following()
             break
-        if walk is scan and leads and seen >= _SCANNED_FIRST:
-            if scan.rest is not None and len(page.entities) * _DENSE < seen:
-                walk = _by_index(txn, leads, scan.rest, passes) or scan
+        if scan is table_scan and usable and seen >= _SCANNED_FIRST:
+            if table_scan.rest is not None and len(page.entities) * _DENSE < seen:
+                scan = _by_index(txn, usable, table_scan.rest, passes) or table_scan
             # Whatever they led to, once is enough.
-            leads = []
+            usable = []
         # Not more than the page has room for, if the others are like these.
         enough = LIMITS.page_bytes_max * filtered.seen // max(1, filtered.seen_bytes)
         wanted = max(LIMITS.step_rows_min, query.limit + 1 - len(page.entities))
@@ -152,10 +152,10 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
         if query.rows_max is not None:
             # One more than may be looked at is enough to know that there are more.
             step = min(step, query.rows_max + 1 - seen)
-    wish = None
-    if seen >= (_WISHED_FROM_SLOW if is_late else _WISHED_FROM):
-        wish = _wish(txn, table, query.filter, seen, len(page.entities), steps)
-    return EntityPage(page.entities, page.sizes, following, wish, walk.index_name)
+    missing_index = None
+    if seen >= (_INDEX_WORTH_ROWS_SLOW if is_late else _INDEX_WORTH_ROWS):
+        missing_index = _missing_index(txn, table, query.filter, seen, len(page.entities), steps)
+    return EntityPage(page.entities, page.sizes, following, missing_index, scan.index_name)
 
 
 class _Budget:
@@ -179,25 +179,27 @@ def _anything(_entity: Entity) -> bool:
     return True
 
 
-def _by_index(txn: ReadTxn, leads: list[Lead], rest: Span, passes: Passes) -> Walk | None:
+def _by_index(
+    txn: ReadTxn, usable: list[IndexRanges], rest: Span, passes: Passes
+) -> EntityScan | None:
     """For what a scan finds too little of; None if no index finds it sooner."""
-    if len(leads) == 1 and leads[0].is_point:
-        return alike(txn, leads, rest, passes)
-    return listed(txn, leads, rest, _MANY, passes) or alike(txn, leads, rest, passes)
+    if len(usable) == 1 and usable[0].is_point:
+        return equal_value_scan(txn, usable, rest, passes)
+    return key_list_scan(txn, usable, rest, _MANY, passes) or equal_value_scan(
+        txn, usable, rest, passes
+    )
 
 
-def _wish(
+def _missing_index(
     txn: ReadTxn, table: Table, asked: Filter | None, seen: int, found: int, steps: list[Span]
 ) -> str | None:
     """Which property an index would have helped with, that is not there or not ready."""
-    if asked is None or found * _WISHED_RATIO >= seen:
+    if asked is None or found * _INDEX_WORTH_RATIO >= seen:
         return None
     ready = {index.name for index in table.indexes if index.is_ready}
-    looked_for = sought(asked.condition)
+    looked_for = index_ranges(asked.condition)
     # What cannot be is found nowhere, with an index or without.
-    names = [
-        name for name in in_order_of_promise(looked_for) if looked_for[name] and name not in ready
-    ]
+    names = [name for name in by_selectivity(looked_for) if looked_for[name] and name not in ready]
     if not names or found:
         # Whatever was found has all of these.
         return names[0] if names else None

@@ -88,11 +88,11 @@ def updated_seconds(exchange: Exchange) -> int:
 
 def times_of_new(exchange: Exchange) -> tuple[int, int | None]:
     """How long a new message is hidden, and how long it lives."""
-    asked = _number(exchange, "messagettl", queues.LIVES_SECONDS_DEFAULT)
-    abort_if(queues.check_life(asked, exchange.version))
-    lives = None if asked == queues.LIVES_FOR_EVER else min(asked, queues.LIVES_SECONDS_MAX)
+    asked = _number(exchange, "messagettl", queues.TTL_SECONDS_DEFAULT)
+    abort_if(queues.check_ttl(asked, exchange.version))
+    lives = None if asked == queues.TTL_INFINITE else min(asked, queues.TTL_SECONDS_MAX)
     hidden = _number(exchange, "visibilitytimeout", 0)
-    abort_if(queues.check_hidden_from_start(hidden, lives))
+    abort_if(queues.check_initial_timeout(hidden, lives))
     return hidden, lives
 
 

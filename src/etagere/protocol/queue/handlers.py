@@ -30,7 +30,7 @@ from etagere.protocol.rest.listings import listed
 from etagere.protocol.rest.metadata import metadata_headers, read_metadata
 from etagere.protocol.rest.responses import XML, http_date
 from etagere.protocol.turns import in_turns
-from etagere.rules.queues import TOLD_OF_NEW_SINCE, check_queue_name
+from etagere.rules.queues import PUT_RETURNS_MESSAGE_SINCE, check_queue_name
 
 _DETAILS = frozenset({"metadata"})
 
@@ -108,7 +108,7 @@ async def put_message(exchange: Exchange, deps: Dependencies) -> Response:
     text = await decode.message_text(exchange)
     command = PutMessage(decode.queue_name(exchange), new_id(), text, hidden, lives)
     shown = await deps.engine.write(messages.put_message, command)
-    if exchange.version < TOLD_OF_NEW_SINCE:
+    if exchange.version < PUT_RETURNS_MESSAGE_SINCE:
         return Response(201)
     return Response(201, [XML], encode.put(shown))
 

@@ -193,9 +193,9 @@ async def _found_aside(exchange: Exchange, deps: TableDependencies, query: Query
 
 def _note(deps: TableDependencies, query: Query, page: EntityPage) -> None:
     if page.used is not None:
-        deps.indexing.note_use(query.table, page.used)
-    if page.wish is not None:
-        deps.indexing.note(query.table, page.wish)
+        deps.indexing.count_use(query.table, page.used)
+    if page.missing_index is not None:
+        deps.indexing.request(query.table, page.missing_index)
 
 
 async def _get_entity(

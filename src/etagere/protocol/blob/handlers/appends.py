@@ -49,7 +49,7 @@ async def append(
         return await engine.write(appends.append_block, command)
     done = await engine.write(appends.append_small_block, command)
     if done is None or done.fold_due:
-        folding.note(command.blob)
+        folding.request(command.blob)
     if done is not None:
         return done
     async with store.writer(command.body.length, inline=False) as writer:

@@ -79,9 +79,9 @@ async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Elsewh
             _metadata(source),
             deps.copying.process,
         )
-        with deps.copying.expecting(asked.copy_id):
+        with deps.copying.reserve(asked.copy_id):
             begun = await deps.engine.write(pending_copies.begin_copy, command)
-            deps.copying.carry(begun.copy_ref, source, command.headers.content_md5)
+            deps.copying.start(begun.copy_ref, source, command.headers.content_md5)
     except BaseException:
         await source.close()
         raise
@@ -157,7 +157,7 @@ async def abort_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Respons
     copy_id = decode_sources.aborted_copy(exchange)
     command = AbortCopy(decode.blob_name(exchange), copy_id, leases.lease_id(exchange))
     await deps.engine.write(pending_copies.abort_copy, command)
-    deps.copying.drop(copy_id)
+    deps.copying.cancel(copy_id)
     return Response(204)
 
 

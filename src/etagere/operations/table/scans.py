@@ -1,8 +1,8 @@
 """Ways to come to the entities that a query may ask for, always in the order of their keys:
 
-Scan     all entities of a span, one after the other
-Listed   some that were found in an index, and sorted
-Alike    those of which an index keeps the same value: there they are in order already
+TableScan     all entities of a span, one after the other
+KeyListScan   some that were found in an index, and sorted
+EqualValueScan    those of which an index keeps the same value: there they are in order already
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etagere.model.ids import ID_BYTES
 from etagere.model.tables import Entity, Keys, Table
 from etagere.operations.table.collections import ENTITIES, PROPERTY_VALUES
 from etagere.rules.filters import Filter
-from etagere.rules.indexes import Range, Ranges, in_order_of_promise, sought
+from etagere.rules.indexes import Range, Ranges, by_selectivity, index_ranges
 
 EntityKey: TypeAlias = tuple[bytes, str, str]
 Found: TypeAlias = FilteredRows[EntityKey, Entity]
@@ -27,10 +27,10 @@ _LOOKED_UP_TOGETHER: Final = 64
 """Entities that are looked up by their keys in one go, however large they are."""
 
 
-class Walk(Protocol):
+class EntityScan(Protocol):
     @property
     def index_name(self) -> str | None:
-        """The property whose index leads to the entities, if one does."""
+        """The property whose index usable to the entities, if one does."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Walk(Protocol):
         ...
 
 
-class Scan:
+class TableScan:
     index_name: Final = None
 
     def __init__(self, txn: ReadTxn, span: Span, passes: Passes) -> None:
@@ -70,7 +70,7 @@ class Scan:
         return None
 
 
-class Listed:
+class KeyListScan:
     def __init__(self, txn: ReadTxn, keys: list[EntityKey], passes: Passes, name: str) -> None:
         self.index_name = name
         self._txn = txn
@@ -92,7 +92,7 @@ class Listed:
         return None if self.is_over else Keys(*self._keys[self._at][1:])
 
 
-class Alike:
+class EqualValueScan:
     def __init__(self, txn: ReadTxn, span: Span, passes: Passes, name: str) -> None:
         """The span is one of the index."""
         self.index_name = name
@@ -122,10 +122,10 @@ class Alike:
         return None
 
 
-# What indexes lead to
+# What indexes candidate to
 
 
-class Lead(NamedTuple):
+class IndexRanges(NamedTuple):
     """An index, and the parts of it in which everything lies that a filter lets through."""
 
     table_id: bytes
@@ -154,44 +154,48 @@ class Lead(NamedTuple):
         return Span(start, stop)
 
 
-def leads_of(table: Table, asked: Filter | None) -> list[Lead]:
+def usable_indexes(table: Table, asked: Filter | None) -> list[IndexRanges]:
     """Those of the indexes that are ready, the most promising first."""
     numbers = {index.name: index.number for index in table.indexes if index.is_ready}
     if asked is None or not numbers:
         return []
-    found = sought(asked.condition)
-    names = [name for name in in_order_of_promise(found) if name in numbers]
-    return [Lead(table.id, numbers[name], name, found[name]) for name in names]
+    found = index_ranges(asked.condition)
+    names = [name for name in by_selectivity(found) if name in numbers]
+    return [IndexRanges(table.id, numbers[name], name, found[name]) for name in names]
 
 
-def listed(
-    txn: ReadTxn, leads: list[Lead], within: Span, rows_max: int, passes: Passes
-) -> Listed | None:
+def key_list_scan(
+    txn: ReadTxn, usable: list[IndexRanges], within: Span, rows_max: int, passes: Passes
+) -> KeyListScan | None:
     """What the first index lists that has no more than so many rows; None if each has more."""
-    for lead in leads:
-        keys = _keys(txn, lead, within, rows_max)
+    for candidate in usable:
+        keys = _keys(txn, candidate, within, rows_max)
         if keys is not None:
-            return Listed(txn, keys, passes, lead.name)
+            return KeyListScan(txn, keys, passes, candidate.name)
     return None
 
 
-def alike(txn: ReadTxn, leads: list[Lead], within: Span, passes: Passes) -> Alike | None:
+def equal_value_scan(
+    txn: ReadTxn, usable: list[IndexRanges], within: Span, passes: Passes
+) -> EqualValueScan | None:
     """However many there are of one value; None if nothing asks for just one."""
-    for lead in leads:
-        if lead.is_point:
-            (span,) = lead.spans(within)
-            return Alike(txn, span, passes, lead.name)
+    for candidate in usable:
+        if candidate.is_point:
+            (span,) = candidate.spans(within)
+            return EqualValueScan(txn, span, passes, candidate.name)
     return None
 
 
-def _keys(txn: ReadTxn, lead: Lead, within: Span, rows_max: int) -> list[EntityKey] | None:
+def _keys(
+    txn: ReadTxn, candidate: IndexRanges, within: Span, rows_max: int
+) -> list[EntityKey] | None:
     keys: list[EntityKey] = []
-    for span in lead.spans(within):
+    for span in candidate.spans(within):
         places = txn.scan(PROPERTY_VALUES, span, rows_max + 1 - len(keys))
         keys += [(table_id, partition, row) for (table_id, _, _, partition, row), _ in places]
         if len(keys) > rows_max:
             return None
-    if within != ENTITIES.under((lead.table_id,)) and not lead.is_point:
+    if within != ENTITIES.under((candidate.table_id,)) and not candidate.is_point:
         keys = [key for key in keys if within.start <= ENTITIES.pack(key) < within.stop]
     keys.sort()
     return keys
