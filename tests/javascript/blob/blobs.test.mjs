@@ -180,8 +180,8 @@ test("hashes of ranges that are too large", async (t) => {
     const blob = (await newContainer(t)).getBlockBlobClient("blob");
     await blob.upload(contentOf(4 * MIB + 1), 4 * MIB + 1);
     await blob.download(0, 4 * MIB, { rangeGetContentMD5: true });
-    for (const missing_index of [{ rangeGetContentMD5: true }, { rangeGetContentCrc64: true }]) {
-        const download = blob.download(0, 4 * MIB + 1, missing_index);
+    for (const checksum of [{ rangeGetContentMD5: true }, { rangeGetContentCrc64: true }]) {
+        const download = blob.download(0, 4 * MIB + 1, checksum);
         await refused(download, 400, "OutOfRangeInput");
     }
 });

@@ -32,7 +32,7 @@ Cells = dict[str, tuple[str, Value]]
 
 
 @dataclass(frozen=True)
-class Wish:
+class WantedChange:
     """One change of a group; the partition is the group's."""
 
     change: ChangeKind
@@ -44,7 +44,7 @@ class Wish:
 @dataclass(frozen=True)
 class Group:
     partition: str
-    wishes: tuple[Wish, ...]
+    wanted: tuple[WantedChange, ...]
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ _CELLS: Final = st.sampled_from(
         (("C", Edm.DOUBLE.value, 0.5),),
     )
 )
-_WISH: Final = st.builds(
-    Wish, st.sampled_from(ChangeKind), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
+_WANTED: Final = st.builds(
+    WantedChange, st.sampled_from(ChangeKind), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
 )
-_WISHES: Final = st.lists(
-    _WISH, min_size=1, max_size=4, unique_by=lambda missing_index: missing_index.row
-).map(tuple)
+_WISHES: Final = st.lists(_WANTED, min_size=1, max_size=4, unique_by=lambda wanted: wanted.row).map(
+    tuple
+)
 _GROUP: Final = st.builds(Group, st.sampled_from(PARTITIONS), _WISHES)
 STEPS: Final = st.lists(
     st.one_of(
@@ -102,22 +102,18 @@ class Model:
         self.entities: dict[Keys, tuple[int, Cells]] = {}
         self.last_seen: dict[Keys, list[int]] = {}
 
-    def if_match(self, missing_index: Wish, keys: Keys) -> int | None:
+    def if_match(self, wanted: WantedChange, keys: Keys) -> int | None:
         seen = self.last_seen.get(keys)
-        if (
-            missing_index.seen == "none"
-            or not seen
-            or missing_index.change in (ChangeKind.INSERT, *UPSERTS)
-        ):
+        if wanted.seen == "none" or not seen or wanted.change in (ChangeKind.INSERT, *UPSERTS):
             return None
-        return seen[-1] if missing_index.seen == "last" else seen[0] - 1
+        return seen[-1] if wanted.seen == "last" else seen[0] - 1
 
-    def outcome(self, missing_index: Wish, keys: Keys, if_match: int | None) -> Cells | str | None:
+    def outcome(self, wanted: WantedChange, keys: Keys, if_match: int | None) -> Cells | str | None:
         """Its cells, the code of a refusal, or nothing at all."""
         there = self.entities.get(keys)
-        if missing_index.change is ChangeKind.INSERT and there is not None:
+        if wanted.change is ChangeKind.INSERT and there is not None:
             return "EntityAlreadyExists"
-        if there is None and missing_index.change in (
+        if there is None and wanted.change in (
             ChangeKind.REPLACE,
             ChangeKind.MERGE,
             ChangeKind.DELETE,
@@ -125,12 +121,11 @@ class Model:
             return "ResourceNotFound"
         if there is not None and if_match is not None and if_match != there[0]:
             return "UpdateConditionNotSatisfied"
-        if missing_index.change is ChangeKind.DELETE:
+        if wanted.change is ChangeKind.DELETE:
             return None
-        cells: Cells = {name: (letter, value) for name, letter, value in missing_index.cells}
+        cells: Cells = {name: (letter, value) for name, letter, value in wanted.cells}
         merges = (
-            missing_index.change in (ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE)
-            and there is not None
+            wanted.change in (ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE) and there is not None
         )
         return {**there[1], **cells} if merges and there is not None else cells
 
@@ -158,13 +153,11 @@ class Run:
     async def _group(self, group: Group) -> None:
         model, changes, expected = self._model, list[EntityChange](), dict[Keys, Cells | None]()
         refused: tuple[str, int] | None = None
-        for index, missing_index in enumerate(group.wishes):
-            keys = Keys(group.partition, missing_index.row)
-            if_match = model.if_match(missing_index, keys)
-            changes.append(
-                EntityChange(missing_index.change, keys, _properties(missing_index), if_match)
-            )
-            outcome = model.outcome(missing_index, keys, if_match)
+        for index, wanted in enumerate(group.wanted):
+            keys = Keys(group.partition, wanted.row)
+            if_match = model.if_match(wanted, keys)
+            changes.append(EntityChange(wanted.change, keys, _properties(wanted), if_match))
+            outcome = model.outcome(wanted, keys, if_match)
             if isinstance(outcome, str):
                 refused = refused or (outcome, index)
             else:
@@ -217,12 +210,12 @@ class Run:
             assert await self._cabinet.get(keys) == entity
 
 
-def _properties(missing_index: Wish) -> Properties:
-    if missing_index.change is ChangeKind.DELETE:
+def _properties(wanted: WantedChange) -> Properties:
+    if wanted.change is ChangeKind.DELETE:
         return Properties()
-    names = tuple(name for name, _, _ in missing_index.cells)
-    types = "".join(letter for _, letter, _ in missing_index.cells)
-    return Properties(names, types, tuple(value for _, _, value in missing_index.cells))
+    names = tuple(name for name, _, _ in wanted.cells)
+    types = "".join(letter for _, letter, _ in wanted.cells)
+    return Properties(names, types, tuple(value for _, _, value in wanted.cells))
 
 
 @at_a_cabinet_for_any(STEPS, count=100)
