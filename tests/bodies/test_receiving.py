@@ -336,7 +336,7 @@ class BrokenOff(Exception):
     pass
 
 
-async def break_off(shop: Shop, length: int) -> None:
+async def break_lease(shop: Shop, length: int) -> None:
     """An upload of which a little comes and then no more."""
     arriving = Pouring(noise(1, length), [])
     with contextlib.suppress(BrokenOff):
@@ -349,7 +349,7 @@ async def break_off(shop: Shop, length: int) -> None:
 
 
 def test_what_broken_off_uploads_leave_is_given_back(shop: Shop) -> None:
-    shop.run(break_off(shop, 3 * MIB))
+    shop.run(break_lease(shop, 3 * MIB))
     assert shop.segment_bytes() >= 3 * MIB
     shop.run(store_of(shop).maintain())
     shop.here.call("collect")
@@ -360,7 +360,7 @@ def test_a_full_disk_gives_up_a_segment_with_abandoned_bytes(shop: Shop) -> None
     """Even if they are few in it."""
     data = noise(2, 4 * MIB)
     body = shop.run(write(store_of(shop), data, len(data)))
-    shop.run(break_off(shop, 100_000))
+    shop.run(break_lease(shop, 100_000))
     number = body.pieces[-1].segment
     shop.run(store_of(shop).maintain())
     assert shop.run(state_of(shop, number)).state is SegmentState.OPEN

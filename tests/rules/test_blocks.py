@@ -22,7 +22,7 @@ from etagere.rules.blocks import (
     check_staged_name,
     decode_block_name,
     encode_block_name,
-    looks_at_committed,
+    may_refer_to_committed,
     resolve,
 )
 
@@ -192,4 +192,4 @@ def test_order_and_repetition_are_kept(
 @given(LISTS)
 def test_whether_the_blob_has_to_be_looked_at(listed: list[ListedBlock]) -> None:
     sources = {each.source for each in listed}
-    assert looks_at_committed(listed) == bool(sources & {COMMITTED, LATEST})
+    assert may_refer_to_committed(listed) == bool(sources & {COMMITTED, LATEST})

@@ -180,7 +180,11 @@ def test_to_match_nothing() -> None:
     conditions = Conditions(if_none_match=ANY)
     assert check_write_headers(conditions) is None
     assert check_create(conditions, None) is None
-    facts: dict[str, str | int] = {"Condition": "If-None-Match", "Sent": "*", "Current": CURRENT}
+    facts: dict[str, str | int] = {
+        "Condition": "If-None-Match",
+        "Sent": "*",
+        "Current": CURRENT,
+    }
     assert check_create(conditions, STAMP) == Refusal("BlobAlreadyExists", facts)
     assert check_write(conditions, STAMP) == Refusal("ConditionNotMet", facts)
     source = check_source(conditions, STAMP)
@@ -276,7 +280,8 @@ def test_refusals_tell_what_was_sent_and_what_is_current() -> None:
         },
     )
     assert check_read(Conditions(None, (CURRENT,), SECOND), STAMP) == NotModified(
-        "ConditionNotMet", {"Condition": "If-None-Match", "Sent": CURRENT, "Current": CURRENT}
+        "ConditionNotMet",
+        {"Condition": "If-None-Match", "Sent": CURRENT, "Current": CURRENT},
     )
     assert check_source(Conditions(if_match=(STALE,)), STAMP) == Refusal(
         "SourceConditionNotMet",

@@ -512,7 +512,7 @@ def test_nothing_that_matches_is_passed_over(
 
 
 @pytest.mark.parametrize(
-    ("text", "asks_of_keys"),
+    ("text", "depends_on_keys"),
     [
         ("p eq 5 and not (q eq 'a')", False),
         ("PartitionKey eq 'k' and p eq 'a'", True),
@@ -520,10 +520,10 @@ def test_nothing_that_matches_is_passed_over(
         ("Timestamp gt datetime'2001-01-01T00:00:00Z'", False),
     ],
 )
-def test_whether_keys_are_asked(text: str, asks_of_keys: bool) -> None:
+def test_whether_keys_are_asked(text: str, depends_on_keys: bool) -> None:
     wanted = read(text)
-    assert wanted.asks_of_keys is asks_of_keys
-    if not asks_of_keys:
+    assert wanted.depends_on_keys is depends_on_keys
+    if not depends_on_keys:
         five = entity(p=(Edm.INT32, 5))
         assert wanted.may_match(five) is wanted.matches(KEYS, five)
 

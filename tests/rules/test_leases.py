@@ -39,7 +39,7 @@ from etagere.rules.leases import (
     READ_CHECKS,
     WRITE_CHECKS,
     Objection,
-    Sent,
+    SentLeaseId,
     after_write,
     check_break_period,
     check_container_delete,
@@ -304,7 +304,7 @@ def test_the_tables_of_the_code_have_all_pairs() -> None:
     assert set(LEASE_STEPS) == set(product(LeaseState, LeaseVerb))
     file_states = {LeaseState.AVAILABLE, LeaseState.LEASED, LeaseState.BROKEN}
     assert set(FILE_LEASE_STEPS) == set(product(file_states, set(LeaseVerb) - {LeaseVerb.RENEW}))
-    assert set(WRITE_CHECKS) == set(READ_CHECKS) == set(product(LeaseState, Sent))
+    assert set(WRITE_CHECKS) == set(READ_CHECKS) == set(product(LeaseState, SentLeaseId))
     assert set(OBJECTION_CODES) == set(LeaseKind)
     for codes in OBJECTION_CODES.values():
         assert set(codes) == set(Objection)

@@ -18,10 +18,10 @@ from etagere.rules.tag_expressions import (
     AllOf,
     AnyOf,
     Comparison,
-    Interval,
     Malformed,
     Operator,
     Search,
+    ValueInterval,
     parse_condition,
     parse_search,
 )
@@ -200,7 +200,7 @@ def search(text: str) -> Search:
 def test_a_search_knows_containers() -> None:
     found = search("@container = 'box' and a = '1'")
     assert found.containers == {"box"}
-    assert dict(found.wanted) == {"a": Interval("1", "1")}
+    assert dict(found.wanted) == {"a": ValueInterval("1", "1")}
     assert search("@CONTAINER='box' AND a='1'").containers == {"box"}
     assert search("@container='a' AND @container='b' AND t=''").finds_nothing
 

@@ -1,1 +1,1 @@
-"""What is stored and what is said: frozen records, commands and results."""
+"""Data types: immutable records, commands and results."""

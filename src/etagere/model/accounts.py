@@ -1,4 +1,5 @@
-"""Storage accounts: a name and two keys, so that one can be replaced while the other is in use."""
+"""Storage accounts. Each has a name and two keys, so that one key can be replaced while the other
+is in use."""
 
 from __future__ import annotations
 
@@ -12,19 +13,20 @@ from etagere.settings import DEVELOPMENT_ACCOUNT, KEY_BYTES_MAX
 
 
 def new_key() -> bytes:
-    """Drawn before an operation, like an id, and as long as the service's."""
+    """Returns a random key of the service's length. Like ids, keys are generated before an
+    operation."""
     return os.urandom(KEY_BYTES_MAX)
 
 
 def _without_keys(struct: msgspec.Struct) -> str:
-    """A `repr` for what is logged or shown when a test fails."""
+    """Returns a `repr` without keys, for logs and test output."""
     fields = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
     shown = (f"{name}={'…' if isinstance(value, bytes) else repr(value)}" for name, value in fields)
     return f"{type(struct).__name__}({', '.join(shown)})"
 
 
 class Account(Record, frozen=True):
-    """The keys of an account, and the stamps of when it and each of them were made."""
+    """The keys of an account, and the stamps of when it and its keys were created."""
 
     key1: bytes
     key2: bytes
@@ -41,7 +43,7 @@ class Account(Record, frozen=True):
 
 
 class NamedAccount(Part, frozen=True):
-    """One entry of a list."""
+    """An entry of a list of accounts."""
 
     name: str
     account: Account
@@ -72,7 +74,7 @@ class RemoveAccount(Command, frozen=True):
 
 
 class ListAccounts(Command, frozen=True):
-    """A page of accounts in the order of their names, behind the last one seen."""
+    """List a page of accounts in the order of their names, after the last one seen."""
 
     limit: int
     after: str = ""
@@ -84,4 +86,4 @@ def _built_in() -> Account:
 
 
 BUILT_IN: Final = {DEVELOPMENT_ACCOUNT.name: _built_in()}
-"""Accounts that every store has without storing them."""
+"""Accounts that exist in every store without a record."""

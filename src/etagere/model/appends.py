@@ -1,4 +1,4 @@
-"""Append blobs: what can be asked of them besides what can be asked of any blob."""
+"""Commands for append blobs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
 class AppendBlock(Command, frozen=True):
-    """Add bytes at the end."""
+    """Append bytes to a blob."""
 
     blob: BlobName
     body: Body
     child_id: bytes
-    """For the map of the blob's bytes, if it has to part from that of a copy."""
+    """The id of the child map, if one has to be created because a copy shares the blob's map."""
     position: int | None = None
-    """Where the end has to be before."""
+    """The required length of the blob before the append."""
     length_max: int | None = None
-    """What the blob must not be longer than afterwards."""
+    """The maximum length of the blob after the append."""
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     borrowed: bool = False
-    """Others hold the pieces already, and keep them."""
+    """The pieces belong to another blob too."""
 
 
 class Appended(Result, frozen=True):
     offset: int
-    """Where the bytes were added."""
+    """The offset of the appended bytes."""
     blob: Blob
     fold_due: bool = False
-    """Much of the blob lies in the ledger now, and should be folded."""
+    """Many of the blob's bytes are in the ledger now, and should be folded."""
 
 
 class SealBlob(Command, frozen=True):
-    """Let nothing be added any more."""
+    """Seal a blob, so that nothing can be appended."""
 
     blob: BlobName
     position: int | None = None

@@ -1,7 +1,7 @@
-"""Blobs: what is stored of them, and what can be asked of them.
+"""Records and commands of blobs.
 
-A name in a container may have a blob, snapshots of what the blob was, and blocks that were
-uploaded and are in no blob yet. Each is kept in a collection of its own.
+A name in a container may have a blob, snapshots of the blob, and uncommitted blocks. Each is stored
+in its own collection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etagere.model.leases import NO_LEASE, Lease, LeaseAction
 
 
 class BlobKind(enum.Enum):
-    """How the bytes of a blob can be changed."""
+    """The type of a blob, which determines how its bytes can be changed."""
 
     BLOCK = "BlockBlob"
     PAGE = "PageBlob"
@@ -25,7 +25,7 @@ class BlobKind(enum.Enum):
 
 
 class BlobHeaders(Part, frozen=True):
-    """What a download is described with, as the client set it."""
+    """The response headers of a download, as the client set them."""
 
     content_type: str = "application/octet-stream"
     content_encoding: str = ""
@@ -36,25 +36,25 @@ class BlobHeaders(Part, frozen=True):
 
 
 Tags = tuple[tuple[str, str], ...]
-"""Names and values that blobs are found by, in the order of their names."""
+"""The names and values of a blob's tags, ordered by name."""
 
 
 class PageTraits(Part, frozen=True, tag=0):
-    """What a page blob has besides."""
+    """The properties that only page blobs have."""
 
     sequence_number: int = 0
 
 
 class AppendTraits(Part, frozen=True, tag=1):
-    """What an append blob has besides."""
+    """The properties that only append blobs have."""
 
     blocks: int = 0
-    """How often something was appended."""
+    """The number of committed blocks."""
     sealed: bool = False
 
 
 class CopyStatus(enum.Enum):
-    """How far a copy is."""
+    """The status of a copy."""
 
     PENDING = "pending"
     SUCCESS = "success"
@@ -63,36 +63,36 @@ class CopyStatus(enum.Enum):
 
 
 class Copied(Part, frozen=True):
-    """The last attempt to make this blob a copy of another."""
+    """The last copy operation with this blob as its destination."""
 
     id: bytes
     source: str
-    """Its address, without what gave the right to read it."""
+    """The URL of the source, without its token."""
     status: CopyStatus
     copied: int
     total: int
     ended: int = 0
-    """When it was no more pending."""
+    """When it ended; 0 while it is pending."""
     description: str = ""
     """Why it failed."""
     incremental: bool = False
     snapshot: int = 0
-    """Of the destination, that an incremental copy has made last."""
+    """The snapshot of the destination that the last incremental copy created."""
 
 
 class Rehydration(Part, frozen=True):
-    """On the way from the archive."""
+    """A pending rehydration from the archive tier."""
 
     tier: str
-    """Where it will be."""
+    """The tier to move to."""
     priority: str
     due: int
-    """When it will be there."""
+    """When it will be complete."""
 
 
 class Blob(Record, frozen=True):
-    """The state of a blob: the current one under (container id, name), that of a snapshot under
-    these and the moment it was taken."""
+    """A blob: the current one under (container id, name), a snapshot under (container id, name,
+    time of the snapshot)."""
 
     kind: BlobKind
     created: int
@@ -102,7 +102,7 @@ class Blob(Record, frozen=True):
     metadata: Metadata = ()
     lease: Lease = NO_LEASE
     tier: str = ""
-    """As the client chose it; nothing: that of the account."""
+    """The tier that the client chose; "": the default of the account."""
     tier_changed: int = 0
     tags: Tags = ()
     traits: PageTraits | AppendTraits | None = None
@@ -111,69 +111,69 @@ class Blob(Record, frozen=True):
 
 
 class Staging(Record, frozen=True):
-    """The blocks that wait under (container id, name) to become part of a blob."""
+    """The uncommitted blocks under (container id, name)."""
 
     id: bytes
     block_name_bytes: int
-    """All have names of one length."""
+    """The length that all block names must have."""
     count: int
     stamp: int
-    """Of the last change: other stamp, other blocks."""
+    """The stamp of the last change, which identifies this set of blocks."""
     staged: int
-    """When that was."""
+    """The time of the last change."""
 
 
 class StagedBlock(Record, frozen=True):
-    """A block under (staging id, block name)."""
+    """An uncommitted block under (staging id, block name)."""
 
     pieces: tuple[Piece, ...]
     length: int
 
 
 class StagingAge(Record, frozen=True):
-    """Says, under (hour, container id, name), that the last block was staged in this hour or
-    later: where a purge has to look."""
+    """An index of stagings by age, under (hour, container id, name): the last block was staged in
+    this hour or later."""
 
 
 class Draft(Record, frozen=True):
-    """A long block list that is put together in steps, under its content's id: it holds what is
-    done so far."""
+    """A long block list that is being assembled in steps, under its content's id. It holds the
+    content so far."""
 
     content: Chunked
     begun: int
 
 
 class DiscardedStaging(Record, frozen=True):
-    """Blocks that no blob will ever have and that are still to be removed."""
+    """A staging that was discarded, and whose blocks are still to be removed."""
 
 
-# Which blob
+# Identifying blobs
 
 
 class BlobName(Part, frozen=True):
-    """Which blob."""
+    """The name of a blob."""
 
     container: ContainerName
     name: str
 
 
 class BlobRef(Part, frozen=True):
-    """Which state of a blob: the current one, or that of a snapshot."""
+    """A reference to the current state of a blob, or to a snapshot."""
 
     blob: BlobName
     snapshot: int | None = None
-    """The moment that names the snapshot."""
+    """The time of the snapshot."""
 
     @property
     def is_current(self) -> bool:
         return self.snapshot is None
 
 
-# What is asked of whole blobs
+# Commands for whole blobs
 
 
 class PutBlob(Command, frozen=True):
-    """Create a blob, or replace all of one."""
+    """Create a blob, or replace one."""
 
     blob: BlobName
     body: Body
@@ -187,9 +187,9 @@ class PutBlob(Command, frozen=True):
     tags: Tags = ()
     kind: BlobKind = BlobKind.BLOCK
     content_id: bytes = b""
-    """For the pages, or what will be appended."""
+    """The id of the content of a page or append blob."""
     length: int = 0
-    """Of a page blob, which begins as nothing but holes."""
+    """The length of a page blob, which is empty at first."""
     sequence_number: int = 0
 
 
@@ -205,17 +205,18 @@ class GetBlob(Command, frozen=True):
 
 
 class OpenBlob(Command, frozen=True):
-    """Show a blob together with where its bytes are, all or those of a range."""
+    """Get a blob together with the location of its bytes, all or those of a range."""
 
     ask: GetBlob
     first: int | None = None
-    """None: all bytes."""
+    """The first byte of the range; None: all bytes."""
     last: int | None = None
-    """The end of the range, which belongs to it; None: the end of the blob."""
+    """The last byte of the range (inclusive); None: the end of the blob."""
     brief: bool = False
-    """Give up if it takes long."""
+    """Return None if the lookup would take long."""
     if_range: str = ""
-    """The range is asked for only of the blob that has this ETag or date: otherwise all bytes."""
+    """The ETag or date that the blob must have for the range to apply; otherwise all bytes are
+    returned."""
 
 
 class SetBlobHeaders(Command, frozen=True):
@@ -239,7 +240,7 @@ class LeaseBlob(Command, frozen=True):
 
 
 class DeleteSnapshots(enum.Enum):
-    """What a delete does to snapshots."""
+    """What a delete does with the snapshots of a blob."""
 
     NO = ""
     INCLUDE = "include"
@@ -252,23 +253,23 @@ class DeleteBlob(Command, frozen=True):
     lease_id: bytes | None = None
     snapshots: DeleteSnapshots = DeleteSnapshots.NO
     tier_modified_since: int | None = None
-    """Seconds since 1970, as is the next."""
+    """In seconds since 1970, like the next field."""
     tier_unmodified_since: int | None = None
     uncommitted: bool = False
-    """Where there are only uncommitted blocks, delete those."""
+    """If there is no blob but uncommitted blocks, delete those."""
 
 
 class BlobResult(TimedResult, frozen=True):
     blob: Blob
 
 
-# What is asked of snapshots
+# Commands for snapshots
 
 
 class SnapshotBlob(Command, frozen=True):
     blob: BlobName
     metadata: Metadata = ()
-    """If there is any, the snapshot has this in place of the blob's."""
+    """The metadata of the snapshot; empty: that of the blob."""
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
 
@@ -289,24 +290,24 @@ class DeleteSnapshot(Command, frozen=True):
         return BlobRef(self.blob, self.snapshot)
 
 
-# What is asked of blocks
+# Commands for blocks
 
 
 class PutBlock(Command, frozen=True):
-    """Upload a block for a blob that may not be there yet."""
+    """Upload a block for a blob that may not exist yet."""
 
     blob: BlobName
     block: bytes
     body: Body
     staging_id: bytes
-    """For the first block."""
+    """The id of the staging, if this is the first block."""
     lease_id: bytes | None = None
     only_if_absent: bool = False
     """The caller may create blobs but not replace them."""
 
 
 class BlockSource(enum.Enum):
-    """Where a block of a list is looked for."""
+    """Where to look for a block of a list."""
 
     COMMITTED = "Committed"
     UNCOMMITTED = "Uncommitted"
@@ -319,7 +320,7 @@ class ListedBlock(Part, frozen=True):
 
 
 class PutBlockList(Command, frozen=True):
-    """Make a blob of blocks, or replace all of one."""
+    """Create a blob from blocks, or replace one."""
 
     blob: BlobName
     content_id: bytes
@@ -334,17 +335,17 @@ class PutBlockList(Command, frozen=True):
 
 
 class DraftSources(Part, frozen=True):
-    """What a block list is drafted from, as long as staging and blob stay what they are."""
+    """The sources of a draft, which are valid as long as the staging and the blob do not change."""
 
     staging_stamp: int | None
     base_id: bytes | None
-    """The content of the blob as it is, if the list may mean blocks of that."""
+    """The content of the current blob, if the list may refer to its blocks."""
     base_chunks: tuple[ChunkUse, ...] = ()
 
 
 class FindStagedBlocks(Command, frozen=True):
     asked: PutBlockList
-    """Without its blocks, here as below."""
+    """The command without its blocks, here and below."""
     sources: DraftSources
     names: frozenset[bytes]
 
@@ -359,9 +360,9 @@ class ExtendDraft(Command, frozen=True):
     content_id: bytes
     shared: tuple[ChunkUse, ...] = ()
     blocks: tuple[Block, ...] = ()
-    """Behind those that are shared."""
+    """New blocks, after the shared chunks."""
     begins: bool = False
-    """The first step, for which there must be no draft yet; for all others there must be one."""
+    """Whether this is the first step. A draft must exist for all steps but the first."""
 
 
 class AbandonDraft(Command, frozen=True):
@@ -369,7 +370,7 @@ class AbandonDraft(Command, frozen=True):
 
 
 class PutDraft(Command, frozen=True):
-    """Carry out a command for which a draft was made, if that still is what it asks for."""
+    """Carry out a command with its draft, if the sources of the draft have not changed."""
 
     command: PutBlockList
     staging_stamp: int | None
@@ -398,13 +399,13 @@ class BlockSize(Part, frozen=True):
 
 class BlockListResult(TimedResult, frozen=True):
     blob: Blob | None
-    """None if there is none but in blocks."""
+    """None if there are only uncommitted blocks."""
     committed: tuple[BlockSize, ...] = ()
     uncommitted: tuple[BlockSize, ...] = ()
 
 
 class OpenedBlockList(TimedResult, frozen=True):
-    """What there is to list, before it is listed."""
+    """The sources of a block list that is listed in steps."""
 
     blob: Blob | None
     key: tuple[bytes, str]
@@ -428,18 +429,18 @@ class ListBlobs(Command, frozen=True):
     prefix: str = ""
     delimiter: str = ""
     start: str = ""
-    """The first name, or prefix, to show."""
+    """The first name or prefix of the page."""
     start_snapshot: int = 0
-    """The first snapshot of that name to show; `NO_SNAPSHOT`: none of them."""
+    """The first snapshot of that name to list; `NO_SNAPSHOT`: none."""
     end: str = ""
-    """The first name not to show any more."""
+    """The first name after the listing; "": no limit."""
     snapshots: bool = False
     uncommitted: bool = False
 
 
 NO_SNAPSHOT = 2**63 - 1
-"""After every snapshot: where the blob itself stands."""
+"""Sorts after all snapshots: the blob itself."""
 
 BlobEntry = tuple[str, Blob | Staging | None, int]
-"""A row of a listing: a name, what it has, and which snapshot that is, or `NO_SNAPSHOT`. Without
-anything it is a prefix, which stands for all blobs whose names begin with it."""
+"""A row of a listing: a name, its blob or staging, and the snapshot or `NO_SNAPSHOT`. None instead
+of a blob means that the name is a prefix."""

@@ -7,8 +7,8 @@
               of chunks of pieces, or a map of intervals
     body      bytes that were uploaded and are durable, but that nothing in the ledger has yet
 
-An extent is known for ever by the place it was first written to; when the collector moves
-it, a `Move` says where it lies now, so that nothing that refers to it has to change.
+An extent is identified by the place where it was first written. When the collector moves it, a
+`Move` records its new place, so that references to it need not change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from etagere.model.base import Part, Record
 
 
 class Piece(Part, frozen=True):
-    """`length` bytes from `skip` on of the extent first written at (segment, offset)."""
+    """`length` bytes, starting at `skip`, of the extent that was first written at (segment,
+    offset)."""
 
     segment: int
     offset: int
     length: int
     crc: int | None = None
-    """CRC64 of exactly these bytes, where it is known."""
+    """The CRC64 of exactly these bytes, if it is known."""
     skip: int = 0
 
     @property
@@ -34,7 +35,7 @@ class Piece(Part, frozen=True):
 
 
 class Body(Part, frozen=True):
-    """An upload, sealed: small ones carry their bytes, large ones lie in pieces."""
+    """A sealed upload. Small bodies contain their bytes, large ones refer to pieces."""
 
     id: bytes
     length: int
@@ -44,7 +45,7 @@ class Body(Part, frozen=True):
 
 
 class Empty(Part, frozen=True, tag=0):
-    """No bytes at all."""
+    """An empty content."""
 
     @property
     def length(self) -> int:
@@ -52,7 +53,7 @@ class Empty(Part, frozen=True, tag=0):
 
 
 class Inline(Part, frozen=True, tag=1):
-    """Bytes that lie in the ledger."""
+    """A content whose bytes are in the ledger."""
 
     id: bytes
     length: int
@@ -60,7 +61,7 @@ class Inline(Part, frozen=True, tag=1):
 
 
 class Pieces(Part, frozen=True, tag=2):
-    """A few pieces, named right here."""
+    """A content of a few pieces."""
 
     id: bytes
     length: int
@@ -68,33 +69,33 @@ class Pieces(Part, frozen=True, tag=2):
 
 
 class Chunked(Part, frozen=True, tag=3):
-    """Any number of pieces, in shared chunks."""
+    """A content of any number of pieces, in chunks that can be shared."""
 
     id: bytes
     length: int
 
 
 class Mapped(Part, frozen=True, tag=4):
-    """Generation `generation` of an interval map: page, append and file contents."""
+    """A generation of an interval map: the content of page and append blobs, and of files."""
 
     id: bytes
     length: int
     generation: int
     folded: int = 0
-    """Before this offset nothing lies in the ledger."""
+    """No inline interval begins before this offset."""
     inline_bytes: int = 0
-    """How many bytes behind it do, at most,"""
+    """The number of inline bytes, at most,"""
     inline_intervals: int = 0
-    """and how many intervals they make."""
+    """and the number of inline intervals."""
     tail: int = 0
-    """Where the last of them begins, if there is one."""
+    """The offset of the last inline interval, if there is one."""
 
 
 Content = Empty | Inline | Pieces | Chunked | Mapped
 
 
 class Block(Part, frozen=True):
-    """A named run of pieces, as a block list orders them."""
+    """A named sequence of pieces, as in a block list."""
 
     name: bytes
     pieces: tuple[Piece, ...]
@@ -111,7 +112,7 @@ class InlineBytes(Record, frozen=True):
 
 
 class ChunkUse(Part, frozen=True):
-    """One chunk in a block list, named by the content that it was made for and a number."""
+    """A chunk in a block list, identified by the content it was created for and a number."""
 
     content: bytes
     number: int
@@ -129,76 +130,76 @@ class BlockList(Record, frozen=True):
 
 
 class Chunk(Record, frozen=True):
-    """Blocks in a row. Never changed; shared by every list that has this row of blocks."""
+    """A sequence of blocks. It never changes, and is shared by all lists that contain it."""
 
     blocks: tuple[Block, ...]
 
 
 class Sharers(Record, frozen=True):
-    """How many hold a content or a chunk besides the first. No record: nobody."""
+    """The number of holders of a content or chunk besides the first. No record means one holder."""
 
     extra: int
 
 
 class ContentToReap(Record, frozen=True):
-    """Marks a content without holders, whose pieces the collector is to release."""
+    """A mark on a content without holders, whose pieces the collector has to release."""
 
 
 class Extent(Record, frozen=True):
-    """A live extent, under the place where it lies now."""
+    """A live extent, under its current place."""
 
     length: int
     crc: int | None
     references: int = 1
     origin: tuple[int, int] | None = None
-    """Where it was first written, if it was moved since."""
+    """Where it was first written, if it was moved."""
 
 
 class Move(Record, frozen=True):
-    """Where an extent lies now."""
+    """The current place of an extent that was moved."""
 
     segment: int
     offset: int
 
 
 class DeadExtent(Record, frozen=True):
-    """Bytes of a segment that nothing refers to any more."""
+    """An extent without references."""
 
     length: int
 
 
 class DeadTotal(Record, frozen=True):
-    """How many bytes of a segment are dead, without those that have a record of their own."""
+    """The number of dead bytes of a segment, without those of `DeadExtent` records."""
 
     length: int
 
 
 class SegmentState(enum.Enum):
-    """What may still happen to a segment."""
+    """The state of a segment."""
 
     OPEN = "open"
-    """Its owner writes to it or has uploads in it that nothing refers to yet."""
+    """Its owner writes to it, or has uploads in it that nothing refers to yet."""
     SEALED = "sealed"
-    """Nothing is written to it any more; what no extent covers is dead."""
+    """Nothing is written to it; bytes that no extent covers are dead."""
     RETIRED = "retired"
-    """Nothing refers to it; the file goes once no reader can still want it."""
+    """Nothing refers to it; the file is removed once no reader can need it."""
 
 
 class Segment(Record, frozen=True):
-    """A file of extents and the process that made it."""
+    """A file of extents, and the process that created it."""
 
     owner: bytes
     state: SegmentState = SegmentState.OPEN
     length: int = 0
-    """Bytes, once sealed."""
+    """In bytes, once it is sealed."""
     closed: bool = False
-    """It is being sealed, or was: nothing new in it is referred to."""
+    """Whether sealing has begun: nothing in it gets a first reference any more."""
     counted_to: int = 0
-    """While it is being sealed: dead bytes before this offset are in its `DeadTotal`."""
+    """While it is being sealed: `DeadTotal` contains the dead bytes before this offset."""
 
 
 class Counter(Record, frozen=True):
-    """The last number given out."""
+    """The last number that was used."""
 
     last: int
 
@@ -206,66 +207,66 @@ class Counter(Record, frozen=True):
 class IntervalMap(Record, frozen=True):
     """A content whose pieces lie at offsets and change over generations.
 
-    A generation is one state of the map; a snapshot is a number. Only the newest can be
-    written to: whoever goes on from an older one starts a child, which shows its base
-    wherever it has nothing of its own.
+    A generation is one state of the map. Only the newest can be written to. A write to an older one
+    creates a child map, which shows its base where it has no intervals.
     """
 
     newest: int
     family: bytes
-    """The map that the first of its bases was. Contents of one family can be compared."""
+    """The root of its chain of bases. Contents of one family can be compared."""
     base: bytes | None = None
     base_generation: int = 0
     base_length: int = 0
     flattened: int = 0
-    """Below this offset the base is not looked at: what it shows there was copied."""
+    """The part of the base before this offset has been copied, and is not read."""
     longest: int = 0
-    """No former interval is longer."""
+    """The maximum length of former intervals."""
     cleared: int = 0
-    """No hole that was made reaches further."""
+    """The maximum end of cleared holes."""
 
 
 class Interval(Record, frozen=True):
-    """A piece that the newest generation shows, under (map, offset)."""
+    """An interval of the newest generation, under (map, offset)."""
 
     piece: Piece | bytes | None
-    """Bytes are an inlay: they lie right here. None where a child hides what its base shows, or
-    something was cleared."""
+    """A piece; or the bytes of an inline interval; or None for a hole that was cleared or hides the
+    base."""
     length: int
     born: int
-    """The first generation that shows it."""
+    """The first generation that contains it."""
     crc: int | None = None
-    """CRC64 of an inlay. Those of older versions have none."""
+    """The CRC64 of an inline interval. Those of older versions have none."""
 
 
 class FormerInterval(Record, frozen=True):
-    """A piece that only older generations show, under (map, offset, first generation)."""
+    """An interval that only older generations contain, under (map, offset, first generation)."""
 
     piece: Piece | bytes | None
     length: int
     ended: int
-    """The first generation that does not show it."""
+    """The first generation that does not contain it."""
     crc: int | None = None
-    """CRC64 of an inlay."""
+    """The CRC64 of an inline interval."""
 
 
 class Holders(Record, frozen=True):
-    """How many hold a generation of a map: objects, and children based on it."""
+    """The number of holders of a generation: objects, and child maps."""
 
     count: int
 
 
 class MapToReap(Record, frozen=True):
-    """A map of which a generation is not held any more, and how far it was searched for
-    intervals that nobody can see now."""
+    """A map of which a generation has lost its last holder, and the progress of the search for
+    intervals that no held generation contains."""
 
     former: bool = True
-    """Former intervals are searched first, then those of the newest generation."""
+    """Whether former intervals are being searched; they come before those of the newest
+    generation."""
     offset: int = 0
     born: int = 0
     again: bool = False
-    """One more generation was released meanwhile."""
+    """Another generation was released meanwhile, so that the search must start again."""
 
 
 class MapToFlatten(Record, frozen=True):
-    """A map that has a base, which is to be copied into it."""
+    """A map whose base has to be copied into it."""

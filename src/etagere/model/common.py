@@ -1,15 +1,15 @@
-"""What the records and commands of several services have in common."""
+"""Types that several services share."""
 
 from __future__ import annotations
 
 from etagere.model.base import Command, Result
 
 Metadata = tuple[tuple[str, str], ...]
-"""Names with their case, and values, in the order in which they were sent."""
+"""Names, with their case, and values, in the order in which they were sent."""
 
 
 class TimedResult(Result, frozen=True):
-    """A result as of a moment, which decides what state a lease is in."""
+    """A result with the time it was read at, which determines the state of leases."""
 
     now: int
 
@@ -21,4 +21,4 @@ class ListNamed(Command, frozen=True):
     limit: int
     prefix: str = ""
     marker: str = ""
-    """The first name to show."""
+    """The first name of the page."""

@@ -1,7 +1,4 @@
-"""What a request asks of the state of what it is about.
-
-`rules/conditions.py` says what it means.
-"""
+"""Conditions of requests; `rules/conditions.py` evaluates them."""
 
 from __future__ import annotations
 
@@ -10,21 +7,21 @@ from typing import Final
 from etagere.model.base import Part
 
 ETags = tuple[str, ...]
-"""As they are sent: quoted, strong."""
+"""In the form in which they are sent: quoted and strong."""
 ANY: Final[ETags] = ("*",)
-"""No ETag of a request can be this, since theirs have quotes."""
+"""The value of `*`. No ETag equals it, since those have quotes."""
 
 
 class Conditions(Part, frozen=True):
-    """What a request asks of the state of what it is about. Absent headers ask nothing."""
+    """The conditions of a request on the state of its resource. None: the header is absent."""
 
     if_match: ETags | None = None
     if_none_match: ETags | None = None
     if_modified_since: int | None = None
-    """Seconds since 1970, as is the next."""
+    """In seconds since 1970, like the next field."""
     if_unmodified_since: int | None = None
     if_tags: str | None = None
-    """What a blob's tags must be like, as it was written."""
+    """The condition on the blob's tags, as it was sent."""
 
 
 NO_CONDITIONS: Final = Conditions()

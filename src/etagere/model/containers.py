@@ -1,7 +1,7 @@
-"""Containers: what is stored of them, and what can be asked of them.
+"""Records and commands of containers.
 
-A container has an identity besides its name, and its blobs are kept under that: a container
-that was deleted and made again does not show the blobs of its namesake.
+A container has an id besides its name, and its blobs are stored under the id: a container that is
+deleted and created again does not show the blobs of the former one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etagere.model.service import SignedIdentifier
 
 
 class PublicAccess(enum.Enum):
-    """What somebody without a name may read of a container."""
+    """What anonymous callers may read of a container."""
 
     NOTHING = ""
     BLOBS = "blob"
@@ -35,14 +35,14 @@ class Container(Record, frozen=True):
 
 
 class DeletedContainer(Record, frozen=True):
-    """A container whose name is free again and whose blobs are still to be removed."""
+    """A deleted container whose blobs are still to be removed."""
 
 
-# What is asked of containers
+# Commands
 
 
 class ContainerName(Part, frozen=True):
-    """Which container."""
+    """The name of a container."""
 
     account: str
     name: str
@@ -72,7 +72,7 @@ class SetContainerMetadata(Command, frozen=True):
 
 
 class SetContainerAccess(Command, frozen=True):
-    """Public access and stored policies, both at once."""
+    """Set public access and stored access policies."""
 
     container: ContainerName
     public_access: PublicAccess

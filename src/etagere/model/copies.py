@@ -1,4 +1,4 @@
-"""Copies of blobs: what can be asked of them, and what is kept of those that are under way."""
+"""Records and commands of copies."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from etagere.model.containers import ContainerName
 
 
 class PendingCopy(Record, frozen=True):
-    """A copy that is under way to (container id, name), and the process that carries it."""
+    """A pending copy to (container id, name), and the process that runs it."""
 
     copy_id: bytes
     container: ContainerName
     process: bytes
 
 
-# What is asked
+# Commands
 
 
 class BlobSource(Part, frozen=True):
-    """A blob of this store, or a snapshot of one, that is to be copied."""
+    """A source in this store: a blob or a snapshot."""
 
     blob: BlobName
     snapshot: int | None = None
     conditions: Conditions = NO_CONDITIONS
     stamp: int | None = None
-    """The version that was looked at before; another one is not copied."""
+    """The version that was checked before; another one is not copied."""
 
     @property
     def ref(self) -> BlobRef:
@@ -36,44 +36,46 @@ class BlobSource(Part, frozen=True):
 
 
 class Destination(Part, frozen=True):
-    """Where a copy goes, on what terms, and what it will have that its source has not."""
+    """The destination of a copy, its preconditions and the properties that differ from the
+    source."""
 
     blob: BlobName
     copy_id: bytes
     source: str
-    """The address of the source, without what gave the right to read it."""
+    """The URL of the source, without its token."""
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     only_if_absent: bool = False
     """The caller may create blobs but not replace them."""
     metadata: Metadata = ()
-    """If there is any, the copy has this in place of the source's."""
+    """The metadata of the copy; empty: that of the source."""
     tags: Tags = ()
     source_tags: bool = False
-    """The copy has the tags of its source."""
+    """Whether the copy has the tags of its source."""
     tier: str = ""
     seals: bool | None = None
-    """Whether an append blob is sealed; None: as the source is."""
+    """Whether an append blob is sealed; None: like the source."""
     asynchronous: bool = False
-    """The copy may go on after its answer, so that a lease that ends cannot protect it."""
+    """Whether the copy may continue after the response. A lease with an end cannot protect it
+    then."""
 
 
 class CopyBlob(Command, frozen=True):
-    """Copy a blob of this store, at once."""
+    """Copy a blob of this store synchronously."""
 
     destination: Destination
     source: BlobSource
 
 
 class CopyIncrementally(Command, frozen=True):
-    """Copy a snapshot of a page blob to where earlier ones were copied."""
+    """Copy a snapshot of a page blob incrementally."""
 
     destination: Destination
     source: BlobSource
 
 
 class PutCopy(Command, frozen=True):
-    """Make what was read from elsewhere a blob, at once."""
+    """Create a blob from bytes that were read from another server."""
 
     destination: Destination
     body: Body
@@ -82,7 +84,7 @@ class PutCopy(Command, frozen=True):
 
 
 class BeginCopy(Command, frozen=True):
-    """Make a place for what will be read from elsewhere."""
+    """Create the destination of a copy from another server."""
 
     destination: Destination
     total: int
@@ -92,7 +94,7 @@ class BeginCopy(Command, frozen=True):
 
 
 class CopyRef(Part, frozen=True):
-    """Which copy, and where it goes."""
+    """A pending copy and its destination."""
 
     container: ContainerName
     container_id: bytes
@@ -125,7 +127,7 @@ class AbortCopy(Command, frozen=True):
     lease_id: bytes | None = None
 
 
-# What is answered
+# Results
 
 
 class BegunCopy(Result, frozen=True):

@@ -1,7 +1,7 @@
-"""Identities: 16 bytes, ordered by the time they were random, never by their meaning.
+"""Ids: 16 bytes that sort by the time at which they were created.
 
-They are random before an operation and travel in its command, because an operation may
-be run again and must then do the same thing.
+They are created before an operation and passed in its command, because an operation may run again
+and must then do the same.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from collections.abc import Iterator
 
 ID_BYTES = 16
 _POOL_COUNT = 256
-"""Times that random bytes are random before the kernel is asked for more."""
+"""The number of random values that are read from the kernel at once."""
 
 _pool: Iterator[bytes] = iter(())
 
 
 def new_id() -> bytes:
-    """48 bits of milliseconds, then 80 random bits: neighbours in time are neighbours on disk."""
+    """Returns a new id: 48 bits of milliseconds, then 80 random bits. Ids of the same time are
+    stored near each other."""
     return (time.time_ns() // 1_000_000).to_bytes(6, "big") + random_bytes()[:10]
 
 
 def random_bytes() -> bytes:
-    """16 random bytes, nobody's secret. To ask the kernel for each would cost more than most of
-    what they name."""
+    """Returns 16 random bytes, not for secrets. They are read from the kernel in bulk, because one
+    system call each would cost more than most of their uses."""
     random = next(_pool, None)
     return random if random is not None else _refill()
 
@@ -32,7 +33,7 @@ def random_bytes() -> bytes:
 def _refill() -> bytes:
     global _pool  # noqa: PLW0603
     many = os.urandom(ID_BYTES * _POOL_COUNT)
-    # An iterator, because threads can take from it without getting the same twice.
+    # An iterator, because threads can share it without getting the same value twice.
     pool = iter([many[at : at + ID_BYTES] for at in range(0, len(many), ID_BYTES)])
     random = next(pool)
     _pool = pool
@@ -44,5 +45,5 @@ def _clear_pool() -> None:
     _pool = iter(())
 
 
-# Parent and child must not random_bytes the same.
+# Parent and child must not use the same random bytes.
 os.register_at_fork(after_in_child=_clear_pool)

@@ -1,9 +1,10 @@
-"""Leases: what is stored of one, and what can be asked of it.
+"""Records and actions of leases.
 
-A lease is stored as facts that no timer has to touch: when it ends, not that it has ended.
-What state that is at a given moment, `rules.leases` computes.
+A lease is stored as facts that need no timer: when it ends, not that it has ended. `rules.leases`
+computes its state at a given time.
 
-An id is the 16 bytes of a GUID in the order in which it is written, whatever form it came in.
+An id consists of the 16 bytes of a GUID in the order in which they are written, whatever form the
+client used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from etagere.model.base import Part
 
 
 class LeaseKind(enum.Enum):
-    """What can be leased."""
+    """The kind of resource that a lease is on."""
 
     BLOB = "blob"
     CONTAINER = "container"
@@ -25,7 +26,7 @@ class LeaseKind(enum.Enum):
 
 
 class LeaseState(enum.Enum):
-    """What a lease is at a given moment, as it is reported."""
+    """The state of a lease at a given time, as it is reported."""
 
     AVAILABLE = "available"
     LEASED = "leased"
@@ -35,7 +36,7 @@ class LeaseState(enum.Enum):
 
 
 class LeaseVerb(enum.Enum):
-    """What can be asked of a lease, as a request names it."""
+    """The lease actions, as requests name them."""
 
     ACQUIRE = "acquire"
     RENEW = "renew"
@@ -44,31 +45,31 @@ class LeaseVerb(enum.Enum):
     BREAK = "break"
 
 
-# What is stored
+# Records
 
 
 class NoLease(Part, frozen=True, tag=0):
-    """Never leased, released, or forgotten because of a later write."""
+    """No lease: never leased, released, or dropped by a later write."""
 
 
 class FixedLease(Part, frozen=True, tag=1):
-    """Held until a moment, and remembered after it: its holder may still renew it."""
+    """A lease that expires. It is kept after that, because its holder may still renew it."""
 
     id: bytes
     duration: int
-    """Ticks from each renewal to the end."""
+    """In ticks, from each renewal to the end."""
     expires_at: int
     """The first tick at which it is no longer held."""
 
 
 class InfiniteLease(Part, frozen=True, tag=2):
-    """Held until somebody ends it."""
+    """A lease that does not expire."""
 
     id: bytes
 
 
 class BrokenLease(Part, frozen=True, tag=3):
-    """Nobody can prolong it any more: breaking before `breaks_at`, broken from then on."""
+    """A lease that cannot be renewed: breaking before `breaks_at`, broken from then on."""
 
     id: bytes
     breaks_at: int
@@ -78,30 +79,30 @@ Lease = NoLease | FixedLease | InfiniteLease | BrokenLease
 NO_LEASE: Final = NoLease()
 
 
-# What is asked
+# Actions
 
 
 class Acquire(Part, frozen=True, tag=0):
-    """Take the lease under an id: the one proposed, else one drawn by `new_lease_id`.
+    """Acquire the lease with an id: the proposed one, or one from `new_lease_id`.
 
-    To the rules they are the same, since a fresh id equals none that a lease ever had.
+    The rules need not distinguish them, since a new id equals no other.
     """
 
     verb: ClassVar[LeaseVerb] = LeaseVerb.ACQUIRE
     lease_id: bytes
     duration_seconds: int | None
-    """None: without end."""
+    """None: infinite."""
 
 
 class Renew(Part, frozen=True, tag=1):
-    """Let the time of the lease begin anew."""
+    """Renew the lease."""
 
     verb: ClassVar[LeaseVerb] = LeaseVerb.RENEW
     lease_id: bytes
 
 
 class Change(Part, frozen=True, tag=2):
-    """Go on under another id."""
+    """Change the id of the lease."""
 
     verb: ClassVar[LeaseVerb] = LeaseVerb.CHANGE
     lease_id: bytes
@@ -109,25 +110,25 @@ class Change(Part, frozen=True, tag=2):
 
 
 class Release(Part, frozen=True, tag=3):
-    """Give the lease up."""
+    """Release the lease."""
 
     verb: ClassVar[LeaseVerb] = LeaseVerb.RELEASE
     lease_id: bytes
 
 
 class Break(Part, frozen=True, tag=4):
-    """End the lease of whoever holds it, now or soon."""
+    """Break the lease, without its id."""
 
     verb: ClassVar[LeaseVerb] = LeaseVerb.BREAK
     period_seconds: int | None = None
-    """How long it may at most go on; None: as long as it would have, if that has an end."""
+    """The maximum remaining duration; None: until it expires, or at once if it is infinite."""
 
 
 LeaseAction = Acquire | Renew | Change | Release | Break
 FileLeaseAction = Acquire | Change | Release | Break
-"""A file's lease has no end of its own, so there is nothing to renew."""
+"""Leases of files are infinite, so they are not renewed."""
 
 
 def new_lease_id() -> bytes:
-    """Drawn before an operation. Not to be guessed: whoever knows it may write."""
+    """Returns a random lease id. It must not be predictable, because it grants write access."""
     return uuid.uuid4().bytes

@@ -1,6 +1,6 @@
-"""Page blobs: what can be asked of them besides what can be asked of any blob.
+"""Commands for page blobs.
 
-Ranges begin and end where pages do, and the end does not belong to them.
+Ranges consist of whole pages, and their ends are exclusive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
 class SequenceConditions(Part, frozen=True):
-    """What the sequence number has to be."""
+    """Conditions on the sequence number."""
 
     at_most: int | None = None
     below: int | None = None
@@ -26,19 +26,19 @@ ANY_SEQUENCE = SequenceConditions()
 
 
 class PutPage(Command, frozen=True):
-    """Write pages over what is there."""
+    """Write pages."""
 
     blob: BlobName
     start: int
     body: Body
-    """Whole pages, always in pieces, however few they are."""
+    """Whole pages, always stored in pieces."""
     child_id: bytes
-    """For the map of the blob's bytes, if it has to part from that of a copy."""
+    """The id of the child map, if one has to be created because a copy shares the blob's map."""
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
     sequence: SequenceConditions = ANY_SEQUENCE
     borrowed: bool = False
-    """Others hold the pieces already, and keep them."""
+    """The pieces belong to another blob too."""
 
     @property
     def end(self) -> int:
@@ -46,7 +46,7 @@ class PutPage(Command, frozen=True):
 
 
 class ClearPages(Command, frozen=True):
-    """Make a hole."""
+    """Clear pages."""
 
     blob: BlobName
     start: int
@@ -58,7 +58,7 @@ class ClearPages(Command, frozen=True):
 
 
 class SequenceAction(enum.Enum):
-    """How a sequence number is changed."""
+    """How to change the sequence number."""
 
     MAX = "max"
     UPDATE = "update"
@@ -68,12 +68,11 @@ class SequenceAction(enum.Enum):
 class SequenceChange(Part, frozen=True):
     action: SequenceAction
     number: int = 0
-    """Nothing to an increment."""
+    """Ignored by an increment."""
 
 
 class SetPageBlobProperties(Command, frozen=True):
-    """Change what only page blobs have, and with it how the blob is described, if that is
-    asked for."""
+    """Set the properties that only page blobs have and, optionally, the headers."""
 
     blob: BlobName
     child_id: bytes
@@ -84,7 +83,7 @@ class SetPageBlobProperties(Command, frozen=True):
     lease_id: bytes | None = None
 
 
-# Which pages were written
+# Page ranges
 
 
 class GetPageRanges(Command, frozen=True):
@@ -92,24 +91,24 @@ class GetPageRanges(Command, frozen=True):
     limit: int
     first: int = 0
     last: int | None = None
-    """The end of the range, which belongs to it; None: the end of the blob."""
+    """The last byte of the range (inclusive); None: the end of the blob."""
     start: int = 0
-    """What is before was told already."""
+    """Where the next page of results begins."""
     previous: int | None = None
-    """Only what was changed since this snapshot."""
+    """If set, only ranges that changed since this snapshot."""
 
 
 class PageRange(Part, frozen=True):
     start: int
     end: int
     written: bool = True
-    """Otherwise it was cleared."""
+    """False if it was cleared."""
 
 
 class PageRangesResult(TimedResult, frozen=True):
-    """Ranges in their order."""
+    """Page ranges, in order."""
 
     blob: Blob
     ranges: tuple[PageRange, ...]
     following: int | None = None
-    """Where the next answer goes on."""
+    """Where the next page of results begins, if there is one."""

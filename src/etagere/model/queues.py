@@ -1,8 +1,8 @@
-"""Queues and their messages: what is stored of them, and what can be asked of them.
+"""Records and commands of queues and messages.
 
-A queue has its messages under an id that changes when it is cleared, so that clearing, like
-deleting, is one step whatever there is. A message stands in three orders: by its id, by the
-moment at which it can be seen (again), and by the one at which it is gone.
+The messages of a queue are stored under an id that changes when the queue is cleared, so that
+clearing, like deleting, is one step whatever the queue contains. Messages are indexed by id, by the
+time at which they become visible, and by the time at which they expire.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Queue(Record, frozen=True):
     """A queue under (account, name)."""
 
     contents: bytes
-    """Where its messages are."""
+    """The id under which its messages are stored."""
     metadata: Metadata = ()
     policies: tuple[SignedIdentifier, ...] = ()
 
@@ -28,30 +28,30 @@ class Message(Record, frozen=True):
     expires: int | None
     visible: int
     receipt: int
-    """The stamp of the last time it was put, taken or updated."""
+    """The pop receipt: the stamp of the last put, get or update."""
     text: str | None
-    """None if it is long and kept apart, so that taking a message moves little."""
+    """None if it is long and stored separately, so that a get writes little."""
     taken: int = 0
-    """How often."""
+    """The dequeue count."""
 
 
 class MessageText(Record, frozen=True):
-    """A long text, under the message's id."""
+    """The text of a message, if it is long, under the message's id."""
 
     text: str
 
 
 class MessageIndexRow(Record, frozen=True):
-    """Says, under (contents, moment, id), that the message can be seen from then on; or, under
-    (moment, contents, id), that it is gone from then on."""
+    """A row of two indexes: under (contents, time, id) the time at which the message becomes
+    visible, and under (time, contents, id) the time at which it expires."""
 
     expires: int | None = None
-    """Under the first key: when the message expires, so that expired ones are skipped without
-    reading them. None: the message itself says."""
+    """In the first index: when the message expires, so that expired ones are skipped without
+    reading them. None: the message itself tells."""
 
 
 class DiscardedContents(Record, frozen=True):
-    """Messages that no queue has any more and that are still to be removed."""
+    """Messages of deleted and cleared queues that are still to be removed."""
 
 
 # Queues
@@ -103,15 +103,15 @@ class PutMessage(Command, frozen=True):
     text: str
     invisible_seconds: int
     ttl_seconds: int | None
-    """None: for ever."""
+    """None: no expiry."""
 
 
 class MessagePlaces(Part, frozen=True):
-    """Visible messages of a queue, as they were found in a snapshot."""
+    """The visible messages of a queue, as found in a snapshot."""
 
     contents: bytes
     places: tuple[tuple[int, bytes], ...]
-    """The moment from which each can be seen, and its id."""
+    """The time at which each became visible, and its id."""
 
 
 class GetMessages(Command, frozen=True):
@@ -119,7 +119,7 @@ class GetMessages(Command, frozen=True):
     count: int
     invisible_seconds: int
     among: MessagePlaces | None = None
-    """Where to look; None: among the first in the queue."""
+    """The messages to choose from; None: the first in the queue."""
 
 
 class UpdateMessage(Command, frozen=True):
@@ -128,7 +128,7 @@ class UpdateMessage(Command, frozen=True):
     receipt: int
     invisible_seconds: int
     text: str | None
-    """None: as it is."""
+    """None: unchanged."""
 
 
 class DeleteMessage(Command, frozen=True):
@@ -140,14 +140,14 @@ class DeleteMessage(Command, frozen=True):
 class ClearMessages(Command, frozen=True):
     queue: QueueName
     contents: bytes
-    """For those to come."""
+    """The id for future messages."""
 
 
 class MessageResult(Part, frozen=True):
     id: bytes
     message: Message
     long_text: str = ""
-    """If it is kept apart."""
+    """The text, if it is stored separately."""
 
     @property
     def text(self) -> str:

@@ -1,7 +1,7 @@
-"""Service properties and stored access policies: what an owner sets for a service or a container.
+"""Service properties and stored access policies.
 
-Properties are stored as a whole and changed element by element: what a request leaves out stays
-as it is. `rules/service_properties.py` says what may be set and how a change is merged.
+Properties are stored as a whole and changed element by element: elements that a request omits stay
+unchanged. `rules/service_properties.py` defines what may be set and how changes are merged.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ ANALYTICS_VERSION: Final = "1.0"
 
 
 class RetentionPolicy(Part, frozen=True):
-    """How long something is kept: logs and metrics before they go, blobs after they are deleted."""
+    """How long data is kept: logs and metrics before they are deleted, blobs after they were
+    deleted."""
 
     enabled: bool = False
     days: int | None = None
-    """Only where it is enabled."""
+    """Set only if the policy is enabled."""
     allow_permanent_delete: bool = False
-    """Whether what is kept may be deleted for good before its time; deleted blobs only."""
+    """Whether deleted blobs may be deleted permanently before the time is over."""
 
 
 NO_RETENTION: Final = RetentionPolicy()
@@ -42,12 +43,12 @@ class Metrics(Part, frozen=True):
     version: str = ANALYTICS_VERSION
     enabled: bool = False
     include_apis: bool | None = None
-    """Whether each operation is counted for itself; only where it is enabled."""
+    """Whether operations are counted separately; set only if metrics are enabled."""
     retention: RetentionPolicy = NO_RETENTION
 
 
 class CorsRule(Part, frozen=True):
-    """Which pages of other origins may do what. `rules/cors.py` says what it means."""
+    """A CORS rule; `rules/cors.py` applies it."""
 
     allowed_origins: tuple[str, ...]
     allowed_methods: tuple[str, ...]
@@ -57,7 +58,7 @@ class CorsRule(Part, frozen=True):
 
 
 class StaticWebsite(Part, frozen=True):
-    """Whether `$web` is served as a website, and which of its blobs stand in for others."""
+    """Whether `$web` is served as a website, and its index and error documents."""
 
     enabled: bool = False
     index_document: str | None = None
@@ -66,20 +67,20 @@ class StaticWebsite(Part, frozen=True):
 
 
 class ServiceProperties(Record, frozen=True):
-    """All that can be set for one service of an account, as it is when nobody has set it."""
+    """The properties of one service of an account, with their defaults."""
 
     logging: Logging = Logging()
     hour_metrics: Metrics = Metrics()
     minute_metrics: Metrics = Metrics()
     cors: tuple[CorsRule, ...] = ()
     default_service_version: str | None = None
-    """For requests that name none."""
+    """The version of requests that name none."""
     delete_retention: RetentionPolicy = NO_RETENTION
     static_website: StaticWebsite = StaticWebsite()
 
 
 class ServicePropertiesChange(Part, frozen=True):
-    """What a request sets. None: it is not in the request, and stays as it is."""
+    """The properties that a request sets. None: unchanged."""
 
     logging: Logging | None = None
     hour_metrics: Metrics | None = None
@@ -91,8 +92,7 @@ class ServicePropertiesChange(Part, frozen=True):
 
 
 class AccessPolicy(Part, frozen=True):
-    """What tokens that name the policy may do and when, in the words of whoever set it: they
-    come back as they were written. None: left to the token."""
+    """An access policy, in the words of the client that set it. None: left to the token."""
 
     start: str | None = None
     expiry: str | None = None
@@ -103,7 +103,7 @@ NO_LIMITS: Final = AccessPolicy()
 
 
 class SignedIdentifier(Part, frozen=True):
-    """A stored access policy under the name by which tokens refer to it."""
+    """A stored access policy, and the id by which tokens refer to it."""
 
     id: str
     policy: AccessPolicy = NO_LIMITS

@@ -1,4 +1,4 @@
-"""Sources: blobs of this store that others are made from."""
+"""Blobs of this store that other blobs are created from."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from etagere.model.blobs import BlobName, BlobRef, PutBlob
 
 
 class SourceBlob(Part, frozen=True):
-    """A blob, or what it was, as a request found it."""
+    """A version of a blob or snapshot, as a request found it."""
 
     blob: BlobName
     snapshot: int | None
     stamp: int
-    """Pins it: other stamp, other bytes."""
+    """Identifies the version: a blob with another stamp has other bytes."""
 
     @property
     def ref(self) -> BlobRef:
@@ -20,15 +20,15 @@ class SourceBlob(Part, frozen=True):
 
 
 class PutBlobFromBlob(Command, frozen=True):
-    """Create a blob with the bytes of another, or replace all of one by them."""
+    """Create a blob with the bytes of another, or replace one."""
 
     put: PutBlob
-    """Whose body and kind do not count."""
+    """The command, whose body and kind are ignored."""
     source: SourceBlob
 
 
 class FindPieces(Command, frozen=True):
-    """Tell which pieces a range of a blob lies in."""
+    """Find the pieces of a range of a blob."""
 
     source: SourceBlob
     start: int

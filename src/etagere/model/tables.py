@@ -1,7 +1,7 @@
-"""Tables and their entities: what is stored of them, and what can be asked of them.
+"""Records and commands of tables and entities.
 
-The properties of an entity are three columns side by side: names, types and values. A scan reads
-many entities to show few, and this is what takes the least to read.
+The properties of an entity are stored in three columns: names, types and values. A scan reads many
+entities to return few, and this form is the fastest to decode.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from etagere.model.service import SignedIdentifier
 
 
 class Keys(Part, frozen=True, order=True):
-    """Which entity of a table."""
+    """The keys of an entity."""
 
     partition: str
     row: str
 
 
 class PropertyIndex(Part, frozen=True):
-    """Where the entities of a table are by the values of one property. Rows are kept from the
-    moment on when this is stored; those of the entities before are made in steps."""
+    """An index on a property of a table. Once it is stored, changes keep its rows up to date; the
+    rows of existing entities are added in steps."""
 
     number: int
-    """Which index of the table, in the keys of its rows."""
+    """The number of the index, which is part of the keys of its rows."""
     name: str
     built: Keys | None = None
-    """The last entity whose row was made."""
+    """The last entity whose row was added."""
     is_ready: bool = False
-    """Whether there are rows of all."""
+    """Whether all entities have rows."""
     created_at: int = 0
-    """In ticks of the engine's time; 0 if that was not stored."""
+    """In ticks; 0 if unknown."""
     score: float = 0.0
-    """How often queries used it; each use counts less as time goes by."""
+    """The number of uses, in which older uses count less."""
     used_at: int = 0
-    """When that was brought up to date."""
+    """When the score was updated."""
 
 
 class Table(Record, frozen=True):
@@ -44,23 +44,23 @@ class Table(Record, frozen=True):
 
     id: bytes
     name: str
-    """With the case in which it was created."""
+    """The name, with the case in which it was created."""
     policies: tuple[SignedIdentifier, ...] = ()
     indexes: tuple[PropertyIndex, ...] = ()
     indexes_made: int = 0
-    """No number of an index below this is given to another."""
+    """Numbers of indexes below this are not used again."""
 
 
 class DroppedIndex(Record, frozen=True):
-    """An index under (table id, its number) whose rows are still to be removed."""
+    """A dropped index under (table id, number) whose rows are still to be removed."""
 
 
 class DeletedTable(Record, frozen=True):
-    """A table whose name is free again and whose entities are still to be removed."""
+    """A deleted table whose entities are still to be removed."""
 
 
 class Edm(enum.StrEnum):
-    """The types of properties: the letter is what is stored, and what the value is in Python."""
+    """The types of properties: the stored letter, and the Python type of the values."""
 
     STRING = "s"
     """str"""
@@ -84,27 +84,28 @@ Value = str | int | float | bool | bytes
 
 
 class Properties(Part, frozen=True):
-    """All but the keys and the timestamp, in the order in which they came."""
+    """The properties of an entity without keys and timestamp, in the order in which they were
+    sent."""
 
     names: tuple[str, ...] = ()
     types: str = ""
-    """A letter of `Edm` for each."""
+    """The letter of the type of each."""
     values: tuple[Any, ...] = ()
-    """Each a `Value`: what is stored tells them apart, but not to a decoder that is told to
-    expect both text and bytes."""
+    """Each is a `Value`. The encoding distinguishes text from bytes, but a decoder with both types
+    would not."""
 
 
 class Entity(Record, frozen=True):
     """An entity under (table id, partition key, row key)."""
 
     stamp: int
-    """Its timestamp, in ticks since 1970, and its ETag."""
+    """The timestamp, in ticks since 1970, which is also the ETag."""
     properties: Properties
 
 
 class PropertyIndexRow(Record, frozen=True):
-    """That there is an entity, under (table id, number of the index, what is kept of the value,
-    partition key, row key)."""
+    """A row of a property index, under (table id, number of the index, indexed value, partition
+    key, row key)."""
 
 
 # Tables
@@ -137,30 +138,30 @@ class SetTableAccess(Command, frozen=True):
 
 
 class ChangeKind(enum.Enum):
-    """What is done to an entity."""
+    """The kind of a change of an entity."""
 
     INSERT = "insert"
     REPLACE = "replace"
-    """It must be there."""
+    """The entity must exist."""
     MERGE = "merge"
-    """It must be there."""
+    """The entity must exist."""
     INSERT_OR_REPLACE = "insert or replace"
     INSERT_OR_MERGE = "insert or merge"
     DELETE = "delete"
 
 
 class EntityChange(Part, frozen=True):
-    """One change of one entity."""
+    """A change of an entity."""
 
     change: ChangeKind
     keys: Keys
     properties: Properties = Properties()
     if_match: int | None = None
-    """The stamp that it must have, if that is asked for."""
+    """The stamp that the entity must have; None: any."""
 
 
 class ChangeEntities(Command, frozen=True):
-    """All of these, in this order, or none."""
+    """Apply all changes in order, or none."""
 
     table: TableName
     changes: tuple[EntityChange, ...]
@@ -177,7 +178,7 @@ class EntityResult(Result, frozen=True):
 
 
 class KeyLimits(Part, frozen=True):
-    """The entities that a caller may touch, both ends included; None is no bound."""
+    """The keys that a caller may access, ends included; None is no limit."""
 
     start_partition: str | None = None
     start_row: str | None = None
@@ -185,7 +186,8 @@ class KeyLimits(Part, frozen=True):
     end_row: str | None = None
 
     def contains(self, keys: Keys) -> bool:
-        """Keys are in the order of their partitions, and of their rows in one partition."""
+        """Returns whether keys are within the limits. They are ordered by partition, then by
+        row."""
         if self.start_partition is not None:
             if keys.partition < self.start_partition:
                 return False

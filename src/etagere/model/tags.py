@@ -1,4 +1,4 @@
-"""Tags: what is kept of them besides the blobs themselves, and what can be asked of them."""
+"""Records of the tag index, and commands."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
 class TaggedBlob(Record, frozen=True):
-    """Says under (account, tag, value, container, container id, blob) that the blob has the tag
-    with this value."""
+    """A row of the index by value, under (account, tag, value, container, container id, blob)."""
 
 
 class TagValue(Record, frozen=True):
-    """The value of a tag under (account, tag, container, container id, blob)."""
+    """A row of the index by blob: the value of a tag, under (account, tag, container, container id,
+    blob)."""
 
     value: str
 
 
 class TaggedContainer(Record, frozen=True):
-    """Where the tags of a container's blobs are found, under its id: a purge knows no more."""
+    """The account and name of a container with tagged blobs, under its id, which is all that a
+    purge knows."""
 
     account: str
     name: str
 
 
 class SetBlobTags(Command, frozen=True):
-    """Give a blob, or a snapshot, these tags and no others."""
+    """Replace the tags of a blob or a snapshot."""
 
     blob: BlobName
     tags: Tags

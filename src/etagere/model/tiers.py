@@ -1,4 +1,4 @@
-"""Tiers: what can be asked of where blobs are kept."""
+"""Commands for access tiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
 class Priority(enum.Enum):
-    """How soon a blob is to come back from the archive."""
+    """The priority of a rehydration from the archive tier."""
 
     STANDARD = "Standard"
     HIGH = "High"
@@ -20,7 +20,7 @@ class SetBlobTier(Command, frozen=True):
     blob: BlobName
     tier: str
     ticks: int
-    """How long a way back from the archive takes that begins now."""
+    """The duration of a rehydration that begins now."""
     priority: Priority = Priority.STANDARD
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None

@@ -1,4 +1,4 @@
-"""What an account may be called, what its keys may be, and how the built-in one is reached."""
+"""Rules for accounts: names, keys, and access to the built-in account."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def check_account_name(name: str) -> Refusal | None:
 
 
 def check_key(key: bytes) -> Refusal | None:
-    """An empty key would let everybody in; one beyond the limit is not one of the service."""
+    """Refuses an empty key, which would admit everybody, and one that is longer than those of the
+    service."""
     if not 1 <= len(key) <= KEY_BYTES_MAX:
         return _out_of_range("AccountKeyBytes", 1, KEY_BYTES_MAX)
     return None
@@ -54,7 +55,7 @@ def check_absent(name: str, stored: Account | None) -> Refusal | None:
 
 
 def check_changeable(name: str) -> Refusal | None:
-    """The keys of a built-in account are known to every client: there is nothing to change."""
+    """Refuses changes of a built-in account, whose keys every client knows."""
     if name in BUILT_IN:
         return Refusal("InsufficientAccountPermissions", {"Account": name})
     return None
@@ -63,12 +64,12 @@ def check_changeable(name: str) -> Refusal | None:
 def check_built_in_access(
     name: str, client: str, host: str | None, settings: Settings
 ) -> Refusal | None:
-    """Refuses a built-in account to other machines and under other names than those of this one:
-    everybody knows its key.
+    """Refuses access to a built-in account, whose key is public, from other machines and under host
+    names that may belong to another machine.
 
-    `client` is the address that the connection comes from, not what a header says. `host` is the
-    Host header: a web page whose own name an attacker lets resolve to this machine (DNS rebinding)
-    comes from a loopback address, but under that name. No browser leaves the header out.
+    `client` is the address of the connection, not of a header. `host` is the Host header: with DNS
+    rebinding, a web page of an attacker sends requests from a loopback address, but with its own
+    host name. Browsers always send the header.
     """
     if name not in BUILT_IN or settings.development_account_anywhere:
         return None
@@ -81,19 +82,19 @@ def check_built_in_access(
 
 @lru_cache(maxsize=1_024)
 def is_loopback(client: str) -> bool:
-    """Whether an address is one of this machine alone; what is no address is not."""
+    """Returns whether this is a loopback address. False for text that is not an address."""
     try:
         address = ipaddress.ip_address(client)
     except ValueError:
         return False
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        # How a socket for both families shows its IPv4 clients.
+        # The form in which a dual-stack socket reports IPv4 clients.
         return address.ipv4_mapped.is_loopback
     return address.is_loopback
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a Host header names this machine by a name that never means another one."""
+    """Returns whether a Host header can only refer to this machine."""
     return len(host) <= _HOST_CHARACTERS_MAX and _is_loopback_host(host)
 
 
@@ -105,7 +106,7 @@ def _is_loopback_host(host: str) -> bool:
     if found["ipv6"]:
         return is_loopback(found["ipv6"])
     name = found["name"].lower().removesuffix(".")
-    # RFC 6761, section 6.3: these never leave the machine, whatever the DNS says.
+    # RFC 6761, section 6.3: these names are always resolved to loopback addresses.
     return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
 
 

@@ -1,4 +1,4 @@
-"""The rules of append blobs: where and how much may be added, and when no more."""
+"""Rules for append blobs: positions, lengths and limits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ APPENDED_BLOCKS_MAX: Final = 50_000
 
 
 def check_etag(etags: ETags | None) -> Refusal | None:
-    """Refuses an If-Match that no blob can ever have had: the service computes with it here, and
-    finds it out of range, where every other operation finds it unmet."""
+    """Refuses an If-Match with an ETag before the first possible one: Append Block answers "out of
+    range", where every other operation answers "condition not met"."""
     if etags is not None and any(map(precedes_all_etags, etags)):
         return Refusal("OutOfRangeInput")
     return None
 
 
 def check_position(position: int | None, length: int) -> Refusal | None:
-    """Who says where the blob ends must be right: that is how a client that was not answered
-    learns whether its block was added."""
+    """Refuses an append whose expected position is not the end of the blob. With it, a client that
+    got no response can find out whether its block was appended."""
     if position is None or position == length:
         return None
     return Refusal("AppendPositionConditionNotMet", {"Sent": position, "Current": length})
@@ -35,7 +35,7 @@ def check_length(length_max: int | None, length: int, added: int) -> Refusal | N
 
 
 def check_appendable(traits: AppendTraits) -> Refusal | None:
-    """Whether one more block can be added at all."""
+    """Refuses an append to a sealed blob, or to one with the maximum number of blocks."""
     if traits.sealed:
         return Refusal("BlobIsSealed")
     if traits.blocks >= APPENDED_BLOCKS_MAX:

@@ -1,7 +1,7 @@
-"""The rules of block lists: what blocks may be called, how many there may be, and which are meant.
+"""Rules for block lists: names, limits, and which blocks a list refers to.
 
-A block may be staged, part of the blob as it is, or both. A list names blocks in the order in which
-their bytes are to follow each other; it may name one more than once.
+A block may be uncommitted, part of the current blob, or both. A list names blocks in the order of
+their bytes, and may name a block more than once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAGED_BLOCKS_MAX: Final = 100_000
 
 
 def decode_block_name(written: str) -> bytes | None:
-    """The bytes that a block is called, which are written in base64; None if these are not."""
+    """Decodes a block name from base64; returns None if it is not valid base64."""
     try:
         return binascii.a2b_base64(written, strict_mode=True)
     except ValueError:
@@ -39,7 +39,7 @@ def check_block_name(name: bytes) -> Refusal | None:
 
 
 def check_staged_name(name: bytes, length: int) -> Refusal | None:
-    """All blocks that wait for one blob have names of one length."""
+    """Requires that all uncommitted blocks of a blob have names of one length."""
     if len(name) == length:
         return None
     return Refusal("InvalidBlobOrBlock", {"BlockIdLength": len(name), "ExpectedLength": length})
@@ -60,23 +60,23 @@ def check_list_length(count: int) -> Refusal | None:
 def check_one_source_each(
     listed: Iterable[ListedBlock], sources: dict[bytes, BlockSource]
 ) -> Refusal | None:
-    """Refuses a list that names a block as committed and as uncommitted. `sources` are those of
-    the blocks before, to which these are added."""
+    """Refuses a list that names a block both as committed and as uncommitted. `sources` are those
+    of the preceding blocks; these are added to it."""
     for block in listed:
         if sources.setdefault(block.name, block.source) is not block.source:
             return Refusal("InvalidBlockList", {"BlockId": encode_block_name(block.name)})
     return None
 
 
-def looks_at_committed(listed: Iterable[ListedBlock]) -> bool:
-    """Whether a list may name blocks of the blob as it is."""
+def may_refer_to_committed(listed: Iterable[ListedBlock]) -> bool:
+    """Returns whether a list may refer to committed blocks."""
     return any(block.source is not BlockSource.UNCOMMITTED for block in listed)
 
 
 def resolve(
     listed: Iterable[ListedBlock], staged: Mapping[bytes, Block], committed: Mapping[bytes, Block]
 ) -> list[Block] | Refusal:
-    """The blocks that a list means, or which of them is not there."""
+    """Returns the blocks that a list refers to, or a refusal if one is missing."""
     found = []
     for block in listed:
         meant = None
@@ -92,7 +92,7 @@ def resolve(
 def _candidates(
     source: BlockSource, staged: Mapping[bytes, Block], committed: Mapping[bytes, Block]
 ) -> Iterator[Mapping[bytes, Block]]:
-    """Where to look, in this order."""
+    """Yields the sets to search, in order."""
     if source is not BlockSource.COMMITTED:
         yield staged
     if source is not BlockSource.UNCOMMITTED:

@@ -1,4 +1,4 @@
-"""Conditional requests: ETags and dates against what is there.
+"""Conditional requests: conditions on ETags and dates.
 
     If-Match                one of these ETags is current; *: there is something
     If-None-Match           none of these is current; *: there is nothing
@@ -9,12 +9,12 @@ Reads combine them freely:
 
     If-Match and If-Unmodified-Since and (If-None-Match or If-Modified-Since)
 
-where the first two, unmet, fail (412), and the part in brackets answers "not modified" (304).
-Writes, and reads before version 2013-08-15, know two pairs, in each of which the date is not
-looked at; unmet is always a failure.
+The first two fail with 412 if they are not met, the part in parentheses with 304 (not modified).
+Writes, and reads before version 2013-08-15, accept only two pairs, in which the date is ignored; a
+condition that is not met always fails with 412.
 
-An ETag is the stamp of the last change. Dates have whole seconds, so the stamp is cut to its
-second before it is compared: what a client was told as Last-Modified is what counts.
+An ETag is the stamp of the last change. Dates have whole seconds, so a stamp is truncated to
+seconds before it is compared, as in Last-Modified.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from etagere.rules.dates import format_http_date, is_several_dates, parse_http_d
 # ETags
 
 ETAG_OFFSET = 621_355_968_000_000_000
-"""Added to a stamp, so that an ETag has 15 digits as those of the service have."""
+"""Added to a stamp, so that ETags have 15 digits like those of the service."""
 
 _ETAG = re.compile(r'\s*(?:W/)?(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s",]+))\s*(?:,|$)')
 
@@ -46,12 +46,12 @@ def format_etag(stamp: int) -> str:
 
 
 def parse_etags(text: str) -> ETags:
-    """The value of If-Match or If-None-Match.
+    """Parses If-Match or If-None-Match.
 
-    Quotes may be missing. A mark of weakness is not looked at: we never set one, so somebody
-    in between did who changed the coding of a body, and it is still certain which change
-    is meant. A list with a star in it is a star. What we never gave out is kept as it is and
-    equals nothing, and so is a text that is no list of ETags.
+    Quotes may be missing. A weakness prefix is ignored: the server never sends one, so a proxy
+    added it when it changed the content coding, and the version is still unambiguous. A list that
+    contains `*` means `*`. ETags that the server never sent, and text that is not a list of ETags,
+    are kept unchanged and match nothing.
     """
     etags: list[str] = []
     at = 0
@@ -67,25 +67,26 @@ def parse_etags(text: str) -> ETags:
 
 
 def precedes_all_etags(etag: str) -> bool:
-    """Whether it reads as an ETag of the service, but of a time before the first one."""
+    """Returns whether this has the form of an ETag of the service, but from before the first
+    possible stamp."""
     found = _SERVICE_ETAG.fullmatch(etag)
     return found is not None and int(found[1], 16) < ETAG_OFFSET
 
 
 def last_modified(stamp: int) -> int:
-    """The second in which a change was made."""
+    """Returns the time of a change in seconds since 1970."""
     return stamp // TICKS_PER_SECOND
 
 
-# What is asked
+# Headers
 
 
 SOURCE_PREFIX: Final = "x-ms-source-"
-"""A copy has the four headers once more, for its source."""
+"""The prefix of the four headers for the source of a copy."""
 
 
-class Header(enum.Enum):
-    """The headers that ask something."""
+class ConditionHeader(enum.Enum):
+    """The conditional headers."""
 
     IF_MATCH = "If-Match"
     IF_NONE_MATCH = "If-None-Match"
@@ -93,22 +94,25 @@ class Header(enum.Enum):
     IF_UNMODIFIED_SINCE = "If-Unmodified-Since"
 
 
-IF_MATCH, IF_NONE_MATCH = Header.IF_MATCH, Header.IF_NONE_MATCH
-IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE = Header.IF_MODIFIED_SINCE, Header.IF_UNMODIFIED_SINCE
+IF_MATCH, IF_NONE_MATCH = ConditionHeader.IF_MATCH, ConditionHeader.IF_NONE_MATCH
+IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE = (
+    ConditionHeader.IF_MODIFIED_SINCE,
+    ConditionHeader.IF_UNMODIFIED_SINCE,
+)
 
 
 def parse_date(header: str, text: str) -> int | Refusal | None:
-    """The value of a date header. What is no date is ignored, as the service does (clients
-    send `null`), but several dates are an error."""
+    """Parses a date header. Invalid dates are ignored, as by the service (clients send `null`), but
+    several dates are an error."""
     if is_several_dates(text):
         return Refusal("InvalidHeaderValue", {"HeaderName": header, "HeaderValue": text})
     return parse_http_date(text)
 
 
-# Which may be asked together
+# Combinations
 
 ANY_COMBINATION_SINCE = "2013-08-15"
-"""The version from which on reads combine all four."""
+"""The first version in which reads combine all four."""
 READ_IF_NOTHING_REFUSED_SINCE = "2016-05-31"
 
 LEGAL_PAIRS: Final = frozenset(
@@ -117,11 +121,11 @@ LEGAL_PAIRS: Final = frozenset(
         frozenset({IF_NONE_MATCH, IF_MODIFIED_SINCE}),
     }
 )
-"""All that writes and old reads may have together."""
+"""The combinations that writes and old reads accept."""
 
 
 def check_read_headers(conditions: Conditions, version: str) -> Refusal | None:
-    """Whether a read of this version may ask this."""
+    """Refuses combinations that a read of this version does not accept."""
     if version < ANY_COMBINATION_SINCE:
         return check_write_headers(conditions)
     if version >= READ_IF_NOTHING_REFUSED_SINCE and conditions.if_none_match == ANY:
@@ -130,7 +134,7 @@ def check_read_headers(conditions: Conditions, version: str) -> Refusal | None:
 
 
 def check_write_headers(conditions: Conditions) -> Refusal | None:
-    """Whether a write of any version may ask this."""
+    """Refuses combinations that writes do not accept."""
     asked = {
         IF_MATCH: conditions.if_match,
         IF_NONE_MATCH: conditions.if_none_match,
@@ -154,7 +158,8 @@ def check_write_headers(conditions: Conditions) -> Refusal | None:
 
 
 def without_ignored(conditions: Conditions) -> Conditions:
-    """The conditions that writes and old reads look at: beside an ETag the date does not count."""
+    """Returns the conditions that writes and old reads evaluate: they ignore a date next to an
+    ETag."""
     if conditions.if_match is not None and conditions.if_unmodified_since is not None:
         conditions = msgspec.structs.replace(conditions, if_unmodified_since=None)
     if conditions.if_none_match is not None and conditions.if_modified_since is not None:
@@ -162,17 +167,17 @@ def without_ignored(conditions: Conditions) -> Conditions:
     return conditions
 
 
-# Whether it is so
+# Evaluation
 
 
 class NotModified(Refusal, frozen=True):
-    """A read has nothing newer to show: 304. Its code is that of any unmet condition."""
+    """The refusal of a read with 304. Its error code is that of any condition that is not met."""
 
 
 class _Unmet(NamedTuple):
-    """Which header failed, what it said, what is current."""
+    """A condition that is not met: the header, its value and the current value."""
 
-    header: Header
+    header: ConditionHeader
     sent: str
     current: str
 
@@ -187,8 +192,8 @@ class _Unmet(NamedTuple):
 def check_read(conditions: Conditions, stamp: int) -> Refusal | None:
     """Refuses a read with 412, or with 304 by way of `NotModified`.
 
-    What is not there is not found (404), whatever was asked of it. For versions before
-    2013-08-15 hand in what `without_ignored` leaves.
+    A missing resource is refused (404) before its conditions are checked. For versions before
+    2013-08-15, pass the result of `without_ignored`.
     """
     if conditions == NO_CONDITIONS:
         return None
@@ -199,7 +204,7 @@ def check_read(conditions: Conditions, stamp: int) -> Refusal | None:
         return _condition_not_met(failure)
     same = _if_none_match(conditions.if_none_match, stamp)
     old = _if_modified_since(conditions.if_modified_since, stamp)
-    # Where both are asked, one that is met is enough.
+    # If both are present, one that is met is enough.
     if conditions.if_none_match is not None and conditions.if_modified_since is not None:
         unmet = same if old is not None else None
     else:
@@ -208,8 +213,8 @@ def check_read(conditions: Conditions, stamp: int) -> Refusal | None:
 
 
 def check_write(conditions: Conditions, stamp: int) -> Refusal | None:
-    """Refuses a write to something that is there. What a write needs and is not there is not
-    found (404) before anybody looks at conditions."""
+    """Refuses a write to an existing resource. A missing one is refused (404) before its conditions
+    are checked."""
     unmet = _first_unmet(conditions, stamp)
     return None if unmet is None else _condition_not_met(unmet)
 
@@ -217,14 +222,13 @@ def check_write(conditions: Conditions, stamp: int) -> Refusal | None:
 def check_create(
     conditions: Conditions, stamp: int | None, *, by_holder: bool = False
 ) -> Refusal | None:
-    """Refuses a write that would create a blob or replace it whole; None: it is not there.
+    """Refuses a write that would create or replace a blob; `stamp` is None if there is none.
 
-    Who holds the blob's lease knows that it is there: clients that upload with a lease ask for a
-    new blob all the same, and mean to replace it.
+    The holder of the blob's lease may send `If-None-Match: *` all the same: clients that upload
+    with a lease do, and mean to replace the blob.
 
-    That it is there already, when it was to be new, has a code of its own, and clients tell
-    it from a lost race by that. What is not there has no ETag that could match, and no date
-    that could be wrong.
+    The refusal because a blob exists has its own code, which clients use to detect a lost race. A
+    missing blob matches no ETag, and violates no date.
     """
     if stamp is None:
         if conditions.if_match is None:
@@ -239,8 +243,8 @@ def check_create(
 
 
 def check_source_read(conditions: Conditions, stamp: int) -> Refusal | None:
-    """Refuses a write that reads its bytes from a source, as a read of the source is refused: with
-    412, or with 304 by way of `NotModified`."""
+    """Refuses a write from a URL like a read of the source: with 412, or with 304 by
+    `NotModified`."""
     unmet = _first_unmet(conditions, stamp)
     if unmet is None:
         return None
@@ -250,8 +254,7 @@ def check_source_read(conditions: Conditions, stamp: int) -> Refusal | None:
 
 
 def check_source(conditions: Conditions, stamp: int) -> Refusal | None:
-    """Refuses a copy because of its source, which is read on behalf of a write: unmet is
-    always a failure, as in writes."""
+    """Refuses a copy because of its source: always with 412, as for writes."""
     unmet = _first_unmet(conditions, stamp)
     if unmet is None:
         return None
@@ -259,8 +262,8 @@ def check_source(conditions: Conditions, stamp: int) -> Refusal | None:
 
 
 def is_same_version(if_range: str, stamp: int) -> bool:
-    """Whether If-Range names what is there: by its ETag, of which a weak one does not count, or by
-    exactly its date (RFC 9110, section 13.1.5). Nothing named is whatever is there."""
+    """Returns whether If-Range names the current version: by its ETag, if it is strong, or by its
+    exact date (RFC 9110, section 13.1.5). An empty value always does."""
     named = if_range.strip()
     if not named:
         return True
@@ -275,7 +278,7 @@ def _condition_not_met(unmet: _Unmet) -> Refusal:
 
 
 def _first_unmet(conditions: Conditions, stamp: int) -> _Unmet | None:
-    """What a write fails for. Beside an ETag the date does not count."""
+    """Returns the condition that a write fails for. A date next to an ETag is ignored."""
     if conditions.if_match is not None:
         unmet = _if_match(conditions.if_match, stamp)
     else:
@@ -287,7 +290,7 @@ def _first_unmet(conditions: Conditions, stamp: int) -> _Unmet | None:
     return _if_modified_since(conditions.if_modified_since, stamp)
 
 
-# The four, each None if it is met or was not asked
+# The four conditions; each returns None if it is met or absent
 
 
 def _if_match(etags: ETags | None, stamp: int) -> _Unmet | None:

@@ -1,5 +1,5 @@
-"""The rules of copies: what can be copied where, what a copy takes over from its source, and in
-which order the snapshots of an incremental copy come."""
+"""Rules for copies: sources and destinations, what a copy takes from its source, and the order of
+the snapshots of an incremental copy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from etagere.rules import tiers
 from etagere.rules.dates import parse_instant
 
 SYNCHRONOUS_BYTES_MAX: Final = 256 << 20
-"""What is longer is not copied while the client waits."""
+"""The maximum length of a synchronous copy."""
 COPY_BYTES_MAX: Final = 50_000 * (4_000 << 20)
-"""As long as a block blob can be."""
+"""The maximum length of a block blob."""
 ROOT: Final = "$root"
 _SECONDARY: Final = "-secondary"
 
@@ -26,27 +26,26 @@ def is_pending(blob: Blob) -> bool:
 
 
 def check_source(source: Blob) -> Refusal | None:
-    """Whether a blob can be copied now. One whose own copy is pending has no bytes yet."""
+    """Refuses a source whose own copy is pending, since it has no bytes yet."""
     return Refusal("PendingCopyOperation") if is_pending(source) else None
 
 
 def check_tier(source: Blob, tier: str, now: int) -> Refusal | None:
-    """Whether a blob can be copied to this tier, if one is asked for. What is in the archive can
-    only be copied out of it."""
+    """Refuses a copy of an archived blob, unless it goes to an online tier."""
     if tier not in ("", tiers.ARCHIVE):
         return tiers.check_length(tier, source.content.length)
     return tiers.check_online(source, now)
 
 
 def check_kind(old: Blob | None, kind: BlobKind) -> Refusal | None:
-    """A blob stays of the kind that it is."""
+    """Refuses a copy that would change the type of a blob."""
     if old is None or old.kind is kind:
         return None
     return Refusal("InvalidBlobType", {"Current": old.kind.value, "Source": kind.value})
 
 
 def copied_traits(source: Blob, seals: bool | None) -> PageTraits | AppendTraits | None:
-    """A copy has the sequence number and the count of blocks of its source."""
+    """Returns the sequence number or block count of a copy, which are those of its source."""
     traits = source.traits
     if isinstance(traits, AppendTraits) and seals is not None:
         return msgspec.structs.replace(traits, sealed=seals)
@@ -59,7 +58,7 @@ def copied_traits(source: Blob, seals: bool | None) -> PageTraits | AppendTraits
 def check_incremental(
     old: Blob | None, source: Blob, name: BlobName, snapshot: int | None
 ) -> Refusal | None:
-    """Whether this snapshot may follow those that were copied here before."""
+    """Refuses an incremental copy of anything but a later snapshot of the same page blob."""
     if snapshot is None:
         return Refusal("IncrementalCopySourceMustBeSnapshot")
     if source.kind is not BlobKind.PAGE:
@@ -77,8 +76,8 @@ def check_incremental(
 
 
 def is_address_of(address: str, name: BlobName) -> bool:
-    """Whether an address that a copy was once made from names this blob. The account may be said
-    by the host or by the path, and the root container need not be said."""
+    """Returns whether the URL of an earlier source names this blob. The account may be in the host
+    or in the path, and the root container may be omitted."""
     parts = urlsplit(address)
     path = unquote(parts.path).removeprefix("/")
     account, container = name.container.account, name.container.name
@@ -91,7 +90,7 @@ def is_address_of(address: str, name: BlobName) -> bool:
 
 
 def snapshot_in(address: str) -> int | None:
-    """The moment of the snapshot that an address names."""
+    """Returns the time of the snapshot that a URL names."""
     for parameter, value in parse_qsl(urlsplit(address).query):
         if parameter.lower() == "snapshot":
             return parse_instant(value)

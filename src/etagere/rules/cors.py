@@ -1,7 +1,7 @@
-"""Cross-origin requests: what a browser is told about pages of other origins.
+"""Cross-origin requests (CORS).
 
-Rules are tried in their order. The first one that allows the origin and the method decides, and
-no other is looked at, even if its headers would have been more generous:
+Rules are tried in order. The first one that allows the origin and the method decides, even if a
+later one would allow more headers:
 
     AllowedOrigins      as sent, or `*` for all, or `https://*.example.com` for those below it, or
                         `*.example.com` for those below it with any scheme
@@ -9,12 +9,12 @@ no other is looked at, even if its headers would have been more generous:
     AllowedHeaders      each header that the request is going to have, in any case; a `*` at the
                         end stands for the rest of a name
 
-This authorises nothing. A preflight that fails is refused, since it asks for nothing else; an
-actual request is answered as any other, only without the headers that let a page see it.
+CORS does not authorize requests. A preflight that fails is refused. An actual request is answered
+like any other, but without the headers that let a page read the response.
 
-Responses to GET and HEAD are cached, so they say `Vary: Origin` whenever another origin might
-get other headers: unless there are no rules, or one for all origins was met. So they do if the
-request has no origin, since a cache may give its response to a page later on.
+Responses to GET and HEAD may be cached, so they have `Vary: Origin` whenever another origin could
+get other headers: unless there are no rules, or a rule for all origins applied. That includes
+requests without an origin, since a cache may send the response to a page later.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ _ANY_SUBDOMAIN = "*."
 _HOST = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 Headers = list[tuple[str, str]]
-"""In the order in which they are sent."""
+"""Headers, in the order in which they are sent."""
 
 
 def preflight(
     rules: Iterable[CorsRule], origin: str | None, method: str | None, headers: str | None
 ) -> Headers | Refusal:
-    """The answer to OPTIONS: Origin, Access-Control-Request-Method and -Headers as sent.
+    """Returns the headers of the response to OPTIONS. The arguments are the values of Origin,
+    Access-Control-Request-Method and Access-Control-Request-Headers.
 
-    What was asked is what is answered, so that a page learns nothing about the rest of the rule.
+    The response repeats only what was requested, so that a page learns nothing else about the rule.
     """
     if not origin:
         return Refusal("InvalidHeaderValue", {"HeaderName": "Origin"})
@@ -71,7 +72,7 @@ def preflight(
 def actual(
     rules: Sequence[CorsRule], origin: str | None, method: str, response_headers: Iterable[str]
 ) -> Headers:
-    """What is added to the response of any other request, which has these headers."""
+    """Returns the headers to add to the response of an actual request, which has these headers."""
     if not rules:
         return []
     cached = method in CACHED_METHODS
@@ -88,7 +89,7 @@ def actual(
         added.append(("Access-Control-Allow-Origin", ANY))
         return added
     added.append(("Access-Control-Allow-Origin", origin or ""))
-    # Browsers take this only together with an origin by name.
+    # Browsers accept this only with a specific origin.
     added.append(("Access-Control-Allow-Credentials", "true"))
     if cached:
         added.append(("Vary", "Origin"))
@@ -100,7 +101,7 @@ def _failure(detail: str) -> Refusal:
 
 
 def _first_match(rules: Iterable[CorsRule], origin: str | None, method: str) -> CorsRule | None:
-    """None as origin: only a rule for all of them will do."""
+    """Returns the first rule that applies. Without an origin, only a rule for all origins does."""
     for rule in rules:
         if _allows_origin(rule, origin) and _allows_method(rule, method):
             return rule
@@ -117,13 +118,13 @@ def _allows_origin(rule: CorsRule, origin: str | None) -> bool:
 
 def _is_allowed(origin: str, allowed: str) -> bool:
     if allowed.startswith(_ANY_SUBDOMAIN):
-        # Without a scheme, any will do.
+        # Without a scheme, any scheme is allowed.
         allowed = origin.partition(_BEFORE_HOST)[0] + _BEFORE_HOST + allowed
     return _is_subdomain(origin, allowed) if _SUBDOMAINS in allowed else origin == allowed
 
 
 def _is_subdomain(origin: str, allowed: str) -> bool:
-    """Whether an origin has the scheme and the end of the host, and names of hosts in between."""
+    """Returns whether an origin is a subdomain of the allowed domain, with the same scheme."""
     scheme, _, domain = allowed.partition(_SUBDOMAINS)
     start, end = scheme + _BEFORE_HOST, "." + domain
     if not origin.startswith(start) or not origin.endswith(end):
@@ -137,8 +138,8 @@ def _allows_method(rule: CorsRule, method: str) -> bool:
 
 
 def _cover(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Says whether one of the patterns is the name of a header, or the beginning of it. A
-    preflight, which nobody signs, may name thousands."""
+    """Returns a function that tells whether a header name matches a pattern. It is fast, because
+    preflights, which are not authenticated, may name thousands of headers."""
     lower = [pattern.lower() for pattern in patterns]
     names = frozenset(lower)
     beginnings = tuple(pattern[:-1] for pattern in lower if pattern.endswith(ANY))
@@ -151,8 +152,8 @@ def _cover(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _exposed(patterns: Sequence[str], response_headers: Iterable[str]) -> str:
-    """Those headers of the response that a rule exposes, and those that it names in full:
-    the edge may still add them."""
+    """Returns the exposed headers of the response, and those that the rule names in full, which may
+    be added later."""
     if not patterns:
         return ""
     names = list(filter(_cover(patterns), response_headers))

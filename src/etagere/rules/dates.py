@@ -1,14 +1,14 @@
-"""Moments as the protocols write them.
+"""Dates and times as the protocols write them.
 
-HTTP has dates in whole seconds and three forms of them: the one that everybody writes, and
-two that are long obsolete and that a server must still read (RFC 9110, section 5.6.7).
+HTTP dates have whole seconds and three forms: the usual one, and two obsolete ones that a server
+must still accept (RFC 9110, section 5.6.7).
 
     Sun, 06 Nov 1994 08:49:37 GMT       RFC 1123
     Sunday, 06-Nov-94 08:49:37 GMT      RFC 850
     Sun Nov  6 08:49:37 1994            asctime()
 
-The day of the week is read but not compared with the date: no reader could say which of the
-two is meant, and a condition that is dropped for it protects nobody.
+The day of the week is parsed but not checked: if it contradicts the date, ignoring the condition
+would protect nobody.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _SEVERAL = re.compile(rf"{_ANY_FORM}(?:\s*,\s*{_ANY_FORM})+", re.ASCII | re.IGNO
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SECONDS_PER_DAY = 86_400
 _PIVOT_YEAR = 70
-"""Two digits from here on mean the 20th century: no resource of ours is older than 1970."""
+"""Two-digit years from here on are in the 20th century: no resource is older than 1970."""
 
 
 def parse_http_date(text: str) -> int | None:
-    """Seconds since 1970; None if it is no date."""
+    """Returns seconds since 1970; None if this is not a date."""
     stripped = text.strip()
     for pattern in _PATTERNS:
         found = pattern.fullmatch(stripped)
@@ -56,7 +56,7 @@ def parse_http_date(text: str) -> int | None:
 
 
 def is_several_dates(text: str) -> bool:
-    """Whether a header holds more than one date, as it does when it was sent twice."""
+    """Returns whether a header contains several dates, as when it was sent twice."""
     return _SEVERAL.fullmatch(text.strip()) is not None
 
 
@@ -76,8 +76,7 @@ def _seconds(found: re.Match[str]) -> int | None:
 
 @lru_cache(maxsize=8192)
 def format_http_date(seconds: int) -> str:
-    """The RFC 1123 form. Remembered, because the objects of one listing or of one second have
-    the same few."""
+    """Formats a date as in RFC 1123. Cached, because the objects of a listing share few dates."""
     moment = time.gmtime(seconds)
     return (
         f"{_DAYS[moment.tm_wday]}, {moment.tm_mday:02} {_MONTHS[moment.tm_mon - 1]} "
@@ -89,7 +88,7 @@ _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,7})
 
 
 def parse_instant(text: str) -> int | None:
-    """Ticks since 1970, from what `format_instant` writes; None if it is no moment."""
+    """Parses the format of `format_instant`; returns ticks since 1970, or None."""
     found = _INSTANT.fullmatch(text)
     if found is None:
         return None
@@ -105,9 +104,9 @@ def parse_instant(text: str) -> int | None:
 
 
 def format_instant(ticks: int) -> str:
-    """ISO 8601 to the tick, as snapshot names and timestamps of entities are written."""
+    """Formats a time in ISO 8601 to the tick, as in snapshot names and entity timestamps."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
-    # To cut a digit off takes less than to fill up with zeros.
+    # Removing a digit is faster than padding with zeros.
     return f"{_format_second(seconds)}.{str(TICKS_PER_SECOND + fraction)[1:]}Z"
 
 
@@ -120,12 +119,12 @@ def _format_second(seconds: int) -> str:
 
 @lru_cache(maxsize=1024)
 def format_day(ordinal: int) -> str:
-    """The day of this number, of which the first of year 1 is the first."""
+    """Formats the day with this ordinal; day 1 is the first of year 1."""
     return date.fromordinal(ordinal).isoformat()
 
 
-# A page of entities has thousands of moments, and to look their parts up takes less than to
-# write them.
+# A page of entities has thousands of times, and looking up their parts is faster than formatting
+# them.
 MINUTES_PER_DAY: Final = 24 * 60
 MINUTES: Final = [f"{minute // 60:02}:{minute % 60:02}:" for minute in range(MINUTES_PER_DAY)]
 SECONDS: Final = [f"{second:02}" for second in range(60)]

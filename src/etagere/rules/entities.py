@@ -1,7 +1,7 @@
-"""The rules of tables and entities: names, keys, sizes, ETags, and how values are written as text.
+"""Rules for tables and entities: names, keys, sizes, ETags and the text form of values.
 
-Lengths are counted as the service counts them, in UTF-16 units. Only keys are limited by their
-UTF-8, which is what they are stored and sorted by.
+Lengths are counted in UTF-16 units, as the service does. Only keys are limited by their UTF-8 form,
+by which they are stored and sorted.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 _TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _RESERVED_TABLE_NAME: Final = "tables"
-"""Where the tables themselves are listed."""
-# Half of a surrogate pair is no character and has no UTF-8.
+"""The resource that lists the tables."""
+# A lone surrogate is not a character and has no UTF-8 form.
 _NOT_IN_KEYS = re.compile("[/\\\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -77,7 +77,7 @@ def _check_key(name: str, key: str) -> Refusal | None:
     return None
 
 
-# Of C#'s identifiers (ECMA-334, section 6.4.3), by the categories of their characters.
+# The Unicode categories of C# identifiers (ECMA-334, section 6.4.3).
 _LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
 _LETTERS_AND_MORE: Final = _LETTERS | {"Mn", "Mc", "Nd", "Pc", "Cf"}
 
@@ -86,13 +86,14 @@ def check_property_name(name: str) -> Refusal | None:
     if len(name) > PROPERTY_NAME_LENGTH_MAX:
         facts: dict[str, str | int] = {"PropertyName": name, "Maximum": PROPERTY_NAME_LENGTH_MAX}
         return Refusal("PropertyNameTooLong", facts)
-    # Within ASCII, identifiers are the same in every language.
+    # ASCII identifiers are the same in C# and Python.
     good = name.isidentifier() if name.isascii() else _is_identifier(name)
     return None if good else Refusal("PropertyNameInvalid", {"PropertyName": name})
 
 
 def _is_identifier(name: str) -> bool:
-    """What C# takes as one: it looks at UTF-16 units, so all of it is in the basic plane."""
+    """Returns whether this is a C# identifier. Those consist of UTF-16 units, so all characters are
+    in the basic plane."""
     return (
         (name[0] == "_" or category(name[0]) in _LETTERS)
         and all(category(character) in _LETTERS_AND_MORE for character in name)
@@ -116,15 +117,15 @@ _FIXED_BYTES: Final[dict[str, int]] = {
 
 
 SURELY_SMALL_BYTES: Final = 32 * 1024
-"""No value and no entity that was sent in so few bytes is too large, whatever is in it: a byte of
-UTF-8 becomes at most two of UTF-16, and everything else becomes shorter."""
+"""An entity that was sent in at most this many bytes is within all limits: a byte of UTF-8 becomes
+at most two of UTF-16, and all other values become shorter."""
 
 
 def check_entity(
     keys: Keys, properties: Properties, *, sent_bytes: int | None = None
 ) -> Refusal | None:
-    """Whether these can be all the properties of one entity, whose keys have been checked.
-    `sent_bytes` is the length of what they were sent in, if nothing else is in it."""
+    """Refuses properties that exceed the limits of an entity, whose keys have been checked.
+    `sent_bytes` is the length of the request body, if it contains nothing else."""
     count = len(properties.names)
     if count > PROPERTIES_MAX:
         return Refusal("TooManyProperties", {"Properties": count, "Maximum": PROPERTIES_MAX})
@@ -154,8 +155,8 @@ def check_entity(
 
 @lru_cache(maxsize=256)
 def _names_bytes(names: tuple[str, ...]) -> int | Refusal:
-    """What properties of these names take besides their values. Remembered, because most entities
-    of a table have the same."""
+    """Returns the size of properties without their values. Cached, because most entities of a table
+    have the same names."""
     for name in names:
         refusal = check_property_name(name)
         if refusal is not None:
@@ -164,7 +165,7 @@ def _names_bytes(names: tuple[str, ...]) -> int | Refusal:
 
 
 def _value_bytes(value: Value) -> int:
-    """Of a value that can be of any length."""
+    """Returns the size of a value of variable length."""
     if isinstance(value, str):
         return 2 * _utf16_length(value)
     assert isinstance(value, bytes)
@@ -176,15 +177,15 @@ def _utf16_length(text: str) -> int:
 
 
 def check_in_group(keys: Keys, first: Keys, rows: Container[str]) -> Refusal | None:
-    """A group is about one partition, and no entity twice: these keys, after the first ones and
-    others with these rows."""
+    """Refuses an entity in a group that is in another partition than the first, or whose row is in
+    the group already."""
     if keys.partition != first.partition:
         return Refusal("CommandsInBatchActOnDifferentPartitions")
     return Refusal("InvalidDuplicateRow") if keys.row in rows else None
 
 
 def merge(old: Properties, new: Properties) -> Properties:
-    """What is new replaces its like or comes at the end; nothing goes away."""
+    """Merges properties: new ones replace those of the same name or are appended."""
     merged = dict(zip(old.names, zip(old.types, old.values, strict=True), strict=True))
     merged.update(zip(new.names, zip(new.types, new.values, strict=True), strict=True))
     types = "".join([letter for letter, _ in merged.values()])
@@ -194,17 +195,17 @@ def merge(old: Properties, new: Properties) -> Properties:
 # ETags
 
 IfMatch = int | None
-"""The stamp that an entity must have, as `EntityChange` has it."""
+"""The stamp that an entity must have, as in `EntityChange`."""
 ANY: Final = None
-"""What `*` asks for: that there is an entity."""
+"""The value of `*`: the entity must exist."""
 NEVER: Final = -1
-"""The stamp of no entity: what an ETag asks for that we never gave out."""
+"""A stamp that no entity has, for ETags that the server never sent."""
 
 _WEAK_ETAG = re.compile(r'[Ww]/"([^"]*)"')
 _STAMP_IN_ETAG = re.compile(r"datetime'(.*)'")
 _COLON_IN_ETAG: Final = "%3A"
 _SHOWN_MAX = 256
-"""Characters of what was not understood that a refusal repeats."""
+"""The most characters of an invalid value that a refusal repeats."""
 
 
 def format_etag(stamp: int) -> str:
@@ -212,7 +213,7 @@ def format_etag(stamp: int) -> str:
 
 
 def format_timestamp(stamp: int) -> str:
-    """The Timestamp of an entity, with no more digits than say something."""
+    """Formats the Timestamp of an entity, without trailing zeros."""
     written = format_instant(stamp)
     if written[-2] != "0":
         return written
@@ -220,7 +221,7 @@ def format_timestamp(stamp: int) -> str:
 
 
 def check_match(if_match: IfMatch, stamp: int) -> Refusal | None:
-    """Whether an entity of this stamp is the one that was asked for."""
+    """Refuses a change if the stamp of the entity does not match."""
     if if_match is ANY or if_match == stamp:
         return None
     facts: dict[str, str | int] = {"Condition": "If-Match", "Current": format_etag(stamp)}
@@ -228,15 +229,15 @@ def check_match(if_match: IfMatch, stamp: int) -> Refusal | None:
 
 
 def etag_of(timestamp: str) -> str:
-    """The ETag of an entity whose Timestamp is written so."""
+    """Returns the ETag for a formatted Timestamp."""
     return f"W/\"datetime'{timestamp.replace(':', _COLON_IN_ETAG)}'\""
 
 
 def parse_etag(text: str) -> IfMatch | Refusal:
-    """What an If-Match asks for: a stamp, `ANY` or `NEVER`.
+    """Parses If-Match; returns a stamp, `ANY` or `NEVER`.
 
-    What is not one weak ETag is refused: it is a mistake, where an unknown ETag may be a
-    version that is gone.
+    Anything but one weak ETag is refused as a mistake, whereas an unknown ETag may be a version
+    that is gone.
     """
     text = text.strip()
     if text == "*":
@@ -266,15 +267,15 @@ _SECONDS_PER_DAY = 86_400
 _OFFSET_SECONDS_MAX = 14 * 3600
 DATETIME_MIN: Final = (date(1601, 1, 1).toordinal() - 1) * _SECONDS_PER_DAY * TICKS_PER_SECOND
 DATETIME_MAX: Final = date.max.toordinal() * _SECONDS_PER_DAY * TICKS_PER_SECOND - 1
-"""The first and last moment that a property can have, in ticks since the beginning of year 1."""
+"""The first and last time that a property can have, in ticks since the beginning of year 1."""
 
 _GUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32}")
 _GUID_DIGITS = Struct("8s4s4s4s12s")
 
 
 def parse_datetime(text: str) -> int | None:
-    """Ticks since the beginning of year 1; None if it is no moment that a property can have.
-    Without a time zone it is UTC."""
+    """Returns ticks since the beginning of year 1; None if a property cannot have this value. The
+    default time zone is UTC."""
     ticks = _parse_utc(text)
     if ticks is None:
         ticks = _parse_any_zone(text)
@@ -282,8 +283,8 @@ def parse_datetime(text: str) -> int | None:
 
 
 def _parse_utc(text: str) -> int | None:
-    """The same for the form that nearly all have; None for all others. To look the parts up takes
-    less than half of the time that the pattern takes."""
+    """Parses the most common form; returns None for others. Looking up the parts takes less than
+    half of the time of the regular expression."""
     minute, second = _MINUTES_BY_TEXT.get(text[11:17]), _SECONDS_BY_TEXT.get(text[17:19])
     if minute is None or second is None or text[10] != "T" or text[-1] != "Z":
         return None
@@ -308,7 +309,7 @@ _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 
 @lru_cache(maxsize=1024)
 def _days_until(day: str) -> int | None:
-    """Since the beginning of year 1; None if it is no day, or not written as one."""
+    """Returns days since the beginning of year 1; None if the text is not a valid day."""
     found = _DAY.fullmatch(day)
     return None if found is None else _days(*found.groups())
 
@@ -339,7 +340,7 @@ def _parse_any_zone(text: str) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _days(year: str, month: str, day: str) -> int | None:
-    """Since the beginning of year 1; None if there was no such day."""
+    """Returns days since the beginning of year 1; None for an invalid day."""
     try:
         return date(int(year), int(month), int(day)).toordinal() - 1
     except ValueError:
@@ -347,7 +348,7 @@ def _days(year: str, month: str, day: str) -> int | None:
 
 
 def format_datetime(ticks: int) -> str:
-    """From ticks since the beginning of year 1, with no more digits than say something."""
+    """Formats ticks since the beginning of year 1, without trailing zeros."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
     minutes, second = divmod(seconds, 60)
     days, minute = divmod(minutes, MINUTES_PER_DAY)
@@ -359,12 +360,12 @@ def format_datetime(ticks: int) -> str:
     return f"{format_day(days + 1)}T{MINUTES[minute]}{SECONDS[second]}{end}"
 
 
-# Few moments are told more precisely.
+# Few times are more precise.
 _MILLISECONDS = ["Z", *[f".{number:03}".rstrip("0") + "Z" for number in range(1, 1_000)]]
 
 
 def parse_guid(text: str) -> bytes | None:
-    """With hyphens in their places or without any; in either case."""
+    """Parses a GUID, with or without hyphens, in either case."""
     return bytes.fromhex(text.replace("-", "")) if _GUID.fullmatch(text) is not None else None
 
 

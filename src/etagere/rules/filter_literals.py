@@ -9,7 +9,7 @@
     Guid        guid'00112233-4455-6677-8899-aabbccddeeff'
     Binary      X'0aff', binary'0aff'
 
-A property that is called like one of these cannot be asked for.
+A property with the name of one of these constants cannot be used in a filter.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DATETIME = re.compile(
 
 
 def parse_datetime(text: str) -> int | None:
-    """Ticks since the beginning of year 1; None if it is no moment. Without a zone it is UTC.
-    What is finer than a tick is cut off."""
+    """Returns ticks since the beginning of year 1; None if this is not a valid time. The default
+    time zone is UTC. Digits beyond a tick are ignored."""
     found = _DATETIME.fullmatch(text)
     if found is None:
         return None
@@ -66,7 +66,7 @@ _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def parse_guid(text: str) -> bytes | None:
-    """The 16 bytes in the order in which they are written; None if it is no GUID."""
+    """Returns the 16 bytes in the order in which they are written; None if this is not a GUID."""
     return bytes.fromhex(text.replace("-", "")) if _GUID.fullmatch(text) else None
 
 
@@ -93,7 +93,8 @@ NAMED: Final = {
 
 
 def parse_named(text: str) -> Literal | None:
-    """None if it is no constant. Clients write booleans as their language does."""
+    """Returns None if this is not a constant. Booleans may have any case, since clients write them
+    as their language does."""
     return NAMED.get(text) or _BOOLEANS.get(text.lower())
 
 
@@ -102,12 +103,12 @@ _BOOLEANS: Final = {name: NAMED[name] for name in ("true", "false")}
 _INT32_END = 2**31
 _INT64_END = 2**63
 _INT64_CHARACTERS_MAX = 20
-"""With its sign. Python would refuse to read thousands of digits as an integer."""
+"""Including the sign. Python refuses to parse thousands of digits as an integer."""
 _INTEGER = re.compile(r"-?[0-9]+")
 
 
 def parse_quoted(text: str) -> Literal | None:
-    """From the prefix to the closing quote; None if there is no such constant."""
+    """Parses a constant from its prefix to the closing quote; returns None if it is invalid."""
     prefix, _, content = text.partition("'")
     if prefix.lower() not in _QUOTED:
         return None
@@ -117,7 +118,7 @@ def parse_quoted(text: str) -> Literal | None:
 
 
 def parse_number(text: str) -> Literal | None:
-    """None if no type holds it, or not the one that it asks for."""
+    """Returns None if the number does not fit into any type, or into the one of its suffix."""
     if text == "-INF":
         return Literal(Edm.DOUBLE, -inf)
     digits, suffix = (text[:-1], text[-1].lower()) if text[-1].isalpha() else (text, "")

@@ -1,4 +1,4 @@
-"""The language of filters: from the text of `$filter` to what it asks for.
+"""The language of `$filter`: parsing a filter into a condition.
 
     condition    conjunction ("or" conjunction)*
     conjunction  term ("and" term)*
@@ -6,14 +6,13 @@
     comparison   name operator literal | literal operator name
     operator     eq | ne | gt | ge | lt | le
 
-Case matters, except in `true`, `false` and the prefixes and suffixes of literals. A name on its own
-is a boolean property that must be true. `not a eq 1` is `not (a eq 1)`: the other reading, which
-OData's own precedence suggests, has no meaning.
+Case matters, except in `true`, `false` and the prefixes and suffixes of literals. A name alone is a
+boolean property that must be true. `not a eq 1` means `not (a eq 1)`: the other reading, which
+OData's precedence suggests, is meaningless.
 
-Nothing here recurses while it reads, and what is read is flat where it can be: parentheses that
-change nothing leave no trace, and `((a or b) or c) or d`, as clients write that add one condition
-after the other, is one alternative of four. So the limit of nesting is met only by what is nested
-indeed, and whoever walks the result may recurse.
+The parser does not recurse, and flattens its result: redundant parentheses are dropped, and `((a or
+b) or c) or d`, as clients write it that append conditions, becomes one alternative of four. So only
+real nesting counts towards the limit, and functions that process the result may recurse.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from etagere.rules.filter_literals import (
 TEXT_BYTES_MAX: Final = 64 * 1024
 TERMS_MAX: Final = 5_000
 NESTING_MAX: Final = 200
-"""Levels of and, or and not inside each other."""
+"""The maximum nesting of and, or and not."""
 
 
-# What is asked for
+# Conditions
 
 
 class Operator(enum.Enum):
@@ -53,7 +52,7 @@ class Operator(enum.Enum):
 
     @property
     def mirrored(self) -> Operator:
-        """The same with its sides exchanged."""
+        """The operator with its operands exchanged."""
         return _MIRRORED.get(self, self)
 
 
@@ -66,7 +65,7 @@ _MIRRORED: Final = {
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Of a property with a constant."""
+    """A comparison of a property with a constant."""
 
     name: str
     operator: Operator
@@ -75,14 +74,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class AllOf(msgspec.Struct, frozen=True):
-    """None at all are met by everything."""
+    """A conjunction; an empty one is always true."""
 
     parts: tuple[Condition, ...] = ()
     depth: int = 0
 
 
 class AnyOf(msgspec.Struct, frozen=True):
-    """None at all are met by nothing."""
+    """A disjunction; an empty one is always false."""
 
     parts: tuple[Condition, ...] = ()
     depth: int = 0
@@ -120,7 +119,7 @@ def _negated(condition: Condition) -> Condition:
     return Not(condition, condition.depth + 1)
 
 
-# Reading
+# Parsing
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -137,17 +136,17 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-"""Something matches everywhere. A word is what C# may call a property, and more: of the characters
-beyond ASCII it takes all."""
+"""Matches at every position. A word is more than a C# identifier: it may contain all characters
+beyond ASCII."""
 
 _REPEATED_MAX = 2_048
-"""Characters of a malformed filter that a refusal repeats."""
+"""The most characters of a malformed filter that a refusal repeats."""
 _SHOWN_MAX = 40
-"""Characters of what was not understood that a refusal repeats."""
+"""The most characters of an unexpected token that a refusal repeats."""
 
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _NEVER_ALONE: Final = frozenset({"and", "or", *_OPERATORS})
-"""A property may be called so; but as a term of its own it is a slip of the pen."""
+"""These may be names of properties, but are mistakes as terms of their own."""
 
 
 class _MalformedError(Exception):
@@ -164,9 +163,8 @@ def _refuse(reason: str, position: int, message: str = "") -> Refusal:
 
 
 def parse_condition(text: str) -> Condition | Refusal:
-    """What a filter asks for; a blank one lets everything through. The position in a refusal
-    counts characters, from 0. The service names in its message how far it has read, which is the
-    end of what it did not expect."""
+    """Parses a filter; an empty one is always true. The position in a refusal counts characters
+    from 0. The position in the message is, as in the service, the end of the unexpected token."""
     try:
         size_bytes = len(text.encode())
     except UnicodeEncodeError as error:
@@ -184,7 +182,7 @@ def parse_condition(text: str) -> Condition | Refusal:
 
 
 class _Group:
-    """What has been read of a condition in parentheses, or of the whole."""
+    """The part of a condition, in parentheses or the whole, that has been parsed."""
 
     __slots__ = ("alternatives", "conjunction", "negates", "position")
 
@@ -211,11 +209,10 @@ class _Group:
 
 
 class _Parser:
-    """Reads tokens one after the other; the groups that are still open are on a list instead of
-    on Python's stack."""
+    """Parses tokens in order. Open groups are kept in a list instead of on Python's stack."""
 
     end: int
-    """Of what has been read so far."""
+    """The end of the last token."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _TOKEN.finditer(text)
@@ -251,7 +248,7 @@ class _Parser:
         return groups[0].condition()
 
     def _close(self, groups: list[_Group]) -> None:
-        """Each group that ends here is a term of the one around it."""
+        """Closes groups: each becomes a term of the enclosing group."""
         while self._kind == "close":
             if len(groups) == 1:
                 raise _MalformedError("The parenthesis was not opened.", self._position)
@@ -286,7 +283,7 @@ class _Parser:
         raise _MalformedError("A property is compared with a constant.", position)
 
     def _operand(self) -> str | Literal:
-        """The name of a property, or a literal."""
+        """Parses the name of a property, or a literal."""
         operand: str | Literal | None
         if self._kind == "word":
             operand = parse_named(self._text) or self._text

@@ -1,12 +1,11 @@
-"""Filters: which entities a query asks for, and between which keys they lie.
+"""Filters of entities: matching, and the bounds of the keys of matches.
 
-A comparison of a property that is absent, or of another type than the constant, is false whatever
-the operator, `ne` included; `not` makes it true. The three types of numbers compare with each
-other, by what they are worth. Texts compare by code points, which is also the order of keys; GUIDs
-and binaries by their bytes; false is less than true; NaN is as IEEE 754 wants it.
+A comparison with a property that is absent, or of another type than the constant, is false for
+every operator including `ne`; `not` makes it true. The three types of numbers are compared by
+value. Text is compared by code points, which is also the order of keys; GUIDs and binaries by their
+bytes; false is less than true; NaN behaves as in IEEE 754.
 
-A filter is compiled once into functions that call each other, because a scan asks them of every
-entity that it passes.
+A filter is compiled once into nested functions, because a scan calls them for every entity.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ Matcher: TypeAlias = Callable[[Keys, Entity], bool]
 class Filter(msgspec.Struct, frozen=True):
     condition: Condition
     matches: Matcher
-    """Whether an entity is asked for."""
+    """Returns whether an entity matches."""
     may_match: Callable[[Entity], bool]
-    """What can be said without the keys: nothing else matches."""
-    asks_of_keys: bool
-    """Whether that is not all."""
+    """A necessary condition that does not depend on the keys."""
+    depends_on_keys: bool
+    """Whether the condition depends on the keys too."""
     terms: int = 1
-    """How many comparisons there are: what it may cost to ask one entity."""
+    """The number of comparisons, which determines the cost of matching one entity."""
 
     def bounds(self) -> KeyBounds:
-        """Nothing outside of them matches."""
+        """Returns bounds of the keys of all matches."""
         return _bounds(self.condition)
 
 
 def parse_filter(text: str) -> Filter | Refusal:
-    """The meaning of `$filter`. A blank one lets everything through."""
+    """Compiles `$filter`; an empty one matches everything."""
     condition = parse_condition(text)
     if isinstance(condition, Refusal):
         return condition
@@ -90,11 +89,11 @@ def _keyless(matches: Matcher) -> Callable[[Entity], bool]:
 
 
 SELECTED_MAX: Final = PROPERTIES_MAX + len((PARTITION_KEY, ROW_KEY, TIMESTAMP))
-"""As many properties as an entity can have."""
+"""The maximum number of properties of an entity."""
 
 
 def parse_select(text: str | None) -> tuple[str, ...] | Refusal | None:
-    """The names in `$select`, each once; None is all of them."""
+    """Returns the names in `$select`, each once; None for all properties."""
     if not text:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -141,12 +140,12 @@ def _matcher(condition: Condition, positions: _Positions | None = None) -> Match
 
 
 _FEW_TERMS_MAX: Final = 8
-"""So many comparisons look for their property among the names of an entity. If there are more, the
-places of all names are found out once for each entity."""
+"""Up to this many comparisons search the names of an entity for their property. If there are more,
+the positions of all names are computed once per entity."""
 
 
 class _Positions:
-    """The places of the properties of one entity, by their names."""
+    """The positions of the properties of one entity, by name."""
 
     __slots__ = ("_names", "_places")
 
@@ -165,7 +164,7 @@ def _not(matcher: Matcher) -> Matcher:
     return lambda keys, entity: not matcher(keys, entity)
 
 
-# Two loops that all() and any() would say shorter: their generators take twice the time.
+# Loops instead of all() and any(), whose generators take twice the time.
 
 
 def _all(matchers: tuple[Matcher, ...]) -> Matcher:
@@ -226,7 +225,7 @@ def _compares_found(
 
 def _compares_property(name: str, compare: _Compare, literal: Literal) -> Matcher:
     value, types = literal.value, _comparable_types(literal)
-    # The entities of a table are mostly alike: where the name was last, it will be again.
+    # The entities of a table mostly have the same properties: try the last position first.
     expected_at = 0
 
     def matches(_keys: Keys, entity: Entity) -> bool:
@@ -242,19 +241,19 @@ def _compares_property(name: str, compare: _Compare, literal: Literal) -> Matche
     return matches
 
 
-# What can be said without the keys
+# Conditions without keys
 
 _NO_KEYS: Final = Keys("", "")
 
 
 def _without_keys(condition: Condition) -> Condition | None:
-    """A condition that is met wherever this one is and that asks nothing of keys; None if there is
-    no other than that anything will do. The same one if it asks nothing of keys itself."""
+    """Returns a weaker condition that does not depend on keys; None if there is none but "always".
+    Returns the same condition if it does not depend on keys."""
     match condition:
         case Comparison():
             return None if condition.name in _KEYS else condition
         case Not():
-            # To leave something out of what is negated would ask for more, not for less.
+            # Weakening a negated condition would make the whole stronger.
             return condition if _without_keys(condition.part) is condition.part else None
         case AllOf():
             parts = [_without_keys(part) for part in condition.parts]
@@ -281,9 +280,9 @@ _KEYS: Final = frozenset({PARTITION_KEY, ROW_KEY})
 
 
 class KeyRange(NamedTuple):
-    """The texts from `low` on and before `high`; None is no end.
+    """The keys from `low` (inclusive) to `high` (exclusive); None is no bound.
 
-    Every range of keys can be said so, because the first text after `k` is `k` and a NUL.
+    Every range of keys has this form, because the first key after `k` is `k` followed by NUL.
     """
 
     low: str = ""
@@ -295,16 +294,16 @@ class KeyRange(NamedTuple):
 
     @property
     def only(self) -> str | None:
-        """The one text that is in it, if there is just one."""
+        """The only key in the range, if there is just one."""
         return self.low if self.high == _next(self.low) else None
 
-    def meet(self, other: KeyRange) -> KeyRange:
-        """What is in both."""
+    def intersect(self, other: KeyRange) -> KeyRange:
+        """Returns the intersection."""
         highs = [high for high in (self.high, other.high) if high is not None]
         return KeyRange(max(self.low, other.low), min(highs, default=None))
 
     def hull(self, other: KeyRange) -> KeyRange:
-        """What is in either, and what lies between them."""
+        """Returns the smallest range that contains both."""
         low = min(self.low, other.low)
         if self.high is None or other.high is None:
             return KeyRange(low)
@@ -316,7 +315,7 @@ def _next(text: str) -> str:
 
 
 class KeyBounds(NamedTuple):
-    """Both keys of whatever matches are in these."""
+    """Bounds of the partition and row keys of all matches."""
 
     partition: KeyRange = KeyRange()
     row: KeyRange = KeyRange()
@@ -327,18 +326,18 @@ class KeyBounds(NamedTuple):
 
     @property
     def is_point(self) -> bool:
-        """Whether no more than one entity can be in them."""
+        """Whether at most one entity is within the bounds."""
         return self.partition.only is not None and self.row.only is not None
 
     @property
     def first(self) -> Keys:
-        """Nothing before this matches, in the order of keys."""
+        """The first keys, in order, that can match."""
         return Keys(self.partition.low, self.row.low)
 
     @property
     def stop(self) -> Keys | None:
-        """Neither this nor anything after it matches; None is no end. Rows bound this only
-        within a single partition."""
+        """The first keys, in order, after all matches; None is no bound. Rows matter only within a
+        single partition."""
         if self.is_empty:
             return self.first
         if self.partition.high is None:
@@ -347,8 +346,8 @@ class KeyBounds(NamedTuple):
             return Keys(self.partition.low, self.row.high)
         return Keys(self.partition.high, "")
 
-    def meet(self, other: KeyBounds) -> KeyBounds:
-        return KeyBounds(self.partition.meet(other.partition), self.row.meet(other.row))
+    def intersect(self, other: KeyBounds) -> KeyBounds:
+        return KeyBounds(self.partition.intersect(other.partition), self.row.intersect(other.row))
 
     def hull(self, other: KeyBounds) -> KeyBounds:
         if self.is_empty or other.is_empty:
@@ -374,7 +373,7 @@ def _bounds(condition: Condition) -> KeyBounds:
         case Comparison():
             return _comparison_bounds(condition)
         case AllOf():
-            return reduce(KeyBounds.meet, map(_bounds, condition.parts), _UNBOUNDED)
+            return reduce(KeyBounds.intersect, map(_bounds, condition.parts), _UNBOUNDED)
         case AnyOf():
             return reduce(KeyBounds.hull, map(_bounds, condition.parts), _NOTHING)
         case Not():

@@ -1,8 +1,8 @@
-"""Indexes on properties: what is kept of a value, and where a filter has to look for it.
+"""Indexes on properties: the encoding of values, and the ranges that a filter has to search.
 
-An index only says where something may be; the whole filter is asked of what lies there. So values
-may be rounded and cut, if only their order is kept: two that differ may become the same, but none
-comes before another that was less. Ranges have both ends in them and are never too narrow.
+An index yields candidates, to which the whole filter is applied. So values may be rounded and
+truncated as long as their order is kept: different values may become equal, but never change their
+order. Ranges include both ends and are never too narrow.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from etagere.rules.filters import PARTITION_KEY, ROW_KEY, TIMESTAMP
 INDEXED_BYTES_MAX: Final = 64
 RANGES_MAX: Final = 16
 INDEXES_MAX: Final = 4
-"""In one table: each takes its share of every change."""
+"""Per table, because every change has to update each of them."""
 
 
-# Which indexes a table keeps
+# Choice of indexes
 #
-# Uses of an index and queries that lack one are counted alike, and count half after an hour. What
-# is lacked more than the least used index is used takes its place.
+# Uses of an index, and queries that lacked one, are counted with a half-life of an hour. An index
+# that is lacked more often than the least used one is used replaces that one.
 
 HALF_LIFE_TICKS: Final = 3_600 * TICKS_PER_SECOND
 REPLACEABLE_AFTER_TICKS: Final = 60 * TICKS_PER_SECOND
-"""No index is replaced before: its uses need time to be counted, and to build one takes work."""
+"""The minimum age of an index before it is replaced: its uses need time to be counted, and building
+one is work."""
 UNUSED_TICKS_MAX: Final = 14 * 24 * 3_600 * TICKS_PER_SECOND
-"""An index that no query used for so long is dropped."""
+"""An index that was not used for this long is dropped."""
 DEMAND_MIN: Final = 3
 DEMAND_MAX: Final = 64
-"""One client that repeats a query does not replace what many use."""
+"""A cap, so that one client that repeats a query does not replace an index that many use."""
 _DEMAND_OVER_USE: Final = 2
 
 
 def decayed(score: float, elapsed_ticks: int) -> float:
-    """What is left of a score after so long."""
+    """Returns a score after exponential decay."""
     return score * math.exp2(-max(0, elapsed_ticks) / HALF_LIFE_TICKS)
 
 
 def index_to_replace(
     demand: float, indexes: Sequence[PropertyIndex], now: int
 ) -> PropertyIndex | None:
-    """The index that gives way to one that so many queries lacked; None if none does."""
+    """Returns the index to replace by one that this many queries lacked; None if there is none."""
     settled = [index for index in indexes if now - index.created_at >= REPLACEABLE_AFTER_TICKS]
     if demand < DEMAND_MIN or not settled:
         return None
@@ -60,14 +61,14 @@ def index_to_replace(
 
 
 def is_unused(index: PropertyIndex, now: int) -> bool:
-    """Whether it was not used for so long that it is dropped."""
+    """Returns whether an index has not been used for so long that it is dropped."""
     return now - max(index.created_at, index.used_at) > UNUSED_TICKS_MAX
 
 
 # Values
 #
-# The first byte says what a value can be compared with. No NUL is in what follows, except in texts
-# and binaries that have some: it would have to be escaped in keys.
+# The first byte is the class of comparable values. What follows contains no NUL, which would have
+# to be escaped in keys, except in texts and binaries.
 
 _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
@@ -76,18 +77,18 @@ _BITS: Final = struct.Struct(">Q")
 
 
 def _number(value: float) -> bytes | None:
-    """All by what they are worth as a double; an Int64 that has none is rounded."""
+    """Encodes a number as a double; an Int64 without an exact one is rounded."""
     double = float(value)
     if double != double:  # noqa: PLR0124
-        # NaN: no comparison that is looked for here finds it.
+        # NaN: no comparison that uses an index is true for it.
         return None
-    # Zero is zero, whatever its sign.
+    # Makes -0.0 equal to 0.0.
     (bits,) = _BITS.unpack(_DOUBLE.pack(double + 0.0))
     return b"n%016x" % (bits ^ _ALL if bits & _SIGN else bits | _SIGN)
 
 
 def _text(value: str) -> bytes:
-    # Cut between bytes, not between characters: only so the order is kept.
+    # Truncated at a byte, not at a character, which keeps the order.
     return b"s" + value.encode(errors="surrogatepass")[: INDEXED_BYTES_MAX - 1]
 
 
@@ -97,7 +98,7 @@ _ENCODE: Final[dict[str, Callable[[Any], bytes | None]]] = {
     Edm.INT64.value: _number,
     Edm.DOUBLE.value: _number,
     Edm.BOOLEAN.value: lambda value: b"b1" if value else b"b0",
-    # The moments of a filter may lie a little before the first that there is.
+    # The times of a filter may be before the first valid one.
     Edm.DATETIME.value: lambda value: b"t%016x" % (value + _SIGN),
     Edm.GUID.value: lambda value: b"g" + value.hex().encode(),
     Edm.BINARY.value: lambda value: b"x" + value[: INDEXED_BYTES_MAX - 1],
@@ -105,12 +106,12 @@ _ENCODE: Final[dict[str, Callable[[Any], bytes | None]]] = {
 
 
 def encode_value(letter: str, value: Any) -> bytes | None:
-    """What is kept of a value; None if no filter can look for it."""
+    """Encodes a value; returns None if no filter can find it."""
     return _ENCODE[letter](value)
 
 
 def indexed_value(name: str, keys: Keys, entity: Entity) -> bytes | None:
-    """What an index on this property keeps of an entity; None if that is nothing."""
+    """Returns the encoded value of a property of an entity; None if it has none."""
     if name == ROW_KEY:
         return _text(keys.row)
     properties = entity.properties
@@ -120,11 +121,11 @@ def indexed_value(name: str, keys: Keys, entity: Entity) -> bytes | None:
     return _ENCODE[properties.types[at]](properties.values[at])
 
 
-# What a filter looks for
+# Ranges of a filter
 
 
 class Range(NamedTuple):
-    """Both ends are in it."""
+    """A range of encoded values, both ends included."""
 
     first: bytes
     last: bytes
@@ -135,15 +136,15 @@ class Range(NamedTuple):
 
     @property
     def is_closed(self) -> bool:
-        """Whether both of its ends were asked for."""
+        """Whether the filter limits both ends."""
         return len(self.first) > 1 and not self.last.endswith(_END)
 
 
 Ranges = tuple[Range, ...]
-"""In order and apart from each other. None at all: there is nothing to look for."""
+"""Ordered, disjoint ranges. An empty tuple means that nothing can match."""
 
 RangesByProperty = dict[str, Ranges]
-"""By the names of properties: whatever matches lies in all of these."""
+"""Ranges by property name. Every match is in the ranges of all of them."""
 
 _END: Final = b"\xff" * (INDEXED_BYTES_MAX - 1)
 _NOT_INDEXED: Final = frozenset({PARTITION_KEY, TIMESTAMP})
@@ -162,7 +163,7 @@ def index_ranges(condition: Condition) -> RangesByProperty:
 
 
 def by_selectivity(found: RangesByProperty) -> list[str]:
-    """The names of what is index_ranges: first what probably has the fewest entities."""
+    """Returns the names of the properties, the one with probably the fewest matches first."""
 
     def rank(name: str) -> tuple[int, int]:
         ranges = found[name]
@@ -201,7 +202,7 @@ def _all_of(parts: list[RangesByProperty]) -> RangesByProperty:
 
 
 def _either(alternatives: list[RangesByProperty]) -> RangesByProperty:
-    """Only what each of them says something of."""
+    """Returns the ranges of a disjunction: only those of properties that all alternatives limit."""
     if not alternatives:
         return {}
     names = [name for name in alternatives[0] if all(name in other for other in alternatives)]
@@ -211,7 +212,7 @@ def _either(alternatives: list[RangesByProperty]) -> RangesByProperty:
 
 
 def _intersection(left: Ranges, right: Ranges) -> Ranges:
-    """What is in both. Each is in order and apart, so each range is looked at once."""
+    """Returns the intersection, in one pass over both."""
     met: list[Range] = []
     at, other_at = 0, 0
     while at < len(left) and other_at < len(right):

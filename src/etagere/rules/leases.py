@@ -1,4 +1,4 @@
-"""The rules of leases: what each action does in each state, and who may do what meanwhile.
+"""Rules for leases: what each action does in each state, and which requests a lease permits.
 
     held (locked)       leased    the holder may write, renew, change and release
                         breaking  the holder may write and release, until it ends
@@ -6,15 +6,15 @@
                         broken    remembered, so that the holder can release it
                         available
 
-A state is computed from the stored lease and the time of the transaction, so a lease ends at
-its tick, whoever looks and whenever.
+The state is computed from the stored lease and the time of the transaction, so a lease ends exactly
+at its tick.
 
-Blobs, containers and shares have one table of actions. They differ in one thing: renewing an
-expired lease fails if the *blob* was modified since. That needs no row and no stored time,
-because the modification makes the blob forget the lease (`after_write`), while a container
-keeps its own. Files, whose leases have no end, have a table with three of the five states.
+Blobs, containers and shares have one table of actions. The only difference is that an expired lease
+cannot be renewed if the *blob* was modified since. That needs no row and no stored time, because
+the modification drops the lease of a blob (`after_write`), but not that of a container. Files,
+whose leases are infinite, have a table with three of the five states.
 
-No refusal ever carries a lease id.
+Refusals never contain a lease id.
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ Known = FixedLease | InfiniteLease | BrokenLease
 ById = Acquire | Renew | Change | Release
 
 
-# What state a lease is in
+# States
 
 
 def effective_state(lease: Lease, now: int) -> LeaseState:
-    """What the lease is at this moment. The tick at which it ends is the first one after it."""
+    """Returns the state of a lease at a given time. It is no longer held at the tick at which it
+    ends."""
     if isinstance(lease, NoLease):
         return AVAILABLE
     if isinstance(lease, InfiniteLease):
@@ -82,7 +83,7 @@ LOCKED: Final = frozenset({LEASED, BREAKING})
 
 
 def end_of(lease: Lease) -> int | None:
-    """The first tick at which the lease is not held any more; None where it has no end."""
+    """Returns the first tick at which the lease is no longer held; None if it has no end."""
     if isinstance(lease, FixedLease):
         return lease.expires_at
     if isinstance(lease, BrokenLease):
@@ -91,18 +92,18 @@ def end_of(lease: Lease) -> int | None:
 
 
 def seconds_until_free(lease: BrokenLease, now: int) -> int:
-    """What `x-ms-lease-time` says after a break. Rounded up: whoever waits as long as they
-    were told finds the lease ended, never a fraction of a second too early."""
+    """Returns the value of `x-ms-lease-time` after a break. Rounded up, so that a client that waits
+    this long finds the lease ended."""
     return max(0, -((now - lease.breaks_at) // TICKS_PER_SECOND))
 
 
 class LeaseReport(NamedTuple):
-    """A lease as response headers and listings show it."""
+    """The properties of a lease in response headers and listings."""
 
     state: str
     status: str
     duration: str | None
-    """Told only while it is leased."""
+    """Set only in the state leased."""
 
 
 _NOT_LEASED: Final = LeaseReport(AVAILABLE.value, "unlocked", None)
@@ -130,11 +131,11 @@ def _facts(lease: Lease, now: int) -> dict[str, str | int]:
     return facts
 
 
-# What the actions do
+# Actions
 
 Step = Callable[[Any, Any, int], Lease | Refusal]
-"""A function of the stored lease, the action and the time. The state and the verb decide
-which classes the first two have, so a step names just those."""
+"""A function of the stored lease, the action and the time. The state and the verb determine the
+classes of the first two, so a step declares just those."""
 
 
 def grant(_lease: Lease, action: Acquire, now: int) -> Lease:
@@ -151,7 +152,7 @@ def restart(lease: Held, _action: Renew, now: int) -> Lease:
 
 
 def change(lease: Held, action: Change, now: int) -> Lease | Refusal:
-    """A change to the id that the lease has is one that is asked again, its answer lost."""
+    """A change to the current id succeeds: it is the retry of a change whose response was lost."""
     if lease.id not in (action.lease_id, action.proposed_id):
         return Refusal("LeaseIdMismatchWithLeaseOperation", _facts(lease, now))
     return msgspec.structs.replace(lease, id=action.proposed_id)
@@ -161,9 +162,9 @@ def forget(_lease: Known, _action: Release, _now: int) -> Lease:
     return NO_LEASE
 
 
-def break_off(lease: Known, action: Break, now: int) -> Lease:
-    """A period only ever shortens a lease. Without one it ends when it would have ended, or
-    at once if it never would. What has ended already is broken as of its end."""
+def break_lease(lease: Known, action: Break, now: int) -> Lease:
+    """Breaks a lease. A period can only shorten it. Without a period it ends when it would have
+    expired, or at once if it is infinite. A lease that has expired is broken as of its end."""
     end = end_of(lease)
     if action.period_seconds is None:
         return BrokenLease(lease.id, now if end is None else end)
@@ -184,7 +185,7 @@ def refuse(code: str) -> Step:
 
 
 def by_id(*, holder: Step, other: str) -> Step:
-    """One step for whoever names the lease's id, a refusal for everybody else."""
+    """Returns a step for the holder of the lease's id, and a refusal for everybody else."""
     refuse_other = refuse(other)
 
     def step(lease: Known, action: ById, now: int) -> Lease | Refusal:
@@ -212,22 +213,22 @@ LEASE_STEPS: Final[dict[tuple[LeaseState, LeaseVerb], Step]] = {
     (LEASED, RENEW): by_id(holder=restart, other=MISMATCH),
     (LEASED, CHANGE): change,
     (LEASED, RELEASE): by_id(holder=forget, other=MISMATCH),
-    (LEASED, BREAK): break_off,
+    (LEASED, BREAK): break_lease,
     (BREAKING, ACQUIRE): by_id(holder=refuse(CANNOT_ACQUIRE), other=ALREADY_PRESENT),
     (BREAKING, RENEW): by_id(holder=refuse(CANNOT_RENEW), other=MISMATCH),
     (BREAKING, CHANGE): by_id(holder=refuse(CANNOT_CHANGE), other=MISMATCH),
     (BREAKING, RELEASE): by_id(holder=forget, other=MISMATCH),
-    (BREAKING, BREAK): break_off,
+    (BREAKING, BREAK): break_lease,
     (BROKEN, ACQUIRE): grant,
     (BROKEN, RENEW): by_id(holder=refuse(CANNOT_RENEW), other=MISMATCH),
     (BROKEN, CHANGE): refuse(NOT_PRESENT),
     (BROKEN, RELEASE): by_id(holder=forget, other=MISMATCH),
-    (BROKEN, BREAK): break_off,
+    (BROKEN, BREAK): break_lease,
     (EXPIRED, ACQUIRE): grant,
     (EXPIRED, RENEW): by_id(holder=restart, other=MISMATCH),
     (EXPIRED, CHANGE): refuse(NOT_PRESENT),
     (EXPIRED, RELEASE): by_id(holder=forget, other=MISMATCH),
-    (EXPIRED, BREAK): break_off,
+    (EXPIRED, BREAK): break_lease,
 }
 """All 25 pairs for blobs, containers and shares."""
 
@@ -269,22 +270,22 @@ def _about(refusal: Refusal, kind: LeaseKind) -> Refusal:
     return msgspec.structs.replace(refusal, subject=kind.value)
 
 
-# Who may use what is leased
+# Access to leased resources
 
 
-class Sent(enum.Enum):
-    """What a request says of the lease."""
+class SentLeaseId(enum.Enum):
+    """The lease id in a request, compared with that of the lease."""
 
     NOTHING = enum.auto()
     ITS_ID = enum.auto()
     ANOTHER_ID = enum.auto()
 
 
-NOTHING, ITS_ID, ANOTHER_ID = Sent.NOTHING, Sent.ITS_ID, Sent.ANOTHER_ID
+NOTHING, ITS_ID, ANOTHER_ID = SentLeaseId.NOTHING, SentLeaseId.ITS_ID, SentLeaseId.ANOTHER_ID
 
 
 class Objection(enum.Enum):
-    """What is wrong with a request for something that is or was leased."""
+    """Why a request for a resource with a lease is refused."""
 
     MISSING = enum.auto()
     MISMATCH = enum.auto()
@@ -292,7 +293,7 @@ class Objection(enum.Enum):
     LOST = enum.auto()
 
 
-# The columns: no id, the id of the lease, another id. To send one makes it a condition.
+# The columns: no id, the id of the lease, another id. An id in a request is a condition.
 _OBJECTIONS_TO_WRITES: Final = {
     AVAILABLE: (None, Objection.NOT_PRESENT, Objection.NOT_PRESENT),
     LEASED: (Objection.MISSING, None, Objection.MISMATCH),
@@ -309,7 +310,7 @@ _OBJECTIONS_TO_READS: Final = {
 }
 _COLUMNS: Final = (NOTHING, ITS_ID, ANOTHER_ID)
 
-Checks = dict[tuple[LeaseState, Sent], Objection | None]
+Checks = dict[tuple[LeaseState, SentLeaseId], Objection | None]
 
 
 def _cells(rows: Mapping[LeaseState, tuple[Objection | None, ...]]) -> Checks:
@@ -323,8 +324,8 @@ def _cells(rows: Mapping[LeaseState, tuple[Objection | None, ...]]) -> Checks:
 WRITE_CHECKS: Final = _cells(_OBJECTIONS_TO_WRITES)
 READ_CHECKS: Final = _cells(_OBJECTIONS_TO_READS)
 
-# The service documents 409 beside 412 for a wrong id; its table of codes and all its clients
-# say 412. A share is a container to the codes of the service.
+# The service documents both 409 and 412 for a wrong id; its table of error codes and all clients
+# use 412. Shares use the error codes of containers.
 OBJECTION_CODES: Final[dict[LeaseKind, dict[Objection, str]]] = {
     LeaseKind.BLOB: {
         Objection.MISSING: "LeaseIdMissing",
@@ -354,33 +355,32 @@ OBJECTION_CODES: Final[dict[LeaseKind, dict[Objection, str]]] = {
 
 
 def check_write(lease: Lease, lease_id: bytes | None, now: int, kind: LeaseKind) -> Refusal | None:
-    """For what needs the id while the lease is held.
+    """Checks a request that needs the id while the lease is held.
 
-    Of blobs and files: every change of theirs, of bytes, properties or metadata, the delete,
-    and the staging of a block. Of shares: delete, and setting metadata, properties or ACL. Of
-    containers: delete alone, see `check_container_delete`. An object that is not there has
-    no lease.
+    Blobs and files: every change of bytes, properties or metadata, deletes, and uploads of blocks.
+    Shares: deletes, and changes of metadata, properties or ACL. Containers: deletes only, see
+    `check_container_delete`. A missing object has no lease.
     """
     return _check(WRITE_CHECKS, lease, lease_id, now, kind)
 
 
 def check_read(lease: Lease, lease_id: bytes | None, now: int, kind: LeaseKind) -> Refusal | None:
-    """For what needs no id, but where an id that is sent has to be the one in force."""
+    """Checks a request that needs no id, but whose id, if it has one, must be that of the lease."""
     return _check(READ_CHECKS, lease, lease_id, now, kind)
 
 
 def check_container_delete(lease: Lease, lease_id: bytes | None, now: int) -> Refusal | None:
-    """The one thing that a lease of a container keeps others from doing."""
+    """Checks the delete of a container, the only operation that its lease prevents."""
     return check_write(lease, lease_id, now, LeaseKind.CONTAINER)
 
 
 def check_container_use(lease: Lease, lease_id: bytes | None, now: int) -> Refusal | None:
-    """Everything else done to a container, setting its metadata and ACL included."""
+    """Checks all other operations on a container, including changes of metadata and ACL."""
     return check_read(lease, lease_id, now, LeaseKind.CONTAINER)
 
 
 def check_copy_destination(lease: Lease, lease_id: bytes | None, now: int) -> Refusal | None:
-    """For a copy that goes on after its answer: a lease that ends by itself cannot guard it."""
+    """Checks the destination of an asynchronous copy, which a lease that expires cannot protect."""
     refusal = check_write(lease, lease_id, now, LeaseKind.BLOB)
     if refusal is None and effective_state(lease, now) in LOCKED and end_of(lease) is not None:
         return Refusal("InfiniteLeaseDurationRequired", _facts(lease, now))
@@ -402,29 +402,29 @@ def _check(
     return _about(Refusal(OBJECTION_CODES[kind][objection], _facts(lease, now)), kind)
 
 
-FORGETTING: Final = {
+FORGOTTEN_STATES: Final = {
     LeaseKind.BLOB: frozenset({BROKEN, EXPIRED}),
     LeaseKind.FILE: frozenset({BROKEN, EXPIRED}),
     LeaseKind.CONTAINER: frozenset[LeaseState](),
     LeaseKind.SHARE: frozenset[LeaseState](),
 }
-"""The states of a lease that end when somebody else changes the object."""
+"""The states in which a change of the object drops its lease."""
 
 
 def after_write(lease: Lease, now: int, kind: LeaseKind) -> Lease:
-    """The lease of an object that was modified, the write having passed its check.
+    """Returns the lease of an object after a permitted write.
 
-    A lease that is over is forgotten, so that its holder cannot renew it and go on as if
-    nothing had happened. Staging a block modifies nothing yet.
+    A lease that has ended is dropped, so that its holder cannot renew it and miss the change.
+    Uploading a block is not a change.
     """
-    return NO_LEASE if effective_state(lease, now) in FORGETTING[kind] else lease
+    return NO_LEASE if effective_state(lease, now) in FORGOTTEN_STATES[kind] else lease
 
 
-# What requests may say
+# Parameters
 
 
 def check_duration(seconds: int, kind: LeaseKind) -> Refusal | None:
-    """Of `x-ms-lease-duration`, which every acquire must send."""
+    """Checks `x-ms-lease-duration`, which every acquire must have."""
     if seconds == DURATION_SECONDS_INFINITE:
         return None
     if kind is not LeaseKind.FILE and DURATION_SECONDS_MIN <= seconds <= DURATION_SECONDS_MAX:
@@ -433,7 +433,7 @@ def check_duration(seconds: int, kind: LeaseKind) -> Refusal | None:
 
 
 def check_break_period(seconds: int) -> Refusal | None:
-    """Of `x-ms-lease-break-period`."""
+    """Checks `x-ms-lease-break-period`."""
     if 0 <= seconds <= BREAK_PERIOD_SECONDS_MAX:
         return None
     return _bad_header("x-ms-lease-break-period", seconds)
@@ -455,8 +455,7 @@ _WHITESPACE = re.compile(r"\s+")
 
 
 def parse_lease_id(text: str) -> bytes | None:
-    """The id that a request means, in whichever form and case it is written; None if it is
-    no GUID."""
+    """Parses a lease id in any form and case; returns None if it is not a GUID."""
     lowered = text.strip().lower()
     if _PLAIN_GUID.fullmatch(lowered):
         return bytes.fromhex(lowered.translate(_NOT_DIGITS))

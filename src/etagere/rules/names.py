@@ -1,7 +1,7 @@
-"""What containers, blobs and metadata may be called.
+"""Rules for the names of containers, blobs and metadata.
 
-Lengths are counted as the service counts them, in UTF-16 units: a character outside the basic
-plane is two.
+Lengths are counted in UTF-16 units, as the service does: a character outside the basic plane counts
+twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NAME_LENGTH_MESSAGE: Final = (
 
 ROOT_CONTAINER: Final = "$root"
 SYSTEM_CONTAINERS: Final = frozenset({ROOT_CONTAINER, "$web", "$logs"})
-"""The names with a meaning of their own; no other begins with a dollar."""
+"""The names with a special meaning; no other name begins with a dollar sign."""
 
 # Letters and digits, with single hyphens only between them.
 _CONTAINER_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-# Of C#'s identifiers those that can be part of an HTTP header's name.
+# C# identifiers that are valid in an HTTP header name.
 _METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _METADATA_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -46,8 +46,8 @@ def check_container_name(name: str) -> Refusal | None:
 
 
 def check_blob_name(name: str) -> Refusal | None:
-    """Any characters will do, if they are characters: a half of a surrogate pair is none and
-    has no UTF-8."""
+    """Checks a blob name. All characters are allowed, but no lone surrogates, which have no UTF-8
+    form."""
     if _SURROGATE.search(name) is not None:
         return Refusal("InvalidResourceName")
     if not 1 <= _utf16_length(name) <= BLOB_NAME_LENGTH_MAX:
@@ -58,7 +58,8 @@ def check_blob_name(name: str) -> Refusal | None:
 
 
 def check_metadata(pairs: Iterable[tuple[str, str]]) -> Refusal | None:
-    """Names without their `x-ms-meta-`. They keep their case, but differ by more than it."""
+    """Checks metadata; names are without `x-ms-meta-`. They keep their case, but must differ in
+    more than case."""
     seen: set[str] = set()
     size_bytes = 0
     for name, value in pairs:

@@ -1,4 +1,4 @@
-"""The rules of page blobs: how long they may be, where pages begin, and sequence numbers."""
+"""Rules for page blobs: lengths, page ranges and sequence numbers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SEQUENCE_NUMBER_MAX: Final = 2**63 - 1
 LENGTH_HEADER: Final = "x-ms-blob-content-length"
 
 
-# Where pages begin
+# Pages
 
 
 def check_pages(start: int, end: int) -> Refusal | None:
-    """Whether a range, whose end does not belong to it, is made of whole pages."""
+    """Requires a range (end exclusive) of whole pages."""
     if start < end and not start % PAGE_BYTES and not end % PAGE_BYTES:
         return None
     return Refusal("InvalidPageRange", {"Start": start, "End": end - 1, "PageSize": PAGE_BYTES})
@@ -31,17 +31,17 @@ def check_inside(end: int, length: int) -> Refusal | None:
 
 
 def page_before(offset: int) -> int:
-    """Where the page begins that an offset is in."""
+    """Returns the beginning of the page that contains an offset."""
     return offset - offset % PAGE_BYTES
 
 
 def page_after(offset: int) -> int:
-    """Where the next page begins, unless one begins here."""
+    """Returns the first beginning of a page at or after an offset."""
     return page_before(offset + PAGE_BYTES - 1)
 
 
 def check_resizable(kind: BlobKind) -> Refusal | None:
-    """Whether the length of a blob of this kind can be set."""
+    """Requires a type of blob whose length can be set."""
     if kind is BlobKind.PAGE:
         return None
     facts: dict[str, str | int] = {"HeaderName": LENGTH_HEADER, "BlobType": kind.value}
@@ -52,7 +52,7 @@ def check_resizable(kind: BlobKind) -> Refusal | None:
 
 
 def check_sequence(asked: SequenceConditions, number: int) -> Refusal | None:
-    """All that is asked has to be so."""
+    """Checks all conditions on a sequence number."""
     for condition, limit, is_met in (
         ("x-ms-if-sequence-number-le", asked.at_most, number <= (asked.at_most or 0)),
         ("x-ms-if-sequence-number-lt", asked.below, number < (asked.below or 0)),
@@ -78,11 +78,11 @@ def next_sequence_number(number: int, change: SequenceChange) -> int | Refusal:
     return number + 1
 
 
-# What was changed since a snapshot
+# Differences between snapshots
 
 
 def check_previous(previous: int, snapshot: int | None) -> Refusal | None:
-    """Only forward: from the older of two snapshots to the newer one, or to the blob."""
+    """Requires that the previous snapshot is not newer than the one it is compared with."""
     if snapshot is None or previous <= snapshot:
         return None
     return Refusal("PreviousSnapshotCannotBeNewer")

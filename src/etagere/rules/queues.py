@@ -1,4 +1,4 @@
-"""The rules of queues: what they may be called, and how long messages may be, live and hide."""
+"""Rules for queues and messages: names, sizes and times."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ INVISIBLE_SECONDS_DEFAULT: Final = 30
 TTL_SECONDS_DEFAULT: Final = 7 * 24 * 3600
 INVISIBLE_SECONDS_MAX: Final = 7 * 24 * 3600
 ANY_TTL_SINCE: Final = "2017-07-29"
-"""From this version on a message may live for longer than a week, or for ever."""
+"""The first version with a TTL of more than a week, or an infinite one."""
 PUT_RETURNS_MESSAGE_SINCE: Final = "2016-05-31"
-"""From this version on who puts a message is told its id and receipt."""
+"""The first version in which Put Message returns the id and the pop receipt."""
 TTL_INFINITE: Final = -1
 TTL_SECONDS_MAX: Final = 2**31 - 1
-"""A message that is to live for longer lives for as long as this."""
+"""A longer TTL is reduced to this."""
 
 # Letters and digits, with single hyphens only between them.
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -37,8 +37,7 @@ def check_queue_name(name: str) -> Refusal | None:
 
 
 def is_same_metadata(one: Metadata, other: Metadata) -> bool:
-    """Whether a queue that has the one could have been created with the other. Names are not told
-    apart by case."""
+    """Returns whether two sets of metadata are equal, ignoring the case of names."""
     return _by_name(one) == _by_name(other)
 
 
@@ -67,7 +66,7 @@ def check_parameter(name: str, value: int, minimum: int, maximum: int) -> Refusa
 
 
 def check_ttl(seconds: int, version: str) -> Refusal | None:
-    """Of `messagettl`."""
+    """Checks `messagettl`."""
     if version < ANY_TTL_SINCE:
         return check_parameter("messagettl", seconds, 1, TTL_SECONDS_DEFAULT)
     if seconds == TTL_INFINITE or seconds > TTL_SECONDS_MAX:
@@ -76,7 +75,7 @@ def check_ttl(seconds: int, version: str) -> Refusal | None:
 
 
 def check_initial_timeout(invisible_seconds: int, ttl_seconds: int | None) -> Refusal | None:
-    """A message must be seen before it is gone."""
+    """Requires that a message becomes visible before it expires."""
     longest = INVISIBLE_SECONDS_MAX
     if ttl_seconds is not None:
         longest = min(longest, ttl_seconds - 1)

@@ -1,7 +1,7 @@
-"""What may be set as the properties of a service, and how a change is merged.
+"""Rules for service properties: what may be set, and how changes are merged.
 
-A document that can be read has every node that is always needed. Here is the rest: what a service
-has at all and since when, what is needed only beside something else, and how much is too much.
+The decoder has checked the required nodes of the document. These rules check what each service and
+version supports, nodes that depend on others, and limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from etagere.model.service import (
     StaticWebsite,
 )
 
-# What there is
+# Elements
 
 ELEMENTS: Final[dict[str, str]] = {
     "Logging": "logging",
@@ -34,7 +34,7 @@ ELEMENTS: Final[dict[str, str]] = {
     "StaticWebsite": "static_website",
     "DefaultServiceVersion": "default_service_version",
 }
-"""The elements of the document in their order, and the fields that hold them."""
+"""The elements of the document in order, and the fields that hold them."""
 
 _ANALYTICS: Final = frozenset({"Logging", "HourMetrics", "MinuteMetrics", "Cors"})
 _BY_SERVICE: Final[dict[str, frozenset[str]]] = {
@@ -54,17 +54,17 @@ _SINCE: Final[dict[str, str]] = {
 
 
 def elements(service: str, version: str) -> Iterator[str]:
-    """The elements that the properties of a service have for requests of this version."""
+    """Yields the elements that a service has in this version."""
     for name in ELEMENTS:
         if name in _BY_SERVICE[service] and version >= _SINCE.get(name, ""):
             yield name
 
 
-# How much of it
+# Limits
 
 CORS_RULES_MAX = 5
 CORS_CHARACTERS_MAX = 2 * 1024
-"""Of all rules together, without tags."""
+"""Of all rules together, without XML tags."""
 CORS_ITEM_CHARACTERS_MAX = 256
 CORS_ORIGINS_MAX = 64
 CORS_LITERAL_HEADERS_MAX = 64
@@ -89,7 +89,7 @@ VERSIONS: Final = frozenset({
     "2026-02-06", "2026-04-06", "2026-06-06", "2026-10-06",
 })
 # fmt: on
-"""Those of the protocol: what requests that name none can be taken to have meant."""
+"""The versions of the protocol that can be set as the default."""
 
 _LOGGING_VERSIONS: Final = frozenset({"1.0", "2.0"})
 _METRICS_VERSIONS: Final = frozenset({"1.0"})
@@ -99,7 +99,7 @@ _HEADER = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]+")  # a token without a star
 
 
 def check(change: ServicePropertiesChange, service: str, version: str) -> Refusal | None:
-    """Whether a request of this version may set this."""
+    """Refuses a change that a request of this version may not make."""
     known = set(elements(service, version))
     for name, field in ELEMENTS.items():
         if getattr(change, field) is not None and name not in known:
@@ -116,10 +116,10 @@ def check(change: ServicePropertiesChange, service: str, version: str) -> Refusa
 
 
 def merge(current: ServiceProperties, change: ServicePropertiesChange) -> ServiceProperties:
-    """What the properties are after a change: an element is replaced whole or not at all.
+    """Returns the properties after a change; elements are replaced as a whole.
 
-    What counts only beside something that is off is forgotten, so that it does not come back
-    to life when that is turned on again.
+    The options of a disabled feature are dropped, so that they do not reappear when it is enabled
+    again.
     """
     given = {
         field: value for field in ELEMENTS.values() if (value := getattr(change, field)) is not None
@@ -128,24 +128,24 @@ def merge(current: ServiceProperties, change: ServicePropertiesChange) -> Servic
     return msgspec.structs.replace(
         merged,
         logging=msgspec.structs.replace(
-            merged.logging, retention=_settled_retention(merged.logging.retention)
+            merged.logging, retention=_normalized_retention(merged.logging.retention)
         ),
-        hour_metrics=_settled_metrics(merged.hour_metrics),
-        minute_metrics=_settled_metrics(merged.minute_metrics),
-        delete_retention=_settled_retention(merged.delete_retention),
+        hour_metrics=_normalized_metrics(merged.hour_metrics),
+        minute_metrics=_normalized_metrics(merged.minute_metrics),
+        delete_retention=_normalized_retention(merged.delete_retention),
         static_website=merged.static_website if merged.static_website.enabled else StaticWebsite(),
     )
 
 
-def _settled_retention(policy: RetentionPolicy) -> RetentionPolicy:
+def _normalized_retention(policy: RetentionPolicy) -> RetentionPolicy:
     return policy if policy.enabled else RetentionPolicy()
 
 
-def _settled_metrics(metrics: Metrics) -> Metrics:
+def _normalized_metrics(metrics: Metrics) -> Metrics:
     return msgspec.structs.replace(
         metrics,
         include_apis=metrics.include_apis if metrics.enabled else None,
-        retention=_settled_retention(metrics.retention),
+        retention=_normalized_retention(metrics.retention),
     )
 
 
@@ -179,7 +179,8 @@ def _check_retention(policy: RetentionPolicy | None) -> Refusal | None:
 
 
 def check_retention_days(days: int, line: int = 0, position: int = 0) -> Refusal | None:
-    """Line and position are those of the end of the policy in the document."""
+    """Checks the days of a retention policy. Line and position are those of its end in the
+    document."""
     if RETENTION_DAYS_MIN <= days <= RETENTION_DAYS_MAX:
         return None
     reason = (
@@ -205,7 +206,7 @@ def _check_website(website: StaticWebsite | None) -> Refusal | None:
     ):
         if path is not None and len(path) > DOCUMENT_PATH_CHARACTERS_MAX:
             return _bad(node, path)
-    # It is looked up in every directory, so it is a name and no path.
+    # It is looked up in every directory, so it must be a name without slashes.
     if website.index_document is not None and "/" in website.index_document:
         return _bad("IndexDocument", website.index_document)
     return None
@@ -218,7 +219,7 @@ def _check_cors(rules: tuple[CorsRule, ...] | None) -> Refusal | None:
     if rules is None:
         return None
     if len(rules) > CORS_RULES_MAX:
-        # The service does not say where the first one too many is, nor why it is.
+        # The service reports neither a position nor a reason.
         return invalid_document("")
     characters = sum(map(_characters, rules))
     if characters > CORS_CHARACTERS_MAX:
@@ -270,7 +271,7 @@ def _check_methods(methods: tuple[str, ...]) -> Refusal | None:
 
 def _check_headers(node: str, headers: tuple[str, ...]) -> Refusal | None:
     for header in headers:
-        # A star alone is the prefix that every name has.
+        # `*` alone is a prefix of every name.
         good = header == "*" or _HEADER.fullmatch(header.removesuffix("*")) is not None
         if not good or len(header) > CORS_ITEM_CHARACTERS_MAX:
             return _bad(node, header)
@@ -284,8 +285,8 @@ def _check_headers(node: str, headers: tuple[str, ...]) -> Refusal | None:
 
 
 def invalid_document(reason: str, line: int = 0, position: int = 0) -> Refusal:
-    """The refusal of a document that can be read, but asks for too much: the service calls it
-    invalid, at position 0 where it does not know better."""
+    """Returns the refusal of a well-formed document with invalid values: the service calls it
+    invalid, at position 0 where it has no other."""
     facts: dict[str, str | int] = {"LineNumber": line, "LinePosition": position}
     return Refusal("InvalidXmlDocument", {**facts, "Reason": reason})
 
@@ -299,7 +300,7 @@ def _bad(node: str, value: str) -> Refusal:
 
 
 def _outside(node: str, value: int, minimum: int, maximum: int) -> Refusal:
-    """Of a number, or of how many there are or how long they are."""
+    """Returns the refusal of a number, a count or a length out of range."""
     return Refusal(
         "InvalidXmlNodeValue",
         {

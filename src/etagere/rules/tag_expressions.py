@@ -1,4 +1,4 @@
-"""The language in which tags are asked for, in `x-ms-if-tags` and in the `where` of a search.
+"""The language of conditions on tags, in `x-ms-if-tags` and in the `where` of a search.
 
     condition    conjunction ("or" conjunction)*
     conjunction  term ("and" term)*
@@ -7,11 +7,11 @@
     operator     = | <> | > | >= | < | <=
     name         letters, digits and _ | "anything else"
 
-A quote inside of quotes is written twice. The words may be written in any case; names and values
-are compared as they are. A search knows neither "or" nor <>, since an index answers neither, but
-knows `@container = 'name'`. A blob without a tag meets nothing that is asked of it, but <>.
+Quotes are escaped by doubling them. Keywords may have any case; names and values are
+case-sensitive. A search supports neither "or" nor <>, which an index cannot answer, but supports
+`@container = 'name'`. A blob without a tag meets no condition on it except <>.
 
-Nothing here recurses while it reads, and what is read is flat where it can be.
+The parser does not recurse, and flattens its result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import msgspec
 TEXT_LENGTH_MAX: Final = 8 * 1024
 TERMS_MAX: Final = 100
 NAMES_MAX: Final = 10
-"""Tags of different names that a search may ask for: no blob has more."""
+"""The maximum number of different tags in a search: no blob has more."""
 NAME_LENGTH_MAX: Final = 128
 VALUE_LENGTH_MAX: Final = 256
 
 PERMITTED: Final = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
-"""What names and values of tags are made of."""
+"""The characters of tag names and values."""
 
 CONTAINER: Final = "@container"
 
@@ -59,17 +59,17 @@ _OPERATORS: Final = {known.value: known for known in Operator}
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """Why a text asks for nothing, and where. The position counts characters, from 0."""
+    """Why and where a text is malformed. The position counts characters from 0."""
 
     reason: str
     position: int
 
 
-# What is asked for
+# Conditions
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Of a tag with a constant."""
+    """A comparison of a tag with a constant."""
 
     name: str
     operator: Operator
@@ -108,9 +108,9 @@ def _joined(kind: type[AllOf] | type[AnyOf], conditions: list[Condition]) -> Con
     return kind(tuple(parts))
 
 
-class Interval(msgspec.Struct, frozen=True):
-    """The values that all comparisons with one tag leave: from the first to the last, each of
-    which belongs to it or not. Without a last one it has no end."""
+class ValueInterval(msgspec.Struct, frozen=True):
+    """The values that satisfy all comparisons with one tag, from the first to the last; either end
+    may be excluded. Without a last one it has no upper end."""
 
     first: str = ""
     last: str | None = None
@@ -134,7 +134,7 @@ class Interval(msgspec.Struct, frozen=True):
             return True
         return value == self.last and self.with_last
 
-    def narrowed(self, asked: Operator, value: str) -> Interval:
+    def narrowed(self, asked: Operator, value: str) -> ValueInterval:
         first, last = self.first, self.last
         with_first, with_last = self.with_first, self.with_last
         if asked in (Operator.EQ, Operator.GT, Operator.GE):
@@ -145,17 +145,16 @@ class Interval(msgspec.Struct, frozen=True):
             closed = asked is not Operator.LT
             if last is None or value < last or (value == last and not closed):
                 last, with_last = value, closed
-        return Interval(first, last, with_first, with_last)
+        return ValueInterval(first, last, with_first, with_last)
 
 
 class Search(msgspec.Struct, frozen=True):
-    """Which blobs are looked for: those with all of these tags, each with a value of its
-    interval."""
+    """A search for blobs that have all of these tags, with values within the intervals."""
 
     written: str
-    wanted: tuple[tuple[str, Interval], ...]
+    wanted: tuple[tuple[str, ValueInterval], ...]
     containers: frozenset[str] = frozenset()
-    """The container must be all of these; none: any will do."""
+    """The required containers; empty: any container."""
 
     @property
     def finds_nothing(self) -> bool:
@@ -169,7 +168,7 @@ class Search(msgspec.Struct, frozen=True):
         return True
 
 
-# Reading
+# Parsing
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -184,11 +183,11 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-"""Something matches everywhere."""
+"""Matches at every position."""
 
 _RESERVED: Final = frozenset({"and", "or", "not"})
 _SHOWN_MAX = 40
-"""Characters of what was not understood that a refusal repeats."""
+"""The most characters of an unexpected token that a refusal repeats."""
 
 
 class _MalformedError(Exception):
@@ -199,25 +198,25 @@ class _MalformedError(Exception):
 
 @lru_cache(maxsize=256)
 def parse_condition(text: str) -> Condition | Malformed:
-    """What `x-ms-if-tags` asks for."""
+    """Parses `x-ms-if-tags`."""
     return _parse(text, searches=False)
 
 
 @lru_cache(maxsize=256)
 def parse_search(text: str) -> Search | Malformed:
-    """What `where` asks for."""
+    """Parses `where`."""
     condition = _parse(text, searches=True)
     if isinstance(condition, Malformed):
         return condition
     parts = condition.parts if isinstance(condition, AllOf) else (condition,)
-    wanted: dict[str, Interval] = {}
+    wanted: dict[str, ValueInterval] = {}
     containers: set[str] = set()
     for part in parts:
         assert isinstance(part, Comparison)
         if part.name == CONTAINER:
             containers.add(part.value)
         else:
-            so_far = wanted.get(part.name, Interval())
+            so_far = wanted.get(part.name, ValueInterval())
             wanted[part.name] = so_far.narrowed(part.operator, part.value)
     if not wanted:
         return Malformed("At least one tag has to be asked for.", 0)
@@ -240,7 +239,7 @@ def _parse(text: str, *, searches: bool) -> Condition | Malformed:
 
 
 class _Group:
-    """What has been read of a condition in parentheses, or of the whole."""
+    """The part of a condition, in parentheses or the whole, that has been parsed."""
 
     __slots__ = ("alternatives", "conjunction", "position")
 
@@ -259,8 +258,7 @@ class _Group:
 
 
 class _Parser:
-    """Reads tokens one after the other; the groups that are still open are on a list instead of
-    on Python's stack."""
+    """Parses tokens in order. Open groups are kept in a list instead of on Python's stack."""
 
     def __init__(self, text: str, *, searches: bool) -> None:
         self._tokens = _TOKEN.finditer(text)
@@ -294,7 +292,7 @@ class _Parser:
         return groups[0].condition()
 
     def _close(self, groups: list[_Group]) -> None:
-        """Each group that ends here is a term of the one around it."""
+        """Closes groups: each becomes a term of the enclosing group."""
         while self._kind == "close":
             if len(groups) == 1:
                 raise _MalformedError("The parenthesis was not opened.", self._position)
@@ -330,7 +328,7 @@ class _Parser:
     def _name(self) -> str:
         if self._kind == "name":
             name = self._text[1:-1].replace('""', '"')
-            # An @ cannot be in the name of a tag: it would be taken for that of something else.
+            # Tag names cannot contain @; it would be taken for another kind of name.
             if not 1 <= len(name) <= NAME_LENGTH_MAX or name.startswith("@"):
                 raise _MalformedError("No tag has such a name.", self._position)
         elif self._kind == "word":

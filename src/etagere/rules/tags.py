@@ -1,4 +1,4 @@
-"""The rules of tags: names and values that blobs are found by, and what can be asked of them."""
+"""Rules for blob tags: names and values, and conditions on them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TAGS_MAX: Final = 10
 CONDITION_HEADER: Final = "x-ms-if-tags"
 TAGS_HEADER: Final = "x-ms-tags"
 CURRENT: Final = "Current"
-"""The fact of a refusal that tells a blob's tags: only for callers who may read them."""
+"""The detail of a refusal that contains a blob's tags: only for callers who may read them."""
 
 _HEADER_LENGTH_MAX = 3 * TAGS_MAX * (NAME_LENGTH_MAX + VALUE_LENGTH_MAX + 2)
 
 
-# What a blob may have
+# Tags of a blob
 
 
 def check_tags(pairs: Iterable[tuple[str, str]], unpermitted: Refusal) -> Tags | Refusal:
-    """Tags as they are kept; `unpermitted` is the answer to characters that none may have."""
+    """Returns tags in stored form; `unpermitted` is the refusal of invalid characters."""
     tags: dict[str, str] = {}
     for name, value in pairs:
         if not name:
@@ -53,7 +53,7 @@ def check_tags(pairs: Iterable[tuple[str, str]], unpermitted: Refusal) -> Tags |
 
 
 def parse_header(written: str) -> Tags | Refusal:
-    """The value of `x-ms-tags`: pairs as in a query, where a plus is a space."""
+    """Parses `x-ms-tags`: pairs as in a query string, where a plus is a space."""
     invalid = Refusal("InvalidHeaderValue", {"HeaderName": TAGS_HEADER})
     if len(written) > _HEADER_LENGTH_MAX:
         return Refusal("TagsTooLarge", {"MaximumCount": TAGS_MAX})
@@ -67,23 +67,23 @@ def parse_header(written: str) -> Tags | Refusal:
 
 
 def _decoded(written: str) -> str:
-    """What is not percent-encoded as it should be keeps its percent sign, which no tag may have;
-    every other byte becomes a character, so that none is taken for one that a tag may have."""
+    """Decodes percent-encoding. An invalid escape keeps its percent sign, which no tag may contain;
+    every other byte becomes one character, so that none is taken for a permitted one."""
     octets = written.replace("+", " ").encode("utf-8", "surrogatepass")
     return unquote_to_bytes(octets).decode("latin-1")
 
 
-# What is asked of them
+# Conditions
 
 
 def check_expression(written: str) -> Refusal | None:
-    """Whether this can be asked of tags at all."""
+    """Refuses a malformed condition."""
     asked = parse_condition(written)
     return _invalid_condition(asked) if isinstance(asked, Malformed) else None
 
 
 def check_condition(asked: str | None, tags: Tags) -> Refusal | None:
-    """Whether a blob's tags are as a request wants them to be."""
+    """Refuses a request whose condition a blob's tags do not meet."""
     if asked is None:
         return None
     condition = parse_condition(asked)
@@ -108,7 +108,7 @@ def _invalid_condition(malformed: Malformed) -> Refusal:
 
 
 def parse_where(written: str) -> Search | Refusal:
-    """The `where` of a search."""
+    """Parses the `where` of a search."""
     asked = parse_search(written)
     if isinstance(asked, Search):
         return asked

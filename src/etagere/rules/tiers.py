@@ -1,9 +1,9 @@
-"""The rules of tiers: which blobs can be where, and how they get there.
+"""Rules for access tiers.
 
-Block blobs are online (hot, cool, cold, or smart: where the service thinks best) or in the archive,
-out of which the way takes a while. What is there or on its way can be described and deleted but not
-read or changed. Page blobs have tiers that differ in size and are never made smaller. Append blobs
-have none. Nobody ends a rehydration: a blob has arrived as soon as it is due.
+Block blobs are online (hot, cool, cold or smart) or in the archive tier. Archived blobs, and those
+that are being rehydrated, can be deleted and their properties read, but their bytes cannot be read
+or changed. Page blobs have tiers of different sizes, and never move to a smaller one. Append blobs
+have none. A rehydration is complete when its time has come; nothing has to end it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from etagere.rules.dates import format_http_date
 ARCHIVE: Final = "Archive"
 SMART: Final = "Smart"
 INFERRED_TIER: Final = "Hot"
-"""That of the account, which holds where nobody chose one."""
+"""The default tier of the account."""
 STANDARD_TIERS: Final = (INFERRED_TIER, "Cool", "Cold", SMART, ARCHIVE)
 PREMIUM_TIERS: Final = {
     "P4": 32 << 30,
@@ -36,7 +36,7 @@ PREMIUM_TIERS: Final = {
     "P70": 16 << 40,
     "P80": 32 << 40,
 }
-"""The most bytes of each, in the order in which they grow."""
+"""The maximum length of a blob in each, in ascending order."""
 
 _KNOWN: Final = {tier.lower(): tier for tier in (*STANDARD_TIERS, *PREMIUM_TIERS)}
 _RANKS: Final = {tier: rank for rank, tier in enumerate(PREMIUM_TIERS)}
@@ -50,7 +50,7 @@ _OF_KIND: Final = {
 
 
 def parse_tier(written: str) -> str | None:
-    """None if there is no such tier."""
+    """Returns the tier of this name; None if there is none."""
     return _KNOWN.get(written.lower())
 
 
@@ -59,25 +59,25 @@ def check_kind(tier: str, kind: BlobKind) -> Refusal | None:
 
 
 def check_length(tier: str, length: int) -> Refusal | None:
-    """Whether a blob fits into a tier, if that is one of those that have a size."""
+    """Refuses a length that exceeds the limit of a tier, if it has one."""
     bytes_max = PREMIUM_TIERS.get(tier)
     if bytes_max is None or length <= bytes_max:
         return None
     return Refusal("BlobTierInadequateForContentLength")
 
 
-# Where a blob is
+# State
 
 
 class TierState(NamedTuple):
-    """Where a blob is at some moment."""
+    """The tier of a blob at a given time."""
 
     tier: str
-    """Nothing if blobs of its kind are in none."""
+    """"" if blobs of this type have no tier."""
     changed: int
-    """Since when; 0 if nobody chose it."""
+    """When it was set; 0 if it is inferred."""
     rehydration: Rehydration | None = None
-    """On the way out of the archive."""
+    """The pending rehydration, if any."""
 
 
 def tier_state(blob: Blob, now: int) -> TierState:
@@ -90,7 +90,8 @@ def tier_state(blob: Blob, now: int) -> TierState:
 
 
 def _inferred(blob: Blob) -> str:
-    """Of page blobs as large a one as they need, but for the smallest, which have to be chosen."""
+    """Returns the tier of a blob without an explicit one. For page blobs, the smallest that fits,
+    except that P4 and P6 are never inferred."""
     if blob.kind is BlobKind.BLOCK:
         return INFERRED_TIER
     if blob.kind is BlobKind.APPEND:
@@ -100,7 +101,7 @@ def _inferred(blob: Blob) -> str:
 
 
 def check_online(blob: Blob, now: int) -> Refusal | None:
-    """Whether the bytes of a blob are at hand."""
+    """Refuses a blob that is archived or being rehydrated."""
     if blob.tier != ARCHIVE:
         return None
     state = tier_state(blob, now)
@@ -112,8 +113,8 @@ def check_online(blob: Blob, now: int) -> Refusal | None:
 def check_changed(
     blob: Blob, now: int, *, since: int | None, not_since: int | None
 ) -> Refusal | None:
-    """Whether the tier was changed when a request wants it to have been, in seconds since 1970.
-    Where nobody chose one, it is as old as the blob."""
+    """Checks the conditions on the time at which the tier was set, in seconds since 1970. An
+    inferred tier is as old as the blob."""
     second = (tier_state(blob, now).changed or blob.created) // TICKS_PER_SECOND
     for name, asked, is_met in (
         (CHANGED_SINCE, since, since is None or second > since),
@@ -130,22 +131,22 @@ CHANGED_SINCE: Final = "x-ms-access-tier-if-modified-since"
 UNCHANGED_SINCE: Final = "x-ms-access-tier-if-unmodified-since"
 
 
-# How it gets elsewhere
+# Changes
 
 
 class TierChange(NamedTuple):
-    """Where a blob is to be."""
+    """A requested change of the tier."""
 
     tier: str
     priority: Priority
     due: int
-    """When it arrives, if it comes from the archive."""
+    """When a rehydration would be complete."""
 
 
 def change_tier(
     blob: Blob, asked: TierChange, now: int, stamp: int, *, is_snapshot: bool
 ) -> Blob | Refusal:
-    """The blob as it is then. Snapshots, which are `is_snapshot`, stay in the archive for ever."""
+    """Returns the blob with the new tier. Archived snapshots cannot be rehydrated."""
     refusal = check_kind(asked.tier, blob.kind)
     if refusal is not None:
         return refusal
@@ -172,7 +173,8 @@ def _check_premium(state: TierState, tier: str, length: int) -> Refusal | None:
 
 
 def _with_priority(blob: Blob, rehydration: Rehydration, asked: TierChange) -> Blob | Refusal:
-    """Who is on the way can be told to hurry, but neither to go elsewhere nor to take more time."""
+    """Raises the priority of a pending rehydration. Its tier cannot be changed, nor its priority
+    lowered."""
     if rehydration.tier != asked.tier:
         return Refusal("BlobBeingRehydrated")
     if asked.priority is not Priority.HIGH or rehydration.priority == Priority.HIGH.value:

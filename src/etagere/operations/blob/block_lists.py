@@ -60,7 +60,7 @@ from etagere.operations.blob.lookup import find_blob, find_for_change
 from etagere.operations.blob.preconditions import check_replace
 from etagere.rules import leases as lease_rules
 from etagere.rules import tags as tag_rules
-from etagere.rules.blocks import STAGED_BLOCKS_MAX, looks_at_committed, resolve
+from etagere.rules.blocks import STAGED_BLOCKS_MAX, may_refer_to_committed, resolve
 
 _DRAFT_SECONDS_MAX = 3600
 # Rows of a scan for which one could be looked up by its key.
@@ -97,7 +97,7 @@ def _blocks(
         for name, block in _staged(txn, staging, {block.name for block in command.blocks}):
             staged[name] = Block(name, block.pieces)
     committed: dict[bytes, Block] = {}
-    if base is not None and looks_at_committed(command.blocks):
+    if base is not None and may_refer_to_committed(command.blocks):
         committed = {block.name: block for block in blocks_of(txn, base)}
     return staged, committed
 
@@ -131,7 +131,7 @@ def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
     """What a draft is to be made from; refuses what would be refused if it were to be decided
     now, as every look at them does."""
     old, staging = _as_they_are(txn, command)
-    base = _base(old) if looks_at_committed(command.blocks) else None
+    base = _base(old) if may_refer_to_committed(command.blocks) else None
     return DraftSources(
         staging.stamp if staging is not None else None,
         base.id if base is not None else None,

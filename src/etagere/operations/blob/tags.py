@@ -34,7 +34,7 @@ from etagere.operations.blob.collections import (
 from etagere.operations.blob.containers import find
 from etagere.operations.blob.lookup import find_blob, find_ref_for_change
 from etagere.operations.pages import FilledPage, FillPage
-from etagere.rules.tag_expressions import Interval, Search
+from etagere.rules.tag_expressions import Search, ValueInterval
 
 _TAGGED: Final = TaggedBlob()
 
@@ -219,7 +219,7 @@ class _Seeker:
                 return self._with_value(name, values)
         return self._with_tag(self._wanted[0][0])
 
-    def _probe(self, name: str, values: Interval, size: int) -> list[BlobPlace] | None:
+    def _probe(self, name: str, values: ValueInterval, size: int) -> list[BlobPlace] | None:
         """All places where a tag has one of these values, in order; None if they are more."""
         span = self._span_of(name, values)
         if values.is_point:
@@ -237,7 +237,7 @@ class _Seeker:
             if (start is None or place >= start) and (not within or place[:2] == within)
         )
 
-    def _span_of(self, name: str, values: Interval) -> Span:
+    def _span_of(self, name: str, values: ValueInterval) -> Span:
         if values.is_point:
             return TAGGED_BLOBS.under((self._account, name, values.first, *self._within))
         first = TAGGED_BLOBS.under((self._account, name, values.first))
@@ -247,7 +247,7 @@ class _Seeker:
         last = TAGGED_BLOBS.under((self._account, name, values.last))
         return Span(start, last.stop if values.with_last else last.start)
 
-    def _with_value(self, name: str, values: Interval) -> Iterator[BlobPlace]:
+    def _with_value(self, name: str, values: ValueInterval) -> Iterator[BlobPlace]:
         prefix = self._account, name, values.first
         return self._walk(TAGGED_BLOBS, prefix)
 

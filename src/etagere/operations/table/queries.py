@@ -255,7 +255,7 @@ class _Page:
 def _choose_by_keys(query: Query) -> Callable[[Keys, Entity], bool] | None:
     """What is left to say of an entity that has passed the filter as far as keys are not asked;
     None: nothing."""
-    matches = query.filter.matches if query.filter and query.filter.asks_of_keys else None
+    matches = query.filter.matches if query.filter and query.filter.depends_on_keys else None
     if query.key_limits == NO_KEY_LIMITS:
         return matches
     holds = query.key_limits.contains

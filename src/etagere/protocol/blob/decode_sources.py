@@ -42,7 +42,7 @@ def forwarded_conditions(exchange: Exchange) -> dict[str, str]:
     prefix = condition_rules.SOURCE_PREFIX
     forwarded = {
         header.value: exchange.header(f"{prefix}{header.value.lower()}")
-        for header in condition_rules.Header
+        for header in condition_rules.ConditionHeader
     }
     forwarded["x-ms-if-tags"] = exchange.header(f"{prefix}if-tags")
     told = {name: value for name, value in forwarded.items() if value is not None}
