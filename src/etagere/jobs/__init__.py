@@ -1,1 +1,1 @@
-"""What goes on beside requests: bounded steps, again and again."""
+"""Background jobs, which run in bounded steps."""

@@ -1,7 +1,7 @@
-"""Copies that are read from other servers, after their requests were answered.
+"""Asynchronous copies from other servers, which continue after the response.
 
-The process that took a request carries its copy. A copy whose process is gone, or which its process
-does not know of, will never be finished by anybody: whoever notices first says that it has failed.
+The process that received the request runs the copy. A copy whose process is gone, or does not know
+of it, will never be finished: the first process that notices marks it as failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from etagere.operations.blob import pending_copies
 logger = logging.getLogger(__name__)
 
 COPIES_MAX: Final = 32
-"""Under way in one process: they must not keep all its connections from others."""
+"""The maximum number of copies of one process, so that they do not use all of its connections."""
 _PROGRESS_SECONDS = 1.0
 _SECONDS_MAX = 14 * 24 * 3600.0
 _DESCRIPTION_CHARACTERS_MAX = 256
@@ -35,7 +35,7 @@ _DIFFERS: Final = "500 Md5Mismatch What was read is not what the source announce
 
 
 class CopySource(Protocol):
-    """What a copy is read from."""
+    """The source of a copy."""
 
     length: int | None
 
@@ -45,7 +45,7 @@ class CopySource(Protocol):
 
 
 class Copying:
-    """The copies that this process carries."""
+    """The copies that this process runs."""
 
     def __init__(self, engine: Engine, store: BodyStore, coordinator: Coordinator) -> None:
         self._engine = engine
@@ -60,7 +60,8 @@ class Copying:
 
     @contextmanager
     def reserve(self, copy_id: bytes) -> Iterator[None]:
-        """While a copy is begun: somebody knows of it before it can be seen."""
+        """Reserves a place for a copy while it is created, so that the process knows of it before
+        others can see it."""
         if len(self._reserved) + len(self._running) >= COPIES_MAX:
             raise Refused(Refusal("ServerBusy"))
         self._reserved.add(copy_id)
@@ -70,18 +71,20 @@ class Copying:
             self._reserved.discard(copy_id)
 
     def start(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
-        """Reads the source to its end, and closes it. `md5`: what it says of its bytes."""
+        """Starts to read the source to its end, and closes it. `md5` is the MD5 that the source has
+        announced."""
         task = asyncio.create_task(self._run(copy_ref, source, md5))
         self._running[copy_ref.copy_id] = task
         task.add_done_callback(lambda _: self._running.pop(copy_ref.copy_id, None))
 
     def cancel(self, copy_id: bytes) -> None:
-        """It was aborted; if another process carries it, that notices before long."""
+        """Cancels a copy that was aborted. If another process runs it, that process will notice
+        soon."""
         if (task := self._running.get(copy_id)) is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Nobody goes on with what is under way now."""
+        """Cancels all copies."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -100,7 +103,7 @@ class Copying:
             logger.warning("a copy failed: %s", fault)
             description = _FULL if fault.reason is FaultReason.DISK_FULL else _FAILED
         except Unknown as unknown:
-            # Perhaps it was finished; then there is nothing left to fail.
+            # It may have been finished; then marking it as failed has no effect.
             logger.warning("a copy may have failed: %s", unknown)
             description = _FAILED
         except Exception:
@@ -121,7 +124,7 @@ class Copying:
             await self._engine.write(pending_copies.finish_copy, FinishCopy(copy_ref, body))
 
     async def _receive(self, copy_ref: CopyRef, source: CopySource, writer: BodyWriter) -> bool:
-        """False if nobody waits for it any more."""
+        """Receives the source; returns False if the copy is no longer pending."""
         copied, recorded_at = 0, time.monotonic()
         async for chunk in source.chunks():
             await writer.append(chunk)
@@ -142,10 +145,10 @@ class Copying:
         except Exception:
             logger.exception("cannot record the failure of a copy, will retry")
 
-    # What nobody carries
+    # Abandoned copies
 
     async def fail_abandoned(self) -> None:
-        """Ends what nobody carries on, of this process and of those that are gone."""
+        """Marks the pending copies that no process runs as failed."""
         after = None
         while rows := await self._engine.read(pending_copies.pending_copies, after):
             for copy_ref, process in rows:
@@ -160,7 +163,7 @@ class Copying:
 
 
 async def _close(source: CopySource) -> None:
-    """What goes wrong here changes nothing about the copy, which is to be finished or failed."""
+    """Closes a source. An error does not affect the copy."""
     try:
         await source.close()
     except Exception:
@@ -168,7 +171,7 @@ async def _close(source: CopySource) -> None:
 
 
 def _describe(refusal: Refusal) -> str:
-    """As the status of a copy tells why it failed."""
+    """Returns the status description of a failed copy."""
     status = refusal.facts.get("CopySourceStatusCode", refusal.error.status)
     code = refusal.facts.get("CopySourceErrorCode", refusal.code)
     return f"{status} {code} {refusal.message}"[:_DESCRIPTION_CHARACTERS_MAX]

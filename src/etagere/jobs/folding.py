@@ -1,7 +1,7 @@
-"""Folds small blocks of append blobs, which lie in the ledger, into segments.
+"""Folds small blocks of append blobs from the ledger into segments.
 
-Requests note the blobs of which much lies there. What is noted is only known to this process: if it
-dies, nothing is lost, the blocks stay where they are, and a later append notes the blob again.
+Requests queue the blobs that have much data in the ledger. The queue is in memory: if the process
+dies, the blocks stay in the ledger, and a later append queues the blob again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 _BLOBS_MAX: Final = 1_000
 JOBS: Final = 2
-"""Two at once share their syncs; more would keep the writer from others."""
+"""Two jobs share their syncs; more would delay other writes."""
 
 
 class Folding:
-    """The blobs that this process is to fold."""
+    """The queue of blobs to fold."""
 
     def __init__(self, engine: Engine, store: BodyStore) -> None:
         self._engine = engine
@@ -33,14 +33,14 @@ class Folding:
         self._waiting: asyncio.Queue[BlobName] = asyncio.Queue()
 
     def request(self, name: BlobName) -> None:
-        """A blob that waits or is being folded is noted already; if there are too many, it is
-        noted by a later append."""
+        """Queues a blob, unless it is queued or being folded already. If the queue is full, a later
+        append queues it."""
         if name not in self._queued and len(self._queued) < _BLOBS_MAX:
             self._queued.add(name)
             self._waiting.put_nowait(name)
 
     async def fold_next(self) -> None:
-        """Waits for a blob and folds it to the end."""
+        """Waits for a blob and folds it completely."""
         name = await self._waiting.get()
         try:
             while await self.fold(name):
@@ -51,7 +51,7 @@ class Folding:
             self._queued.discard(name)
 
     async def fold(self, name: BlobName) -> bool:
-        """One step; says whether there is more to do."""
+        """Folds one step; returns whether there is more to do."""
         found = await self._engine.read_in_thread(appends.find_fold, name, ReadClass("folding"))
         if found is None:
             return False

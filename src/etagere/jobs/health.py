@@ -1,9 +1,9 @@
 """Health reports of the processes of a server.
 
-The supervisor and each front end answer on a datagram socket in the data directory: whoever sends
-anything gets one JSON document back. That needs no disk space, and no descriptor beside the one
-that has been open since the start, so it works when these have run out. A process whose event loop
-is stuck does not answer: whoever asks takes that for a problem.
+The supervisor and each front end answer on a datagram socket in the data directory: any datagram is
+answered by one JSON document. This needs no disk space and no additional descriptor, so it works
+when these have run out. A process whose event loop is stuck does not answer, which `etagere status`
+reports as a problem.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HealthSocket:
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            # Before it has a name: there is no moment at which others may use it.
+            # Before it has a name, so that other users can never access it.
             os.fchmod(self._socket.fileno(), 0o600)
             with unix_address(self._path) as address:
                 self._socket.bind(address)
@@ -86,7 +86,7 @@ class HealthSocket:
 
 
 def open_health_socket(directory: Path, name: str) -> HealthSocket | None:
-    """The socket, or None if it cannot be made: a server runs without it too."""
+    """Opens the socket; returns None if that fails, since the server runs without it too."""
     try:
         return HealthSocket(directory, name)
     except OSError as error:
@@ -100,7 +100,7 @@ def socket_path(directory: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def answering(directory: Path, name: str, report: Callable[[], object]) -> Iterator[None]:
-    """Answers from the running event loop until the end."""
+    """Answers health queries from the running event loop while the context is open."""
     health = open_health_socket(directory, name)
     if health is None:
         yield
@@ -115,8 +115,8 @@ def answering(directory: Path, name: str, report: Callable[[], object]) -> Itera
 
 
 def ask(directory: Path, names: Mapping[str, type[D]], seconds_max: float) -> dict[str, D]:
-    """Asks the processes of these names, all at once; those that do not answer in time are left
-    out."""
+    """Queries the processes of these names concurrently; those that do not answer in time are
+    missing from the result."""
     answers: dict[str, D] = {}
     with contextlib.ExitStack() as opened:
         waiting: dict[socket.socket, str] = {}
@@ -143,24 +143,24 @@ def ask(directory: Path, names: Mapping[str, type[D]], seconds_max: float) -> di
 
 
 def server_status(directory: Path, seconds_max: float) -> SupervisorStatus | None:
-    """The processes of the server in a directory; None if there is none, or it is stuck."""
+    """Returns the status of the server in a directory; None if there is none, or it is stuck."""
     answers = ask(directory, {SUPERVISOR_NAME: SupervisorStatus}, seconds_max)
     return answers.get(SUPERVISOR_NAME)
 
 
-# Whether the writer answers
+# Probing the writer
 
 
 class Probe(Command, frozen=True):
-    """Asks for nothing."""
+    """A command without an effect."""
 
 
 @operation(reclaims=True)
 def probe(_txn: WriteTxn, _command: Probe) -> None:
-    """Changes nothing, and so costs no sync."""
+    """Changes nothing, and so needs no fsync."""
 
 
 async def reach_writer(engine: Engine) -> None:
-    """Fails if the writer does not answer in time."""
+    """Raises an error if the writer does not answer in time."""
     async with asyncio.timeout(WRITER_SECONDS_MAX):
         await engine.write(probe, Probe())

@@ -1,10 +1,9 @@
-"""Makes the indexes that queries of tables lacked, counts how they are used, and drops those that
-nobody uses.
+"""Builds the indexes that table queries lacked, counts their uses, and drops unused ones.
 
-What is noted here is only known to this process: if it dies, an index stays as far as it was built,
-and the next query that would have needed it wishes again. Queries that only read cause writes here,
-so all of them are bounded: an index is built in steps with pauses, and uses are stored at most once
-in half a minute for each table.
+Requests are queued in memory: if the process dies, a partly built index stays, and the next query
+that needs it requests it again. These writes are caused by queries that only read, so they are
+bounded: an index is built in steps with pauses, and uses are stored at most once in half a minute
+per table.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ class _IndexKey(NamedTuple):
 
 
 class _Demand(NamedTuple):
-    """How many queries lacked an index lately."""
+    """The number of queries that lacked an index recently."""
 
     score: float
     at: float
-    """When that was brought up to date."""
+    """When the score was updated."""
 
     def now(self) -> float:
         return decayed(self.score, int((time.monotonic() - self.at) * TICKS_PER_SECOND))
 
 
 class Indexing:
-    """The indexes that this process is to build, and what it knows of their use."""
+    """The queue of indexes to build, and the counted uses of indexes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -64,21 +63,21 @@ class Indexing:
         self._uses: dict[TableName, dict[str, int]] = {}
 
     def request(self, table: TableName, name: str) -> None:
-        """A query lacked an index. One that waits or is being built is noted already; if there are
-        too many, it is noted by a later query."""
+        """Queues an index that a query lacked, unless it is queued or being built already. If the
+        queue is full, a later query queues it."""
         key = _IndexKey(table, name)
         demand = self._demands.pop(key, None)
         score = 1.0 if demand is None else demand.now() + 1.0
         self._demands[key] = _Demand(score, time.monotonic())
         if len(self._demands) > _REQUESTS_MAX:
-            # The one that was lacked longest ago.
+            # The least recently requested one.
             del self._demands[next(iter(self._demands))]
         if key not in self._queued and len(self._queued) < _REQUESTS_MAX:
             self._queued.add(key)
             self._waiting.put_nowait(key)
 
     def count_use(self, table: TableName, name: str) -> None:
-        """A query found entities by an index."""
+        """Counts a use of an index by a query."""
         uses = self._uses.get(table)
         if uses is None:
             if len(self._uses) >= _TABLES_MAX:
@@ -87,7 +86,7 @@ class Indexing:
         uses[name] = uses.get(name, 0) + 1
 
     async def build_next(self) -> None:
-        """Waits for a key and builds the index to the end."""
+        """Waits for a request and builds the index completely."""
         key = await self._waiting.get()
         try:
             await self._build(key)
@@ -97,7 +96,7 @@ class Indexing:
     async def _build(self, key: _IndexKey) -> None:
         demand = self._demands.get(key)
         wanted = RequestIndex(*key, 1.0 if demand is None else demand.now())
-        # Mostly there is nothing to do if a table has its indexes: then nothing is written.
+        # Checked with a read first, because there is mostly nothing to do.
         if not await self._engine.read(may_request_index, wanted):
             return
         if not await self._engine.write(request_index, wanted):
@@ -105,18 +104,19 @@ class Indexing:
         self._demands.pop(key, None)
         began = time.monotonic()
         while await self._engine.write(build_index, BuildIndex(*key)):
-            # As long as it took: half of the time is for others, and more when they are many.
+            # Sleeps for as long as the step took, so that at least half of the time is left to
+            # other work.
             await asyncio.sleep(time.monotonic() - began)
             began = time.monotonic()
 
     async def store_uses(self) -> None:
-        """Adds what was counted since the last time to the scores of the indexes."""
+        """Adds the counted uses to the scores of the indexes."""
         counted, self._uses = self._uses, {}
         for table, uses in counted.items():
             await self._engine.write(count_uses, CountUses(table, uses))
 
     async def drop_unused(self) -> None:
-        """Looks through all tables for indexes that nobody uses."""
+        """Drops unused indexes of all tables."""
         behind: tuple[str, str] | None = None
         while True:
             found = await self._engine.read(find_unused, behind)

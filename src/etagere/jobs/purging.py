@@ -1,5 +1,5 @@
-"""Removes what nothing shows any more: the contents of deleted containers, queues and tables,
-blocks that were never used, drafts that were never finished, messages whose time is over."""
+"""Removes deleted data: the contents of deleted containers, queues and tables, old uncommitted
+blocks, abandoned drafts and expired messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etagere.operations.table import tables
 TASK: Final = "purging"
 
 Steps = tuple[tuple[Callable[[WriteTxn, Any], int], Any], ...]
-"""Operations that return how much they removed, for as long as there is something."""
+"""Operations that return how much they removed, and 0 when nothing is left."""
 
 _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
     purging.may_purge: (
@@ -34,19 +34,20 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
     ),
     tables.may_purge: ((tables.purge_tables, tables.PurgeTables()),),
 }
-"""What to do, by what says whether there may be something to do."""
+"""The operations to run, by a read that tells whether there may be something to do."""
 
 
 async def purge(engine: Engine, coordinator: Coordinator) -> None:
-    """One round, in steps of a few milliseconds, so that nobody waits for a container of a million
-    blobs. One process at a time: the others would take up what it leaves to requests."""
+    """Runs one round, in steps of a few milliseconds, so that requests do not wait for a container
+    with a million blobs. Only one process purges at a time, because others would use the time that
+    it leaves to requests."""
     async with coordinator.sole_worker(TASK) as is_sole:
         if is_sole:
             await _purge_all(engine)
 
 
 async def _purge_all(engine: Engine) -> None:
-    """What cannot be removed in one service does not keep the others from it."""
+    """Purges all services. An error in one does not prevent the others."""
     errors: list[Exception] = []
     for may_purge, steps in _WORK.items():
         try:
@@ -62,6 +63,7 @@ async def _purge(engine: Engine, steps: Steps) -> None:
     for step, command in steps:
         began = time.monotonic()
         while await engine.write(step, command):
-            # As long as it took: half of the time is for others, and more when they are many.
+            # Sleeps for as long as the step took, so that at least half of the time is left to
+            # other work.
             await asyncio.sleep(time.monotonic() - began)
             began = time.monotonic()

@@ -1,8 +1,8 @@
 """Runs background jobs so that none of them ends before the process does.
 
-A job is a function that does one round of work. Its supervisor calls it again and again. A round
-that fails is logged and tried again after a growing, jittered wait; it never ends the job, disturbs
-other jobs or the orderly stop. What became of the rounds is kept for the health report.
+A job is a function that does one round of work. Its supervisor calls it repeatedly. A round that
+fails is logged and retried after an increasing, jittered wait; it never ends the job, and affects
+neither other jobs nor the shutdown. Results are counted for the health report.
 """
 
 from __future__ import annotations
@@ -34,40 +34,41 @@ Round = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long to wait after rounds that failed."""
+    """The waits after failed rounds."""
 
     first_seconds: float = 1.0
     seconds_max: float = 30.0
 
     def wait_seconds(self, consecutive_failures: int) -> float:
-        """Doubles with each failure up to the limit; the jitter keeps processes that failed
-        together from trying again together."""
+        """Doubles with each failure up to the limit; jitter keeps processes that failed at the same
+        time from retrying at the same time."""
         doublings = min(consecutive_failures - 1, 32)
         limit = min(self.seconds_max, self.first_seconds * 2.0**doublings)
         return limit * random.uniform(0.5, 1.0)
 
 
 class JobHealth(msgspec.Struct, frozen=True):
-    """What became of the rounds of a job in one process. Times are in seconds since 1970."""
+    """The results of a job in one process. Times are in seconds since 1970."""
 
     name: str
     rounds: int
-    """That ended well."""
+    """The number of successful rounds."""
     failures: int
     consecutive_failures: int
     last_success: float | None
     last_failure: float | None
     last_error: str
-    """Of the last failure, also when rounds have ended well since."""
+    """The error of the last failure, even if later rounds succeeded."""
 
 
 class Job:
-    """One round of work, to be done again and again."""
+    """A repeated round of work."""
 
     def __init__(
         self, name: str, run_round: Round, pause_seconds: float, backoff: Backoff | None = None
     ) -> None:
-        """`pause_seconds`: between rounds; 0 for rounds that wait for work by themselves."""
+        """`pause_seconds` is the pause between rounds; 0 for rounds that wait for work
+        themselves."""
         self.name = name
         self._run_round = run_round
         self._pause_seconds = pause_seconds
@@ -99,8 +100,8 @@ class Job:
             try:
                 await self._run_round()
             except (Exception, asyncio.CancelledError) as error:
-                # A round may end in another error when it is cancelled; and in a cancellation
-                # when not the job but something that it waits for was cancelled.
+                # A cancelled round may end in another error; and a round may be cancelled because
+                # something that it awaits was cancelled, not the job.
                 if task.cancelling():
                     raise
                 await asyncio.sleep(self._failed(error))
@@ -116,9 +117,9 @@ class Job:
         self._last_success = time.time()
 
     def _failed(self, error: BaseException) -> float:
-        """Notes a failure; returns how many seconds to wait."""
+        """Records a failure; returns how many seconds to wait."""
         text = describe_error(error)
-        # Tracebacks of one error that persists would fill the log, and a full disk further.
+        # The tracebacks of a persistent error would fill the log, and perhaps the disk.
         is_known = isinstance(error, _EXPECTED_ERRORS)
         repeated = bool(self._consecutive_failures) and text == self._last_error
         self._failures += 1
@@ -153,7 +154,7 @@ class JobSupervisor:
         return tuple(job.health for job in self._jobs)
 
     async def stop(self) -> None:
-        """Ends all jobs, each at its next await. Never raises for what a job did."""
+        """Cancels all jobs at their next await. Errors of jobs are logged, not raised."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -164,7 +165,8 @@ class JobSupervisor:
 
 
 def describe_error(error: BaseException) -> str:
-    """One bounded line about an error, without secrets, for logs and health reports."""
+    """Returns one line about an error, of bounded length and without secrets, for logs and health
+    reports."""
     text = _QUERY.sub("?…", " ".join(str(error).split()))
     name = type(error).__name__
     return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]

@@ -1,1 +1,1 @@
-"""What can be done: one verb is one function is one transaction."""
+"""The operations: one function per verb, run in one transaction."""

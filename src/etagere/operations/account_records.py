@@ -1,5 +1,6 @@
-"""The collection of accounts, apart from their operations: what is made in an account guards it,
-and removing one looks at what was made in it."""
+"""The collection of accounts. It is separate from the operations to avoid an import cycle:
+operations on containers, queues and tables guard their account, and removing an account looks at
+those."""
 
 from __future__ import annotations
 

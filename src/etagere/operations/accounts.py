@@ -1,4 +1,4 @@
-"""Keeping accounts: those in the store, and among them the ones that are built in."""
+"""Operations on accounts, stored and built-in."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from etagere.rules.accounts import (
     check_key_number,
 )
 
-_HELD: Final[tuple[Collection[Any, Any], ...]] = (CONTAINERS, QUEUES, TABLES)
-"""What is in accounts, by the account's name and their own."""
+_ACCOUNT_CONTENTS: Final[tuple[Collection[Any, Any], ...]] = (CONTAINERS, QUEUES, TABLES)
+"""The collections of the resources in accounts, under (account, name)."""
 
 
 @operation
@@ -56,7 +56,7 @@ def add_account(txn: WriteTxn, command: AddAccount) -> Account:
 
 @operation
 def rotate_key(txn: WriteTxn, command: RotateKey) -> Account:
-    """Puts another key in the place of one; returns the account as it is now."""
+    """Replaces a key; returns the account."""
     abort_if(check_key_number(command.number) or check_key(command.key))
     account = _load(txn, command.name)
     if command.number == 1:
@@ -68,22 +68,24 @@ def rotate_key(txn: WriteTxn, command: RotateKey) -> Account:
 
 @operation(reclaims=True)
 def remove_account(txn: WriteTxn, command: RemoveAccount) -> None:
-    """Only what holds nothing: a new account of that name must not find what was in the old."""
+    """Removes an account without resources: a new account of that name must not find those of the
+    old one."""
     _load(txn, command.name)
-    if any(txn.scan(names, names.under((command.name,)), 1) for names in _HELD):
+    if any(txn.scan(names, names.under((command.name,)), 1) for names in _ACCOUNT_CONTENTS):
         raise Refused(Refusal("AccountProtectedFromDeletion", {"Account": command.name}))
     txn.delete(ACCOUNTS, (command.name,))
 
 
 def get_account(txn: ReadTxn, name: str) -> Account | None:
-    """The account of that name. Anything may be asked for, even what could not be a key."""
+    """Returns the account of a name, which may be any text."""
     if check_account_name(name) is not None:
         return None
     return BUILT_IN.get(name) or txn.get(ACCOUNTS, (name,))
 
 
 def list_accounts(txn: ReadTxn, command: ListAccounts) -> list[NamedAccount]:
-    """A page of all accounts. What does not fit beside a built-in one begins the next page."""
+    """Returns a page of accounts. Entries that do not fit because of a built-in account are on the
+    next page."""
     behind = ACCOUNTS.after(ACCOUNTS.all(), (command.after,))
     stored = txn.scan(ACCOUNTS, behind, command.limit)
     found = [NamedAccount(name, account) for (name,), account in stored]
@@ -92,7 +94,7 @@ def list_accounts(txn: ReadTxn, command: ListAccounts) -> list[NamedAccount]:
 
 
 def _load(txn: WriteTxn, name: str) -> Account:
-    """An account that is about to be changed."""
+    """Returns an account that is about to be changed."""
     abort_if(check_account_name(name) or check_changeable(name))
     account = txn.get(ACCOUNTS, (name,), EXCLUSIVE)
     if account is None:

@@ -1,9 +1,9 @@
-"""Takes back the dates that a wrong clock has left in the future.
+"""Resets dates that a wrong clock has left in the future.
 
-For a store that was used while the machine's clock was far ahead. Stamps of the future become
-stamps of the present, in the same order: they stay unique in the store, and above every earlier
-stamp. They name versions, so the ETags of what they are on change, and the names of snapshots that
-were taken then. Messages become visible and expire as long from now as they would have.
+For a store that was used while the machine's clock was far ahead. Stamps in the future become
+stamps of the present, in the same order: they stay unique in the store, and greater than every
+earlier stamp. Stamps identify versions, so the ETags of these objects change, and so do the names
+of snapshots that were taken then. The times of messages are shifted by the difference.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _ROWS_PER_SCAN: Final = 1_000
 
 class ResetClock(Command, frozen=True):
     wall: int
-    """The date: what is later lies in the future."""
+    """The current date; later times are in the future."""
     ahead: int
-    """Ticks by which `now` was ahead of it."""
+    """How far `now` was ahead of it, in ticks."""
 
 
 class TimesReset(Result, frozen=True):
     last_stamp: int
-    """The greatest stamp that there is now."""
+    """The greatest stamp in the store."""
     records: int
-    """How many were changed."""
+    """The number of changed records."""
 
 
 class _Stamps:
-    """The stamps of the future that are on records, and what becomes of them."""
+    """The future stamps of all records, and their replacements."""
 
     def __init__(self, command: ResetClock, stamps: array[int]) -> None:
         self._wall = command.wall
@@ -64,7 +64,7 @@ class _Stamps:
 
 @operation
 def reset_clock(txn: WriteTxn, command: ResetClock) -> TimesReset:
-    """One transaction, however many records there are: for a store that nobody else uses."""
+    """Resets all dates in one transaction: for a store that nothing else uses."""
     stamps = _Stamps(command, _future_stamps(txn, command.wall))
     lower = stamps.lower
     changed = 0
@@ -152,7 +152,7 @@ def _lower_blob(blob: Blob, command: ResetClock, lower: Callable[[int], int]) ->
 
 
 def _reset_index(index: PropertyIndex, wall: int) -> PropertyIndex:
-    """An index of the future would neither be dropped nor give way to another."""
+    """Resets the times of an index, which would otherwise neither be dropped nor replaced."""
     return msgspec.structs.replace(
         index, created_at=min(index.created_at, wall), used_at=min(index.used_at, wall)
     )
@@ -165,8 +165,8 @@ def _reset_message(
     command: ResetClock,
     lower: Callable[[int], int],
 ) -> int:
-    """Which times of a message were reckoned from a wrong `now` is told by its stamp and by when
-    it was put."""
+    """Resets the times of a message. Its stamp and its insertion time tell which of them were
+    computed from a wrong `now`."""
     inserted, expires, visible = message.inserted, message.expires, message.visible
     if inserted > command.wall:
         inserted = max(0, inserted - command.ahead)
@@ -202,7 +202,7 @@ def _put(txn: WriteTxn, collection: Collection[K, R], key: K, record: R, **lower
 
 
 def _rows(txn: WriteTxn, collection: Collection[K, R]) -> Iterator[tuple[K, R]]:
-    """All of a collection. What is put behind the row that was given last is not seen."""
+    """Yields all records of a collection. Rows that are put behind the current one are not seen."""
     span = collection.all()
     while rows := txn.scan(collection, span, _ROWS_PER_SCAN):
         yield from rows

@@ -1,4 +1,4 @@
-"""What `etagere check` is told of indexes: how their rows are made from blobs and entities."""
+"""The indexes for `etagere check`: how their rows are derived from blobs and entities."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ _TAG_ROWS: Final[tuple[Collection[Any, Any], ...]] = (TAGGED_CONTAINERS, TAGGED_
 
 
 def _has_tags(audit: Audit) -> bool:
-    """Where there are none, blobs need not be looked at."""
+    """Returns whether there are any rows; without them, blobs need not be read."""
     return any(next(audit.rows(rows, first_time=False), None) is not None for rows in _TAG_ROWS)
 
 
 def _containers(audit: Audit) -> dict[bytes, tuple[str, str]]:
-    """Account and name, by id; of those that are deleted and not yet removed as well."""
+    """Returns account and name of containers by id, including deleted ones that are not removed
+    yet."""
     rows = audit.rows(TAGGED_CONTAINERS, first_time=False)
     found = {container_id: (told.account, told.name) for _, (container_id,), told, _ in rows}
     containers = audit.rows(CONTAINERS, first_time=False)
@@ -49,8 +50,8 @@ _Row = tuple[object, ...]
 
 
 def _by_tags(row: Callable[[str, str, str, _Row], _Row]) -> Callable[[Audit], Rows | None]:
-    """Rows for each tag of a blob; `row` puts one together from the account, the tag, its value
-    and where the blob is."""
+    """Derives the rows of each tag of a blob; `row` builds one from the account, the tag, its value
+    and the place of the blob."""
 
     def begin(audit: Audit) -> Rows | None:
         if not _has_tags(audit):

@@ -1,7 +1,7 @@
-"""Named resources: containers, queues, tables and, one day, shares.
+"""Named resources of accounts: containers, queues and tables.
 
-They differ in what lies below them. How they are found by name, guarded and listed, and where
-the access policies are that tokens refer to, is the same for all.
+How they are found by name, guarded and listed, and where the stored access policies are, is the
+same for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from etagere.model.service import SignedIdentifier
 from etagere.model.tables import Table
 from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
-from etagere.operations.pages import FilledPage, FillPage, Pace
+from etagere.operations.pages import FilledPage, FillPage, StepSize
 
 
 class ResourceName(Protocol):
@@ -52,15 +52,16 @@ class NamedResources(Generic[R]):
         return found
 
     def find_guarded(self, txn: WriteTxn, name: ResourceName, *, exclusive: bool = False) -> R:
-        """Shared for whoever changes what is in it, exclusive for whoever changes itself."""
+        """Finds a resource and guards it: shared to change its contents, exclusively to change the
+        resource itself."""
         found = txn.get(self._collection, name.key, EXCLUSIVE if exclusive else SHARED)
         if found is None:
             raise Refused(Refusal(self._not_found))
         return found
 
     def find_for_creation(self, txn: WriteTxn, name: ResourceName) -> R | None:
-        """What has this name already, for whoever creates a resource. Nobody removes the account
-        meanwhile, whether it is stored or not."""
+        """Returns the existing resource of a name that is about to be created. Guards the account,
+        present or not, so that it is not removed meanwhile."""
         txn.get(ACCOUNTS, (name.account,), SHARED)
         return txn.get(self._collection, name.key, EXCLUSIVE)
 
@@ -71,12 +72,12 @@ class NamedResources(Generic[R]):
         span = collection.under((asked.account,), asked.prefix)
         if asked.marker:
             span = collection.starting(span, (asked.account, asked.marker))
-        pace = Pace()
+        step_size = StepSize()
         slices = (
             [(name, found) for (_, name), found in rows]
-            for rows in pages.scan_in_steps(txn, collection, span, asked.limit, pace)
+            for rows in pages.scan_in_steps(txn, collection, span, asked.limit, step_size)
         )
-        return pages.fill(txn, command, slices, asked.limit, pace)
+        return pages.fill(txn, command, slices, asked.limit, step_size)
 
 
 P = TypeVar("P", bound=Container | Queue | Table)
@@ -88,8 +89,8 @@ def policies_reader(
     check_name: Callable[[str], Refusal | None],
     key_of: Callable[[str], str] = str,
 ) -> Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]:
-    """Returns a read of the stored policies of a resource, by account and name, whatever that name
-    may be."""
+    """Returns a function that reads the stored access policies of a resource, by account and name.
+    The name may be any text."""
 
     def policies_of(txn: ReadTxn, place: tuple[str, str]) -> tuple[SignedIdentifier, ...]:
         account, name = place

@@ -1,7 +1,7 @@
-"""Pages of long listings, written while they are read.
+"""Pages of long listings, encoded while they are read.
 
-A page takes rows in slices and makes of them what it will send, so that no more than a slice of
-records is in memory at any time. It is full when it has as many rows as were asked for, or bytes.
+A page consumes rows in slices and encodes them, so that only one slice of records is in memory. It
+is full when it has the requested number of rows, or too many bytes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ _GROWTH_MAX = 4
 
 
 class Page(Protocol[Row_contra]):
-    """Takes the rows of a listing."""
+    """A page of a listing, which consumes its rows."""
 
     def add(self, rows: Sequence[Row_contra]) -> int:
-        """Adds as many of the rows as fit, and returns how many. The first row of a page always
-        fits."""
+        """Adds as many rows as fit; returns how many. The first row of a page always fits."""
         ...
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows of the kind that it has it takes without keeping others waiting."""
+        """How many rows like these can be added at once without delaying other requests."""
         ...
 
 
-class Pace:
-    """How many rows are read at once: few at first, since who asks for many may find few, and as
-    long as nobody knows how long they are."""
+class StepSize:
+    """The number of rows to read at once: few at first, because there may be few, and until their
+    size is known."""
 
     def __init__(self) -> None:
         self.rows = _ROWS_FIRST
@@ -47,11 +46,12 @@ class Pace:
 
 
 class FillPage(NamedTuple, Generic[Asked, Row]):
-    """A command to fill a page. It stays in its process, so it may hold a function."""
+    """A command to fill a page. It is not sent to another process, so it may contain a function."""
 
     asked: Asked
     new_page: Callable[[int], Page[Row]]
-    """An empty page as of a moment. An operation that is run again begins with another one."""
+    """Creates an empty page for a given time. An operation that runs again begins with a new
+    one."""
 
 
 class FilledPage(NamedTuple, Generic[Row]):
@@ -65,10 +65,10 @@ def fill(
     command: FillPage[Asked, Row],
     slices: Iterable[Sequence[Row]],
     limit: int,
-    pace: Pace,
+    step_size: StepSize,
 ) -> Steps[FilledPage[Row]]:
-    """Puts rows on a page until it has so many of them, is full, or has been read for long
-    enough; stops after each slice of them."""
+    """Fills a page until it has enough rows, is full, or the snapshot is overdue; yields after each
+    slice."""
     page = command.new_page(txn.steady_now)
     left = limit
     for rows in slices:
@@ -76,7 +76,7 @@ def fill(
         left -= added
         if added < len(rows):
             return FilledPage(page, rows[added])
-        pace.adapt(page.rows_at_once)
+        step_size.adapt(page.rows_at_once)
         yield
         if txn.is_overdue:
             left = 0
@@ -84,12 +84,12 @@ def fill(
 
 
 def scan_in_steps(
-    txn: ReadTxn, collection: Collection[K, R], span: Span, limit: int, pace: Pace
+    txn: ReadTxn, collection: Collection[K, R], span: Span, limit: int, step_size: StepSize
 ) -> Iterator[list[tuple[K, R]]]:
-    """The rows of a span that a page may need: one more than it may have."""
+    """Yields the rows of a span that a page may need: at most one more than its limit."""
     left = limit + 1
     while left > 0:
-        wanted = min(pace.rows, left)
+        wanted = min(step_size.rows, left)
         rows = txn.scan(collection, span, wanted)
         if rows:
             yield rows
@@ -99,6 +99,6 @@ def scan_in_steps(
         left -= wanted
 
 
-def in_slices(rows: Iterator[Row], pace: Pace) -> Iterator[list[Row]]:
-    while some := list(islice(rows, pace.rows)):
+def in_slices(rows: Iterator[Row], step_size: StepSize) -> Iterator[list[Row]]:
+    while some := list(islice(rows, step_size.rows)):
         yield some

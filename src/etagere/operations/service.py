@@ -1,4 +1,4 @@
-"""What an owner sets for a whole service of an account. The last writer wins."""
+"""Operations on service properties. The last writer wins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SetServiceProperties(Command, frozen=True):
 
 
 def get_service_properties(txn: ReadTxn, key: tuple[str, str]) -> ServiceProperties:
-    """The properties of (account, service), as they are where nobody has set any."""
+    """Returns the properties of (account, service), or the defaults."""
     return txn.get(SERVICE_PROPERTIES, key) or ServiceProperties()
 
 

@@ -273,7 +273,7 @@ def on_a_shelf_for_any(
                 @given(examples)
                 @settings(deadline=None, max_examples=count, derandomize=True)
                 def hold(example: T) -> None:
-                    runner.run(_awaited(body(shelf, example)))
+                    runner.run(_pending_destination(body(shelf, example)))
 
                 try:
                     hold()
@@ -287,5 +287,5 @@ def on_a_shelf_for_any(
     return decorate
 
 
-async def _awaited(call: Awaitable[None]) -> None:
+async def _pending_destination(call: Awaitable[None]) -> None:
     await asyncio.wait_for(call, timeout=60)

@@ -19,10 +19,10 @@ from etagere.model.sources import FindPieces, PutBlobFromBlob, SourceBlob
 from etagere.operations.blob import sharing
 from etagere.operations.blob.blobs import delete_blob, get_blob, put_blob
 from etagere.operations.blob.sharing import (
-    GONE,
+    PIECES_GONE,
     append_shared_block,
+    are_page_aligned,
     find_pieces,
-    lie_on_pages,
     put_blob_from_blob,
 )
 from etagere.operations.blob.snapshots import delete_snapshot
@@ -462,11 +462,11 @@ async def test_what_is_gone_small_or_changed_is_not_shared(shelf: Shelf) -> None
     await shelf.write(delete_blob, DeleteBlob(name))
     body = Body(b"", len(large), 0, pieces=pieces)
     command = AppendBlock(BlobName(BOX, "made"), body, new_id(), borrowed=True)
-    assert await code_of(shelf.write(append_shared_block, command)) == GONE
+    assert await code_of(shelf.write(append_shared_block, command)) == PIECES_GONE
     assert await shelf.get("made") == b""
     await shelf.require_sound()
 
 
 def test_pages_are_shared_where_pages_end() -> None:
-    assert lie_on_pages((Piece(1, 0, 512), Piece(1, 512, 1024, skip=3)))
-    assert not lie_on_pages((Piece(1, 0, 512), Piece(1, 512, 513)))
+    assert are_page_aligned((Piece(1, 0, 512), Piece(1, 512, 1024, skip=3)))
+    assert not are_page_aligned((Piece(1, 0, 512), Piece(1, 512, 513)))

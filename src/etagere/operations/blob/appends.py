@@ -1,8 +1,8 @@
-"""Append blobs: bytes that are added at the end, one block after the other.
+"""Operations on append blobs.
 
-Whoever adds guards the blob, so each block lies behind the one before it, whole. A block costs
-what its bytes do, however many there are already. The bytes of small ones lie in the ledger until
-they are folded, many at once, into a segment.
+An append guards the blob, so blocks follow each other without gaps. Its cost does not depend on the
+length of the blob. The bytes of small blocks are stored in the ledger until they are folded, many
+at once, into a segment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etagere.model.appends import AppendBlock, Appended, SealBlob
 from etagere.model.base import Command
 from etagere.model.blobs import AppendTraits, Blob, BlobName, BlobRef
 from etagere.model.bodies import Body, Empty, Mapped
-from etagere.operations.blob.blobs import changed, find_changeable
+from etagere.operations.blob.blobs import find_changeable, with_new_stamp
 from etagere.operations.blob.collections import BLOBS
 from etagere.operations.blob.lookup import find_blob, find_for_change
 from etagere.operations.blob.preconditions import check_change
@@ -24,8 +24,8 @@ from etagere.rules import appends as rules
 
 
 def precheck_append(txn: ReadTxn, command: AppendBlock) -> None:
-    """Refuses, before a long upload, what would be refused if the upload ended now. Of the
-    body only the length has to be known."""
+    """Refuses, before a long upload, what would be refused if the upload ended now. Only the length
+    of the body has to be known."""
     blob = find_blob(txn, BlobRef(command.blob))
     check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     _check_append(blob, command)
@@ -33,7 +33,7 @@ def precheck_append(txn: ReadTxn, command: AppendBlock) -> None:
 
 @operation
 def append_block(txn: WriteTxn, command: AppendBlock) -> Appended:
-    """The body lies in pieces, however small it is."""
+    """Appends a body that is stored in pieces."""
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     traits = _check_append(blob, command)
     offset = blob.content.length
@@ -41,13 +41,13 @@ def append_block(txn: WriteTxn, command: AppendBlock) -> Appended:
     content = mapped(txn, blob, command.child_id)
     content = write(txn, content, offset, command.body.pieces, command.child_id)
     longer = replace(blob, content=content, traits=replace(traits, blocks=traits.blocks + 1))
-    return Appended(offset, txn.put(BLOBS, key, changed(txn, longer)))
+    return Appended(offset, txn.put(BLOBS, key, with_new_stamp(txn, longer)))
 
 
 @operation
 def append_small_block(txn: WriteTxn, command: AppendBlock) -> Appended | None:
-    """The body carries its bytes. None, and nothing is changed, if too much of the blob lies in the
-    ledger already: then they are better written to a segment."""
+    """Appends a body that contains its bytes. Returns None without a change if too much of the blob
+    is in the ledger already: then the bytes belong in a segment."""
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     traits = _check_append(blob, command)
     offset, data = blob.content.length, command.body.data
@@ -56,27 +56,27 @@ def append_small_block(txn: WriteTxn, command: AppendBlock) -> Appended | None:
     before = mapped(txn, blob, command.child_id)
     content = intervals.write_inline(txn, before, offset, data, command.child_id)
     longer = replace(blob, content=content, traits=replace(traits, blocks=traits.blocks + 1))
-    stored = txn.put(BLOBS, key, changed(txn, longer))
+    stored = txn.put(BLOBS, key, with_new_stamp(txn, longer))
     return Appended(offset, stored, folding.has_come_due(before, content))
 
 
 @operation
 def seal_blob(txn: WriteTxn, command: SealBlob) -> Blob:
-    """What is sealed already stays as it is."""
+    """Seals a blob. One that is sealed already is not changed."""
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     traits = _traits(blob)
     abort_if(rules.check_position(command.position, blob.content.length))
     if traits.sealed:
         return blob
     sealed = replace(blob, traits=replace(traits, sealed=True))
-    return txn.put(BLOBS, key, changed(txn, sealed))
+    return txn.put(BLOBS, key, with_new_stamp(txn, sealed))
 
 
-# Folded
+# Folding
 
 
 class FoldBlocks(Command, frozen=True):
-    """Let bytes lie in a segment that lay in the ledger."""
+    """Replace bytes in the ledger by bytes in a segment."""
 
     blob: BlobName
     fold: folding.Fold
@@ -85,7 +85,7 @@ class FoldBlocks(Command, frozen=True):
 
 
 def find_fold(txn: ReadTxn, name: BlobName) -> folding.Found | None:
-    """What there is to fold of a blob; None if it is gone, or has too little."""
+    """Returns what to fold of a blob; None if there is too little."""
     content = find_blob(txn, BlobRef(name)).content
     if not isinstance(content, Mapped) or not folding.is_due(content):
         return None
@@ -95,8 +95,8 @@ def find_fold(txn: ReadTxn, name: BlobName) -> folding.Found | None:
 
 @operation
 def fold_blocks(txn: WriteTxn, command: FoldBlocks) -> bool:
-    """Not a change that anybody sees: neither the ETag nor the date are others. Says whether there
-    is more to fold."""
+    """Folds blocks, which changes neither the ETag nor the date. Returns whether there is more to
+    fold."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None or not isinstance(blob.content, Mapped):
         return False
@@ -107,7 +107,7 @@ def fold_blocks(txn: WriteTxn, command: FoldBlocks) -> bool:
     return folding.is_due(folded)
 
 
-# The rules
+# Checks
 
 
 def _check_append(blob: Blob, command: AppendBlock) -> AppendTraits:
@@ -125,7 +125,7 @@ def _traits(blob: Blob) -> AppendTraits:
 
 
 def mapped(txn: WriteTxn, blob: Blob, map_id: bytes) -> Mapped:
-    """The map of the bytes of a blob; a new one where there was nothing that needed one."""
+    """Returns the interval map of a blob, or a new one if the blob is empty."""
     content = blob.content
     if isinstance(content, Empty):
         return intervals.begin(txn, map_id, 0)

@@ -1,4 +1,4 @@
-"""Blobs: put whole, shown, described, leased and deleted."""
+"""Operations on whole blobs: put, get, properties, leases and deletes."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from etagere.rules import tiers as tier_rules
 
 
 class OpenedBlob(NamedTuple):
-    """A range of a blob, and where its bytes are."""
+    """A range of a blob, and the location of its bytes."""
 
     result: BlobResult
     start: int
     length: int
     plan: Plan
     is_range: bool = False
-    """A range was asked for, and of this version of the blob."""
+    """Whether a range was requested, and applies to this version of the blob."""
 
 
-# Put whole
+# Put
 
 
 def precheck_put(txn: ReadTxn, command: PutBlob) -> None:
@@ -72,11 +72,12 @@ def precheck_put(txn: ReadTxn, command: PutBlob) -> None:
 
 @operation
 def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
-    """The decision that counts: things may have changed since the check before the upload."""
+    """Puts a blob. This check decides: the state may have changed since the one before the
+    upload."""
     key, old = find_for_change(txn, command.blob)
     preconditions.check_replace(old, command, txn.steady_now)
     staging.discard(txn, key)
-    return replace(txn, key, old, command, _content(txn, command))
+    return replace_blob(txn, key, old, command, _content(txn, command))
 
 
 def _content(txn: WriteTxn, command: PutBlob) -> Content:
@@ -93,10 +94,11 @@ def _traits(command: PutBlob | PutBlockList) -> PageTraits | AppendTraits | None
     return AppendTraits() if kind is BlobKind.APPEND else None
 
 
-def replace(
+def replace_blob(
     txn: WriteTxn, key: BlobKey, old: Blob | None, command: PutBlob | PutBlockList, content: Content
 ) -> Blob:
-    """All of a blob but its lease and the day it was made. Not of one that is in the archive."""
+    """Replaces everything of a blob except its lease and its creation time. Archived blobs are
+    refused."""
     if old is not None:
         abort_if(tier_rules.check_online(old, txn.steady_now))
     lease = old.lease if old is not None else NO_LEASE
@@ -122,7 +124,7 @@ def replace(
     return blob
 
 
-# Shown
+# Get
 
 
 def get_blob(txn: ReadTxn, command: GetBlob) -> BlobResult:
@@ -132,8 +134,9 @@ def get_blob(txn: ReadTxn, command: GetBlob) -> BlobResult:
 
 
 def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
-    """In one snapshot: the blob, where the range begins, how long it is, and where its bytes lie.
-    Pin before. None if it takes long and must not."""
+    """Returns, from one snapshot, the blob, the range and the location of its bytes. The caller
+    must have opened a reader before. Returns None if the lookup would take long and the command
+    asks not to wait."""
     shown = get_blob(txn, command.ask)
     if command.ask.ref.is_current:
         preconditions.check_not_incremental_copy(shown.blob)
@@ -154,16 +157,16 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     return OpenedBlob(shown, start, end - start, plan, is_range)
 
 
-# Described
+# Properties
 
 
 @operation
 def set_blob_headers(txn: WriteTxn, command: SetBlobHeaders) -> Blob:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     abort_if(tier_rules.check_online(blob, txn.steady_now))
-    # Whoever says anew what a blob is makes it forget that it was a copy.
+    # Setting the properties of a blob clears its copy status.
     described = msgspec.structs.replace(blob, headers=command.headers, copied=None)
-    return txn.put(BLOBS, key, changed(txn, described))
+    return txn.put(BLOBS, key, with_new_stamp(txn, described))
 
 
 @operation
@@ -171,15 +174,15 @@ def set_blob_metadata(txn: WriteTxn, command: SetBlobMetadata) -> Blob:
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     abort_if(tier_rules.check_online(blob, txn.steady_now))
     described = msgspec.structs.replace(blob, metadata=command.metadata)
-    return txn.put(BLOBS, key, changed(txn, described))
+    return txn.put(BLOBS, key, with_new_stamp(txn, described))
 
 
-# Leased
+# Leases
 
 
 @operation
 def lease_blob(txn: WriteTxn, command: LeaseBlob) -> BlobResult:
-    """A lease changes neither the ETag nor the date."""
+    """Carries out a lease action, which changes neither the ETag nor the date."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
@@ -192,7 +195,7 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> BlobResult:
     return BlobResult(txn.steady_now, changed)
 
 
-# Deleted
+# Delete
 
 
 @operation(reclaims=True)
@@ -209,7 +212,7 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
     abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
     if command.snapshots is DeleteSnapshots.INCLUDE:
         snapshots.delete_all(txn, key)
-    elif snapshots.are_there(txn, key):
+    elif snapshots.exist(txn, key):
         raise Refused(Refusal("SnapshotsPresent"))
     staging.discard(txn, key)
     txn.delete(BLOBS, key)
@@ -218,15 +221,15 @@ def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
 
 
 def _delete_uncommitted(txn: WriteTxn, key: BlobKey, command: DeleteBlob) -> None:
-    """A blob of nothing but uncommitted blocks has no ETag, no tags and no lease."""
-    if not command.uncommitted or not staging.is_there(txn, key):
+    """Deletes uncommitted blocks without a blob, which have no ETag, no tags and no lease."""
+    if not command.uncommitted or not staging.exists(txn, key):
         raise Refused(Refusal("BlobNotFound"))
     preconditions.check_absent(command.conditions, command.lease_id, txn.steady_now)
     staging.discard(txn, key)
 
 
 def _kept(txn: WriteTxn, command: DeleteBlob) -> BlobKey:
-    """The key of a blob that stays, whose snapshots are deleted."""
+    """Returns the key of a blob whose snapshots, but not itself, are deleted."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
@@ -234,13 +237,13 @@ def _kept(txn: WriteTxn, command: DeleteBlob) -> BlobKey:
     return key
 
 
-# What all changes do first
+# Shared by all changes
 
 
 def find_changeable(
     txn: WriteTxn, name: BlobName, lease_id: bytes | None, conditions: Conditions
 ) -> tuple[BlobKey, Blob]:
-    """A blob that is there and that this caller may change now."""
+    """Returns an existing blob that the caller may change."""
     key, blob = find_for_change(txn, name)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
@@ -249,7 +252,7 @@ def find_changeable(
     return key, blob
 
 
-def changed(txn: WriteTxn, blob: Blob) -> Blob:
-    """A change gives a new stamp, and makes an ended lease forgotten."""
+def with_new_stamp(txn: WriteTxn, blob: Blob) -> Blob:
+    """Returns a changed blob with a new stamp, and without a lease that has ended."""
     lease = lease_rules.after_write(blob.lease, txn.steady_now, LeaseKind.BLOB)
     return msgspec.structs.replace(blob, stamp=txn.stamp, lease=lease)

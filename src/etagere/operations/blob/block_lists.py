@@ -1,8 +1,8 @@
-"""Block lists: blobs made of blocks, and what they are made of.
+"""Operations on block lists.
 
-A list becomes a blob in one step, whatever its length. A long one would keep the others waiting,
-so it is drafted first: looked up and put together in short steps that nobody sees. The last step
-decides, as for a short one, and takes the draft if it still is what is asked for.
+A block list becomes a blob in one transaction. A long list would delay other requests, so it is
+drafted first: looked up and assembled in short steps that are not visible. The last step decides,
+as for a short list, and uses the draft if its sources have not changed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Block, Chunked, ChunkUse, Content, Empty
 from etagere.model.leases import NO_LEASE, LeaseKind
 from etagere.operations.blob import staging as stagings
-from etagere.operations.blob.blobs import replace
+from etagere.operations.blob.blobs import replace_blob
 from etagere.operations.blob.collections import BLOBS, DRAFTS, STAGED_BLOCKS, STAGINGS
 from etagere.operations.blob.containers import find
 from etagere.operations.blob.lookup import find_blob, find_for_change
@@ -63,7 +63,7 @@ from etagere.rules import tags as tag_rules
 from etagere.rules.blocks import STAGED_BLOCKS_MAX, may_refer_to_committed, resolve
 
 _DRAFT_SECONDS_MAX = 3600
-# Rows of a scan for which one could be looked up by its key.
+# A lookup by key costs as much as this many rows of a scan.
 _LOOKUPS_WORTH = 4
 
 
@@ -82,7 +82,7 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
     if staging is not None:
         _take(txn, staging, staged, blocks)
         stagings.forget(txn, key, staging)
-    return replace(txn, key, old, command, content)
+    return replace_blob(txn, key, old, command, content)
 
 
 def _blocks(
@@ -91,7 +91,7 @@ def _blocks(
     base: Chunked | None,
     command: PutBlockList,
 ) -> tuple[dict[bytes, Block], dict[bytes, Block]]:
-    """Those that are staged, and those of the blob as it is if the list may mean them."""
+    """Returns the staged blocks, and the committed ones if the list may refer to them."""
     staged: dict[bytes, Block] = {}
     if staging is not None:
         for name, block in _staged(txn, staging, {block.name for block in command.blocks}):
@@ -105,7 +105,7 @@ def _blocks(
 def _staged(
     txn: ReadTxn | WriteTxn, staging: Staging, wanted: Set[bytes]
 ) -> Iterator[tuple[bytes, StagedBlock]]:
-    """The staged blocks of these names, and perhaps others."""
+    """Yields the staged blocks of these names, and perhaps others."""
     if len(wanted) * _LOOKUPS_WORTH < staging.count:
         names = tuple(wanted)
         found = txn.get_all(STAGED_BLOCKS, [(staging.id, name) for name in names])
@@ -119,7 +119,7 @@ def _staged(
 
 
 def _take(txn: WriteTxn, staging: Staging, staged: dict[bytes, Block], blocks: list[Block]) -> None:
-    """Lets the list have the references of the blocks that it took from the staging."""
+    """Moves the references of the used staged blocks to the list."""
     for name in {block.name for block in blocks if staged.get(block.name) is block}:
         txn.delete(STAGED_BLOCKS, (staging.id, name))
 
@@ -128,8 +128,8 @@ def _take(txn: WriteTxn, staging: Staging, staged: dict[bytes, Block], blocks: l
 
 
 def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
-    """What a draft is to be made from; refuses what would be refused if it were to be decided
-    now, as every look at them does."""
+    """Returns the sources of a draft. Like every read of them, refuses what would be refused
+    now."""
     old, staging = _as_they_are(txn, command)
     base = _base(old) if may_refer_to_committed(command.blocks) else None
     return DraftSources(
@@ -140,8 +140,8 @@ def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
 
 
 def find_staged_blocks(txn: ReadTxn, command: FindStagedBlocks) -> dict[bytes, Block] | None:
-    """Those of the names that are staged, and perhaps others; None if the sources are others
-    now."""
+    """Returns the staged blocks of these names, and perhaps others; None if the sources have
+    changed."""
     old, staging = _as_they_are(txn, command.asked)
     if not _are_same(command.sources, old, staging):
         return None
@@ -154,7 +154,7 @@ def find_staged_blocks(txn: ReadTxn, command: FindStagedBlocks) -> dict[bytes, B
 def find_committed_blocks(
     txn: ReadTxn, command: FindCommittedBlocks
 ) -> list[tuple[Block, ...]] | None:
-    """The blocks of each chunk; None if the sources are others now."""
+    """Returns the blocks of each chunk; None if the sources have changed."""
     if not _are_same(command.sources, *_as_they_are(txn, command.asked)):
         return None
     return [blocks_in(txn, use) for use in command.chunks]
@@ -168,8 +168,8 @@ def _as_they_are(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Stag
 
 
 def _are_same(sources: DraftSources | PutDraft, old: Blob | None, staging: Staging | None) -> bool:
-    """Whether what a draft was made from still is what there is. Staged blocks come and go with
-    a stamp, and those of a content never change; what is not looked at may."""
+    """Returns whether the sources of a draft are unchanged. Staged blocks change with their stamp,
+    and the blocks of a content never change; sources that the list does not use may change."""
     if sources.staging_stamp != (staging.stamp if staging is not None else None):
         return False
     base = _base(old)
@@ -177,17 +177,17 @@ def _are_same(sources: DraftSources | PutDraft, old: Blob | None, staging: Stagi
 
 
 def _base(old: Blob | None) -> Chunked | None:
-    """Where the committed blocks are."""
+    """Returns the content with the committed blocks, if there is one."""
     return old.content if old is not None and isinstance(old.content, Chunked) else None
 
 
 @operation
 def extend_draft(txn: WriteTxn, command: ExtendDraft) -> None:
-    """One step of a draft. Refused if what it is to be made of is not there any more."""
+    """Adds a step to a draft. Refused if its sources are gone."""
     key = (command.content_id,)
     draft = txn.get(DRAFTS, key, EXCLUSIVE)
     if (draft is None) != command.begins:
-        # It was purged meanwhile: what would be put now is a blob without its beginning.
+        # It was purged meanwhile: the blob would lack its beginning.
         raise Refused(Refusal("InvalidBlockList"))
     if draft is None:
         draft = Draft(begin_list(txn, command.content_id), txn.steady_now)
@@ -200,7 +200,7 @@ def extend_draft(txn: WriteTxn, command: ExtendDraft) -> None:
 
 @operation
 def put_draft(txn: WriteTxn, command: PutDraft) -> Blob | None:
-    """None if the draft is not what is asked for any more."""
+    """Puts a blob from a draft; returns None if the sources have changed."""
     asked = command.command
     key, old = find_for_change(txn, asked.blob)
     check_replace(old, asked, txn.steady_now)
@@ -211,7 +211,7 @@ def put_draft(txn: WriteTxn, command: PutDraft) -> Blob | None:
     txn.delete(DRAFTS, (asked.content_id,))
     if staging is not None:
         stagings.forget(txn, key, staging)
-    return replace(txn, key, old, asked, draft.content)
+    return replace_blob(txn, key, old, asked, draft.content)
 
 
 @operation(reclaims=True)
@@ -228,7 +228,7 @@ class PurgeDrafts(Command, frozen=True):
 
 @operation(reclaims=True)
 def purge_drafts(txn: WriteTxn, command: PurgeDrafts) -> int:
-    """Abandons the drafts of front ends that are gone; returns how many."""
+    """Deletes abandoned drafts; returns how many."""
     ended = txn.steady_now - _DRAFT_SECONDS_MAX * TICKS_PER_SECOND
     rows = txn.scan(DRAFTS, DRAFTS.all(), command.rows_max, claim=True)
     old = [(key, draft) for key, draft in rows if draft.begun < ended]
@@ -238,11 +238,11 @@ def purge_drafts(txn: WriteTxn, command: PurgeDrafts) -> int:
     return len(old)
 
 
-# Shown
+# Get Block List
 
 
 def get_block_list(txn: ReadTxn, command: GetBlockList) -> BlockListResult:
-    """All of a list in one look, which takes long if it is long."""
+    """Returns a whole block list from one snapshot, which takes long for a long list."""
     opened = open_block_list(txn, command)
     committed = _sizes(txn, opened.chunks)
     uncommitted: list[BlockSize] = []
@@ -252,8 +252,8 @@ def get_block_list(txn: ReadTxn, command: GetBlockList) -> BlockListResult:
 
 
 def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
-    """What is to be listed. A name with nothing but staged blocks has a list too, but not in
-    public."""
+    """Returns the sources of a listing. A name with only uncommitted blocks has a list too, except
+    for anonymous callers."""
     key = (find(txn, command.blob.container).id, command.blob.name)
     staging = None
     if command.ref.is_current and not command.public:
@@ -274,8 +274,8 @@ def open_block_list(txn: ReadTxn, command: GetBlockList) -> OpenedBlockList:
 
 
 def list_committed_blocks(txn: ReadTxn, chunks: tuple[ChunkUse, ...]) -> list[BlockSize] | None:
-    """Those in some chunks of an opened list; None if they are gone by now. What is there is what
-    was there: chunks never change."""
+    """Returns the blocks in some chunks of an opened list; None if they are gone. Chunks never
+    change."""
     try:
         return _sizes(txn, chunks)
     except MissingRecord:
@@ -283,7 +283,7 @@ def list_committed_blocks(txn: ReadTxn, chunks: tuple[ChunkUse, ...]) -> list[Bl
 
 
 def list_staged_blocks(txn: ReadTxn, command: ListStagedBlocks) -> list[BlockSize] | None:
-    """The next ones of an opened list; None if others are staged now."""
+    """Returns the next staged blocks of an opened list; None if the staging has changed."""
     if txn.get(STAGINGS, command.key) != command.staging:
         return None
     return _staged_sizes(txn, command.staging, command.after, command.limit)
@@ -295,7 +295,8 @@ def _sizes(txn: ReadTxn, chunks: Iterable[ChunkUse]) -> list[BlockSize]:
 
 
 def _staged_sizes(txn: ReadTxn, staging: Staging, after: bytes, limit: int) -> list[BlockSize]:
-    """No block's name is empty, so all of them come after that."""
+    """Returns the sizes of staged blocks after a name. Block names are never empty, so b"" is
+    before all."""
     span = STAGED_BLOCKS.under((staging.id,))
     rows = txn.scan(STAGED_BLOCKS, STAGED_BLOCKS.after(span, (staging.id, after)), limit)
     return [BlockSize(name, block.length) for (_, name), block in rows]

@@ -1,4 +1,4 @@
-"""Where the things of the blob service are kept, and which bytes they hold."""
+"""The collections of the blob service, and the contents they hold."""
 
 from __future__ import annotations
 

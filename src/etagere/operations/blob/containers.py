@@ -1,4 +1,4 @@
-"""Containers: made, shown, changed, leased and deleted."""
+"""Operations on containers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def set_container_metadata(txn: WriteTxn, command: SetContainerMetadata) -> Cont
 
 @operation
 def set_container_access(txn: WriteTxn, command: SetContainerAccess) -> Container:
-    """In force for the next request, whoever it comes to."""
+    """Sets public access and stored access policies, effective for the next request to any
+    process."""
     container = _usable(txn, command.container, command.lease_id, command.conditions)
     changed = msgspec.structs.replace(
         container,
@@ -81,7 +82,7 @@ def set_container_access(txn: WriteTxn, command: SetContainerAccess) -> Containe
 
 @operation
 def lease_container(txn: WriteTxn, command: LeaseContainer) -> ContainerResult:
-    """A lease changes neither the ETag nor the date."""
+    """Carries out a lease action, which changes neither the ETag nor the date."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(condition_rules.check_write(command.conditions, container.stamp))
     lease = unwrap(
@@ -94,7 +95,8 @@ def lease_container(txn: WriteTxn, command: LeaseContainer) -> ContainerResult:
 
 @operation(reclaims=True)
 def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
-    """The name is free at once; the blobs are removed in bounded steps by `purge_containers`."""
+    """Deletes a container. Its name is free at once; `purge_containers` removes its blobs in
+    bounded steps."""
     container = find_guarded(txn, command.container, exclusive=True)
     abort_if(lease_rules.check_container_delete(container.lease, command.lease_id, txn.steady_now))
     abort_if(condition_rules.check_write(command.conditions, container.stamp))

@@ -1,8 +1,8 @@
-"""Copies of blobs that are made at once.
+"""Synchronous copies.
 
-A copy of what is in this store shares the bytes of its source, whatever their size, and one
-transaction sees both, so it is some version of its source, whole. What is elsewhere has been read
-before.
+A copy within the store shares the bytes of its source, whatever their size. It is made in one
+transaction, so it is a consistent version of its source. The bytes of sources on other servers have
+been read before.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from etagere.rules import tiers as tier_rules
 
 _Key = tuple[bytes, str]
 
-# At once
+# Copies
 
 
 @operation
 def copy_blob(txn: WriteTxn, command: CopyBlob) -> Blob | None:
-    """None if the source is not any more what was looked at before."""
+    """Copies a blob within the store; returns None if the source has changed since it was
+    checked."""
     destination = command.destination
     key, old = find_for_change(txn, destination.blob)
     source = find_source(txn, command.source.ref)
@@ -56,21 +57,21 @@ def copy_blob(txn: WriteTxn, command: CopyBlob) -> Blob | None:
     traits = rules.copied_traits(source, destination.seals)
     shared = share(txn, source.content)
     length = shared.length
-    copied = attempt(destination, CopyStatus.SUCCESS, length, length, txn.now)
+    copied = copy_state(destination, CopyStatus.SUCCESS, length, length, txn.now)
     copy = msgspec.structs.replace(source, content=shared, traits=traits)
-    return place(txn, key, old, destination, copy, copied)
+    return replace_by_copy(txn, key, old, destination, copy, copied)
 
 
 @operation
 def put_copy(txn: WriteTxn, command: PutCopy) -> Blob:
-    """All bytes have been read."""
+    """Creates a copy from bytes that have been read from another server."""
     destination, length = command.destination, command.body.length
     key, old = find_for_change(txn, destination.blob)
     check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
     content = adopt(txn, command.body)
-    copied = attempt(destination, CopyStatus.SUCCESS, length, length, txn.now)
+    copied = copy_state(destination, CopyStatus.SUCCESS, length, length, txn.now)
     copy = Blob(BlobKind.BLOCK, 0, 0, content, command.headers, command.metadata)
-    return place(txn, key, old, destination, copy, copied)
+    return replace_by_copy(txn, key, old, destination, copy, copied)
 
 
 def precheck_copy(txn: ReadTxn, destination: Destination) -> None:
@@ -82,27 +83,27 @@ def precheck_copy(txn: ReadTxn, destination: Destination) -> None:
 
 @operation
 def copy_incrementally(txn: WriteTxn, command: CopyIncrementally) -> Blob:
-    """The copy of a snapshot is a snapshot too; the blob that it is taken of stands for it and
-    is good for nothing else."""
+    """Copies a snapshot incrementally, to a new snapshot of the destination. The destination itself
+    can be read only through its snapshots."""
     destination, source_name = command.destination, command.source.blob
     key, old = find_for_change(txn, destination.blob)
     source = find_source(txn, command.source.ref)
     _check_conditions(old, destination, txn.steady_now)
     abort_if(rules.check_incremental(old, source, source_name, command.source.snapshot))
     length = source.content.length
-    copied = attempt(destination, CopyStatus.SUCCESS, length, length, txn.now)
+    copied = copy_state(destination, CopyStatus.SUCCESS, length, length, txn.now)
     contents = [share(txn, source.content) for _ in ("the blob", "its snapshot")]
     copy = msgspec.structs.replace(source, content=contents[0])
     moment = txn.stamp
     copied = msgspec.structs.replace(copied, incremental=True, snapshot=moment)
-    blob = place(txn, key, old, destination, copy, copied)
+    blob = replace_by_copy(txn, key, old, destination, copy, copied)
     taken = msgspec.structs.replace(blob, content=contents[1], lease=NO_LEASE)
     txn.put(SNAPSHOTS, (*key, moment), taken)
     return blob
 
 
 def _check_source(source: Blob, asked: BlobSource) -> None:
-    """Before the destination, as the service does."""
+    """Checks the source, before the destination, as the service does."""
     abort_if(condition_rules.check_source(asked.conditions, source.stamp))
     abort_if(tag_rules.check_condition(asked.conditions.if_tags, source.tags))
     abort_if(rules.check_source(source))
@@ -111,8 +112,8 @@ def _check_source(source: Blob, asked: BlobSource) -> None:
 
 
 def check_destination(old: Blob | None, destination: Destination, kind: BlobKind, now: int) -> None:
-    """Whether a copy may replace what is there. An asynchronous one needs a lease that does not
-    end meanwhile."""
+    """Checks whether a copy may replace the destination. An asynchronous one needs an infinite
+    lease, if any."""
     _check_conditions(old, destination, now)
     if destination.tier:
         abort_if(tier_rules.check_kind(destination.tier, kind))
@@ -137,14 +138,14 @@ def _check_conditions(old: Blob | None, destination: Destination, now: int) -> N
         raise Refused(Refusal("UnauthorizedBlobOverwrite"))
 
 
-def attempt(
+def copy_state(
     destination: Destination, status: CopyStatus, copied: int, total: int, ended: int
 ) -> Copied:
-    """What is kept of a copy that was asked for."""
+    """Returns the copy properties of the destination."""
     return Copied(destination.copy_id, destination.source, status, copied, total, ended)
 
 
-def place(
+def replace_by_copy(
     txn: WriteTxn,
     key: _Key,
     old: Blob | None,
@@ -152,8 +153,8 @@ def place(
     copy: Blob,
     copied: Copied,
 ) -> Blob:
-    """The copy in place of what was there. It has the lease and the day of that, and nothing of
-    its source that the request says otherwise."""
+    """Replaces the destination by the copy. It keeps its lease and creation time; properties in the
+    request replace those of the source."""
     staging.discard(txn, key)
     lease = old.lease if old is not None else NO_LEASE
     blob = msgspec.structs.replace(

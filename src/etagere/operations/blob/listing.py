@@ -1,7 +1,7 @@
-"""Pages of blobs, flat or by a delimiter.
+"""Listings of blobs, flat or with a delimiter.
 
-By a delimiter a page costs what it shows: a prefix that stands for many blobs is shown once,
-and the scan goes on behind the last of them.
+With a delimiter, the cost of a page depends on what it shows: a prefix that stands for many blobs
+is shown once, and the scan continues behind the last of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, ListBlobs
 from etagere.operations import pages
 from etagere.operations.blob.collections import BLOBS, SNAPSHOTS, STAGINGS
 from etagere.operations.blob.containers import find
-from etagere.operations.pages import FilledPage, FillPage, Pace
+from etagere.operations.pages import FilledPage, FillPage, StepSize
 
 _STEP_FIRST = 16
 _STEP_MIN = 2
@@ -28,28 +28,28 @@ _Named = Collection[tuple[bytes, str], Any]
 def list_blobs(
     txn: ReadTxn, command: FillPage[ListBlobs, BlobEntry]
 ) -> Steps[FilledPage[BlobEntry]]:
-    """Rows in the order of their names, the snapshots of each name before its blob."""
+    """Lists blobs in the order of their names, with the snapshots of each name before its blob."""
     asked = command.asked
     container_id = find(txn, asked.container).id
-    pace = Pace()
-    slices = _slices(txn, container_id, asked, pace)
-    return pages.fill(txn, command, slices, asked.limit, pace)
+    step_size = StepSize()
+    slices = _slices(txn, container_id, asked, step_size)
+    return pages.fill(txn, command, slices, asked.limit, step_size)
 
 
 def _slices(
-    txn: ReadTxn, container_id: bytes, asked: ListBlobs, pace: Pace
+    txn: ReadTxn, container_id: bytes, asked: ListBlobs, step_size: StepSize
 ) -> Iterator[list[BlobEntry]]:
-    """All rows in order."""
+    """Yields all rows in order, in slices."""
     if not (asked.delimiter or asked.uncommitted or asked.snapshots):
-        return _flat(txn, BLOBS, container_id, asked, pace)
+        return _flat(txn, BLOBS, container_id, asked, step_size)
     named: list[_Named] = [BLOBS, STAGINGS] if asked.uncommitted else [BLOBS]
-    rows = [_named(txn, collection, container_id, asked, pace) for collection in named]
+    rows = [_named(txn, collection, container_id, asked, step_size) for collection in named]
     if len(named) > 1:
         rows = [_first_of_each(heapq.merge(*rows, key=_name))]
     if asked.snapshots:
-        rows.append(_snapshots(txn, container_id, asked, pace))
+        rows.append(_snapshots(txn, container_id, asked, step_size))
     merged = rows[0] if len(rows) == 1 else heapq.merge(*rows, key=_place)
-    return pages.in_slices(merged, pace)
+    return pages.in_slices(merged, step_size)
 
 
 def _name(entry: BlobEntry) -> str:
@@ -61,17 +61,17 @@ def _place(entry: BlobEntry) -> tuple[str, int]:
 
 
 def _first_of_each(entries: Iterable[BlobEntry]) -> Iterator[BlobEntry]:
-    """A blob hides blocks of the same name, which are staged for it, and a prefix that both have
-    is one."""
+    """Yields the first entry of each name: a blob hides uncommitted blocks of its name, and a
+    common prefix is listed once."""
     return (next(same) for _, same in groupby(entries, key=_name))
 
 
 def _named(
-    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, pace: Pace
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, step_size: StepSize
 ) -> Iterator[BlobEntry]:
     if asked.delimiter:
-        return _by_delimiter(txn, collection, container_id, asked, pace)
-    return chain.from_iterable(_flat(txn, collection, container_id, asked, pace))
+        return _by_delimiter(txn, collection, container_id, asked, step_size)
+    return chain.from_iterable(_flat(txn, collection, container_id, asked, step_size))
 
 
 def _span(collection: _Named, container_id: bytes, asked: ListBlobs) -> Span:
@@ -84,18 +84,18 @@ def _span(collection: _Named, container_id: bytes, asked: ListBlobs) -> Span:
 
 
 def _flat(
-    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, pace: Pace
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, step_size: StepSize
 ) -> Iterator[list[BlobEntry]]:
     span = _span(collection, container_id, asked)
-    for rows in pages.scan_in_steps(txn, collection, span, asked.limit, pace):
+    for rows in pages.scan_in_steps(txn, collection, span, asked.limit, step_size):
         yield [(name, found, NO_SNAPSHOT) for (_, name), found in rows]
 
 
 def _by_delimiter(
-    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, pace: Pace
+    txn: ReadTxn, collection: _Named, container_id: bytes, asked: ListBlobs, step_size: StepSize
 ) -> Iterator[BlobEntry]:
-    """Looks a few rows ahead: twice as many as there were last time to show, since what lies
-    behind a prefix is skipped."""
+    """Yields names and prefixes. Reads twice as many rows at once as were used last time, since
+    blobs behind a prefix are skipped."""
     span = _span(collection, container_id, asked)
     step = _STEP_FIRST
     while rows := txn.scan(collection, span, step):
@@ -114,17 +114,17 @@ def _by_delimiter(
             span = Span(collection.under((container_id,), group).stop, span.stop)
         else:
             span = collection.after(span, rows[-1][0])
-        step = max(_STEP_MIN, min(pace.rows, 2 * shown))
+        step = max(_STEP_MIN, min(step_size.rows, 2 * shown))
 
 
 def _snapshots(
-    txn: ReadTxn, container_id: bytes, asked: ListBlobs, pace: Pace
+    txn: ReadTxn, container_id: bytes, asked: ListBlobs, step_size: StepSize
 ) -> Iterator[BlobEntry]:
     span = SNAPSHOTS.under((container_id,), asked.prefix)
     if asked.start:
         span = SNAPSHOTS.starting(span, (container_id, asked.start, asked.start_snapshot))
     if asked.end:
         span = Span(span.start, min(span.stop, SNAPSHOTS.pack((container_id, asked.end, 0))))
-    for rows in pages.scan_in_steps(txn, SNAPSHOTS, span, asked.limit, pace):
+    for rows in pages.scan_in_steps(txn, SNAPSHOTS, span, asked.limit, step_size):
         for (_, name, taken), blob in rows:
             yield name, blob, taken

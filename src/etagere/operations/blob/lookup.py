@@ -1,8 +1,8 @@
 """Looking up blobs: the one place that knows where the current state of a blob and its snapshots
 are kept.
 
-Whoever changes or deletes a snapshot guards its blob, so that the guard of the blob protects all of
-its states.
+A change or delete of a snapshot guards its blob, so that the guard of the blob protects all of its
+states.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BlobKey = tuple[bytes, str]
 
 
 def find_blob(txn: ReadTxn, ref: BlobRef) -> Blob:
-    """The state that a reference names."""
+    """Returns the state that a reference names."""
     name = ref.blob
     blob = _get(txn, (find(txn, name.container).id, name.name), ref)
     if blob is None:
@@ -28,7 +28,7 @@ def find_blob(txn: ReadTxn, ref: BlobRef) -> Blob:
 
 
 def find_source(txn: WriteTxn, ref: BlobRef) -> Blob:
-    """The state that a reference names, which nobody changes or deletes until the commit."""
+    """Returns the state that a reference names, guarded against changes until the commit."""
     name = ref.blob
     key = (find_guarded(txn, name.container).id, name.name)
     current = txn.get(BLOBS, key, SHARED)
@@ -39,7 +39,7 @@ def find_source(txn: WriteTxn, ref: BlobRef) -> Blob:
 
 
 def find_for_change(txn: WriteTxn, name: BlobName) -> tuple[BlobKey, Blob | None]:
-    """The key of a blob and its current state, if there is one, for whoever changes it."""
+    """Returns the key of a blob and its current state, if there is one, guarded to be changed."""
     key = (find_guarded(txn, name.container).id, name.name)
     return key, txn.get(BLOBS, key, EXCLUSIVE)
 
@@ -48,7 +48,7 @@ class FoundBlob(NamedTuple):
     """A state of a blob that is about to be changed."""
 
     key: BlobKey
-    """Of the blob."""
+    """The key of the blob."""
     ref: BlobRef
     blob: Blob
 
@@ -67,7 +67,7 @@ class FoundBlob(NamedTuple):
 
 
 def find_ref_for_change(txn: WriteTxn, ref: BlobRef) -> FoundBlob:
-    """The state that a reference names, for whoever changes it."""
+    """Returns the state that a reference names, guarded to be changed."""
     key, current = find_for_change(txn, ref.blob)
     blob = current if ref.is_current else _get(txn, key, ref)
     if blob is None:

@@ -1,7 +1,7 @@
-"""Page blobs: pages written and cleared in any order, and which of them were.
+"""Operations on page blobs.
 
-Whoever changes pages guards the blob, so overlapping writes follow each other and the last one
-wins, whole.
+A change of pages guards the blob, so overlapping writes are serialized and the last one wins as a
+whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from etagere.model.page_blobs import (
     SetPageBlobProperties,
 )
 from etagere.operations.blob.appends import mapped
-from etagere.operations.blob.blobs import changed, find_changeable
+from etagere.operations.blob.blobs import find_changeable, with_new_stamp
 from etagere.operations.blob.collections import BLOBS
 from etagere.operations.blob.lookup import find_blob
 from etagere.operations.blob.preconditions import check_change, check_read
@@ -30,8 +30,8 @@ from etagere.rules import page_blobs as rules
 
 
 def precheck_page(txn: ReadTxn, command: PutPage) -> None:
-    """Refuses, before a long upload, what would be refused if the upload ended now. Of the
-    body only the length has to be known."""
+    """Refuses, before a long upload, what would be refused if the upload ended now. Only the length
+    of the body has to be known."""
     blob = find_blob(txn, BlobRef(command.blob))
     check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     _check_write(blob, command)
@@ -44,7 +44,7 @@ def put_page(txn: WriteTxn, command: PutPage) -> Blob:
     write = intervals.write_shared if command.borrowed else intervals.write
     content = mapped(txn, blob, command.child_id)
     content = write(txn, content, command.start, command.body.pieces, command.child_id)
-    return txn.put(BLOBS, key, changed(txn, replace(blob, content=content)))
+    return txn.put(BLOBS, key, with_new_stamp(txn, replace(blob, content=content)))
 
 
 @operation
@@ -53,13 +53,13 @@ def clear_pages(txn: WriteTxn, command: ClearPages) -> Blob:
     _check_write(blob, command)
     content = mapped(txn, blob, command.child_id)
     content = intervals.clear(txn, content, command.start, command.end, command.child_id)
-    return txn.put(BLOBS, key, changed(txn, replace(blob, content=content)))
+    return txn.put(BLOBS, key, with_new_stamp(txn, replace(blob, content=content)))
 
 
 @operation
 def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> Blob:
-    """All of it or nothing. Where nothing is said of the headers, they stay. As after every Set
-    Blob Properties, the blob does not tell any more that it was a copy."""
+    """Sets the properties of a page blob, all or none. Headers that are not given stay unchanged.
+    As in every Set Blob Properties, the copy status is cleared."""
     key, blob = find_changeable(txn, command.blob, command.lease_id, command.conditions)
     if command.length is not None:
         abort_if(rules.check_resizable(blob.kind))
@@ -73,7 +73,7 @@ def set_page_blob_properties(txn: WriteTxn, command: SetPageBlobProperties) -> B
         blob = replace(blob, content=content)
     if command.headers is not None:
         blob = replace(blob, headers=command.headers)
-    return txn.put(BLOBS, key, changed(txn, replace(blob, copied=None)))
+    return txn.put(BLOBS, key, with_new_stamp(txn, replace(blob, copied=None)))
 
 
 def _check_write(blob: Blob, command: PutPage | ClearPages) -> None:
@@ -87,12 +87,12 @@ def _traits(blob: Blob) -> PageTraits:
     return blob.traits
 
 
-# Which pages were written
+# Page ranges
 
 
 def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> PageRangesResult:
-    """Those of a blob or a snapshot, or what became of them since an earlier snapshot. More than
-    were asked for are told from where the first ones end."""
+    """Returns the page ranges of a blob or a snapshot, or their changes since an earlier snapshot.
+    If there are more than the limit, the result has the offset to continue from."""
     ask = command.ask
     blob = find_blob(txn, ask.ref)
     check_read(blob, ask.conditions, ask.lease_id, txn.steady_now)
@@ -106,7 +106,7 @@ def get_page_ranges(txn: ReadTxn, command: GetPageRanges) -> PageRangesResult:
 
 
 def _span(command: GetPageRanges, length: int) -> tuple[int, int]:
-    """All pages that have a part in the range and were not told yet."""
+    """Returns the pages that overlap the range and were not returned yet."""
     if command.first and command.first >= length:
         raise Refused(Refusal("InvalidRange", {"ContentLength": length}))
     end = length
@@ -118,7 +118,7 @@ def _span(command: GetPageRanges, length: int) -> tuple[int, int]:
 def _found(
     txn: ReadTxn, command: GetPageRanges, blob: Blob, start: int, end: int
 ) -> list[PageRange]:
-    """In their order, and one more than were asked for if there are more."""
+    """Returns the ranges in order, with one more than the limit if there are more."""
     old = None if command.previous is None else _previous(txn, command, command.previous)
     if start >= end or not isinstance(blob.content, Mapped):
         return []

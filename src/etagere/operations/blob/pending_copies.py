@@ -1,7 +1,7 @@
-"""Copies of what is elsewhere, which has to be read first.
+"""Asynchronous copies from other servers.
 
-Until then their place is held by a blob without bytes, which nobody else may change, and by a
-record of the process that reads. If that process is gone, the copy has failed.
+Until the source has been read, the destination is an empty blob that cannot be changed, and a
+record names the process that reads. If that process is gone, the copy has failed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from etagere.model.copies import (
     RecordProgress,
 )
 from etagere.model.leases import LeaseKind
-from etagere.operations.blob.blobs import changed
+from etagere.operations.blob.blobs import with_new_stamp
 from etagere.operations.blob.collections import BLOBS, CONTAINERS
-from etagere.operations.blob.copies import attempt, check_destination, place
+from etagere.operations.blob.copies import check_destination, copy_state, replace_by_copy
 from etagere.operations.blob.lookup import find_for_change
 from etagere.rules import copies as rules
 from etagere.rules import leases as lease_rules
@@ -53,9 +53,9 @@ def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
     destination = msgspec.structs.replace(command.destination, asynchronous=True)
     key, old = find_for_change(txn, destination.blob)
     check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
-    copied = attempt(destination, CopyStatus.PENDING, 0, command.total, 0)
+    copied = copy_state(destination, CopyStatus.PENDING, 0, command.total, 0)
     copy = Blob(BlobKind.BLOCK, 0, 0, Empty(), command.headers, command.metadata)
-    blob = place(txn, key, old, destination, copy, copied)
+    blob = replace_by_copy(txn, key, old, destination, copy, copied)
     container = destination.blob.container
     pending = PendingCopy(destination.copy_id, container, command.process)
     txn.put(PENDING_COPIES, key, pending)
@@ -64,8 +64,9 @@ def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
 
 @operation
 def record_progress(txn: WriteTxn, command: RecordProgress) -> bool:
-    """False if nobody waits for the copy any more. The blob has changed no more than before."""
-    blob = _awaited(txn, command.copy_ref)
+    """Records the progress of a copy; returns False if it is no longer pending. Neither the ETag
+    nor the date change."""
+    blob = _pending_destination(txn, command.copy_ref)
     if blob is None or blob.copied is None:
         return False
     copied = msgspec.structs.replace(blob.copied, copied=command.copied)
@@ -75,8 +76,9 @@ def record_progress(txn: WriteTxn, command: RecordProgress) -> bool:
 
 @operation
 def finish_copy(txn: WriteTxn, command: FinishCopy) -> bool:
-    """False if nobody waits for the copy any more; what was read is then dropped."""
-    blob = _awaited(txn, command.copy_ref)
+    """Completes a copy; returns False if it is no longer pending, in which case the bytes are
+    dropped."""
+    blob = _pending_destination(txn, command.copy_ref)
     if blob is None:
         return False
     length = command.body.length
@@ -87,8 +89,8 @@ def finish_copy(txn: WriteTxn, command: FinishCopy) -> bool:
 
 @operation(reclaims=True)
 def fail_copy(txn: WriteTxn, command: FailCopy) -> bool:
-    """False if it had ended already."""
-    blob = _awaited(txn, command.copy_ref)
+    """Marks a copy as failed; returns False if it has ended already."""
+    blob = _pending_destination(txn, command.copy_ref)
     if blob is None:
         return False
     _end(txn, command.copy_ref.key, blob, CopyStatus.FAILED, description=command.description)
@@ -97,7 +99,8 @@ def fail_copy(txn: WriteTxn, command: FailCopy) -> bool:
 
 @operation
 def abort_copy(txn: WriteTxn, command: AbortCopy) -> None:
-    """Leaves a blob without bytes, described as the copy would have been."""
+    """Aborts a pending copy. The destination stays, without bytes, but with the properties of the
+    copy."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
@@ -109,9 +112,9 @@ def abort_copy(txn: WriteTxn, command: AbortCopy) -> None:
     _end(txn, key, blob, CopyStatus.ABORTED)
 
 
-def _awaited(txn: WriteTxn, copy_ref: CopyRef) -> Blob | None:
-    """The destination, if it still waits for this copy. Of a copy that nothing waits for, nothing
-    is kept."""
+def _pending_destination(txn: WriteTxn, copy_ref: CopyRef) -> Blob | None:
+    """Returns the destination, if this copy is still pending. Otherwise deletes the record of the
+    copy."""
     key = copy_ref.key
     container = txn.get(CONTAINERS, copy_ref.container.key, SHARED)
     pending = txn.get(PENDING_COPIES, key, EXCLUSIVE)
@@ -145,14 +148,14 @@ def _end(
         description=description,
     )
     txn.delete(PENDING_COPIES, key)
-    txn.put(BLOBS, key, changed(txn, msgspec.structs.replace(blob, copied=ended)))
+    txn.put(BLOBS, key, with_new_stamp(txn, msgspec.structs.replace(blob, copied=ended)))
 
 
-# Whoever carries them
+# Monitoring
 
 
 def pending_copies(txn: ReadTxn, after: _Key | None) -> list[tuple[CopyRef, bytes]]:
-    """Some copies that are under way behind this key, each with the process that carries it."""
+    """Returns some pending copies after this key, each with the process that runs it."""
     span = PENDING_COPIES.all()
     if after is not None:
         span = PENDING_COPIES.starting(span, after)

@@ -29,15 +29,15 @@ def check_change(blob: Blob, conditions: Conditions, lease_id: bytes | None, now
 def check_non_modifying(
     blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int
 ) -> None:
-    """For what leaves the blob as it is, so that its lease keeps nobody from it, but is refused
-    like a change."""
+    """Checks an operation that does not modify the blob, so that it needs no lease id, but is
+    refused in the same states as a change."""
     check_tag_read(blob, conditions, lease_id, now)
     check_not_incremental_copy(blob)
     check_no_pending_copy(blob)
 
 
 def check_tag_read(blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int) -> None:
-    """For Get Blob Tags: a read whose unmet conditions are failures, never "not modified"."""
+    """Checks Get Blob Tags: a read whose conditions fail with 412, never with 304."""
     abort_if(lease_rules.check_read(blob.lease, lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_write(conditions, blob.stamp))
     _check_tags(blob, conditions)
@@ -46,14 +46,14 @@ def check_tag_read(blob: Blob, conditions: Conditions, lease_id: bytes | None, n
 def check_snapshots_delete(
     blob: Blob, conditions: Conditions, lease_id: bytes | None, now: int
 ) -> None:
-    """For a delete of nothing but the snapshots of a blob, which needs the blob's lease."""
+    """Checks a delete of the snapshots of a blob, which needs the blob's lease."""
     abort_if(lease_rules.check_write(blob.lease, lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_write(conditions, blob.stamp))
     _check_tags(blob, conditions)
 
 
 def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -> None:
-    """Whether a blob may be put where there is this one."""
+    """Checks whether a blob may be created, or replace the old one."""
     lease = old.lease if old is not None else NO_LEASE
     abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
     by_holder = command.lease_id is not None
@@ -71,20 +71,21 @@ def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -
 
 
 def check_absent(conditions: Conditions, lease_id: bytes | None, now: int) -> None:
-    """For what is done to a name without a blob, of which nothing can be as a request wants it."""
+    """Checks an operation on a name without a blob, which matches no ETag, lease or tag."""
     abort_if(lease_rules.check_write(NO_LEASE, lease_id, now, LeaseKind.BLOB))
     abort_if(condition_rules.check_create(conditions, None))
     abort_if(tag_rules.check_condition(conditions.if_tags, ()))
 
 
 def check_not_incremental_copy(blob: Blob) -> None:
-    """What snapshots are copied to one after the other is shown, copied to and deleted: no more."""
+    """Refuses the destination of an incremental copy. Its properties can be read, and it can be
+    copied to and deleted, but nothing else."""
     if blob.copied is not None and blob.copied.incremental:
         raise Refused(Refusal("OperationNotAllowedOnIncrementalCopyBlob"))
 
 
 def check_no_pending_copy(blob: Blob) -> None:
-    """While a copy is under way nothing else changes the blob."""
+    """Refuses a blob whose copy is pending."""
     if blob.copied is not None and blob.copied.status is CopyStatus.PENDING:
         raise Refused(Refusal("PendingCopyOperation"))
 

@@ -1,4 +1,4 @@
-"""Removing what was deleted by name: the contents of deleted containers, in bounded steps."""
+"""Removal of the contents of deleted containers, in bounded steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _MARKS: Final[tuple[Collection[Any, Any], ...]] = (DELETED_CONTAINERS, DISCARDED
 
 
 def may_purge(txn: ReadTxn, _: None) -> bool:
-    """Whether there may be something to remove, so that nothing is written when there is not."""
+    """Returns whether there may be something to remove, so that nothing is written if there is
+    not."""
     if txn.scan(STAGING_AGES, stagings.stale(txn.steady_now), 1):
         return True
     return any(txn.scan(marks, marks.all(), 1) for marks in _MARKS)
@@ -38,7 +39,7 @@ class PurgeContainers(Command, frozen=True):
 
 @operation(reclaims=True)
 def purge_containers(txn: WriteTxn, command: PurgeContainers) -> int:
-    """One step; returns how many rows that were (0: nothing is left to remove)."""
+    """Removes rows in one bounded step; returns how many (0: nothing is left to remove)."""
     for (container_id,), _ in txn.scan(DELETED_CONTAINERS, DELETED_CONTAINERS.all(), 1, claim=True):
         removed = _purge_container(txn, container_id, command.rows_max)
         if removed < command.rows_max:

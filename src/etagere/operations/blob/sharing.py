@@ -1,7 +1,7 @@
-"""Bytes of blobs of this store that become those of others: shared, not copied.
+"""Sharing bytes between blobs of this store instead of copying them.
 
-A whole content is shared by one more holder, whatever its size. Of a range the pieces are: they
-never change, so whoever still finds them alive has the very bytes that were seen before.
+A whole content gets another holder, whatever its size. Of a range, the pieces are shared: they
+never change, so pieces that are still alive have the bytes that were seen before.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from etagere.operations.blob import appends, blobs, page_blobs, preconditions, s
 from etagere.operations.blob.lookup import find_blob, find_for_change, find_source
 from etagere.rules.page_blobs import PAGE_BYTES
 
-GONE = "SourceConditionNotMet"
-"""Refused so: the pieces are not there any more."""
+PIECES_GONE = "SourceConditionNotMet"
+"""The error code for pieces that are gone."""
 _BYTES_MIN = 1 << 20
-"""Less is better copied: a small piece would keep all of a large extent from being removed."""
+"""Shorter ranges are copied: a small piece would keep a whole large extent from being removed."""
 _PIECES_MAX = 64
 
 
@@ -34,7 +34,8 @@ _PIECES_MAX = 64
 
 @operation
 def put_blob_from_blob(txn: WriteTxn, command: PutBlobFromBlob) -> Blob | None:
-    """None if the source is no more what it was when its bytes were judged."""
+    """Puts a blob with the bytes of another; returns None if the source has changed since it was
+    checked."""
     put = command.put
     key, old = find_for_change(txn, put.blob)
     preconditions.check_replace(old, put, txn.steady_now)
@@ -42,11 +43,11 @@ def put_blob_from_blob(txn: WriteTxn, command: PutBlobFromBlob) -> Blob | None:
     if source is None:
         return None
     staging.discard(txn, key)
-    return blobs.replace(txn, key, old, put, share(txn, source.content))
+    return blobs.replace_blob(txn, key, old, put, share(txn, source.content))
 
 
 def _find_unchanged(txn: WriteTxn, source: SourceBlob) -> Blob | None:
-    """A source as it was found, which keeps its bytes meanwhile; None if it has changed."""
+    """Returns a source, guarded; None if it has changed."""
     try:
         found = find_source(txn, source.ref)
     except Refused:
@@ -58,7 +59,8 @@ def _find_unchanged(txn: WriteTxn, source: SourceBlob) -> Blob | None:
 
 
 def find_pieces(txn: ReadTxn, command: FindPieces) -> tuple[Piece, ...]:
-    """Nothing if the source is no more what it was, or if the range is better copied."""
+    """Returns the pieces of a range; empty if the source has changed, or if the range should be
+    copied."""
     if command.length < _BYTES_MIN:
         return ()
     try:
@@ -69,13 +71,13 @@ def find_pieces(txn: ReadTxn, command: FindPieces) -> tuple[Piece, ...]:
         return ()
     range_ = _range(txn, blob.content, command.start, command.length)
     found = tuple(islice(range_, _PIECES_MAX + 1))
-    # What lies in the ledger, or nowhere, has no piece.
+    # Bytes in the ledger and holes have no pieces.
     whole = sum(piece.length for piece in found) == command.length
     return found if whole and len(found) <= _PIECES_MAX else ()
 
 
 def _range(txn: ReadTxn, content: Content, start: int, length: int) -> Iterator[Piece]:
-    """The pieces of a range, cut to it."""
+    """Yields the pieces of a range, trimmed to it."""
     if isinstance(content, Mapped):
         for part in parts(txn, content, start, start + length):
             if isinstance(part.piece, bytes):
@@ -92,8 +94,8 @@ def _range(txn: ReadTxn, content: Content, start: int, length: int) -> Iterator[
 
 
 def _pieces_from(txn: ReadTxn, content: Content, start: int) -> Iterator[tuple[int, Piece]]:
-    """The pieces of a content from that on in which an offset lies, each with how much of it lies
-    before the offset."""
+    """Yields the pieces of a content from the one that contains an offset, each with the number of
+    its bytes before the offset."""
     runs: Iterator[tuple[int, tuple[Piece, ...]]] = iter(())
     if isinstance(content, Pieces):
         runs = iter([(0, content.pieces)])
@@ -110,7 +112,7 @@ def _pieces_from(txn: ReadTxn, content: Content, start: int) -> Iterator[tuple[i
 def _chunks_from(
     txn: ReadTxn, content: Chunked, start: int
 ) -> Iterator[tuple[int, tuple[Piece, ...]]]:
-    """Only the chunks that are needed are looked at, however many there are before."""
+    """Yields the pieces of chunks from an offset on, without reading the chunks before it."""
     listed, at = txn.get(BLOCK_LISTS, (content.id,)), 0
     for use in () if listed is None else listed.chunks:
         if at + use.length > start:
@@ -120,8 +122,8 @@ def _chunks_from(
         at += use.length
 
 
-def lie_on_pages(pieces: tuple[Piece, ...]) -> bool:
-    """Whether these begin and end where pages do, if the first does."""
+def are_page_aligned(pieces: tuple[Piece, ...]) -> bool:
+    """Returns whether all pieces consist of whole pages."""
     return all(piece.length % PAGE_BYTES == 0 for piece in pieces)
 
 
@@ -130,7 +132,7 @@ def append_shared_block(txn: WriteTxn, command: AppendBlock) -> Appended:
     try:
         return appends.append_block(txn, command)
     except MissingRecord:
-        raise Refused(Refusal(GONE)) from None
+        raise Refused(Refusal(PIECES_GONE)) from None
 
 
 @operation
@@ -138,4 +140,4 @@ def put_shared_page(txn: WriteTxn, command: PutPage) -> Blob:
     try:
         return page_blobs.put_page(txn, command)
     except MissingRecord:
-        raise Refused(Refusal(GONE)) from None
+        raise Refused(Refusal(PIECES_GONE)) from None

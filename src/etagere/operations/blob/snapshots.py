@@ -1,7 +1,7 @@
-"""Snapshots: what a blob was, kept under the moment it was taken.
+"""Operations on snapshots.
 
-A snapshot shares the bytes of its blob, so it costs a record, whatever the size. Nobody can change
-or lease one. Whoever takes or deletes some guards the blob, so none is ever left behind.
+A snapshot shares the bytes of its blob, so it costs one record, whatever the size. Snapshots cannot
+be changed or leased. Creating or deleting them guards the blob, so that none is ever left behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _DELETED_TOGETHER = 500
 
 @operation
 def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> SnapshotResult:
-    """The blob stays as it is. Its snapshot has the same ETag, unless its metadata differ."""
+    """Creates a snapshot, which does not change the blob. It has the ETag of the blob, unless it
+    has its own metadata."""
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         raise Refused(Refusal("BlobNotFound"))
@@ -45,10 +46,10 @@ def delete_snapshot(txn: WriteTxn, command: DeleteSnapshot) -> None:
     release(txn, found.blob.content)
 
 
-# For whoever has guarded the blob
+# For callers that have guarded the blob
 
 
-def are_there(txn: WriteTxn, key: tuple[bytes, str]) -> bool:
+def exist(txn: WriteTxn, key: tuple[bytes, str]) -> bool:
     return bool(txn.scan(SNAPSHOTS, SNAPSHOTS.under(key), 1))
 
 

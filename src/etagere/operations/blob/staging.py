@@ -1,10 +1,10 @@
-"""Blocks that were uploaded and are in no blob yet.
+"""Uncommitted blocks.
 
-The blocks of a name hang on a staging, which is dropped at once, whatever it holds: when the
-name gets a blob, when its blob is deleted, and a week after the last block. What hung on it is
-removed later, in steps.
+The uncommitted blocks of a name belong to a staging. It is discarded as a whole when the name gets
+a blob, when its blob is deleted, or a week after the last block; its blocks are removed later, in
+steps.
 
-Whoever changes the staging of a name guards its record, present or not.
+A change of the staging of a name guards its record, present or not.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _check(blob: Blob | None, command: PutBlock, now: int) -> None:
 
 @operation
 def put_block(txn: WriteTxn, command: PutBlock) -> None:
-    """The last one of a name counts. The blob, if there is one, does not change."""
+    """Stages a block, and replaces an earlier one of the same name. The blob, if there is one, does
+    not change."""
     key = (find_guarded(txn, command.blob.container).id, command.blob.name)
     _check(txn.get(BLOBS, key, SHARED), command, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
@@ -91,27 +92,28 @@ def put_block(txn: WriteTxn, command: PutBlock) -> None:
     txn.put(STAGINGS, key, changed)
 
 
-def is_there(txn: WriteTxn, key: _Key) -> bool:
-    """Whether blocks wait under a name; guards that."""
+def exists(txn: WriteTxn, key: _Key) -> bool:
+    """Returns whether a name has uncommitted blocks; guards the staging."""
     return txn.get(STAGINGS, key, EXCLUSIVE) is not None
 
 
 def discard(txn: WriteTxn, key: _Key) -> None:
-    """None of the blocks that wait will be part of anything."""
+    """Discards the uncommitted blocks of a name."""
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
     if staging is not None:
         forget(txn, key, staging)
 
 
 def forget(txn: WriteTxn, key: _Key, staging: Staging) -> None:
-    """Drops a staging that was guarded; the blocks that still hang on it go later."""
+    """Discards a guarded staging; its blocks are removed later."""
     txn.delete(STAGINGS, key)
     txn.delete(STAGING_AGES, (_hour(staging.staged), *key))
     txn.put(DISCARDED_STAGINGS, (staging.id,), DiscardedStaging())
 
 
 def _note_age(txn: WriteTxn, key: _Key, staging: Staging) -> None:
-    """Once an hour, so that most blocks cost nothing more."""
+    """Updates the index of stagings by age, only once an hour, so that most blocks cost nothing
+    more."""
     hour, before = _hour(txn.steady_now), _hour(staging.staged)
     if hour != before:
         if staging.count:
@@ -123,7 +125,7 @@ def _hour(moment: int) -> int:
     return moment // _TICKS_PER_HOUR
 
 
-# What is removed later
+# Removal
 
 
 class PurgeStagings(Command, frozen=True):
@@ -131,14 +133,14 @@ class PurgeStagings(Command, frozen=True):
 
 
 def stale(now: int) -> Span:
-    """Where the ages of stagings lie that are to be dropped."""
+    """Returns the span of the stagings that are old enough to be discarded."""
     ended = max(0, _hour(now - STALE_SECONDS * TICKS_PER_SECOND))
     return Span(STAGING_AGES.all().start, STAGING_AGES.under((ended,)).start)
 
 
 @operation(reclaims=True)
 def discard_stale(txn: WriteTxn, command: PurgeStagings) -> int:
-    """Drops stagings a week after their last block; returns how many."""
+    """Discards stagings a week after their last block; returns how many."""
     rows = txn.scan(STAGING_AGES, stale(txn.steady_now), command.rows_max, claim=True)
     for (hour, container_id, name), _ in rows:
         key = (container_id, name)
@@ -151,8 +153,8 @@ def discard_stale(txn: WriteTxn, command: PurgeStagings) -> int:
 
 @operation(reclaims=True)
 def purge_discarded(txn: WriteTxn, command: PurgeStagings) -> int:
-    """One bounded step of removing blocks of dropped stagings; returns how many rows that were
-    (0: nothing is left to remove)."""
+    """Removes blocks of discarded stagings in one bounded step; returns how many rows (0: nothing
+    is left to remove)."""
     for (staging_id,), _ in txn.scan(DISCARDED_STAGINGS, DISCARDED_STAGINGS.all(), 1, claim=True):
         rows = txn.scan(STAGED_BLOCKS, STAGED_BLOCKS.under((staging_id,)), command.rows_max)
         for place, _ in rows:

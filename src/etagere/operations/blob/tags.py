@@ -1,14 +1,13 @@
-"""Tags: set and shown, and the index by which blobs are found by them.
+"""Operations on blob tags, and the index to find blobs by tags.
 
-The index is kept in the transaction that changes a blob's tags, by one function. It has each tag
-twice: by its value, and by where its blob is. Snapshots are not in it.
+One function updates the index in the transaction that changes the tags. It contains each tag twice:
+by value, and by blob. Snapshots are not indexed.
 
-A search goes through blobs in one order, that of container and name, whatever it is driven by, so
-that pages fit together although blobs change between them: what matches all the time is shown
-exactly once. It is driven by the tag with the fewest blobs. Blobs of one value are in this order
-already; those of a range of values are put in order if they are few. If they are many, all blobs
-that have the tag are looked at, a bounded number for each page. Which rows are in the index says
-where to look; what is shown, and whether, the blobs themselves say.
+A search always visits blobs in the order of container and name, so that its pages are consistent
+although blobs change between them: a blob that matches all the time is listed exactly once. It uses
+the tag with the fewest blobs. Blobs with one value are in this order already; those with a range of
+values are sorted if they are few. If they are many, all blobs with the tag are visited, a bounded
+number per page. The index only yields candidates; the tags of the blobs decide.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from etagere.rules.tag_expressions import Search, ValueInterval
 
 _TAGGED: Final = TaggedBlob()
 
-# Set and shown
+# Set and get
 
 
 @operation
 def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
-    """Tags change neither the ETag nor the date."""
+    """Sets tags, which changes neither the ETag nor the date."""
     found = find_ref_for_change(txn, command.ref)
     blob = found.blob
     preconditions.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
@@ -53,7 +52,7 @@ def set_blob_tags(txn: WriteTxn, command: SetBlobTags) -> None:
 
 
 def get_blob_tags(txn: ReadTxn, command: GetBlob) -> BlobResult:
-    """What a request for tags asks of the blob, unmet, is always a failure."""
+    """Returns a blob for its tags. Conditions that are not met always fail with 412."""
     blob = find_blob(txn, command.ref)
     preconditions.check_tag_read(blob, command.conditions, command.lease_id, txn.steady_now)
     return BlobResult(txn.steady_now, blob)
@@ -65,8 +64,7 @@ def get_blob_tags(txn: ReadTxn, command: GetBlob) -> BlobResult:
 def index(
     txn: WriteTxn, key: tuple[bytes, str], container: ContainerName, old: Tags, new: Tags
 ) -> None:
-    """For whoever changes the tags of a blob, makes one or deletes one, and has guarded it: the
-    blob of this key had the old ones and has the new ones now."""
+    """Updates the index for a guarded blob whose tags change, or that is created or deleted."""
     if old == new:
         return
     container_id, blob = key
@@ -87,7 +85,7 @@ def index(
 
 
 def forget(txn: WriteTxn, key: tuple[bytes, str], tags: Tags) -> int:
-    """Takes a blob of a deleted container out of the index; returns how many rows that were."""
+    """Removes a blob of a deleted container from the index; returns the number of rows."""
     told = txn.get(TAGGED_CONTAINERS, (key[0],)) if tags else None
     if told is None:
         return 0
@@ -95,7 +93,7 @@ def forget(txn: WriteTxn, key: tuple[bytes, str], tags: Tags) -> int:
     return 2 * len(tags)
 
 
-# Found
+# Search
 
 _PROBES: Final = (64, 512, 4_096)
 _STEPS: Final = (64, 1_024)
@@ -103,7 +101,7 @@ _LOOKED_AT_MAX: Final = 10_000
 
 
 class BlobPlace(NamedTuple):
-    """Where a blob is, in the order of a search."""
+    """The place of a blob, in the order of a search."""
 
     container: str
     container_id: bytes
@@ -111,19 +109,19 @@ class BlobPlace(NamedTuple):
 
 
 class FindBlobs(NamedTuple):
-    """What to look for; not sent anywhere, so it may hold what was compiled."""
+    """A search. It is not sent to another process, so it may contain compiled conditions."""
 
     account: str
     search: Search
     limit: int
     container: ContainerName | None = None
-    """Only in this one."""
+    """Search only this container."""
     start: BlobPlace | None = None
-    """The first place to look at."""
+    """Where to begin."""
 
 
 TaggedBlobRow = tuple[BlobPlace, Tags]
-"""A row of a search: where a blob is, and those of its tags that were asked for."""
+"""A row of a search: the place of a blob, and those of its tags that the search names."""
 
 _ROWS_AT_ONCE: Final = 64
 
@@ -131,19 +129,19 @@ _ROWS_AT_ONCE: Final = 64
 def find_blobs(
     txn: ReadTxn, command: FillPage[FindBlobs, TaggedBlobRow]
 ) -> Steps[FilledPage[TaggedBlobRow]]:
-    """One snapshot. A page ends when it is full, or when enough has been looked at, or for long
-    enough."""
+    """Fills a page from one snapshot. It ends when it is full, when enough blobs were visited, or
+    when the snapshot is overdue."""
     asked = command.asked
     within = _container(txn, asked)
     page = command.new_page(txn.steady_now)
     if within is _NOWHERE or asked.search.finds_nothing:
         return FilledPage(page, None)
-    seeker = _Seeker(txn, asked, within)
+    search = _TagSearch(txn, asked, within)
     asked_for = dict(asked.search.wanted)
     count = 0
     rows: list[TaggedBlobRow] = []
     following: TaggedBlobRow | None = None
-    for looked_at, place in enumerate(seeker.places()):
+    for looked_at, place in enumerate(search.places()):
         if looked_at and not looked_at % _ROWS_AT_ONCE:
             yield
             if txn.is_overdue:
@@ -152,7 +150,7 @@ def find_blobs(
         if count == asked.limit or looked_at == _LOOKED_AT_MAX:
             following = place, ()
             break
-        if not seeker.is_alive(place):
+        if not search.is_alive(place):
             continue
         blob = txn.get(BLOBS, (place.container_id, place.blob))
         if blob is None or not asked.search.matches(dict(blob.tags)):
@@ -170,7 +168,7 @@ def find_blobs(
 
 
 _Within = tuple[str, bytes] | tuple[()]
-"""The name and the id of the only container to look into, or nothing: look into all."""
+"""The name and id of the container to search; empty: all containers."""
 _NOWHERE: Final[tuple[str, bytes]] = ("", b"")
 
 
@@ -187,8 +185,8 @@ def _container(txn: ReadTxn, command: FindBlobs) -> _Within:
     return (name, named.id) if named is not None else _NOWHERE
 
 
-class _Seeker:
-    """Goes through the places where there may be what is looked for."""
+class _TagSearch:
+    """Yields the places of candidates."""
 
     def __init__(self, txn: ReadTxn, command: FindBlobs, within: _Within) -> None:
         self._txn = txn
@@ -199,7 +197,8 @@ class _Seeker:
         self._alive: dict[str, bytes | None] = {}
 
     def is_alive(self, place: BlobPlace) -> bool:
-        """Rows of a deleted container stay until they are purged; its name may be in use again."""
+        """Returns whether the container of a place still exists. Rows of a deleted one stay until
+        they are purged, and its name may be in use again."""
         name = place.container
         if name not in self._alive:
             container = self._txn.get(CONTAINERS, (self._account, name))
@@ -220,7 +219,8 @@ class _Seeker:
         return self._with_tag(self._wanted[0][0])
 
     def _probe(self, name: str, values: ValueInterval, size: int) -> list[BlobPlace] | None:
-        """All places where a tag has one of these values, in order; None if they are more."""
+        """Returns all places where a tag has one of these values, in order; None if there are more
+        than `size`."""
         span = self._span_of(name, values)
         if values.is_point:
             span = self._from_start(TAGGED_BLOBS, span, (self._account, name, values.first))
@@ -255,8 +255,8 @@ class _Seeker:
         return self._walk(TAG_VALUES, (self._account, name))
 
     def _walk(self, rows_of: Collection[Any, Any], prefix: tuple[str, ...]) -> Iterator[BlobPlace]:
-        """The places behind a prefix, in order; of each deleted container just one, so that what
-        is left of it costs little."""
+        """Yields the places under a prefix, in order; only one of each deleted container, so that
+        its remaining rows cost little."""
         span = self._from_start(rows_of, rows_of.under((*prefix, *self._within)), prefix)
         step, step_max = _STEPS
         while rows := self._txn.scan(rows_of, span, step):

@@ -1,4 +1,4 @@
-"""Tiers: where blobs and their snapshots are kept."""
+"""Operations on the access tiers of blobs and snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etagere.rules import tiers as tier_rules
 
 @operation
 def set_blob_tier(txn: WriteTxn, command: SetBlobTier) -> Blob:
-    """Neither ETag nor date change, so that a lease keeps nobody from it."""
+    """Sets the tier. Neither the ETag nor the date change, so no lease id is needed."""
     found = find_ref_for_change(txn, command.ref)
     blob, now = found.blob, txn.steady_now
     preconditions.check_non_modifying(blob, command.conditions, command.lease_id, now)

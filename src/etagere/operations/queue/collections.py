@@ -1,4 +1,4 @@
-"""Where the things of the queue service are kept."""
+"""The collections of the queue service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from etagere.model.queues import (
 )
 
 QUEUES: Collection[tuple[str, str], Queue] = Collection("queues", Queue, (TEXT, TEXT))
-# With their texts they are long rows, which would fill the inner nodes of a tree of keys too.
+# Messages with their texts are long rows, which would also fill the inner nodes of the key's
+# B-tree.
 MESSAGES: Collection[tuple[bytes, bytes], Message] = Collection(
     "messages", Message, (ID, ID), layout=Layout.LARGE
 )

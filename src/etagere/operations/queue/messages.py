@@ -1,8 +1,8 @@
-"""Messages: put, taken, looked at, changed, deleted, and gone when their time is over.
+"""Operations on messages.
 
-What can be seen stands at the beginning of an order by that moment, so taking a message costs the
-same however long the queue is and however many are hidden. Whoever takes one claims its place in
-that order and passes over what others hold.
+An index orders messages by the time at which they become visible, so getting a message costs the
+same however long the queue is and however many messages are hidden. A get claims rows of this index
+and skips those that other transactions hold.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from etagere.operations.queue.collections import (
 from etagere.operations.queue.queues import find, find_guarded
 
 _SHORT_CHARACTERS_MAX = 1_024
-# Others wait for a transaction that changes something: it looks at no more expired messages than
-# this. A search in a snapshot looks at all of them.
+# Other requests wait for a write transaction, so it skips no more expired messages than this. A
+# search in a snapshot skips all of them.
 _PASSED_OVER_MAX = 256
 _STEP_AMONG_PAST = 64
 _FILTERED_ROWS = 4_096
@@ -66,14 +66,14 @@ def put_message(txn: WriteTxn, command: PutMessage) -> MessageResult:
     txn.put(VISIBLE, (contents, message.visible, command.id), MessageIndexRow(message.expires))
     if message.expires is not None:
         txn.put(EXPIRING, (message.expires, contents, command.id), _INDEX_ROW)
-    # Who has just sent a long text does not get it back.
+    # The response of Put Message does not contain the text.
     return MessageResult(command.id, message)
 
 
 @operation(reclaims=True)  # or a queue on a full disk could not be emptied
 def get_messages(txn: WriteTxn, command: GetMessages) -> tuple[MessageResult, ...] | None:
-    """Takes some of those that can be seen, and hides them for a while. None: nothing was taken,
-    because many expired messages are in the way; `find_messages` says what is behind them."""
+    """Gets visible messages and hides them. Returns None, without a change, if too many expired
+    messages precede them; `find_messages` finds those behind them."""
     contents = find_guarded(txn, command.queue).contents
     if command.among is None:
         found = _claim_first(txn, contents, command.count)
@@ -98,8 +98,8 @@ _Claimed = list[tuple[bytes, Message]]
 
 
 def _claim_first(txn: WriteTxn, contents: bytes, count: int) -> _Claimed | None:
-    """The first visible messages of a queue that nobody else claims; None if too many expired ones
-    stand before them."""
+    """Claims the first visible messages of a queue; returns None if too many expired ones precede
+    them."""
     found: _Claimed = []
     span = _seen(contents, txn.now)
     passed_over = 0
@@ -125,7 +125,8 @@ def _claim_first(txn: WriteTxn, contents: bytes, count: int) -> _Claimed | None:
 
 
 def _claim_among(txn: WriteTxn, contents: bytes, among: MessagePlaces, count: int) -> _Claimed:
-    """Those of the given messages that are still there, visible and claimed by nobody else."""
+    """Claims those of the given messages that still exist, are visible, and not claimed by
+    others."""
     found: _Claimed = []
     if contents != among.contents:
         return found
@@ -140,14 +141,14 @@ def _claim_among(txn: WriteTxn, contents: bytes, among: MessagePlaces, count: in
     return found
 
 
-# Looking
+# Finding
 
 
 class FoundMessage(NamedTuple):
-    """A visible message as a snapshot has it."""
+    """A visible message in a snapshot."""
 
     moment: int
-    """From which it can be seen."""
+    """When it became visible."""
     id: bytes
     message: Message
 
@@ -158,7 +159,7 @@ class FoundMessages(NamedTuple):
     contents: bytes
     messages: tuple[FoundMessage, ...]
     rest: Span | None = None
-    """Where to go on looking; None if there are no more, or no more are wanted."""
+    """Where to continue; None if there are no more messages, or enough were found."""
 
     @property
     def places(self) -> MessagePlaces:
@@ -166,19 +167,19 @@ class FoundMessages(NamedTuple):
 
 
 class FindMessages(NamedTuple):
-    """Asks for the first visible messages of a queue."""
+    """Find the first visible messages of a queue."""
 
     queue: QueueName
     messages_max: int
     rows_max: int | None = None
-    """How many rows to look at; None: as many as a snapshot lasts for."""
+    """The maximum number of rows to read; None: as many as one snapshot allows."""
     before: FoundMessages | None = None
-    """What a search that did not come to its end has found."""
+    """The result of an unfinished search, to continue."""
 
 
 def find_messages(txn: ReadTxn, command: FindMessages) -> FoundMessages:
-    """Finds the first visible messages, however many expired ones stand before and between them.
-    If those are very many, it returns where to go on in another snapshot."""
+    """Finds the first visible messages, however many expired ones precede them. If those are very
+    many, the result says where to continue in another snapshot."""
     contents = find(txn, command.queue).contents
     found: list[FoundMessage] = []
     rest: Span | None = _seen(contents, txn.now)
@@ -214,7 +215,7 @@ def _alive(txn: ReadTxn, keys: list[tuple[bytes, int, bytes]]) -> Iterator[Found
 
 
 class PeekedMessages(NamedTuple):
-    """What is shown of the messages that were found, once all are found."""
+    """The peeked messages; empty until all are found."""
 
     messages: tuple[MessageResult, ...]
     found: FoundMessages
@@ -226,19 +227,19 @@ def peek_messages(txn: ReadTxn, command: FindMessages) -> PeekedMessages:
         return PeekedMessages((), found)
     messages = iter(found.messages)
     if command.before is not None:
-        # Those of an earlier snapshot may be gone or hidden by now.
+        # Messages from an earlier snapshot may be gone or hidden by now.
         keys = [(found.contents, row.moment, row.id) for row in found.messages]
         messages = (row for row in _alive(txn, keys) if row.message.visible <= txn.now)
     shown = tuple([_message_result(txn, row.id, row.message) for row in messages])
     return PeekedMessages(shown, found)
 
 
-# Changing
+# Update and delete
 
 
 @operation
 def update_message(txn: WriteTxn, command: UpdateMessage) -> MessageResult:
-    """The receipt that it was asked with is worth nothing any more."""
+    """Updates a message and gives it a new pop receipt."""
     contents = find_guarded(txn, command.queue).contents
     key, message = _held(txn, contents, command.id, command.receipt)
     visible = txn.now + command.invisible_seconds * TICKS_PER_SECOND
@@ -273,7 +274,7 @@ def delete_message(txn: WriteTxn, command: DeleteMessage) -> None:
 def _held(
     txn: WriteTxn, contents: bytes, message_id: bytes, receipt: int
 ) -> tuple[tuple[bytes, bytes], Message]:
-    """The message, if this is the last receipt that was given for it."""
+    """Returns a message if this is its current pop receipt."""
     key = (contents, message_id)
     message = txn.get(MESSAGES, key, EXCLUSIVE)
     if message is None or _has_expired(message, txn.now) or message.receipt != receipt:
@@ -282,17 +283,17 @@ def _held(
 
 
 def _step(wanted: int, passed_over: int) -> int:
-    """How many to look at: more than are wanted where many are over."""
+    """Returns how many rows to read: more than wanted if there are expired messages."""
     return max(wanted, _STEP_AMONG_PAST) if passed_over else wanted
 
 
 def _seen(contents: bytes, now: int) -> Span:
-    """The places of the messages that can be seen by now."""
+    """Returns the span of the visible messages."""
     return Span(VISIBLE.under((contents,)).start, VISIBLE.under((contents, now)).stop)
 
 
 def _has_expired(known: Message | MessageIndexRow, now: int) -> bool:
-    """What is known of a message: the message itself, or its place."""
+    """Returns whether a message has expired, by its record or its index row."""
     return known.expires is not None and known.expires <= now
 
 
@@ -319,7 +320,7 @@ def _remove(txn: WriteTxn, contents: bytes, message_id: bytes, message: Message)
         txn.delete(TEXTS, (message_id,))
 
 
-# What is removed later
+# Removal
 
 
 class PurgeMessages(Command, frozen=True):
@@ -328,7 +329,7 @@ class PurgeMessages(Command, frozen=True):
 
 @operation(reclaims=True)
 def expire_messages(txn: WriteTxn, command: PurgeMessages) -> int:
-    """One bounded step of removing messages whose time is over; returns how many."""
+    """Removes expired messages in one bounded step; returns how many."""
     span = Span(EXPIRING.all().start, EXPIRING.under((txn.now,)).stop)
     rows = txn.scan(EXPIRING, span, command.rows_max, claim=True)
     for (moment, contents, message_id), _ in rows:
@@ -342,8 +343,8 @@ def expire_messages(txn: WriteTxn, command: PurgeMessages) -> int:
 
 @operation(reclaims=True)
 def purge_contents(txn: WriteTxn, command: PurgeMessages) -> int:
-    """One bounded step of removing the messages of deleted and cleared queues; returns how many
-    rows that were (0: nothing is left to remove)."""
+    """Removes messages of deleted and cleared queues in one bounded step; returns how many rows (0:
+    nothing is left to remove)."""
     for (contents,), _ in txn.scan(DISCARDED, DISCARDED.all(), 1, claim=True):
         rows = txn.scan(MESSAGES, MESSAGES.under((contents,)), command.rows_max)
         for (_, message_id), message in rows:
@@ -355,6 +356,6 @@ def purge_contents(txn: WriteTxn, command: PurgeMessages) -> int:
 
 
 def may_purge(txn: ReadTxn, _: None) -> bool:
-    """Whether there is something to remove, so that nothing is written when there is not."""
+    """Returns whether there is something to remove, so that nothing is written if there is not."""
     over = Span(EXPIRING.all().start, EXPIRING.under((txn.now,)).stop)
     return bool(txn.scan(DISCARDED, DISCARDED.all(), 1) or txn.scan(EXPIRING, over, 1))

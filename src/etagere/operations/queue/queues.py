@@ -1,4 +1,4 @@
-"""Queues: made, shown, changed and deleted. The last writer wins."""
+"""Operations on queues. The last writer wins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _COUNTED_PER_STEP = 50_000
 
 @operation
 def create_queue(txn: WriteTxn, command: CreateQueue) -> bool:
-    """Whether it is new; one that is there with the same metadata will do."""
+    """Creates a queue; returns whether it is new. An existing queue with the same metadata is
+    accepted."""
     queue = _NAMED.find_for_creation(txn, command.queue)
     if queue is None:
         txn.put(QUEUES, command.queue.key, Queue(command.contents, command.metadata))
@@ -48,7 +49,7 @@ def create_queue(txn: WriteTxn, command: CreateQueue) -> bool:
 
 @operation(reclaims=True)
 def delete_queue(txn: WriteTxn, command: DeleteQueue) -> None:
-    """The name is free at once; the messages are removed in bounded steps."""
+    """Deletes a queue. Its name is free at once; the messages are removed in bounded steps."""
     queue = find_guarded(txn, command.queue, exclusive=True)
     txn.delete(QUEUES, command.queue.key)
     txn.put(DISCARDED, (queue.contents,), DiscardedContents())
@@ -71,7 +72,7 @@ def set_queue_metadata(txn: WriteTxn, command: SetQueueMetadata) -> None:
 
 @operation
 def set_queue_access(txn: WriteTxn, command: SetQueueAccess) -> None:
-    """In force for the next request, whoever it comes to."""
+    """Sets the stored access policies, effective for the next request to any process."""
     queue = find_guarded(txn, command.queue, exclusive=True)
     changed = msgspec.structs.replace(queue, policies=command.policies)
     txn.put(QUEUES, command.queue.key, changed)
@@ -82,7 +83,7 @@ def get_queue(txn: ReadTxn, name: QueueName) -> Queue:
 
 
 class CountMessages(NamedTuple):
-    """A queue, and what is left to count of its messages; None: all of them."""
+    """Count the messages of a queue, or of the rest of it."""
 
     queue: QueueName
     rest: Span | None = None
@@ -92,13 +93,13 @@ class CountedMessages(NamedTuple):
     queue: Queue
     messages: int
     rest: Span | None
-    """What was not looked at; None if that is nothing."""
+    """The span that was not counted; None if there is none."""
 
 
 def count_messages(txn: ReadTxn, command: CountMessages) -> CountedMessages:
-    """How many messages a queue has, those that are hidden included. Takes long if there are many,
-    since no put has to write down that there is one more: so they are counted in several
-    snapshots, which is exact only while nothing changes."""
+    """Counts the messages of a queue, including hidden ones. Puts maintain no counter, so
+    counting takes long for a long queue: it uses several snapshots, and is exact only while
+    nothing changes."""
     queue = find(txn, command.queue)
     rest: Span | None = command.rest or VISIBLE.under((queue.contents,))
     count = 0

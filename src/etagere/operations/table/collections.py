@@ -1,4 +1,4 @@
-"""Where the things of the table service are kept."""
+"""The collections of the table service."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Entities: changed one by one or in groups, and found by their keys.
+"""Operations on entities.
 
-A group is carried out in order and as a whole. The first change that is refused refuses all, and
-says which it was.
+The changes of a group are applied in order and atomically. If one is refused, all are, and the
+refusal says which it was.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from etagere.model.tables import (
     GetEntity,
 )
 from etagere.operations.table.collections import ENTITIES
-from etagere.operations.table.indexes import keep_rows
+from etagere.operations.table.indexes import update_rows
 from etagere.operations.table.tables import find, find_guarded
 from etagere.rules.entities import check_entity, check_match, format_etag, merge
 
 INDEX: Final = "OperationIndex"
-"""The fact that says which change of a group was refused."""
+"""The detail of a refusal that tells which change of a group was refused."""
 
-_NEEDS_IT: Final = frozenset({ChangeKind.REPLACE, ChangeKind.MERGE, ChangeKind.DELETE})
+_REQUIRES_ENTITY: Final = frozenset({ChangeKind.REPLACE, ChangeKind.MERGE, ChangeKind.DELETE})
 _MERGES: Final = frozenset({ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE})
 
 _Key = tuple[bytes, str, str]
@@ -36,7 +36,7 @@ _Key = tuple[bytes, str, str]
 
 @operation
 def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
-    """The new stamp of each, 0 for what was deleted."""
+    """Applies changes; returns the new stamp of each entity, 0 if it was deleted."""
     table = find_guarded(txn, command.table)
     table_id = table.id
     keys = [(table_id, change.keys.partition, change.keys.row) for change in command.changes]
@@ -49,7 +49,7 @@ def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
         if isinstance(new, Refusal):
             raise Refused(msgspec.structs.replace(new, facts=new.facts | {INDEX: index}))
         if table.indexes:
-            keep_rows(txn, table, change.keys, old, new)
+            update_rows(txn, table, change.keys, old, new)
         if new is not None:
             txn.put(ENTITIES, key, new)
             stamps.append(new.stamp)
@@ -60,12 +60,12 @@ def change_entities(txn: WriteTxn, command: ChangeEntities) -> tuple[int, ...]:
 
 
 def _changed(txn: WriteTxn, entity: Entity | None, change: EntityChange) -> Entity | Refusal | None:
-    """What it is then, or why it is not to be changed; None if it is no more."""
+    """Returns the changed entity, None if it is deleted, or a refusal."""
     if change.change is ChangeKind.INSERT:
         if entity is not None:
             return Refusal("EntityAlreadyExists", {"Current": format_etag(entity.stamp)})
         return Entity(txn.stamp, change.properties)
-    if change.change in _NEEDS_IT and entity is None:
+    if change.change in _REQUIRES_ENTITY and entity is None:
         return Refusal("ResourceNotFound")
     if entity is not None and (refusal := check_match(change.if_match, entity.stamp)) is not None:
         return refusal

@@ -1,12 +1,12 @@
-"""Indexes on properties: made because queries would be faster, and kept by every change.
+"""Indexes on properties, created on demand and maintained by every change.
 
-An index is wished for by a query that looked at much and found little. From the moment on when it
-is noted in the record of its table, every change of an entity keeps the rows of that entity; the
-rows of all that was there before are made in bounded steps. When there are no more, queries use it.
+A query that read many entities and found few requests an index. Once it is in the record of its
+table, every change of an entity updates its rows; the rows of existing entities are added in
+bounded steps. Queries use it when it is complete.
 
-An index that is not used for long, or less than another one is lacked, is dropped: it is gone from
-the record of its table at once, and `purge_tables` removes its rows in bounded steps. Its number is
-never given to another index, so that nobody takes rows of the old one for rows of the new one.
+An index that has not been used for long, or is needed less than another one, is dropped: it is
+removed from the record of its table at once, and `purge_tables` removes its rows in bounded steps.
+Its number is never used again, so that old rows are not taken for rows of a new index.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from etagere.operations.table.collections import (
 from etagere.rules.indexes import INDEXES_MAX, decayed, index_to_replace, indexed_value, is_unused
 
 _READ_TOGETHER: Final = 20
-# Looking at a few hundred of the largest entities would keep everybody waiting.
+# Reading a few hundred of the largest entities would delay other requests.
 _STEP_BYTES_MAX: Final = 1 << 20
 
 _TABLES_TOGETHER: Final = 200
@@ -49,13 +49,13 @@ class RequestIndex(Command, frozen=True):
     name: str
     """Of the property."""
     demand: float = 1.0
-    """How many queries lacked it lately."""
+    """How many queries lacked the index recently."""
 
 
 @operation
 def request_index(txn: WriteTxn, command: RequestIndex) -> bool:
-    """Whether there is something to build. A table that is gone wants nothing. One that has as many
-    as it may have gets another only in place of one that is used less."""
+    """Adds an index to a table; returns whether it has to be built. A table with the maximum number
+    of indexes gets another only in place of one that is used less."""
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
     if table is None:
         return False
@@ -75,7 +75,7 @@ def request_index(txn: WriteTxn, command: RequestIndex) -> bool:
 
 
 def may_request_index(txn: ReadTxn, command: RequestIndex) -> bool:
-    """What `request_index` would say, without changing anything."""
+    """Returns what `request_index` would return, without a change."""
     table = txn.get(TABLES, command.table.key)
     if table is None:
         return False
@@ -90,12 +90,12 @@ def may_request_index(txn: ReadTxn, command: RequestIndex) -> bool:
 class CountUses(Command, frozen=True):
     table: TableName
     uses: dict[str, int]
-    """By the names of the properties whose indexes were used."""
+    """The number of uses, by property."""
 
 
 @operation
 def count_uses(txn: WriteTxn, command: CountUses) -> None:
-    """Adds to the scores of indexes. Those that are gone have none."""
+    """Adds uses to the scores of indexes that still exist."""
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
     if table is None:
         return
@@ -112,16 +112,16 @@ def _counted(index: PropertyIndex, uses: int, now: int) -> PropertyIndex:
 
 
 class UnusedIndexes(NamedTuple):
-    """What a step of looking for unused indexes found."""
+    """The result of one step of the search for unused indexes."""
 
     tables: list[TableName]
-    """Those that have one, or one of which it is not known."""
+    """Tables that have, or may have, an unused index."""
     following: tuple[str, str] | None
-    """The table to go on behind, if that was not the last one."""
+    """The last table of this step; None at the end."""
 
 
 def find_unused(txn: ReadTxn, behind: tuple[str, str] | None) -> UnusedIndexes:
-    """One bounded step through all tables."""
+    """Searches some tables after `behind` for unused indexes."""
     span = TABLES.all() if behind is None else TABLES.after(TABLES.all(), behind)
     rows = txn.scan(TABLES, span, _TABLES_TOGETHER)
     found = [
@@ -138,14 +138,14 @@ class DropUnused(Command, frozen=True):
 
 @operation
 def drop_unused(txn: WriteTxn, command: DropUnused) -> None:
-    """Drops the indexes of a table that were not used for long."""
+    """Drops the indexes of a table that have not been used for long."""
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
     if table is None:
         return
     kept: list[PropertyIndex] = []
     for index in table.indexes:
         if not index.created_at:
-            # Made before times were stored: its time begins now.
+            # Created by a version that stored no times: the time starts now.
             kept.append(msgspec.structs.replace(index, created_at=txn.now))
         elif is_unused(index, txn.now):
             txn.put(DROPPED_INDEXES, (table.id, index.number), DroppedIndex())
@@ -164,9 +164,9 @@ class BuildIndex(Command, frozen=True):
 
 @operation
 def build_index(txn: WriteTxn, command: BuildIndex) -> bool:
-    """One bounded step; says whether there is more to do. Several may do this for the same index:
-    each goes on where the last one has stopped."""
-    # Whoever changes an entity guards this too, so that none changes meanwhile.
+    """Adds rows in one bounded step; returns whether there is more to do. Several processes may
+    build the same index: each continues where the last one stopped."""
+    # Changes of entities guard this record too, so that none changes meanwhile.
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
     index = None if table is None else _index_of(table, command.name)
     if table is None or index is None or index.is_ready:
@@ -184,10 +184,10 @@ def build_index(txn: WriteTxn, command: BuildIndex) -> bool:
     return not changed.is_ready
 
 
-def keep_rows(
+def update_rows(
     txn: WriteTxn, table: Table, keys: Keys, old: Entity | None, new: Entity | None
 ) -> None:
-    """Brings the rows of an entity from what it was to what it is."""
+    """Updates the index rows of a changed entity."""
     for index in table.indexes:
         before = None if old is None else indexed_value(index.name, keys, old)
         after = None if new is None else indexed_value(index.name, keys, new)
@@ -218,7 +218,7 @@ def _next_entities(
 
 
 def _bytes_of(entity: Entity) -> int:
-    """About so many are stored of it, if they are many."""
+    """Returns the approximate size of an entity, which is accurate only for large ones."""
     return sum([len(value) for value in entity.properties.values if isinstance(value, str | bytes)])
 
 

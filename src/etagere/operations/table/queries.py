@@ -1,9 +1,8 @@
-"""Queries: pages of entities that a filter lets through, in the order of their keys.
+"""Queries: pages of the entities that match a filter, in the order of their keys.
 
-What a filter says of the keys bounds the scan, so that a query costs its result as far as keys can
-tell; for what it says of properties there may be indexes. Both find the same. A page is one
-snapshot, and ends when it is full or when enough has been looked at; the next one starts with the
-first entity that was not looked at.
+Conditions on keys bound the scan; conditions on properties may use indexes. The result is the same.
+A page is read from one snapshot, and ends when it is full or when enough was read; the next page
+begins with the first entity that was not read.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from etagere.rules.indexes import by_selectivity, index_ranges
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """What one page may cost. A page that reaches a limit ends, and the next one goes on: that it
-    is short, or even empty, is no sign that nothing follows."""
+    """The limits of one page. A page that reaches one ends, and the next page continues: a short or
+    even empty page does not mean that nothing follows."""
 
     page_bytes_max: int = 8 << 20
     page_seconds_max: float = 0.2
     step_rows_min: int = 8
     step_rows_max: int = 1_024
     step_bytes_max: int = 2 << 20
-    # Comparisons that are asked in one step: the terms of the filter for each of its rows.
+    # The comparisons of one step: the terms of the filter times the number of rows.
     step_terms_max: int = 50_000
     # The limits of a query that runs on the event loop; a longer one runs in a thread.
     brief_rows_max: int = 256
@@ -55,40 +54,40 @@ class QueryLimits:
 
 LIMITS: Final = QueryLimits()
 
-# If an index has no more rows than these for what is asked, they are all that is looked at.
+# If an index has no more than this many rows for the filter, only those are read.
 _FEW = 128
-# Otherwise so many entities are scanned first, for a page that is filled soon. If fewer than one in
-# so many matches, an index is asked once more, and may then have so many rows.
+# Otherwise this many entities are scanned first, because the page may soon be full. If fewer than
+# one in `_DENSE` matches, an index with up to `_MANY` rows is used.
 _SCANNED_FIRST = 512
 _DENSE = 8
 _MANY = 4_096
-# Who looked at so many and found fewer than one in so many wishes for an index. A page that took
-# all of its time has looked at enough as well.
+# A query that read this many entities, and of which fewer than one in `_INDEX_WORTH_RATIO` matched,
+# requests an index. So does one that reached its time limit after reading fewer.
 _INDEX_WORTH_ROWS = 5_000
 _INDEX_WORTH_ROWS_SLOW = 500
 _INDEX_WORTH_RATIO = 50
-# An index is wished for if some of what was found, or at least one in so many of those that are
-# looked at once more, have the property.
+# An index is requested for a property if a match has it, or at least one in `_SAMPLED_SHARE` of the
+# samples.
 _SAMPLES_MAX = 32
 _SAMPLED_SHARE = 8
 
 
 class Query(NamedTuple):
-    """What to look for; not sent anywhere, so it may hold a compiled filter."""
+    """A query. It is not sent to another process, so it may contain a compiled filter."""
 
     table: TableName
     limit: int
     filter: Filter | None = None
     start: Keys | None = None
-    """The first entity to look at."""
+    """The first entity to read."""
     key_limits: KeyLimits = NO_KEY_LIMITS
     rows_max: int | None = None
-    """Give up if more than these would have to be looked at, or if it takes more than is allowed
-    for what is brief."""
+    """Return None if more rows than this have to be read, or if the limits of a short query are
+    exceeded."""
     seconds_max: float = LIMITS.page_seconds_max
-    """End the page then, full or not."""
+    """The time after which the page ends, full or not."""
     shown_bytes: int = 0
-    """What each entity takes of a page beside its own bytes, for properties that it lacks."""
+    """The additional size of each entity on a page, for properties that it lacks."""
 
 
 _Entities = list[tuple[Keys, Entity]]
@@ -97,21 +96,21 @@ _Entities = list[tuple[Keys, Entity]]
 class EntityPage(NamedTuple):
     entities: _Entities
     sizes: list[int]
-    """How many bytes are stored of each."""
+    """The stored size of each, in bytes."""
     following: Keys | None = None
-    """What the next page starts with."""
+    """The first entity of the next page."""
     missing_index: str | None = None
-    """The property whose index would have spared looking at so much."""
+    """The property whose index would have made the query faster, if there is one."""
     used: str | None = None
-    """The property by whose index entities were found."""
+    """The property whose index was used, if any."""
 
 
 def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
-    """None if it takes long and must not."""
+    """Returns a page; None if it would exceed the limits of a short query."""
     table = find(txn, query.table)
     page = _Page(query)
     passes = query.filter.may_match if query.filter is not None else _anything
-    # How long it takes, not what time it is.
+    # A duration, not a date.
     budget = _Budget(query, time.monotonic())
     bounds = query.filter.bounds() if query.filter is not None else KeyBounds()
     span = _span(table.id, query, bounds)
@@ -143,14 +142,14 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
         if scan is table_scan and usable and seen >= _SCANNED_FIRST:
             if table_scan.rest is not None and len(page.entities) * _DENSE < seen:
                 scan = _by_index(txn, usable, table_scan.rest, passes) or table_scan
-            # Whatever they led to, once is enough.
+            # Indexes are tried only once.
             usable = []
-        # Not more than the page has room for, if the others are like these.
+        # No more than fit on the page, if the others are of the same size.
         enough = LIMITS.page_bytes_max * filtered.seen // max(1, filtered.seen_bytes)
         wanted = max(LIMITS.step_rows_min, query.limit + 1 - len(page.entities))
         step = max(1, min(LIMITS.step_rows_max, step * 4, enough, wanted))
         if query.rows_max is not None:
-            # One more than may be looked at is enough to know that there are more.
+            # One more than the limit is enough to know that there are more.
             step = min(step, query.rows_max + 1 - seen)
     missing_index = None
     if seen >= (_INDEX_WORTH_ROWS_SLOW if is_late else _INDEX_WORTH_ROWS):
@@ -171,7 +170,7 @@ class _Budget:
         self._step_rows_max = max(1, terms_max // terms)
 
     def rows(self, wanted: int) -> int:
-        """How many of these one step may look at."""
+        """Returns how many rows one step may read."""
         return min(wanted, self._step_rows_max)
 
 
@@ -182,7 +181,7 @@ def _anything(_entity: Entity) -> bool:
 def _by_index(
     txn: ReadTxn, usable: list[IndexRanges], rest: Span, passes: Passes
 ) -> EntityScan | None:
-    """For what a scan finds too little of; None if no index finds it sooner."""
+    """Returns an index scan to use instead of the table scan; None if there is none."""
     if len(usable) == 1 and usable[0].is_point:
         return equal_value_scan(txn, usable, rest, passes)
     return key_list_scan(txn, usable, rest, _MANY, passes) or equal_value_scan(
@@ -193,15 +192,15 @@ def _by_index(
 def _missing_index(
     txn: ReadTxn, table: Table, asked: Filter | None, seen: int, found: int, steps: list[Span]
 ) -> str | None:
-    """Which property an index would have helped with, that is not there or not ready."""
+    """Returns the property whose index would have helped, and is missing or incomplete."""
     if asked is None or found * _INDEX_WORTH_RATIO >= seen:
         return None
     ready = {index.name for index in table.indexes if index.is_ready}
     looked_for = index_ranges(asked.condition)
-    # What cannot be is found nowhere, with an index or without.
+    # A property with empty ranges matches nothing, with or without an index.
     names = [name for name in by_selectivity(looked_for) if looked_for[name] and name not in ready]
     if not names or found:
-        # Whatever was found has all of these.
+        # All matches have these properties.
         return names[0] if names else None
     samples = _samples(txn, steps)
     for name in names:
@@ -212,13 +211,13 @@ def _missing_index(
 
 
 def _samples(txn: ReadTxn, steps: list[Span]) -> list[Entity]:
-    """Some of what was scanned: the first entity of steps that are spread over all of it."""
+    """Returns a sample of the scanned entities: the first one of steps that are evenly spread."""
     spread = steps[:: -(-len(steps) // _SAMPLES_MAX)] if steps else []
     return [entity for span in spread for _, entity in txn.scan(ENTITIES, span, 1)]
 
 
 class _Page:
-    """What was found so far."""
+    """The entities found so far."""
 
     def __init__(self, query: Query) -> None:
         self.entities: _Entities = []
@@ -229,7 +228,7 @@ class _Page:
         self._chosen = _choose_by_keys(query)
 
     def add(self, filtered: Found) -> Keys | None:
-        """As many as a page can hold; returns the first that is too much, if one is."""
+        """Adds entities until the page is full; returns the first that does not fit, if any."""
         rows = [(Keys(partition, row), entity) for (_, partition, row), entity in filtered.rows]
         sizes, chosen = filtered.sizes, self._chosen
         if chosen is not None:
@@ -253,8 +252,7 @@ class _Page:
 
 
 def _choose_by_keys(query: Query) -> Callable[[Keys, Entity], bool] | None:
-    """What is left to say of an entity that has passed the filter as far as keys are not asked;
-    None: nothing."""
+    """Returns the rest of the filter, which depends on keys; None if there is none."""
     matches = query.filter.matches if query.filter and query.filter.depends_on_keys else None
     if query.key_limits == NO_KEY_LIMITS:
         return matches
@@ -279,16 +277,16 @@ def _span(table_id: bytes, query: Query, bounds: KeyBounds) -> Span:
 
 
 def _packed(table_id: bytes, keys: Keys) -> bytes:
-    """Where keys would be."""
+    """Returns the encoded keys of an entity."""
     return ENTITIES.pack((table_id, _short(keys.partition), _short(keys.row)))
 
 
 def _short(text: str) -> str:
-    """No key is as long as a bound may be: what differs only behind the longest is in the same
-    place between all keys that there can be."""
+    """Truncates a bound that is longer than any key, which does not change its position among
+    keys."""
     if len(text) <= KEY_BYTES_MAX // 4:
         return text
-    # With three bytes more, what is left of a character that was cut is never needed.
+    # Three more bytes than the longest key, so that dropping a truncated character does not matter.
     return text.encode()[: KEY_BYTES_MAX + 4].decode(errors="ignore")
 
 

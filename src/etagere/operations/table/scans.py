@@ -1,8 +1,8 @@
-"""Ways to come to the entities that a query may ask for, always in the order of their keys:
+"""Scans of the entities that a query may match, always in the order of their keys.
 
-TableScan     all entities of a span, one after the other
-KeyListScan   some that were found in an index, and sorted
-EqualValueScan    those of which an index keeps the same value: there they are in order already
+TableScan        all entities of a span
+KeyListScan      entities that were found in an index, and sorted
+EqualValueScan   entities with one value of an index, which are in order there
 """
 
 from __future__ import annotations
@@ -24,28 +24,32 @@ Passes: TypeAlias = Callable[[Entity], bool]
 
 
 _LOOKED_UP_TOGETHER: Final = 64
-"""Entities that are looked up by their keys in one go, however large they are."""
+"""The number of entities that are looked up by their keys at once, however large they are."""
 
 
 class EntityScan(Protocol):
+    """A scan of entities, in the order of their keys."""
+
     @property
     def index_name(self) -> str | None:
-        """The property whose index usable to the entities, if one does."""
+        """The property whose index the scan uses, if any."""
         ...
 
     @property
     def is_over(self) -> bool: ...
 
     def take(self, count: int, bytes_max: int) -> Found:
-        """Looks at no more than so many, or so many bytes, and gives those that pass."""
+        """Reads at most this many entities, or bytes; returns those that pass the filter."""
         ...
 
     def following(self) -> Keys | None:
-        """The first that was not looked at."""
+        """Returns the first entity that was not read."""
         ...
 
 
 class TableScan:
+    """A scan of all entities of a span."""
+
     index_name: Final = None
 
     def __init__(self, txn: ReadTxn, span: Span, passes: Passes) -> None:
@@ -71,6 +75,8 @@ class TableScan:
 
 
 class KeyListScan:
+    """A scan of entities by their keys."""
+
     def __init__(self, txn: ReadTxn, keys: list[EntityKey], passes: Passes, name: str) -> None:
         self.index_name = name
         self._txn = txn
@@ -93,8 +99,10 @@ class KeyListScan:
 
 
 class EqualValueScan:
+    """A scan of the entities with one value of an index."""
+
     def __init__(self, txn: ReadTxn, span: Span, passes: Passes, name: str) -> None:
-        """The span is one of the index."""
+        """`span` is a span of the index."""
         self.index_name = name
         self._txn = txn
         self._passes = passes
@@ -122,16 +130,16 @@ class EqualValueScan:
         return None
 
 
-# What indexes candidate to
+# Indexes
 
 
 class IndexRanges(NamedTuple):
-    """An index, and the parts of it in which everything lies that a filter lets through."""
+    """An index, and the ranges of it that contain all matches of a filter."""
 
     table_id: bytes
     number: int
     name: str
-    """Of the property."""
+    """The name of the property."""
     ranges: Ranges
 
     @property
@@ -139,7 +147,7 @@ class IndexRanges(NamedTuple):
         return len(self.ranges) == 1 and self.ranges[0].is_point
 
     def spans(self, within: Span) -> Iterable[Span]:
-        """In the index; `within` is one of entities."""
+        """Returns spans of the index for the entities in the span `within`."""
         return [self._span(range_, within) for range_ in self.ranges]
 
     def _span(self, range_: Range, within: Span) -> Span:
@@ -147,7 +155,7 @@ class IndexRanges(NamedTuple):
         if not range_.is_point:
             last = PROPERTY_VALUES.under((self.table_id, self.number, range_.last))
             return Span(first.start, last.stop)
-        # Behind the value, a key goes on as the key of the entity does behind its table.
+        # After the value, the key of an index row equals that of the entity after the table id.
         start, stop = first.start + within.start[ID_BYTES:], first.stop
         if within.stop.startswith(self.table_id):
             stop = first.start + within.stop[ID_BYTES:]
@@ -155,7 +163,7 @@ class IndexRanges(NamedTuple):
 
 
 def usable_indexes(table: Table, asked: Filter | None) -> list[IndexRanges]:
-    """Those of the indexes that are ready, the most promising first."""
+    """Returns the complete indexes that a filter can use, the most selective first."""
     numbers = {index.name: index.number for index in table.indexes if index.is_ready}
     if asked is None or not numbers:
         return []
@@ -167,7 +175,8 @@ def usable_indexes(table: Table, asked: Filter | None) -> list[IndexRanges]:
 def key_list_scan(
     txn: ReadTxn, usable: list[IndexRanges], within: Span, rows_max: int, passes: Passes
 ) -> KeyListScan | None:
-    """What the first index lists that has no more than so many rows; None if each has more."""
+    """Returns a scan of the keys in the first index that has at most this many rows; None if there
+    is none."""
     for candidate in usable:
         keys = _keys(txn, candidate, within, rows_max)
         if keys is not None:
@@ -178,7 +187,8 @@ def key_list_scan(
 def equal_value_scan(
     txn: ReadTxn, usable: list[IndexRanges], within: Span, passes: Passes
 ) -> EqualValueScan | None:
-    """However many there are of one value; None if nothing asks for just one."""
+    """Returns a scan of the entities with one value; None if no index is searched for a single
+    value."""
     for candidate in usable:
         if candidate.is_point:
             (span,) = candidate.spans(within)

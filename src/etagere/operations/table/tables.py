@@ -1,4 +1,4 @@
-"""Tables: made, shown, listed and deleted."""
+"""Operations on tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def create_table(txn: WriteTxn, command: CreateTable) -> None:
 
 @operation(reclaims=True)
 def delete_table(txn: WriteTxn, command: DeleteTable) -> None:
-    """The name is free at once; the entities are removed in bounded steps."""
+    """Deletes a table. Its name is free at once; the entities are removed in bounded steps."""
     table = txn.get(TABLES, command.table.key, EXCLUSIVE)
     if table is None:
         raise Refused(Refusal("ResourceNotFound"))
@@ -55,7 +55,7 @@ def delete_table(txn: WriteTxn, command: DeleteTable) -> None:
 
 @operation
 def set_table_access(txn: WriteTxn, command: SetTableAccess) -> None:
-    """In force for the next request, whoever it comes to."""
+    """Sets the stored access policies, effective for the next request to any process."""
     table = find_guarded(txn, command.table, exclusive=True)
     changed = msgspec.structs.replace(table, policies=command.policies)
     txn.put(TABLES, command.table.key, changed)
@@ -69,29 +69,29 @@ class ListTables(Command, frozen=True):
     account: str
     limit: int
     start: str = ""
-    """The first name to look at, in lower case."""
+    """The first name of the page, in lower case."""
 
 
 class TablePage(NamedTuple):
     tables: list[Table]
     following: str = ""
-    """The name that the next page starts with, in lower case; empty if nothing follows."""
+    """The first name of the next page, in lower case; empty if there is none."""
 
 
 def list_tables(txn: ReadTxn, command: ListTables) -> TablePage:
-    """In the order of their names in lower case."""
+    """Returns a page of tables, in the order of their names in lower case."""
     return query_tables(txn, TableQuery(command))
 
 
 class TableQuery(NamedTuple):
-    """Which tables to look for; not sent anywhere, so it may hold a function."""
+    """A query of tables. It is not sent to another process, so it may contain a function."""
 
     listed: ListTables
     matches: Callable[[Table], bool] | None = None
     terms: int = 1
-    """How many comparisons that makes."""
+    """The number of comparisons per table."""
     seconds_max: float = 0.2
-    """End the page then, full or not."""
+    """The time after which the page ends, full or not."""
 
 
 _QUERIED_TERMS_MAX: Final = 50_000
@@ -103,7 +103,7 @@ def query_tables(txn: ReadTxn, query: TableQuery) -> TablePage:
     span = TABLES.under((account,))
     if start:
         span = TABLES.starting(span, (account, start))
-    # How long it takes, not what time it is.
+    # A duration, not a date.
     ends_at = time.monotonic() + query.seconds_max
     step = max(1, min(_QUERIED_ROWS_MAX, _QUERIED_TERMS_MAX // max(1, query.terms)))
     if query.matches is None:
@@ -122,7 +122,7 @@ def query_tables(txn: ReadTxn, query: TableQuery) -> TablePage:
             return TablePage(found, following[0][0][1] if following else "")
 
 
-# What is removed later
+# Removal
 
 
 class PurgeTables(Command, frozen=True):
@@ -130,7 +130,7 @@ class PurgeTables(Command, frozen=True):
 
 
 def may_purge(txn: ReadTxn, _: None) -> bool:
-    """Whether there is something to remove, so that nothing is written when there is not."""
+    """Returns whether there is something to remove, so that nothing is written if there is not."""
     return bool(
         txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1)
         or txn.scan(DROPPED_INDEXES, DROPPED_INDEXES.all(), 1)
@@ -139,8 +139,8 @@ def may_purge(txn: ReadTxn, _: None) -> bool:
 
 @operation(reclaims=True)
 def purge_tables(txn: WriteTxn, command: PurgeTables) -> int:
-    """One bounded step of removing the entities of deleted tables, what is indexed of them, and the
-    rows of dropped indexes; returns how many rows that were (0: nothing is left to remove)."""
+    """Removes entities of deleted tables with their index rows, and rows of dropped indexes, in one
+    bounded step; returns how many rows (0: nothing is left to remove)."""
     for (table_id,), _ in txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1, claim=True):
         rows = txn.scan(ENTITIES, ENTITIES.under((table_id,)), command.rows_max)
         for key, _ in rows:

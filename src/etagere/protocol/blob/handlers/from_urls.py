@@ -170,7 +170,7 @@ async def _add_source(
             try:
                 return shared, await add(shared)
             except Refused as refused:
-                if refused.refusal.code != sharing.GONE:
+                if refused.refusal.code != sharing.PIECES_GONE:
                     raise
         async with _copied(exchange, deps, source, expected) as received:
             return received, await add(received)
@@ -210,7 +210,7 @@ async def _shared(
         return None
     ask = FindPieces(source.found, source.start, source.length)
     pieces = await deps.engine.read(sharing.find_pieces, ask)
-    if not pieces or (on_pages and not sharing.lie_on_pages(pieces)):
+    if not pieces or (on_pages and not sharing.are_page_aligned(pieces)):
         return None
     md5 = None
     if expected.md5 is None:
