@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from etagere.auth.known_tokens import KnownToken, KnownTokens
-from etagere.auth.principal import Kind
+from etagere.auth.principal import TokenKind
 from etagere.auth.request import RestRequest
 from etagere.auth.sas import effective, principal
 from etagere.auth.sas_parsing import parse
@@ -51,7 +51,7 @@ def test_only_tokens_of_an_account_are_good_elsewhere(
     if other.query != request.query:
         return
     elsewhere = tokens.find(other, KEYS)
-    if token.sas.kind is Kind.ACCOUNT:
+    if token.sas.kind is TokenKind.ACCOUNT:
         assert elsewhere == found
     elif other.resource[0] != request.resource[0]:
         assert elsewhere is None

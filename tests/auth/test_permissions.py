@@ -8,7 +8,7 @@ import pytest
 
 from etagere.auth import permissions
 from etagere.auth.permissions import Permit, Public, check_absent, check_public
-from etagere.auth.principal import Anonymous, KeyOwner, Kind, Principal, TokenHolder, covers
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, TokenKind, covers
 from etagere.auth.sas import ACCOUNT_LETTERS, LETTERS, SERVICE_LETTERS
 from etagere.errors import Refusal
 from tests.auth.samples import DATA
@@ -26,7 +26,7 @@ def account_token(
 ) -> TokenHolder:
     return TokenHolder(
         account="a",
-        kind=Kind.ACCOUNT,
+        kind=TokenKind.ACCOUNT,
         version="2020-12-06",
         permissions=permissions,
         services=services,
@@ -40,7 +40,7 @@ def token(
     scope: str = "c",
     *,
     service: str = "blob",
-    kind: Kind = Kind.SERVICE,
+    kind: TokenKind = TokenKind.SERVICE,
 ) -> TokenHolder:
     return TokenHolder(
         account="a",
@@ -143,7 +143,7 @@ def test_letters(name: str, types: str, account: str, service: str, public: Publ
         outcome = authorize(account_token(letter, services="qtf"), operation, target)
         assert code(outcome) == "AuthorizationServiceMismatch"
     for letter in LETTERS["blob", "c"]:
-        for kind in (Kind.SERVICE, Kind.DELEGATION):
+        for kind in (TokenKind.SERVICE, TokenKind.DELEGATION):
             outcome = authorize(token(letter, kind=kind), operation, target)
             assert isinstance(outcome, Permit) is (letter in service), letter
             if not service:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etagere.auth.principal import Kind, TokenHolder
+from etagere.auth.principal import TokenHolder, TokenKind
 from etagere.auth.sas import (
     Effective,
     Policy,
@@ -191,7 +191,7 @@ def test_the_holder_of_a_token() -> None:
     assert isinstance(granted, Effective)
     assert principal(sas, granted) == TokenHolder(
         account=ACCOUNT,
-        kind=Kind.SERVICE,
+        kind=TokenKind.SERVICE,
         version="2026-10-06",
         permissions="racwd",
         service="blob",
@@ -214,7 +214,7 @@ def test_the_holder_of_an_account_token() -> None:
     assert isinstance(granted, Effective)
     assert principal(sas, granted) == TokenHolder(
         account=ACCOUNT,
-        kind=Kind.ACCOUNT,
+        kind=TokenKind.ACCOUNT,
         version=sas.version,
         permissions="rl",
         services="b",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etagere.auth.principal import KeyRange, covers
+from etagere.auth.principal import EntityRange, covers
 from etagere.auth.request import RestRequest, address, text
 from etagere.auth.sas import (
     ACCOUNT_LETTERS,
@@ -164,7 +164,7 @@ def test_table_names(path: str) -> None:
     granted = effective(sas, None)
     assert isinstance(granted, Effective)
     holder = principal(sas, granted)
-    assert holder.keys == KeyRange("a", "b", "c", "d")
+    assert holder.keys == EntityRange("a", "b", "c", "d")
     assert covers(holder, "MyTable")
     assert not covers(holder, "OtherTable")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etagere.auth.principal import Kind, covers
+from etagere.auth.principal import TokenKind, covers
 from etagere.auth.sas import DelegationKey, Effective, Policy, check_time, effective, principal
 from etagere.auth.sas_parsing import carries_sas
 from etagere.auth.sas_signature import verify
@@ -45,7 +45,7 @@ def test_tokens_of_sdks(vector: dict[str, Any]) -> None:
     if vector["service"] != "account":
         assert sas.scope == vector["canonicalName"]
         assert sas.timestamp == vector["timestamp"]
-    assert (sas.kind is Kind.DELEGATION) is vector["userDelegation"]
+    assert (sas.kind is TokenKind.DELEGATION) is vector["userDelegation"]
     assert verify(sas, [OTHER_KEY, KEY], delegated) is None
     assert verify(sas, [OTHER_KEY], lambda _: OTHER_KEY) is not None
     assert verify(sas, [], lambda _: None) is not None

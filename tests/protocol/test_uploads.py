@@ -8,7 +8,7 @@ from types import TracebackType
 
 import pytest
 
-from etagere.bodies.store import Arriving
+from etagere.bodies.store import IncomingBody
 from etagere.engine.interface import Refused
 from etagere.model.bodies import Body
 from etagere.protocol.codecs import structured_messages
@@ -45,7 +45,7 @@ class RecordingWriter:
         self.data += data
         self.appends += 1
 
-    async def append_arriving(self, body: Arriving) -> None:
+    async def append_body(self, body: IncomingBody) -> None:
         async for chunk in body:
             await self.append(chunk)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from etagere.auth.principal import Kind, TokenHolder
+from etagere.auth.principal import TokenHolder, TokenKind
 from etagere.auth.request import RestRequest
 from etagere.auth.sas import Effective, Sas
 from etagere.auth.shared_key import AccountKey
@@ -47,7 +47,7 @@ class KnownTokens:
         if len(self._kept) >= self._count_max:
             del self._kept[next(iter(self._kept))]
         # What an account token grants does not depend on the container of the request.
-        key_of = _account_token_key if token.sas.kind is Kind.ACCOUNT else _container_token_key
+        key_of = _account_token_key if token.sas.kind is TokenKind.ACCOUNT else _container_token_key
         self._kept[key_of(request)] = keys, token
 
 
@@ -62,4 +62,4 @@ def _container_token_key(request: RestRequest) -> tuple[str, ...]:
 def _is_cacheable(sas: Sas) -> bool:
     if sas.policy_id or not sas.values.keys().isdisjoint(("srh", "srq")):
         return False
-    return sas.kind is Kind.ACCOUNT or (sas.kind is Kind.SERVICE and sas.resource == "c")
+    return sas.kind is TokenKind.ACCOUNT or (sas.kind is TokenKind.SERVICE and sas.resource == "c")

@@ -15,7 +15,7 @@ import enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from etagere.auth.principal import Anonymous, KeyOwner, Kind, Principal, TokenHolder, covers
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, TokenKind, covers
 from etagere.auth.sas import SERVICE_LETTERS
 from etagere.errors import Refusal
 
@@ -158,7 +158,7 @@ def authorize(
         # Requests to an account that does not exist are refused like those to private containers.
         # Data that a deleted account of the same name left behind is not public.
         return Permit(public=permission.public if principal.account_exists else Public.NEVER)
-    if principal.kind is Kind.ACCOUNT:
+    if principal.kind is TokenKind.ACCOUNT:
         letters = permission.account_letters
         refusal = _outside_account_token(principal, service, permission)
     else:

@@ -1,4 +1,4 @@
-"""Who a request comes from: data only, made by the schemes and judged by `permissions`."""
+"""The sender of a request, as determined by authentication and used by `permissions`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 
-class Kind(enum.Enum):
+class TokenKind(enum.Enum):
     """The kinds of shared access signature."""
 
     ACCOUNT = "account"
@@ -16,20 +16,20 @@ class Kind(enum.Enum):
 
 
 class KeyOwner(msgspec.Struct, frozen=True):
-    """Someone who holds a key of the account, and so may do anything in it."""
+    """A caller with an account key, who may do anything in the account."""
 
     account: str
 
 
 class Anonymous(msgspec.Struct, frozen=True):
-    """Nobody in particular."""
+    """A caller without credentials."""
 
     account: str
     account_exists: bool = True
 
 
-class KeyRange(msgspec.Struct, frozen=True):
-    """The entities of a table that a token reaches, both ends included; None is no bound."""
+class EntityRange(msgspec.Struct, frozen=True):
+    """The entities of a table that a token grants access to, ends included; None is no bound."""
 
     start_partition: str | None = None
     start_row: str | None = None
@@ -38,16 +38,16 @@ class KeyRange(msgspec.Struct, frozen=True):
 
 
 class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Someone who holds a shared access signature.
+    """A caller with a shared access signature.
 
-    `permissions` are letters, after the stored policy had its say. An account token names
-    `services` and `resource_types`; the others name one `service` and a `resource` of it:
-    the letters of `sr`, with `scope` the container, share, queue or (in lower case) table and
-    what lies below, and `timestamp` the snapshot or version where the token reaches only one.
+    `permissions` are letters, merged with the stored policy. An account token has `services` and
+    `resource_types`. Other tokens have one `service` and a `resource`, the value of `sr`; `scope`
+    is the container, share, queue or (in lower case) table with the path below it, and `timestamp`
+    is the snapshot or version, if the token is for only one.
     """
 
     account: str
-    kind: Kind
+    kind: TokenKind
     version: str
     permissions: str
     services: str = ""
@@ -56,15 +56,17 @@ class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
     resource: str = ""
     scope: str = ""
     timestamp: str = ""
-    keys: KeyRange | None = None
+    keys: EntityRange | None = None
     # Response headers that the token replaces, by lower-cased name.
     overrides: dict[str, str] = {}
-    # What is written must be encrypted with this scope.
+    # Writes must be encrypted with this scope.
     encryption_scope: str = ""
-    # Whose rights bound a user delegation token, and who has to show a bearer token with it.
+    # The user whose rights limit a user delegation token, and the user whose bearer token is
+    # required.
     delegating_user: str = ""
     required_user: str = ""
-    # Who was authorized before the token was made, or is to be checked against the ACLs.
+    # The user who was authorized when the token was created, or whose ACL entries are to be
+    # checked.
     authorized_user: str = ""
     unauthorized_user: str = ""
     correlation_id: str = ""
@@ -74,8 +76,9 @@ Principal = KeyOwner | TokenHolder | Anonymous
 
 
 def covers(holder: TokenHolder, target: str) -> bool:
-    """Whether a token reaches `target`: a container's name, or that and a path below it."""
-    if holder.kind is Kind.ACCOUNT:
+    """Returns whether a token covers `target`: the name of a container, optionally with a path
+    below it."""
+    if holder.kind is TokenKind.ACCOUNT:
         return True
     if holder.service == "table":
         target = target.lower()
@@ -85,4 +88,4 @@ def covers(holder: TokenHolder, target: str) -> bool:
 
 
 WHOLE = frozenset({"", "c", "d", "s"})
-"""Resources that reach all that lies below them."""
+"""Resources that include everything below them."""

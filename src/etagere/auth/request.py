@@ -1,11 +1,10 @@
-"""What authentication needs to know of a request.
+"""A request as authentication needs it.
 
-A parser fills a `RestRequest` with what it has at hand, exactly as it came over the wire.
-All that takes work (decoded parameters and names) is made when it is first asked for, so a
-request pays only for the scheme it uses.
+A parser creates a `RestRequest` from the request, unchanged. Decoded parameters and names are
+computed when they are first used, so a request pays only for the scheme it uses.
 
-Text stands for bytes: it is decoded by `text`, which loses nothing, and `octets` gives the same
-bytes back to be signed, whatever the client's idea of an encoding was.
+Text represents bytes: `text` decodes them without loss, and `octets` returns the same bytes for the
+signature, whatever encoding the client used.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ ROOT_CONTAINER: Final = "$root"
 
 
 def text(octets: bytes) -> str:
-    """Bytes of a request as text."""
+    """Decodes bytes of a request as text."""
     return octets.decode("utf-8", "surrogateescape")
 
 
 def octets(text: str) -> bytes:
-    """The bytes that a text of a request stands for."""
+    """Returns the bytes that a text of a request represents."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def is_text(written: str) -> bool:
-    """Whether it stands for UTF-8, and so can be kept, compared and looked up."""
+    """Returns whether it represents valid UTF-8, and so can be stored, compared and looked up."""
     return written.isascii() or not any("\ud800" <= character <= "\udfff" for character in written)
 
 
 def percent_decoded(written: str) -> str:
-    """Decodes a path. Percent signs that begin no escape stay as they are; so does `+`."""
+    """Decodes a path. `+` and percent signs that do not begin an escape stay unchanged."""
     if "%" not in written:
         return written
     return text(unquote_to_bytes(octets(written)))
@@ -48,7 +47,7 @@ def query_decoded(written: str) -> str:
     return percent_decoded(written.replace("+", " "))
 
 
-# Whose request it is
+# The account
 
 
 class Address(NamedTuple):
@@ -72,7 +71,7 @@ _HOST_CHARACTERS_MAX = 255 + len(":65535")
 
 @lru_cache(maxsize=256)
 def _account_in(host: str) -> str | None:
-    """Clients come to few hosts, so these are remembered."""
+    """Returns the account in a host name. Cached, because clients use few hosts."""
     labels = host.lower().partition(":")[0].split(".", 2)
     return None if len(labels) < 2 or labels[1] not in SERVICES else labels[0]
 
@@ -81,7 +80,7 @@ def _account_in(host: str) -> str | None:
 
 
 class RestRequest:
-    """A request as its signer saw it."""
+    """A request in the form in which it was signed."""
 
     __slots__ = (
         "_parameters",
@@ -110,7 +109,7 @@ class RestRequest:
         scheme: str = "http",
         client: str = "",
     ) -> None:
-        """`path` and `query` are still percent-encoded, and part where the first `?` stood.
+        """`path` and `query` are percent-encoded, and were separated at the first `?`.
 
         `fields` are the headers by lower-cased name; the values of a repeated one are joined by
         commas. `client` is the address the connection comes from.
@@ -130,9 +129,9 @@ class RestRequest:
     def parameters(self) -> Mapping[str, str]:
         """Query parameters, decoded, by lower-cased name.
 
-        Several values of one name are sorted and joined by commas. Everyone who looks at a
-        parameter looks here: a request that says a thing twice must not be signed as one of
-        the two and carried out as the other.
+        Several values of one name are sorted and joined by commas. All code reads parameters from
+        here: a request with a repeated parameter must not be signed with one value and executed
+        with the other.
         """
         parameters = self._parameters
         if parameters is None:
@@ -149,10 +148,10 @@ class RestRequest:
 
     @property
     def resource(self) -> tuple[str, str]:
-        """Container, queue, share or table, and what lies below it; decoded, "" where absent.
+        """The container, queue, share or table, and the path below it; decoded, "" where absent.
 
-        A blob named without a container lies in the root container: what tells it from a
-        container is that requests to those say `restype`.
+        A blob without a container is in the root container. Requests for a container are
+        distinguished by their `restype`.
         """
         resource = self._resource
         if resource is None:
@@ -163,28 +162,29 @@ class RestRequest:
         container, _, below = self.resource_path.partition("/")
         container, below = percent_decoded(container), percent_decoded(below)
         if self.service == "blob":
-            # The service takes either slash in a name for the same, and clients sign it so.
+            # The service treats both slashes in a name alike, and clients sign it so.
             below = below.replace("\\", "/")
         if self.service == "blob" and container and not below and not self._names_container():
             return ROOT_CONTAINER, container
         return container, below
 
     def _names_container(self) -> bool:
-        """Whether a path of one segment means a container and not a blob in the root container."""
+        """Returns whether a path of one segment names a container rather than a blob in the root
+        container."""
         parameters = self.parameters
         return "restype" in parameters or is_access_control_request(parameters)
 
 
 def is_access_control_request(parameters: Mapping[str, str]) -> bool:
-    """Whether a request is the one that Data Lake clients find out with, of a file system or a
-    path in it, whether an account has a hierarchical namespace."""
+    """Returns whether this is the request with which Data Lake clients find out whether an account
+    has a hierarchical namespace."""
     return parameters.get("action", "").lower() == "getaccesscontrol"
 
 
 # A client sends the same token, and little else, with every request.
 _REMEMBERED_CHARACTERS_MAX = 2_048
-# The service reads the expression of Find Blobs by Tags as it reads a path: tags may hold a plus,
-# and clients that write spaces as plus signs elsewhere write them as `%20` here.
+# The service decodes the expression of Find Blobs by Tags like a path: tags may contain a plus, and
+# clients that encode spaces as plus signs elsewhere encode them as `%20` here.
 _PLUS_KEPT: Final = "where"
 
 

@@ -1,4 +1,4 @@
-"""Shared access signatures: tokens in the query that grant a part of what their signer may do.
+"""Shared access signatures: tokens in the query that grant limited access.
 
 A `Sas` is what `sas_parsing.parse` reads from a request; nothing in it is trusted until
 `sas_signature.verify` has compared the signature. Then `check_origin` asks where it comes from,
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from etagere.auth.principal import KeyRange, Kind, TokenHolder
+from etagere.auth.principal import EntityRange, TokenHolder, TokenKind
 from etagere.auth.request import RestRequest
 from etagere.auth.shared_key import failed, utc_ticks
 from etagere.errors import Refusal
@@ -38,17 +38,18 @@ LETTERS: Final[dict[tuple[str, str], str]] = {
     ("queue", ""): "raup",
     ("table", ""): "raud",
 }
-"""The permission letters a token may have, by service and `sr`: which is all that `sr` may be."""
+"""The permission letters that a token may have, by service and `sr`. Other values of `sr` are
+invalid."""
 ACCOUNT_LETTERS: Final = "rwdxylacupfti"
 SERVICE_LETTERS: Final = {"blob": "b", "dfs": "b", "queue": "q", "table": "t", "file": "f"}
 RESOURCE_TYPES: Final = "sco"
 
 
-# What a token claims
+# Tokens
 
 
 class DelegationKey(msgspec.Struct, frozen=True):
-    """The user delegation key that a token names, in the words that it was issued in."""
+    """The user delegation key that a token names, in the form in which it was issued."""
 
     object_id: str
     tenant_id: str
@@ -60,16 +61,16 @@ class DelegationKey(msgspec.Struct, frozen=True):
 
 
 class Sas(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it claims to be, with the part of the request that its signature covers."""
+    """A token as sent, with the part of the request that its signature covers."""
 
-    kind: Kind
+    kind: TokenKind
     account: str
     service: str
     version: str
     signature: str
-    # The text of each line that is signed, as the client wrote it.
+    # The signed lines, as the client wrote them.
     lines: tuple[str, ...]
-    # Letters, and times in ticks; absent ones are left to the policy.
+    # Letters, and times in ticks; absent ones are defined by the policy.
     permissions: str
     start: int | None
     expiry: int | None
@@ -81,7 +82,7 @@ class Sas(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     scope: str
     timestamp: str
-    # What the token says besides, by parameter; only what is signed.
+    # The other signed parameters of the token.
     values: dict[str, str]
     key: DelegationKey | None
     key_start: int | None
@@ -91,7 +92,7 @@ class Sas(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(self.lines)
 
 
-# Times and places
+# Times and addresses
 
 _TIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -113,7 +114,7 @@ def _parse_time(written: str) -> int | None:
 
 
 def iso_time(written: str) -> int | None:
-    """A UTC time in ticks since 1970, in one of the forms that tokens and policies may use."""
+    """Parses a UTC time in any form that tokens and policies may use; returns ticks since 1970."""
     return _parse_time(written) if len(written) <= _TIME_CHARACTERS_MAX else None
 
 
@@ -126,13 +127,13 @@ def _parse_address(written: str) -> int | None:
 
 
 def ipv4(written: str) -> int | None:
-    """An address as a number, also from the form that IPv6 gives it."""
+    """Parses an IPv4 address, possibly mapped to IPv6; returns it as a number."""
     written = written.removeprefix("::ffff:")
     return _parse_address(written) if len(written) <= len("255.255.255.255") else None
 
 
 def check_origin(sas: Sas, request: RestRequest) -> Refusal | None:
-    """Whether the token may be used over this connection."""
+    """Refuses a token that may not be used over this connection."""
     if sas.https_only and request.scheme != "https":
         return Refusal("AuthorizationProtocolMismatch")
     if sas.addresses is not None:
@@ -143,11 +144,11 @@ def check_origin(sas: Sas, request: RestRequest) -> Refusal | None:
     return None
 
 
-# What it grants
+# Grants
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A stored access policy: what it leaves open, the token must say."""
+    """A stored access policy. The token must specify what the policy does not."""
 
     start: int | None = None
     expiry: int | None = None
@@ -155,7 +156,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """What token and policy grant together, and when: both ends included."""
+    """The grant of a token merged with its policy; times are inclusive."""
 
     permissions: str
     start: int | None
@@ -163,9 +164,10 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 def effective(sas: Sas, policy: Policy | None) -> Effective | Refusal:
-    """Token and policy together: each of start, expiry and permissions stands in one of them.
+    """Merges a token with its policy: each of start, expiry and permissions is defined in only one
+    of them.
 
-    `policy` is the one the token names, None if there is none of that name any more.
+    `policy` is the policy that the token names; None if it does not exist.
     """
     permissions, start, expiry = sas.permissions, sas.start, sas.expiry
     if sas.policy_id:
@@ -179,7 +181,8 @@ def effective(sas: Sas, policy: Policy | None) -> Effective | Refusal:
             if ours is not None and theirs is not None:
                 return failed(f"Both the token and its stored access policy give {name}.")
         if not permissions:
-            # A policy serves tokens of several kinds; those of this one get what they know.
+            # A policy may be used by several kinds of tokens; this kind gets the letters that apply
+            # to it.
             known = LETTERS[sas.service, sas.resource]
             permissions = "".join(filter(known.__contains__, policy.permissions))
         start = policy.start if start is None else start
@@ -187,7 +190,7 @@ def effective(sas: Sas, policy: Policy | None) -> Effective | Refusal:
     if expiry is None or not permissions:
         return failed("Neither the token nor a policy gives both an expiry and permissions.")
     if sas.key_start is not None and sas.key_expiry is not None:
-        # A token is never worth more than the key that signed it.
+        # A token is limited to the lifetime of the key that signed it.
         start = sas.key_start if start is None else max(start, sas.key_start)
         expiry = min(expiry, sas.key_expiry)
     return Effective(permissions, start, expiry)
@@ -201,10 +204,10 @@ def check_time(granted: Effective, now: int) -> Refusal | None:
     return None
 
 
-# Who holds it
+# Holders
 
-KEY_RANGE: Final = ("spk", "srk", "epk", "erk")
-"""The parameters that make a `KeyRange`, in its order."""
+ENTITY_RANGE_PARAMETERS: Final = ("spk", "srk", "epk", "erk")
+"""The parameters of an `EntityRange`, in the order of its fields."""
 _OVERRIDES: Final = {
     "rscc": "cache-control",
     "rscd": "content-disposition",
@@ -215,11 +218,11 @@ _OVERRIDES: Final = {
 
 
 def principal(sas: Sas, granted: Effective) -> TokenHolder:
-    """The holder of a token that has passed every check."""
+    """Returns the holder of a token that has passed every check."""
     values = sas.values
     keys = None
-    if not values.keys().isdisjoint(KEY_RANGE):
-        keys = KeyRange(*[values.get(name) for name in KEY_RANGE])
+    if not values.keys().isdisjoint(ENTITY_RANGE_PARAMETERS):
+        keys = EntityRange(*[values.get(name) for name in ENTITY_RANGE_PARAMETERS])
     return TokenHolder(
         account=sas.account,
         kind=sas.kind,
@@ -227,7 +230,7 @@ def principal(sas: Sas, granted: Effective) -> TokenHolder:
         permissions=granted.permissions,
         services=sas.services,
         resource_types=sas.resource_types,
-        service=sas.service if sas.kind is not Kind.ACCOUNT else "",
+        service=sas.service if sas.kind is not TokenKind.ACCOUNT else "",
         resource=sas.resource,
         scope=sas.scope,
         timestamp=sas.timestamp,

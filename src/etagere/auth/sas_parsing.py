@@ -1,7 +1,7 @@
-"""Reads the token of a request: what it claims, in which form, and where it applies.
+"""Parsing of the token in a request.
 
-A token says only in part what it is for. The rest (the path, a snapshot, the headers it requires)
-is taken from the request, so a signature that matches also shows that the token was made for it.
+A token specifies its resource only in part. The rest (the path, a snapshot, the required headers)
+is taken from the request, so a valid signature also proves that the token was created for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from etagere.auth.principal import Kind
+from etagere.auth.principal import TokenKind
 from etagere.auth.request import RestRequest
 from etagere.auth.sas import (
     ACCOUNT_LETTERS,
@@ -46,7 +46,7 @@ def carries_sas(request: RestRequest) -> bool:
 
 
 def parse(request: RestRequest) -> Sas | Refusal:
-    """What the token of a request claims, or why it cannot be one."""
+    """Parses the token of a request, or refuses it."""
     if "sig" not in request.parameters:
         return Refusal("NoAuthenticationInformation")
     given = _given(request.parameters)
@@ -60,7 +60,8 @@ def parse(request: RestRequest) -> Sas | Refusal:
 
 
 def _given(parameters: Mapping[str, str]) -> dict[str, str] | Refusal:
-    """The parameters of the token. Absent and empty are signed alike, so they mean the same."""
+    """Returns the parameters of the token. Absent and empty ones are signed alike, so they mean the
+    same."""
     given = {name: parameters[name] for name in _PARAMETERS & parameters.keys() if parameters[name]}
     for name, value in given.items():
         if not value.isprintable() and CONTROL.search(value):
@@ -68,14 +69,15 @@ def _given(parameters: Mapping[str, str]) -> dict[str, str] | Refusal:
     return given
 
 
-def _kind(given: Mapping[str, str]) -> Kind:
+def _kind(given: Mapping[str, str]) -> TokenKind:
     if "ss" in given or "srt" in given:
-        return Kind.ACCOUNT
-    return Kind.DELEGATION if "skoid" in given else Kind.SERVICE
+        return TokenKind.ACCOUNT
+    return TokenKind.DELEGATION if "skoid" in given else TokenKind.SERVICE
 
 
-def _names(kind: Kind, service: str, given: Mapping[str, str]) -> Lines | Refusal:
-    """The lines that the token's version signs, every bound among them."""
+def _names(kind: TokenKind, service: str, given: Mapping[str, str]) -> Lines | Refusal:
+    """Returns the lines that the token's version signs. Refuses a token with limits that are not
+    signed."""
     version = given.get("sv", "")
     names = signed_names(kind, service, version) if _VERSION.fullmatch(version) else None
     if names is None:
@@ -87,11 +89,11 @@ def _names(kind: Kind, service: str, given: Mapping[str, str]) -> Lines | Refusa
 
 
 def _claimed(
-    request: RestRequest, kind: Kind, names: Lines, given: Mapping[str, str]
+    request: RestRequest, kind: TokenKind, names: Lines, given: Mapping[str, str]
 ) -> Sas | Refusal:
     place = (
         _account_token_scope(given)
-        if kind is Kind.ACCOUNT
+        if kind is TokenKind.ACCOUNT
         else _service_token_scope(request, given)
     )
     if isinstance(place, Refusal):
@@ -121,7 +123,7 @@ def _claimed(
         scope=place.scope,
         timestamp=place.timestamp,
         values={name: given[name] for name in _EXTRAS & given.keys() if name in names},
-        key=_delegation_key(given) if kind is Kind.DELEGATION else None,
+        key=_delegation_key(given) if kind is TokenKind.DELEGATION else None,
         key_start=limits.key_start,
         key_expiry=limits.key_expiry,
     )
@@ -131,7 +133,7 @@ def _delegation_key(given: Mapping[str, str]) -> DelegationKey:
     return DelegationKey(*[given.get(name, "") for name in (*KEY, "skdutid")])
 
 
-# Where a token applies
+# Scope
 
 _RESOURCE_SINCE: Final = {"bs": "2018-11-09", "bv": "2018-11-09", "d": "2020-02-10"}
 _TIMESTAMP_PARAMETERS: Final = {"bs": ("snapshot", "versionid"), "bv": ("versionid", "snapshot")}
@@ -175,19 +177,20 @@ def _service_token_scope(request: RestRequest, given: Mapping[str, str]) -> _Tok
 
 
 def _signed_scope(request: RestRequest, resource: str, given: Mapping[str, str]) -> str | Refusal:
-    """The resource that the token must have been signed for, to be of use in this request."""
+    """Returns the resource that the token must have been signed for, to be valid in this
+    request."""
     if request.service == "table":
         return _table_scope(request, given)
     container, below = request.resource
-    # A slash that came encoded would make the name of a container out of a blob's path.
+    # An encoded slash would turn the path of a blob into the name of a container.
     if not container or "/" in container or CONTROL.search(container):
         return failed("The token applies to a container, queue or share, and none is named.")
     if resource in {"", "c", "s"}:
         return container
     if resource == "d":
         return _directory_scope(request, container, below, given.get("sdd", ""))
-    # The name is the only signed field that may hold control characters, but for the one that
-    # ends a field.
+    # The name is the only signed field that may contain control characters, except for the newline,
+    # which ends a field.
     if not below or "\n" in below:
         return failed("The token applies to a blob or file, and none is named.")
     return f"{container}/{below}"
@@ -196,7 +199,7 @@ def _signed_scope(request: RestRequest, resource: str, given: Mapping[str, str])
 def _table_scope(request: RestRequest, given: Mapping[str, str]) -> str | Refusal:
     table = given.get("tn", "").lower()
     named = request.resource[0].partition("(")[0].lower()
-    # Requests to these carry the names of their tables elsewhere.
+    # Requests to these have the names of their tables elsewhere.
     if not table or (named != table and named not in {"", "tables", "$batch"}):
         return failed("The parameter tn does not name the table of the request.")
     for row, partition in (("srk", "spk"), ("erk", "epk")):
@@ -206,23 +209,24 @@ def _table_scope(request: RestRequest, given: Mapping[str, str]) -> str | Refusa
 
 
 def _directory_scope(request: RestRequest, container: str, below: str, depth: str) -> str | Refusal:
-    """The first `sdd` parts of the path; where a container is listed, of the directory listed."""
+    """Returns the first `sdd` parts of the path or, for a listing, of the listed directory."""
     if not _DEPTH.fullmatch(depth):
         return failed("The parameter sdd is not a depth.")
     if not below:
-        # Blobs are listed by prefix, also through dfs where the request says `restype`; paths by
-        # directory. A request that says both could be checked as one and listed as the other.
+        # Blobs are listed by prefix, also through dfs if the request has `restype`; paths are
+        # listed by directory. A request with both could be checked as one and executed as the
+        # other.
         parameters = request.parameters
         by_prefix = "restype" in parameters
         if by_prefix and "resource" in parameters:
             return failed("A listing names either restype or resource.")
         if by_prefix:
-            # Up to the last slash: what follows is the beginning of a name, not a directory.
+            # Up to the last slash: the rest is the beginning of a name, not a directory.
             below = parameters.get("prefix", "").rpartition("/")[0]
         else:
             below = parameters.get("directory", "")
     parts = below.rstrip("/").split("/") if below else []
-    # Whoever resolves a dot, or an empty part, would leave the directory that was checked.
+    # If a dot or an empty part were resolved, the path would leave the directory that was checked.
     if CONTROL.search(below) or not {"", ".", ".."}.isdisjoint(parts):
         return failed("The token applies to a directory, and the path is not a plain one.")
     count = int(depth)
@@ -232,7 +236,7 @@ def _directory_scope(request: RestRequest, container: str, below: str, depth: st
 
 
 def _timestamp(request: RestRequest, resource: str) -> str | Refusal:
-    """Which snapshot or version is meant stands in the request, not in the token."""
+    """Returns the snapshot or version, which is in the request, not in the token."""
     wanted, other = _TIMESTAMP_PARAMETERS[resource]
     moment = request.parameters.get(wanted, "")
     if not moment or CONTROL.search(moment) or other in request.parameters:
@@ -240,11 +244,12 @@ def _timestamp(request: RestRequest, resource: str) -> str | Refusal:
     return moment
 
 
-# What it is limited to
+# Limits
 
 
 class _Limits(NamedTuple):
-    """What a token allows, when and from where; what is absent, its policy may say."""
+    """The limits of a token: permissions, times and addresses. Absent ones may be defined by its
+    policy."""
 
     permissions: str
     start: int | None
@@ -254,11 +259,11 @@ class _Limits(NamedTuple):
     key_expiry: int | None
 
 
-# The reference knows the second alone; Apache Libcloud writes the third.
+# The reference documents only the second; Apache Libcloud sends the third.
 _PROTOCOLS: Final = frozenset({"https", "https,http", "http,https"})
 
 
-def _limits(kind: Kind, letters: str, given: Mapping[str, str]) -> _Limits | Refusal:
+def _limits(kind: TokenKind, letters: str, given: Mapping[str, str]) -> _Limits | Refusal:
     permissions = given.get("sp", "")
     if not set(permissions) <= set(letters):
         return failed("The parameter sp has letters that this kind of token does not know.")
@@ -273,7 +278,7 @@ def _limits(kind: Kind, letters: str, given: Mapping[str, str]) -> _Limits | Ref
         return addresses
     if given.get("spr", "https") not in _PROTOCOLS:
         return failed("The parameter spr is neither https nor https,http.")
-    if kind is Kind.DELEGATION and ("si" in given or None in key_window):
+    if kind is TokenKind.DELEGATION and ("si" in given or None in key_window):
         return failed("A user delegation token names its key's times, and no policy.")
     return _Limits(permissions, *window, addresses, *key_window)
 
@@ -293,7 +298,7 @@ def _times(
 
 
 def _addresses(written: str) -> tuple[int, int] | Refusal:
-    """An IPv4 address, or two of them that a dash joins."""
+    """Parses an IPv4 address, or a range of two with a dash."""
     first, dash, last = written.partition("-")
     low, high = ipv4(first), ipv4(last if dash else first)
     if low is None or high is None or low > high:

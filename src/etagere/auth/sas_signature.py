@@ -1,4 +1,4 @@
-"""What the signature of a token covers, and whether it holds.
+"""Signatures of tokens: the strings to sign, and their verification.
 
 Which lines a string to sign has depends on the kind of token, the service and `sv`: one table for
 each kind, the newest version first. Every field that is signed is either of a strict form or free
@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from etagere.auth.principal import Kind
+from etagere.auth.principal import TokenKind
 from etagere.auth.request import RestRequest, octets
-from etagere.auth.sas import KEY_RANGE, DelegationKey, Sas
+from etagere.auth.sas import ENTITY_RANGE_PARAMETERS, DelegationKey, Sas
 from etagere.auth.shared_key import AccountKey, failed
 from etagere.errors import Refusal
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-"""What no field that is signed may hold."""
+"""Characters that no signed field may contain."""
 
 # The lines of each string to sign, by service and the version they begin with.
 
@@ -60,8 +60,8 @@ _SERVICE_FORMATS: Final[dict[str, Formats]] = {
         ("2012-02-12", (*_TOKEN, "si", "sv")),
     ),
     "table": (
-        ("2015-04-05", (*_TOKEN, "si", *_GATES, *KEY_RANGE)),
-        ("2012-02-12", (*_TOKEN, "si", "sv", *KEY_RANGE)),
+        ("2015-04-05", (*_TOKEN, "si", *_GATES, *ENTITY_RANGE_PARAMETERS)),
+        ("2012-02-12", (*_TOKEN, "si", "sv", *ENTITY_RANGE_PARAMETERS)),
     ),
 }
 _BLOB_TAIL: Final = (*_GATES, "sr", "timestamp")
@@ -86,12 +86,12 @@ _DELEGATION_FORMATS: Final[dict[str, Formats]] = {
 _CANON_NAMES_SERVICE_SINCE: Final = "2015-02-21"
 
 BOUNDS: Final = frozenset(
-    {"sip", "spr", "ses", "srh", "srq", *KEY_RANGE, *KEY, *_AGENTS, *_DELEGATED}
+    {"sip", "spr", "ses", "srh", "srq", *ENTITY_RANGE_PARAMETERS, *KEY, *_AGENTS, *_DELEGATED}
 )
-"""Parameters that narrow what a token is good for, and that not every format signs.
+"""Parameters that limit a token, and that not every format signs.
 
-A bound that the format of the token's version does not sign is no bound: whoever holds the token
-could take it off. Better to say so than to leave its issuer in a wrong belief.
+A limit that the format of the token's version does not sign has no effect, because the holder of
+the token could remove it. Such a token is refused, so that its issuer notices.
 """
 
 
@@ -99,15 +99,15 @@ could take it off. Better to say so than to leave its issuer in a wrong belief.
 
 
 @lru_cache(maxsize=256)
-def signed_names(kind: Kind, service: str, version: str) -> Lines | None:
-    """The lines of a version; one newer than all we know is read as the newest.
+def signed_names(kind: TokenKind, service: str, version: str) -> Lines | None:
+    """Returns the lines of a version; an unknown newer version is treated as the newest.
 
-    None where there is no such token.
+    Returns None if there is no such token.
     """
-    if kind is Kind.ACCOUNT:
+    if kind is TokenKind.ACCOUNT:
         formats = _ACCOUNT_FORMATS
     else:
-        table = _DELEGATION_FORMATS if kind is Kind.DELEGATION else _SERVICE_FORMATS
+        table = _DELEGATION_FORMATS if kind is TokenKind.DELEGATION else _SERVICE_FORMATS
         formats = table.get(service, ())
     return next((names for since, names in formats if version >= since), None)
 
@@ -119,7 +119,7 @@ def signed_lines(
     scope: str,
     timestamp: str,
 ) -> Lines | Refusal:
-    """The text of each line, as the client wrote it or as the request makes it."""
+    """Returns the text of each line, as sent in the token or derived from the request."""
     family = "blob" if request.service == "dfs" else request.service
     prefix = f"/{family}" if given["sv"] >= _CANON_NAMES_SERVICE_SINCE else ""
     made = {
@@ -145,7 +145,7 @@ def signed_lines(
 
 
 def _required(parameter: str, listed: str, sent: Mapping[str, str], form: str) -> str | Refusal:
-    """Headers or parameters that the request must carry, as they are signed."""
+    """Returns the required headers or parameters in the form in which they are signed."""
     parts = []
     for name in listed.split(","):
         value = sent.get(name.lower())
@@ -165,9 +165,10 @@ def verify(
     keys: Sequence[AccountKey],
     delegated: Callable[[DelegationKey], AccountKey | None] = lambda _: None,
 ) -> Refusal | None:
-    """Compares the signature: with the account's keys, or the key that a delegation token names.
+    """Verifies the signature with the account's keys, or with the key that a delegation token
+    names.
 
-    `delegated` makes that key from a secret of the server, or has kept it.
+    `delegated` returns that key, if the server can derive or has stored it.
     """
     if sas.key is not None:
         made = delegated(sas.key)
@@ -178,7 +179,7 @@ def verify(
         if key.signed(message, signature):
             return None
     if not sas.values.keys().isdisjoint({"srh", "srq"}):
-        # Which headers these name is up to the client, and one may be secret.
+        # The client chooses these headers, and one may be secret.
         return failed("The signature did not match.")
     return failed(
         "The signature did not match. The server reads the string to sign as "

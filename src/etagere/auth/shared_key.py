@@ -1,8 +1,8 @@
 """SharedKey and SharedKeyLite: requests signed with a key of the account.
 
-Clients disagree about a few lines of the text to sign. `strings_to_sign` gives the form most of
-them use first, so a valid request costs one HMAC; the others follow only after a mismatch.
-Every accepted form still covers the same facts of the request.
+Clients differ in a few lines of the string to sign. `strings_to_sign` yields the most common form
+first, so that a valid request costs one HMAC; the others are tried only after a mismatch. Every
+accepted form covers the same parts of the request.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class AccountKey:
 
     @classmethod
     def from_base64(cls, encoded: str) -> AccountKey:
-        """A key as configuration and user delegation keys write it; ValueError if it is not one."""
+        """Decodes a key from base64; raises ValueError if it is invalid."""
         try:
             return cls(base64.b64decode(encoded, validate=True))
         except binascii.Error:
-            # Without the cause, which may show the key.
+            # Without the cause, which may contain the key.
             raise ValueError("an account key is not valid base64") from None
 
     def __repr__(self) -> str:
         return "<account key>"
 
     def signature(self, message: bytes) -> bytes:
-        """The signature in base64, as it is sent."""
+        """Returns the signature in base64."""
         inner = self._inner.copy()
         inner.update(message)
         outer = self._outer.copy()
@@ -63,7 +63,8 @@ class AccountKey:
         return binascii.b2a_base64(outer.digest(), newline=False)
 
     def signed(self, message: bytes, signature: bytes) -> bool:
-        """Compares the encoded forms: base64 has several spellings of the same bytes."""
+        """Verifies a signature in its encoded form, because base64 has several encodings of the
+        same bytes."""
         return hmac.compare_digest(self.signature(message), signature)
 
 
@@ -75,7 +76,7 @@ _OUTER_PAD: Final = bytes(octet ^ 0x5C for octet in range(256))
 
 
 class Claim(NamedTuple):
-    """What an Authorization header says."""
+    """A parsed Authorization header."""
 
     lite: bool
     account: str
@@ -136,18 +137,18 @@ def _refuse_chunked_body(request: RestRequest, *, lite: bool) -> Refusal | None:
     )
 
 
-# A colon ends a name and a line end a value, so neither may stand where it would be mistaken.
+# A colon ends a name, and a newline a value, so neither may occur where it would be ambiguous.
 _AMBIGUOUS_NAME: Final = re.compile(r"[:\n]")
 _AMBIGUOUS_VALUE: Final = re.compile(r"\n[^\n]*:")
 
 
 def _reads_as_another(name: str, value: str) -> bool:
-    """Whether a parameter has the same text to sign as other parameters would have."""
+    """Returns whether a parameter has the same string to sign as other parameters could have."""
     return _AMBIGUOUS_NAME.search(name) is not None or _AMBIGUOUS_VALUE.search(value) is not None
 
 
 def failed(detail: str) -> Refusal:
-    """What every scheme answers to credentials that do not hold."""
+    """Returns the refusal of invalid credentials, for all schemes."""
     return Refusal("AuthenticationFailed", {"AuthenticationErrorDetail": detail})
 
 
@@ -166,7 +167,8 @@ _SHOWN_CHARACTERS_MAX: Final = 2048
 
 
 def _shown(string: str) -> str:
-    """A string to sign without what may be secret: keys, tokens, lease ids, receipts."""
+    """Returns a string to sign without possible secrets: keys, tokens, lease ids and pop
+    receipts."""
     lines = []
     for line in string.split("\n"):
         name, colon, _ = line.partition(":")
@@ -193,7 +195,7 @@ _MONTHS: Final = {
 
 @lru_cache(maxsize=64)
 def http_date(written: str) -> int | None:
-    """Ticks since 1970. Requests of one second carry the same date, hence the cache."""
+    """Returns ticks since 1970. Cached, because requests in the same second have the same date."""
     match = _HTTP_DATE.fullmatch(written)
     if match is None:
         return None
@@ -203,7 +205,7 @@ def http_date(written: str) -> int | None:
 
 
 def utc_ticks(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int | None:
-    """Ticks since 1970, None for a day that the calendar does not have."""
+    """Returns ticks since 1970; None for an invalid day."""
     try:
         days = date(year, month, day).toordinal() - _EPOCH_DAY
     except ValueError:
@@ -212,11 +214,11 @@ def utc_ticks(year: int, month: int, day: int, hour: int, minute: int, second: i
 
 
 def check_date(request: RestRequest, now: int) -> Refusal | None:
-    """A signature is good for a quarter of an hour around its date, which it must have."""
+    """Requires a date within a quarter of an hour of the current time."""
     written = request.fields.get("x-ms-date")
     if written is None:
         written = request.fields.get("date", "")
-    # A longer one is no date, and not worth a place in the cache.
+    # Longer values are not dates, and must not fill the cache.
     at = http_date(written) if len(written) <= 40 else None
     if at is None:
         return failed("The request has no valid x-ms-date or Date header.")
@@ -227,12 +229,11 @@ def check_date(request: RestRequest, now: int) -> Refusal | None:
 
 # Canonicalized headers
 
-# The service compares names as a phone book does: by letters and digits first, as if dashes
-# and apostrophes were not there.
+# The service compares names by letters and digits first, ignoring dashes and apostrophes.
 _ORDER: Final = b"!#$%&*.^_`|~+0123456789abcdefghijklmnopqrstuvwxyz"
 _LEFT_OUT: Final = bytes(octet for octet in range(256) if octet not in b"\n" + _ORDER)
 _WEIGHTS: Final = bytes(_ORDER.find(octet) + 1 for octet in range(256))
-# On a tie what was left out decides: none before an apostrophe before a dash, from the left.
+# Ties are decided by the ignored characters, from the left: none, then an apostrophe, then a dash.
 _TIES: Final = bytes({ord("'"): 1, ord("-"): 2}.get(octet, 0) for octet in range(256))
 
 
@@ -242,10 +243,10 @@ def _weight_and_tie(name: str) -> tuple[bytes, bytes]:
 
 
 def header_order(names: list[str]) -> list[str]:
-    """Lower-cased header names in the order in which the service signs them.
+    """Returns lower-cased header names in the order in which the service signs them.
 
-    The names that clients send are nearly always in that order once their bytes are, and a
-    single translation of all of them tells: the line ends between them become zeros.
+    Names that are sorted by bytes are nearly always in that order. One translation of all names
+    verifies that: the newlines between them become zeros.
     """
     names = sorted(names)
     weights = octets("\n".join(names)).translate(_WEIGHTS, _LEFT_OUT).split(b"\0")
@@ -274,7 +275,7 @@ def _canonical_value(value: str) -> str:
 
 
 def strings_to_sign(request: RestRequest, *, lite: bool) -> Iterator[str]:
-    """Every accepted text of a request, the usual one first."""
+    """Yields every accepted string to sign of a request, the most common one first."""
     if request.service == "table":
         return _table_strings(request, lite)
     return _lite_strings(request) if lite else _strings(request)
@@ -301,16 +302,16 @@ def _strings(request: RestRequest) -> Iterator[str]:
         f"{query}"
     )
 
-    # Only what the request makes ambiguous is tried again; the first product is the one above.
+    # Only ambiguous parts are varied; the first combination is the one above.
     orders = [(encoding, language)]
     if encoding != language:
-        # An SDK lists these two the other way round.
+        # One SDK swaps these two.
         orders.append((language, encoding))
-    # Before version 2015-02-21 a length of zero was signed as it stands.
+    # Before version 2015-02-21 a length of zero was signed as "0".
     lengths = ["", "0"] if length == "0" else [length]
     dates = [""] if stamped else [date_line]
     if stamped and date_line:
-        # Some send both dates and sign both.
+        # Some clients send both dates and sign both.
         dates.append(date_line)
     blocks = _header_blocks(fields, headers)
     variants = product(orders, lengths, dates, blocks, _canonical_paths(request))
@@ -336,7 +337,8 @@ def _lite_strings(request: RestRequest) -> Iterator[str]:
 
 
 def _table_strings(request: RestRequest, lite: bool) -> Iterator[str]:
-    """Tables sign no x-ms- headers, so the date that is checked must be the one that is signed."""
+    """Yields the strings to sign of a table request. They contain no x-ms- headers, so the date
+    that is checked must be the one that is signed."""
     fields = request.fields
     head = f"{request.method}\n{fields.get('content-md5', '')}\n{fields.get('content-type', '')}\n"
     if lite:
@@ -350,17 +352,18 @@ def _table_strings(request: RestRequest, lite: bool) -> Iterator[str]:
 
 
 def _header_blocks(fields: Mapping[str, str], usual: str) -> list[str]:
-    """Not every client knows the service's order of names; some keep that of their bytes."""
+    """Returns the canonicalized headers in the service's order and, since some clients use it, in
+    byte order."""
     plain = _canonical_headers(fields, sorted)
     return [usual] if plain == usual else [usual, plain]
 
 
 def _canonical_paths(request: RestRequest) -> list[str]:
-    """The resource without its query; the path stays as it was sent, account included."""
+    """Returns the resource without its query; the path is unchanged, account included."""
     path = request.path or "/"
     paths = [f"/{request.account}{path}"]
     if request.secondary and request.path_style:
-        # The client took the suffix off the second account as well.
+        # The client removed the suffix from both accounts.
         marked = f"/{request.account}{SECONDARY}"
         paths.append(f"/{request.account}/{request.account}{path[len(marked) :]}")
     return paths
@@ -372,6 +375,6 @@ def _canonical_query(request: RestRequest) -> str:
 
 
 def _comp(request: RestRequest) -> str:
-    """All that SharedKeyLite and tables sign of a query."""
+    """Returns the part of the query that SharedKeyLite and tables sign."""
     comp = request.parameters.get("comp") if request.query else None
     return "" if comp is None else f"?comp={comp}"

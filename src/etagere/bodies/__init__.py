@@ -1,1 +1,1 @@
-"""The bytes: immutable extents in segments, and the ledger's account of them."""
+"""The bytes of objects: immutable extents in segments, and their records in the ledger."""

@@ -142,7 +142,8 @@ class Collector:
         return done
 
     async def _flatten(self) -> bool:
-        """Copies into maps what they show of their bases; returns whether there were any."""
+        """Copies the visible parts of bases into their child maps; returns whether there were
+        any."""
         found = False
         try:
             while await self._throttled(self._engine.write(flatten, Flatten())):

@@ -217,7 +217,7 @@ def extend_list(
     another reference."""
     uses = list(_block_list(txn, content).chunks)
     for use in shared:
-        # The guard comes before the read: whoever removes the chunk guards its sharers too.
+        # The guard comes before the read: the removal of a chunk guards its sharers too.
         _add_sharer(txn, CHUNK_SHARERS, use.key)
         _chunk(txn, use)
         uses.append(use)

@@ -91,7 +91,7 @@ class BodyWriter(Protocol):
 
 
 class BodyReader(Protocol):
-    """Read access to what one lookup finds.
+    """Read access to the bytes that one lookup finds.
 
         with store.open_reader() as reader:
             plan = await engine.read(find, ...)
@@ -143,7 +143,7 @@ class BodyStore(Protocol):
         ...
 
     def open_reader(self) -> BodyReader:
-        """Opens a reader for what is looked up next."""
+        """Opens a reader for the next lookup."""
         ...
 
     async def close(self) -> None: ...

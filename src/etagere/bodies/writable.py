@@ -43,7 +43,7 @@ class WritableSegment:
         self._unwritten: list[tuple[int, bytes]] = []
 
     def place(self, length: int) -> int:
-        """Returns the offset that so many bytes would be written at."""
+        """Returns the offset for a write of this length."""
         return self.end + (-self.end % mmap.PAGESIZE if length >= _ALIGNED_BYTES_MIN else 0)
 
     def require_usable(self) -> None:
@@ -57,8 +57,9 @@ class WritableSegment:
         self._unwritten.append((offset, data))
 
     async def sync(self, write_and_sync: WriteAndSync) -> None:
-        """Makes durable what has been added or written before this call. A sync that is already
-        running may have missed it, so this waits for the next one, which all callers share."""
+        """Makes everything durable that was added or written before this call. A sync that is
+        already running may have missed it, so this waits for the next one, which all callers
+        share."""
         if self._next_sync is None:
             self._next_sync = asyncio.create_task(self._sync_after(self._this_sync, write_and_sync))
         await asyncio.shield(self._next_sync)

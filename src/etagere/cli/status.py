@@ -43,7 +43,7 @@ etagere status                            # ./etagere-data, or $ETAGERE_DATA
 etagere status --data /srv/etagere --json # for programs"""
 
 FAILURES_MAX = 3
-"""So many consecutive failures of a job are a problem; fewer are often transient."""
+"""This many consecutive failures of a job are a problem; fewer are often transient."""
 ANSWER_SECONDS_MAX = 5.0
 CLOCK_SECONDS_MAX = 300.0
 """A larger difference between the store's date and the clock is a problem. (A date that is behind

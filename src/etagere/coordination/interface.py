@@ -54,7 +54,7 @@ class PinnedSegments(NamedTuple):
 
 
 class Coordinator(Protocol):
-    """What a process knows of the others that serve the same store, and tells them."""
+    """The view of a process on the other processes of the store."""
 
     @property
     def process_id(self) -> bytes:

@@ -1,8 +1,8 @@
 """The coordinator for processes of one machine: locked files and the machine's monotonic clock.
 
 Every process has a file that it holds locked for as long as it lives. The kernel drops the lock
-when the process ends, however it ends. So the collector can tell uploads in flight, whose owner is
-alive, from what a crash left behind.
+when the process ends, however it ends. So the collector can distinguish uploads in progress, whose
+owner is alive, from the remains of a crash.
 
 The file is an array of 64-bit words that other processes read:
 
@@ -68,13 +68,13 @@ class LocalCoordinator:
         """By segment: its word, and how many pins keep it."""
 
     def _allocated(self, size: int) -> mmap.mmap:
-        """So much of the file, which grows to it. Blocks are allocated first: to write through a
-        map into a hole of a file on a full disk would end the process."""
+        """Extends the file to this size and maps it. Blocks are allocated first: writing through
+        the map to a hole, on a full disk, would kill the process."""
         os.posix_fallocate(self._descriptor, 0, size)
         return mmap.mmap(self._descriptor, size)
 
     def _grow(self, words: int) -> None:
-        """Has room for at least so many words."""
+        """Grows the map to at least this many words."""
         grown = self._allocated(max(2 * len(self._map), words * _WORD_BYTES))
         before = len(self._words)
         self._words.release()
@@ -112,14 +112,14 @@ class LocalCoordinator:
         return pin
 
     def end_wide(self, pin: LocalPin) -> None:
-        """Takes a wide pin back."""
+        """Ends a wide pin."""
         since = self._wide.pop(pin)
         if self._words[0] == since:
             # Pins are kept in the order in which they were taken.
             self._words[0] = next(iter(self._wide.values()), 0)
 
     def keep(self, segments: set[int]) -> None:
-        """Keeps each of these segments once more, or raises `OSError` and keeps none."""
+        """Adds a pin to each of these segments, or raises `OSError` and adds none."""
         missing = len(segments - self._kept.keys()) - len(self._free)
         if missing > 0:
             self._grow(len(self._words) + missing)
@@ -133,7 +133,7 @@ class LocalCoordinator:
                 kept[1] += 1
 
     def release(self, segment: int) -> None:
-        """Keeps a segment once less."""
+        """Removes a pin from a segment."""
         kept = self._kept[segment]
         kept[1] -= 1
         if not kept[1]:

@@ -1,1 +1,1 @@
-"""The ledger: every record, transactional, behind one narrow interface."""
+"""The ledger: all records, with transactions, behind one small interface."""

@@ -38,7 +38,7 @@ _RETRY_SECONDS_MAX = 30.0
 
 
 class Checkpointer:
-    """Keeps the log of the writer's connection short, mostly in a thread beside the writer."""
+    """Keeps the write-ahead log short, mostly in a background thread."""
 
     def __init__(self, directory: Path, config: Config) -> None:
         self._directory = directory
@@ -73,8 +73,9 @@ class Checkpointer:
         return apsw.SQLITE_OK
 
     def run_if_due(self) -> None:
-        """Called after each group: starts a checkpoint of a long log in a thread, beside the next
-        groups, or finishes it with what those have added, so that the log can be restarted."""
+        """Called after each group: starts a checkpoint of a long log in a thread, concurrently with
+        the next groups, or finishes it with the frames that those have added, so that the log can
+        be restarted."""
         if self._background is not None:
             deadline = time.monotonic() + self._config.log_restart_seconds_max
             if self._is_long():

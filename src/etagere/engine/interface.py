@@ -2,7 +2,7 @@
 
 An operation is a module-level, synchronous function of a transaction and a command. It loads
 records with guards, lets the rules decide, and stores. It may run more than once and in another
-process, so it does no I/O, reads no clock and draws no random numbers.
+process, so it does no I/O, reads no clock and generates no random numbers.
 
 A call returns its result or raises exactly one of
 

@@ -33,10 +33,10 @@ _PAGES_PER_REPORT = 4_096
 
 
 class LedgerSnapshot:
-    """The ledger as it was at one instant, with room for temporary tables.
+    """The ledger at one instant, with temporary tables.
 
-    Temporary tables lie in a bounded cache and a file of their own, so that a check needs as much
-    memory for a hundred million objects as for a thousand.
+    Temporary tables use a bounded cache and a temporary file, so that the memory of a check does
+    not depend on the number of objects.
     """
 
     def __init__(self, directory: Path, config: Config, progress: Progress) -> None:

@@ -155,7 +155,7 @@ class WriterService:
         self._stopping = True
 
     def _receive(self, timeout_seconds: float) -> bool:
-        """Receives what has arrived; returns whether anything has."""
+        """Receives requests that have arrived; returns whether there were any events."""
         if self._listen_at is not None and time.monotonic() >= self._listen_at:
             self._listen_at = None
             self._poll.register(self._listener, select.EPOLLIN)

@@ -205,7 +205,7 @@ class Counter(Record, frozen=True):
 
 
 class IntervalMap(Record, frozen=True):
-    """A content whose pieces lie at offsets and change over generations.
+    """A content of pieces at offsets, with several generations.
 
     A generation is one state of the map. Only the newest can be written to. A write to an older one
     creates a child map, which shows its base where it has no intervals.

@@ -1,1 +1,1 @@
-"""What may be done to what, as pure functions and tables: no I/O, no clock, no transaction."""
+"""The rules of the services, as pure functions and tables: no I/O, no clock, no transaction."""

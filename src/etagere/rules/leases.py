@@ -264,7 +264,8 @@ def step_file(lease: Lease, action: FileLeaseAction, now: int) -> Lease | Refusa
 
 
 def _about(refusal: Refusal, kind: LeaseKind) -> Refusal:
-    """The refusal with a message that names what is leased; the table's messages name a blob."""
+    """Returns the refusal with a message that names the kind of resource; by default it names a
+    blob."""
     if kind is LeaseKind.BLOB:
         return refusal
     return msgspec.structs.replace(refusal, subject=kind.value)

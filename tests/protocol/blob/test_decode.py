@@ -10,7 +10,7 @@ from msgspec import structs
 
 from etagere.auth.permissions import Permit, Public
 from etagere.model.blobs import BlobHeaders, BlobKind, GetBlob, GetBlockList, ListBlobs
-from etagere.model.blobs import SnapshotsToo as Snapshots
+from etagere.model.blobs import DeleteSnapshots as Snapshots
 from etagere.model.conditions import Conditions
 from etagere.model.containers import PublicAccess
 from etagere.model.tiers import Priority

@@ -14,14 +14,14 @@ from etagere.model.blobs import (
     Blob,
     BlobHeaders,
     BlobKind,
+    BlobResult,
     Copied,
     CopyStatus,
     PageTraits,
     Rehydration,
-    ShownBlob,
 )
 from etagere.model.bodies import Chunked
-from etagere.model.containers import Container, PublicAccess, ShownContainer
+from etagere.model.containers import Container, ContainerResult, PublicAccess
 from etagere.model.leases import FixedLease, InfiniteLease
 from etagere.protocol.blob import encode
 from etagere.protocol.rest.responses import Headers, http_date
@@ -42,7 +42,7 @@ def text(headers: Headers) -> dict[str, str]:
 def encoded(stored: Blob, **options: Any) -> dict[str, str]:
     options = {"is_snapshot": False} | options
     overrides = options.pop("overrides", {})
-    return text(encode.blob_headers(ShownBlob(NOW, stored), overrides, **options))
+    return text(encode.blob_headers(BlobResult(NOW, stored), overrides, **options))
 
 
 PLAIN = {
@@ -211,7 +211,7 @@ def test_failed_and_incremental_copy() -> None:
 
 def test_container() -> None:
     container = Container(ID, NOW, (("a", "1"),), PublicAccess.BLOBS)
-    shown = ShownContainer(NOW, "box", container)
+    shown = ContainerResult(NOW, "box", container)
     expected = {
         "ETag": format_etag(NOW),
         "Last-Modified": http_date(NOW),

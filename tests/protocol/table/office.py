@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from etagere.auth.principal import KeyOwner, KeyRange, Kind, Principal, TokenHolder
+from etagere.auth.principal import EntityRange, KeyOwner, Principal, TokenHolder, TokenKind
 from etagere.auth.request import octets, text
 from etagere.engine.memory import MemoryEngine
 from etagere.jobs.indexing import Indexing
@@ -30,12 +30,12 @@ ADDRESS = f"http://{HOST}/{ACCOUNT}"
 
 
 def guest(
-    permissions: str = "raud", table: str = "people", keys: KeyRange | None = None
+    permissions: str = "raud", table: str = "people", keys: EntityRange | None = None
 ) -> TokenHolder:
     """Someone with a token for a table, or for some of its entities."""
     return TokenHolder(
         account=ACCOUNT,
-        kind=Kind.SERVICE,
+        kind=TokenKind.SERVICE,
         version="2019-02-02",
         permissions=permissions,
         service="table",

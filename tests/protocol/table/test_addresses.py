@@ -10,30 +10,30 @@ from hypothesis import strategies as st
 
 from etagere.model.tables import Keys
 from etagere.protocol.codecs.entity_forms import entity_path
-from etagere.protocol.table.addresses import Address, Kind, parse_address
+from etagere.protocol.table.addresses import Address, AddressKind, parse_address
 from tests.protocol.table.office import Office
 
 
 def entity(partition: str, row: str, table: str = "People") -> Address:
-    return Address(Kind.ENTITY, table, Keys(partition, row))
+    return Address(AddressKind.ENTITY, table, Keys(partition, row))
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("", Address(Kind.SERVICE)),
-        ("Tables", Address(Kind.TABLES)),
-        ("Tables()", Address(Kind.TABLES)),
-        ("Tables('People')", Address(Kind.TABLE, "People")),
-        ("Tables('it''s')", Address(Kind.TABLE, "it's")),
-        ("Tables('')", Address(Kind.TABLE, "")),
-        ("$batch", Address(Kind.GROUP)),
-        ("People", Address(Kind.ENTITIES, "People")),
-        ("People()", Address(Kind.ENTITIES, "People")),
-        ("People( )", Address(Kind.ENTITIES, "People")),
+        ("", Address(AddressKind.SERVICE)),
+        ("Tables", Address(AddressKind.TABLES)),
+        ("Tables()", Address(AddressKind.TABLES)),
+        ("Tables('People')", Address(AddressKind.TABLE, "People")),
+        ("Tables('it''s')", Address(AddressKind.TABLE, "it's")),
+        ("Tables('')", Address(AddressKind.TABLE, "")),
+        ("$batch", Address(AddressKind.GROUP)),
+        ("People", Address(AddressKind.ENTITIES, "People")),
+        ("People()", Address(AddressKind.ENTITIES, "People")),
+        ("People( )", Address(AddressKind.ENTITIES, "People")),
         # Table names are judged later, by those who know them.
-        ("tables", Address(Kind.ENTITIES, "tables")),
-        ("$Batch", Address(Kind.ENTITIES, "$Batch")),
+        ("tables", Address(AddressKind.ENTITIES, "tables")),
+        ("$Batch", Address(AddressKind.ENTITIES, "$Batch")),
         ("People(PartitionKey='p',RowKey='r')", entity("p", "r")),
         ("People(RowKey='r',PartitionKey='p')", entity("p", "r")),
         ("People( PartitionKey = 'p' , RowKey = 'r' )", entity("p", "r")),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etagere.auth.principal import KeyRange
+from etagere.auth.principal import EntityRange
 from tests.protocol.table.batches import BATCH_TYPE, change_set, part, single_query
 from tests.protocol.table.office import Office, guest
 from tests.server import ROOT
@@ -121,7 +121,11 @@ def test_bounds_longer_than_any_key(office: Office) -> None:
             assert (answer.status, answer.code) == (200, ""), query[:40]
             assert answer.rows == expected, query[:40]
         assert office.ask("GET", f"Tables?NextTableName={token}").status == 200
-        for key_limits in (KeyRange(long), KeyRange("a", long), KeyRange(None, None, long, long)):
+        for key_limits in (
+            EntityRange(long),
+            EntityRange("a", long),
+            EntityRange(None, None, long, long),
+        ):
             with office.visited_by(guest("r", keys=key_limits)):
                 assert office.ask("GET", "People()").status == 200
 
@@ -144,9 +148,9 @@ def test_bounds_just_longer_than_the_longest_key(office: Office, unit: str) -> N
             ):
                 text = f"{name} {operator} '{bound}' and {other} eq '{longest}'"
                 assert len(office.rows(f"$filter={quote(text)}")) == found, (name, operator)
-        with office.visited_by(guest("r", keys=KeyRange(None, None, bound))):
+        with office.visited_by(guest("r", keys=EntityRange(None, None, bound))):
             assert office.rows() == [longest]
-        with office.visited_by(guest("r", keys=KeyRange(bound))):
+        with office.visited_by(guest("r", keys=EntityRange(bound))):
             assert office.rows() == []
 
 

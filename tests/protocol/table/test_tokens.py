@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from etagere.auth.principal import KeyRange, Kind, TokenHolder
+from etagere.auth.principal import EntityRange, TokenHolder, TokenKind
 from tests.protocol.table.batches import part, single_query
 from tests.protocol.table.office import ACCOUNT, Office, guest
 
@@ -16,7 +16,7 @@ REFUSED: Final = (403, "AuthorizationFailure")
 LACKING: Final = (403, "AuthorizationPermissionMismatch")
 
 # From the row 2 of partition b to the row 2 of partition d.
-REACH: Final = KeyRange("b", "2", "d", "2")
+REACH: Final = EntityRange("b", "2", "d", "2")
 WITHIN: Final = (("b", "2"), ("b", "3"), ("c", "1"), ("c", "3"), ("d", "1"), ("d", "2"))
 WITHOUT: Final = (("a", "2"), ("b", "1"), ("b", ""), ("d", "3"), ("e", "2"), ("", ""))
 
@@ -93,15 +93,15 @@ def test_reads_within_and_without(kept: Office) -> None:
 
 
 RANGES: Final = (
-    KeyRange(),
+    EntityRange(),
     REACH,
-    KeyRange("b"),
-    KeyRange(None, None, "b"),
-    KeyRange("b", "2"),
-    KeyRange(None, None, "d", "2"),
-    KeyRange("c", "2", "c", "2"),
-    KeyRange("c", "3", "c", "1"),
-    KeyRange("d", None, "b"),
+    EntityRange("b"),
+    EntityRange(None, None, "b"),
+    EntityRange("b", "2"),
+    EntityRange(None, None, "d", "2"),
+    EntityRange("c", "2", "c", "2"),
+    EntityRange("c", "3", "c", "1"),
+    EntityRange("d", None, "b"),
 )
 FILTERS: Final = (
     "",
@@ -113,7 +113,7 @@ FILTERS: Final = (
 )
 
 
-def _holds(key_limits: KeyRange, keys: tuple[str, str]) -> bool:
+def _holds(key_limits: EntityRange, keys: tuple[str, str]) -> bool:
     """By our own reading: both ends are included, and rows bound only their own partition."""
     partition, row = keys
     start, start_row, end, end_row = (
@@ -128,7 +128,7 @@ def _holds(key_limits: KeyRange, keys: tuple[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("key_limits", RANGES, ids=repr)
-def test_queries_show_what_is_within(kept: Office, key_limits: KeyRange) -> None:
+def test_queries_show_what_is_within(kept: Office, key_limits: EntityRange) -> None:
     everybody = list(product("abcde", "123"))
     for text in FILTERS:
         query = f"People()?$filter={text.replace(' ', '%20')}" if text else "People()"
@@ -198,7 +198,7 @@ def test_a_part_for_another_table(kept: Office) -> None:
 def test_a_token_of_an_account_for_one_service(kept: Office) -> None:
     holder = TokenHolder(
         account=ACCOUNT,
-        kind=Kind.ACCOUNT,
+        kind=TokenKind.ACCOUNT,
         version="2019-02-02",
         permissions="a",
         services="t",

@@ -1,1 +1,1 @@
-"""What `etagere check` does: walks the ledger and the segments, and says what does not agree."""
+"""The implementation of `etagere check`: compares the ledger with itself and with the segments."""

@@ -1,1 +1,1 @@
-"""The blob service: containers and what is in them."""
+"""The blob service: containers and blobs."""

@@ -1,7 +1,7 @@
 """Listings of blobs, flat or with a delimiter.
 
-With a delimiter, the cost of a page depends on what it shows: a prefix that stands for many blobs
-is shown once, and the scan continues behind the last of them.
+With a delimiter, the cost of a page depends on its number of entries: a prefix that stands for many
+blobs is shown once, and the scan continues after the last of them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from etagere.model.tables import Keys
 
 
-class Kind(enum.Enum):
+class AddressKind(enum.Enum):
     """What kind of thing an address names."""
 
     SERVICE = enum.auto()
@@ -30,7 +30,7 @@ class Kind(enum.Enum):
 
 
 class Address(NamedTuple):
-    kind: Kind
+    kind: AddressKind
     table: str = ""
     keys: Keys | None = None
 
@@ -49,18 +49,18 @@ _TABLES: Final = frozenset({"Tables", "Tables()"})
 def parse_address(path: str) -> Address | None:
     """What a path below the account names, decoded; None if it is no address."""
     if not path:
-        return Address(Kind.SERVICE)
+        return Address(AddressKind.SERVICE)
     if path in _TABLES:
-        return Address(Kind.TABLES)
+        return Address(AddressKind.TABLES)
     if path == "$batch":
-        return Address(Kind.GROUP)
+        return Address(AddressKind.GROUP)
     # Nearly all, and a pattern that does not fit takes as long as one that does.
     if path.endswith("')") and (found := _ENTITY.fullmatch(path)) is not None:
         return _entity(found)
     if (found := _TABLE.fullmatch(path)) is not None:
-        return Address(Kind.TABLE, _unquoted(found[1]))
+        return Address(AddressKind.TABLE, _unquoted(found[1]))
     if (found := _ENTITIES.fullmatch(path)) is not None:
-        return Address(Kind.ENTITIES, found[1])
+        return Address(AddressKind.ENTITIES, found[1])
     found = _ENTITY.fullmatch(path)
     return None if found is None else _entity(found)
 
@@ -69,7 +69,7 @@ def _entity(found: re.Match[str]) -> Address:
     table, partition, row, row_first, partition_second = found.groups()
     if partition is None:
         partition, row = partition_second, row_first
-    return Address(Kind.ENTITY, table, Keys(_unquoted(partition), _unquoted(row)))
+    return Address(AddressKind.ENTITY, table, Keys(_unquoted(partition), _unquoted(row)))
 
 
 def _unquoted(written: str) -> str:

@@ -46,7 +46,7 @@ from etagere.protocol.rest.access_policies import policies_response, read_polici
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.refusals import error_response
 from etagere.protocol.table import changes, groups, queries
-from etagere.protocol.table.addresses import Address, Kind
+from etagere.protocol.table.addresses import Address, AddressKind
 from etagere.protocol.table.dependencies import TableDependencies
 from etagere.protocol.table.refusals import ODATA_PART
 from etagere.protocol.turns import Turn
@@ -302,7 +302,7 @@ async def _single_query(
     """A query that comes as a batch is the only thing in it."""
     try:
         address, query = groups.address_of(exchange, request)
-        if address.kind not in (Kind.ENTITIES, Kind.ENTITY):
+        if address.kind not in (AddressKind.ENTITIES, AddressKind.ENTITY):
             raise Refused(Refusal("InvalidInput", {"Reason": "A part queries no entities."}))
         _authorize(exchange, READ_ENTITIES, address.table)
         inner = exchange.nested(

@@ -24,7 +24,7 @@ from etagere.model.tables import ChangeKind
 from etagere.protocol.rest import service_operations
 from etagere.protocol.rest.operations import Handler, Operation, Route, index_routes
 from etagere.protocol.table import handlers
-from etagere.protocol.table.addresses import Address, Kind
+from etagere.protocol.table.addresses import Address, AddressKind
 
 
 class Condition(enum.Enum):
@@ -41,7 +41,7 @@ class TableOperation(Operation):
     """What it does to an entity."""
 
 
-SERVICE, TABLES, TABLE, ENTITIES, ENTITY, GROUP = Kind
+SERVICE, TABLES, TABLE, ENTITIES, ENTITY, GROUP = AddressKind
 IF_MATCH: Final = Condition.IF_MATCH
 MERGE_METHODS: Final = ("MERGE", "PATCH")
 

@@ -13,7 +13,7 @@ from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.refusals import ErrorForm
 from etagere.protocol.rest.service import Routed, Service
 from etagere.protocol.table import refusals
-from etagere.protocol.table.addresses import Kind, parse_address
+from etagere.protocol.table.addresses import AddressKind, parse_address
 from etagere.protocol.table.changes import method_of
 from etagere.protocol.table.dependencies import TableDependencies
 from etagere.protocol.table.operations import (
@@ -45,7 +45,7 @@ class TableService(Service):
     def route(self, exchange: Exchange) -> Routed:
         path, below = exchange.request.resource
         address = parse_address(path)
-        if address is None or (below and address.kind is not Kind.ENTITIES):
+        if address is None or (below and address.kind is not AddressKind.ENTITIES):
             raise Refused(Refusal("InvalidUri"))
         if below:
             operation = find_operation_below_table(exchange.request.method)
