@@ -160,7 +160,7 @@ def test_a_right_crc64_is_accepted(source: BlobClient, blob: BlobClient) -> None
     crc = plain.headers["x-ms-content-crc64"]
     hook = with_headers(x_ms_source_content_crc64=crc)
     blob.stage_block_from_url("two", readable(source), raw_request_hook=hook)
-    blob.commit_block_list(["two"])
+    blob.commit_block_list([BlobBlock("two")])
     assert blob.download_blob().readall() == content(source)
     wrong = with_headers(x_ms_source_content_crc64=base64.b64encode(bytes(8)).decode())
     with refused(400, "Crc64Mismatch"):
