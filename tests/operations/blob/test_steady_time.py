@@ -1,4 +1,4 @@
-"""Leases and all else that waits in Blob go by the time that never jumps."""
+"""Leases and timeouts of blobs use the steady time, which never jumps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from etagere.operations import blob
 
-_DATES = re.compile(r"attempt\(.*txn\.now\)|ended=txn\.now,")
-"""What clients are shown as a date: when a copy ended."""
+_DATES = re.compile(r"copy_state\(.*txn\.now\)|ended=txn\.now,")
+"""Dates that clients see: the end of a copy."""
 
 
 def test_nothing_else_uses_the_date() -> None:
