@@ -17,7 +17,7 @@ from tests.server import ACCOUNT, KEY, Server, served, unique
 
 _sign = shared_key(ACCOUNT, KEY)
 _TAKEN: Final = re.compile(r"<MessageId>([^<]+)</MessageId>.*?<PopReceipt>([^<]+)</PopReceipt>")
-_MALFORMED: Final = ("x", "AAAA", "A" * 40, "=====", "%00", "%C3%A9", "AgAAAAMAAAAAAAAA")
+_MALFORMED: Final = ("", "x", "AAAA", "A" * 40, "=====", "%00", "%C3%A9", "AgAAAAMAAAAAAAAA")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_metadata_is_compared_without_the_case_of_names(queue: Queue) -> None:
     assert create(("colour", "Red"), ("size", "1")) == 409
 
 
-@pytest.mark.parametrize("seconds", ["2147483648", "99999999999", str(2**63 - 1)])
+@pytest.mark.parametrize("seconds", ["2147483648", "99999999999", str(2**63 - 1), str(10**30)])
 def test_a_long_life_is_capped(queue: Queue, seconds: str) -> None:
     told = ElementTree.fromstring(queue.put("text", ("messagettl", seconds)).body)
     capped = ElementTree.fromstring(queue.put("text", ("messagettl", str(2**31 - 1))).body)

@@ -176,7 +176,7 @@ def test_how_many(query: str, count: int) -> None:
     assert decode.count(exchange(query)) == count
 
 
-@pytest.mark.parametrize("written", ["0", "33", "-1", "999999999999999999"])
+@pytest.mark.parametrize("written", ["0", "33", "-1", "999999999999999999", "9" * 1_000])
 def test_too_many_or_none(written: str) -> None:
     refusal = refusal_of(decode.count, exchange(f"numofmessages={written}"))
     assert refusal == Refusal(
@@ -192,7 +192,7 @@ def test_too_many_or_none(written: str) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["one", "1.0", "1e1", "0x1", "%2B1", "--1", "-", "%D9%A3", "1" * 20, "1,1", "%00"],
+    ["one", "1.0", "1e1", "0x1", "%2B1", "--1", "-", "%D9%A3", "1" * 1_001, "1,1", "%00"],
 )
 @pytest.mark.parametrize(
     ("name", "read"),
@@ -242,6 +242,8 @@ def test_how_long_an_updated_message_is_hidden() -> None:
         (f"messagettl=-1&visibilitytimeout={WEEK_SECONDS}", (WEEK_SECONDS, None)),
         ("messagettl=2&visibilitytimeout=1", (1, 2)),
         ("messagettl=2147483647", (0, 2**31 - 1)),
+        (f"messagettl={2**63}", (0, 2**31 - 1)),
+        (f"messagettl={10**999}", (0, 2**31 - 1)),
     ],
 )
 def test_times_of_a_new_message(query: str, times: tuple[int, int | None]) -> None:
@@ -283,9 +285,8 @@ def test_ids_and_receipts() -> None:
         assert decode.receipt(exchange(f"popreceipt={quoted}")) == number
 
 
-@pytest.mark.parametrize("query", ["", "popreceipt", "popreceipt="])
-def test_a_receipt_is_needed(query: str) -> None:
-    assert refusal_of(decode.receipt, exchange(query)) == Refusal(
+def test_a_receipt_is_needed() -> None:
+    assert refusal_of(decode.receipt, exchange()) == Refusal(
         "MissingRequiredQueryParameter", {"QueryParameterName": "popreceipt"}
     )
 
@@ -293,7 +294,16 @@ def test_a_receipt_is_needed(query: str) -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        *("x", "AAAA", "AAAAAAAAAAA", "AAAAAAAAAAAA", "AAAAAAAAAAAAAAAA", "AAAAAAAA_-A=", "====="),
+        *(
+            "",
+            "x",
+            "AAAA",
+            "AAAAAAAAAAA",
+            "AAAAAAAAAAAA",
+            "AAAAAAAAAAAAAAAA",
+            "AAAAAAAA_-A=",
+            "=====",
+        ),
         *("%FF", "%C3%A9", "%00", "AAAAAAAAAAA=&popreceipt=AAAAAAAAAAA=", "A" * 5_000),
     ],
 )

@@ -21,8 +21,8 @@ BODY_BYTES_MAX: Final = 8 * queues.TEXT_BYTES_MAX
 """Every character of a text may come as a reference of several."""
 _LIMITS: Final = xml.Limits(bytes_max=BODY_BYTES_MAX, elements_max=1_000, depth_max=16)
 _RECEIPT_BYTES = 8
-_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-"""Any number of 64 bits."""
+_NUMBER: Final = re.compile(r"-?[0-9]{1,1000}")
+"""More digits than any range has, so that a number is out of it whatever its size."""
 # What almost every message is: a text without markup, references, or anything beyond ASCII.
 # Whatever else it may be, the parser finds out.
 _PLAIN: Final = re.compile(
@@ -49,7 +49,7 @@ def message_id(exchange: Exchange) -> bytes:
 
 def receipt(exchange: Exchange) -> int:
     written = exchange.parameter("popreceipt")
-    if not written:
+    if written is None:
         facts: dict[str, str | int] = {"QueryParameterName": "popreceipt"}
         raise Refused(Refusal("MissingRequiredQueryParameter", facts))
     try:
