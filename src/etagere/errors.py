@@ -364,7 +364,7 @@ _TABLE: Final = (
     Error("JsonFormatNotSupported", 415, "JSON format is not supported."),
     Error("JsonVerboseFormatNotSupported", 415, "JSON verbose format is not supported."),
     Error("KeyValueTooLarge", 400, "A key value is larger than the maximum size permitted."),
-    Error("MediaTypeNotSupported", 415, "None of the provided media types are supported."),
+    Error("MediaTypeNotSupported", 415, "None of the provided media types are supported"),
     Error("MethodNotAllowed", 405,
           "The requested method is not allowed on the specified resource."),
     Error("NotImplemented", 501,

@@ -124,6 +124,13 @@ def test_parameters_cannot_break_out(kinds: TableClient) -> None:
         assert rows(kinds, "Text eq @value", parameters={"value": value}) == []
 
 
+def test_a_filter_may_hold_any_text(table: TableClient) -> None:
+    """Not even that of a string to sign: filters are no part of it."""
+    text = "first line\ncomp:list\n\nlast: + %2B & # é"
+    table.create_entity({"PartitionKey": "p", "RowKey": "r", "Text": text})
+    assert rows(table, "Text eq @value", parameters={"value": text}) == ["r"]
+
+
 # What is selected
 
 
