@@ -103,7 +103,7 @@ def test_bounds_longer_than_any_key(office: Office) -> None:
     office.insert("a", "a")
     office.insert("b", "b")
     for long in ("a" * 9_000, "\U0001f984" * 3_000, "é" * 1_025):
-        encoded = base64.urlsafe_b64encode(long.encode()).rstrip(b"=").decode()
+        encoded = base64.b64encode(long.encode()).decode().replace("=", "-")
         token = f"1!{len(encoded)}!{encoded}"
         after = ["b"] if long < "b" else []
         for query, expected in (

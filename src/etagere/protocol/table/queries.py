@@ -119,8 +119,8 @@ def table_continuation(following: str) -> Headers:
 
 
 def _encode(text: str) -> bytes:
-    """Opaque, and fit for a header and a query."""
-    encoded = base64.urlsafe_b64encode(text.encode()).rstrip(b"=")
+    """Opaque, in the form that the service gives it."""
+    encoded = base64.b64encode(text.encode()).replace(b"=", b"-")
     return b"%b!%d!%b" % (_TOKEN_VERSION.encode(), len(encoded), encoded)
 
 
@@ -130,8 +130,9 @@ def _decode(name: str, written: str) -> str:
     try:
         if version != _TOKEN_VERSION or length != str(len(encoded)):
             raise ValueError("not one of ours")
-        padded = encoded + "=" * (-len(encoded) % 4)
-        return base64.b64decode(padded, b"-_", validate=True).decode()
+        # A client may have put the token into its query as it was, where a plus is a space.
+        standard = encoded.replace("-", "=").replace(" ", "+")
+        return base64.b64decode(standard, validate=True).decode()
     except (binascii.Error, ValueError):
         raise bad_parameter("InvalidInput", name, written) from None
 
