@@ -304,3 +304,5 @@ def test_a_single_query_that_is_refused(
 ) -> None:
     (told,) = office.batch(single_query(part("GET", address)))
     assert (told.status, told.code) == (status, code)
+    message = json.loads(told.body)["odata.error"]["message"]["value"]
+    assert not message.startswith("0:"), "only changes have an index"

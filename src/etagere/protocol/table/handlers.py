@@ -313,8 +313,8 @@ async def _single_query(
         )
         response = await query_entities(inner, address, deps)
     except Refused as refused:
-        told = groups.index_told(refused.refusal, 0, 1)
-        response = _refused(exchange, refused.refusal, told)
+        # Only changes are counted.
+        response = _refused(exchange, refused.refusal, None)
     return groups.query_answer(response)
 
 
@@ -395,5 +395,5 @@ def _refused_group(
 
 
 def _refused(exchange: Exchange, refusal: Refusal, index: int | None) -> Response:
-    """The answer to a part of a batch, which says which it was."""
+    """The answer to a part of a batch, which says which change it was."""
     return error_response(exchange, refusal, ODATA_PART, operation_index=index)
