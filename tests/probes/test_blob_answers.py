@@ -13,7 +13,7 @@ from tests.probes.client import Answer, Pairs, Request, http_date, md5, shared_k
 from tests.probes.operations import LEASE
 from tests.probes.parts import BOUNDARY, CONTENT_TYPE, answered, batch
 from tests.probes.stage import Stage
-from tests.probes.tokens import service_token
+from tests.probes.tokens import account_token, service_token
 from tests.server import ACCOUNT, KEY, unique
 
 SIGN = shared_key(ACCOUNT, KEY)
@@ -386,6 +386,37 @@ def test_conditions_on_what_takes_none(
     body = BODY if ("comp", "block") in query else b""
     answer = stage.client.ask(SIGN(Request(method, f"/{ACCOUNT}{target}", query, headers, body)))
     assert (answer.status, answer.code) == (400, "ConditionHeadersNotSupported")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "query"),
+    [
+        ("PUT", "/new", (CONTAINER,)),
+        ("GET", "/box", (CONTAINER,)),
+        ("GET", "/box", (CONTAINER, ("comp", "list"))),
+        ("PUT", "/box", (CONTAINER, ("comp", "metadata"))),
+        ("PUT", "/box", (CONTAINER, ("comp", "acl"))),
+        ("PUT", "/box", (CONTAINER, ("comp", "lease"))),
+        ("DELETE", "/box", (CONTAINER,)),
+        ("GET", "/", (("comp", "list"),)),
+        ("GET", "/", (("restype", "service"), ("comp", "properties"))),
+        ("PUT", "/box/a", (("comp", "copy"), ("copyid", LEASE))),
+        ("PUT", "/box/a", (("comp", "block"), ("blockid", BLOCK))),
+        ("GET", "/box/a", (("restype", "account"), ("comp", "properties"))),
+    ],
+)
+@pytest.mark.parametrize("signed", [True, False])
+def test_conditions_on_tags_where_there_are_none(
+    stage: Stage, method: str, target: str, query: Pairs, signed: bool
+) -> None:
+    headers: Pairs = (("x-ms-if-tags", "k = 'v'"), ("x-ms-version", VERSION))
+    body = BODY if ("comp", "block") in query else b""
+    request = Request(method, f"/{ACCOUNT}{target}", query, headers, body)
+    # Who may do it is told so, whether they may read tags or not.
+    token = account_token(ACCOUNT, KEY, permissions="rwdlac")
+    answer = stage.client.ask(SIGN(request) if signed else token.put_on(request))
+    if signed or ("comp", "acl") not in query:
+        assert (answer.status, answer.code) == (400, "ConditionHeadersNotSupported")
 
 
 # If-Range
