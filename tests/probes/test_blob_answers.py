@@ -304,6 +304,28 @@ def test_an_error_to_head_has_no_body(sent: Sent, headers: Pairs, status: int, c
     assert sent.ask("HEAD", "none").status == 404
 
 
+@pytest.mark.parametrize(
+    ("target", "headers", "status"),
+    [
+        ("/a", (), 400),
+        ("/a", ("Host: h", "No Name: 1"), 400),
+        ("/a", ("Host: h", "Content-Length: -1"), 400),
+        ("/a", ("Host: h", *(f"x-{n}: 1" for n in range(300))), 431),
+        ("/" + "a" * 70_000, ("Host: h",), 414),
+    ],
+    ids=["no host", "name", "length", "many", "long"],
+)
+def test_a_malformed_head_has_no_body_in_its_error(
+    stage: Stage, target: str, headers: tuple[str, ...], status: int
+) -> None:
+    sent = "\r\n".join([f"HEAD {target} HTTP/1.1", *headers, "", ""]).encode()
+    (answer,) = stage.client.send_bytes(sent, "HEAD")
+    assert answer.status == status
+    assert not {"content-type", "content-length"} & set(answer.headers)
+    (answer,) = stage.client.send_bytes(sent.replace(b"HEAD", b"GET", 1))
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/xml")
+
+
 @pytest.mark.parametrize("length", [0, 10])
 def test_a_range_behind_the_end(sent: Sent, length: int) -> None:
     sent.put("a", BODY[:length])
