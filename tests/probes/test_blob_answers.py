@@ -258,6 +258,22 @@ def test_so_is_one_from_elsewhere(sent: Sent, upload: str, size: int) -> None:
     assert (newest.status // 100, told(newest)) == (2, expected | {"content-md5"} | both)
 
 
+def test_a_source_of_several_blocks_has_a_checksum(sent: Sent) -> None:
+    """Too large to be read, as its bytes can be shared."""
+    blocks = [bytes([n]) * (2 << 20) for n in range(3)]
+    names = [base64.b64encode(b"%d" % n).decode() for n in range(3)]
+    for name, block in zip(names, blocks, strict=True):
+        query = (("comp", "block"), ("blockid", name))
+        assert sent.ask("PUT", "source", query, (), block).status == 201
+    listed = "".join(f"<Latest>{name}</Latest>" for name in names)
+    document = f"<BlockList>{listed}</BlockList>".encode()
+    assert sent.ask("PUT", "source", (("comp", "blocklist"),), (), document).status == 201
+    expected = sent.put("whole", b"".join(blocks)).headers["x-ms-content-crc64"]
+    for header in (("x-ms-blob-type", "BlockBlob"), ("x-ms-requires-sync", "true")):
+        copied = sent.ask("PUT", "a", (), (header, ("x-ms-copy-source", sent.url("source"))))
+        assert copied.headers["x-ms-content-crc64"] == expected
+
+
 def test_what_says_that_nothing_was_encrypted(sent: Sent) -> None:
     sent.put("a")
     taken = sent.ask("PUT", "a", (("comp", "snapshot"),))

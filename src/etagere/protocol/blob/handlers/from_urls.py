@@ -275,24 +275,21 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         command = replace(command, headers=_described(command.headers, described))
         blob, crc = await _put(deps, source, command, expected)
     headers = stamp_headers(blob.stamp)
-    if crc is not None:
-        headers += checksums.upload_checksum_headers(exchange, crc, expected.md5)
+    headers += checksums.upload_checksum_headers(exchange, crc, expected.md5)
     return Response(201, [*headers, ENCRYPTED])
 
 
 async def _put(
     deps: BlobDependencies, source: Source, command: PutBlob, expected: checksums.SourceChecksums
-) -> tuple[Blob, int | None]:
-    """The blob, and the CRC64 of its bytes; None if they were shared without being read, and
-    nobody knows it."""
+) -> tuple[Blob, int]:
+    """The blob, and the CRC64 of its bytes."""
     if isinstance(source, Here) and source.is_whole and _is_shareable(source):
         if expected != checksums.NO_CHECKSUMS or source.length <= _READ_BYTES_MAX:
-            known, md5 = await checksums.checksums_of(source.chunks())
-            expected.require(known, md5)
+            crc, md5 = await checksums.checksums_of(source.chunks())
+            expected.require(crc, md5)
             command = _with_md5(command, md5)
-            crc: int | None = known
         else:
-            crc = checksums.known_crc(source.blob.content)
+            crc = await source.crc64()
         shared = PutBlobFromBlob(command, source.found)
         blob = await deps.engine.write(sharing.put_blob_from_blob, shared)
         if blob is not None:
