@@ -459,11 +459,15 @@ def test_names_of_a_wrong_length(stage: Stage) -> None:
         )
 
 
-def test_values_of_tags_that_are_searched_for(stage: Stage) -> None:
+def test_names_and_values_of_tags_that_are_searched_for(stage: Stage) -> None:
     for value, status in (("a b+c-d./:=_", 200), ("a!b", 400), ("%C3%BC", 400), ("a''b", 400)):
         where = f"kind%20%3D%20%27{quote(value, safe='%')}%27"
         request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
         assert stage.client.ask(SIGN(request)).status == status, value
+    for name, status in (("a b", 200), ("a!b", 400), ("\x01", 400)):
+        where = quote(f"\"{name}\" = 'book'", safe="")
+        request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
+        assert stage.client.ask(SIGN(request)).status == status, name
     where = quote("@container = '$root' AND kind = 'book'", safe="")
     stage.own(Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where))))
 
