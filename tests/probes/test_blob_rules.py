@@ -609,6 +609,47 @@ def test_a_checksum_is_compared_before_conditions(new: NewBlob) -> None:
         assert told(answer) == (409, "BlobAlreadyExists")
 
 
+@pytest.mark.parametrize("size", [PAGE, 1 << 20])
+def test_so_it_is_for_appended_blocks_and_pages(new: NewBlob, size: int) -> None:
+    other = ("If-Match", '"0x8D0000000000000"')
+    appended = new().put("AppendBlob")
+    pages = new()
+    length = ("x-ms-blob-content-length", str(1 << 20))
+    pages.done("PUT", "", ("x-ms-blob-type", "PageBlob"), length)
+    update: Pairs = (("x-ms-page-write", "update"), ("x-ms-range", f"bytes=0-{size - 1}"))
+    for blob, comp, headers, unmet, code in (
+        (appended, "appendblock", (), other, "ConditionNotMet"),
+        (
+            appended,
+            "appendblock",
+            (),
+            ("x-ms-blob-condition-appendpos", "1"),
+            "AppendPositionConditionNotMet",
+        ),
+        (
+            appended,
+            "appendblock",
+            (),
+            ("x-ms-blob-condition-maxsize", "1"),
+            "MaxBlobSizeConditionNotMet",
+        ),
+        (pages, "page", update, other, "ConditionNotMet"),
+        (
+            pages,
+            "page",
+            update,
+            ("x-ms-if-sequence-number-lt", "0"),
+            "SequenceNumberConditionNotMet",
+        ),
+    ):
+        for sent, expected in ((md5(b"other"), (400, "Md5Mismatch")), ("", (412, code))):
+            checksum = ("Content-MD5", sent or md5(bytes(size)))
+            answer = blob.ask("PUT", comp, *headers, unmet, checksum, body=bytes(size))
+            assert told(answer) == expected
+        answer = blob.ask("PUT", comp, *headers, unmet, body=bytes(size))
+        assert told(answer) == (412, code)
+
+
 # Sources
 
 SOURCE_UNMET = [
