@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
@@ -597,6 +598,7 @@ def test_what_a_search_finds(sent: Sent) -> None:
     assert tags(first) == ["Where", "MaxResults", "Blobs", "NextMarker"]
     second = page(("marker", first.findtext("NextMarker") or ""), ("maxresults", "1"))
     assert tags(second) == ["Marker", "Where", "MaxResults", "Blobs", "NextMarker"]
+    assert tags(page(("marker", "")))[0] == "Marker"
     everything = page()
     assert tags(everything) == ["Where", "Blobs", "NextMarker"]
     rows = list(everything.iter("Blob"))
@@ -659,6 +661,13 @@ def test_facts_of_tags_are_for_those_who_may_read_them(sent: Sent) -> None:
         assert told_facts["Sent"] == "k = 'x'"
         assert told_facts["Current"] == "k=v&l=w"
     assert "Current" not in error("r")
+    # Who may not read the blob may still read its tags.
+    request = replace(request, method="PUT", query=(("comp", "metadata"),))
+    for letters in ("", "wt"):
+        assert error(letters)["Current"] == "k=v&l=w"
+    request = request.lacking("x-ms-if-tags").having(("If-Match", '"0x8D"'))
+    assert "Current" in error("rwt")
+    assert "Current" not in error("wt")
 
 
 @pytest.mark.parametrize("access", ["blob", "container", ""])
