@@ -704,6 +704,27 @@ def test_conditions_of_a_source_come_first(new: NewBlob, operation: str) -> None
     blob.done("PUT", comp, *headers, source.source, ("x-ms-source-if-match", source.etag), **query)
 
 
+@pytest.mark.parametrize("operation", ["put block", "append block", "put page"])
+def test_conditions_of_a_source_come_before_its_range(
+    new: NewBlob, pending: Blob, operation: str
+) -> None:
+    """A source that was replaced by a shorter one is told by its ETag."""
+    kind, comp, headers = FROM_URL[operation]
+    headers = tuple(header for header in headers if header[0] != "x-ms-source-range")
+    headers += (("x-ms-source-range", "bytes=1024-1535"),)
+    query: dict[str, Any] = {"blockid": A} if comp == "block" else {}
+    source, blob = new().put("PageBlob"), new().put(kind)
+    for condition, status in (
+        (("x-ms-source-if-match", '"0x8D0000000000000"'), 412),
+        (("x-ms-source-if-none-match", source.etag), 304),
+        (("x-ms-source-if-match", source.etag), 416),
+    ):
+        answer = blob.ask("PUT", comp, *headers, source.source, condition, **query)
+        assert told(answer) == (status, "CannotVerifyCopySource")
+    answer = blob.ask("PUT", comp, *headers, pending.source, **query)
+    assert told(answer) == (409, "CannotVerifyCopySource")
+
+
 @pytest.mark.parametrize("operation", ["put blob", "append block", "put page"])
 def test_a_source_is_read_before_conditions_are_judged(new: NewBlob, operation: str) -> None:
     kind, comp, headers = FROM_URL[operation]
