@@ -291,16 +291,17 @@ class Client:
             self.close()
         return answer
 
-    def send_bytes(self, data: bytes) -> list[Answer]:
+    def send_bytes(self, data: bytes, method: str = "") -> list[Answer]:
         """All answers to `data` on a connection of its own, of which the client's half is then
-        closed: whatever the server still waits for does not come."""
+        closed: whatever the server still waits for does not come. All requests in it have the
+        same `method`, as far as that matters."""
         with socket.create_connection(self._address, SECONDS_MAX) as connection:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
             answers = []
             with connection.makefile("rb") as stream:
-                while (answer := read_answer(cast("BinaryIO", stream), "")) is not None:
+                while (answer := read_answer(cast("BinaryIO", stream), method)) is not None:
                     answers.append(answer)
             return answers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from tests.probes.client import Answer, Pairs, Request, http_date, md5, shared_k
 from tests.probes.operations import LEASE
 from tests.probes.parts import BOUNDARY, CONTENT_TYPE, answered, batch
 from tests.probes.stage import Stage
-from tests.probes.tokens import service_token
+from tests.probes.tokens import account_token, service_token
 from tests.server import ACCOUNT, KEY, unique
 
 SIGN = shared_key(ACCOUNT, KEY)
@@ -258,6 +259,22 @@ def test_so_is_one_from_elsewhere(sent: Sent, upload: str, size: int) -> None:
     assert (newest.status // 100, told(newest)) == (2, expected | {"content-md5"} | both)
 
 
+def test_a_source_of_several_blocks_has_a_checksum(sent: Sent) -> None:
+    """Too large to be read, as its bytes can be shared."""
+    blocks = [bytes([n]) * (2 << 20) for n in range(3)]
+    names = [base64.b64encode(b"%d" % n).decode() for n in range(3)]
+    for name, block in zip(names, blocks, strict=True):
+        query = (("comp", "block"), ("blockid", name))
+        assert sent.ask("PUT", "source", query, (), block).status == 201
+    listed = "".join(f"<Latest>{name}</Latest>" for name in names)
+    document = f"<BlockList>{listed}</BlockList>".encode()
+    assert sent.ask("PUT", "source", (("comp", "blocklist"),), (), document).status == 201
+    expected = sent.put("whole", b"".join(blocks)).headers["x-ms-content-crc64"]
+    for header in (("x-ms-blob-type", "BlockBlob"), ("x-ms-requires-sync", "true")):
+        copied = sent.ask("PUT", "a", (), (header, ("x-ms-copy-source", sent.url("source"))))
+        assert copied.headers["x-ms-content-crc64"] == expected
+
+
 def test_what_says_that_nothing_was_encrypted(sent: Sent) -> None:
     sent.put("a")
     taken = sent.ask("PUT", "a", (("comp", "snapshot"),))
@@ -302,6 +319,28 @@ def test_an_error_to_head_has_no_body(sent: Sent, headers: Pairs, status: int, c
     assert not {"content-type", "content-length"} & set(answer.headers)
     # The connection goes on behind it.
     assert sent.ask("HEAD", "none").status == 404
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "status"),
+    [
+        ("/a", (), 400),
+        ("/a", ("Host: h", "No Name: 1"), 400),
+        ("/a", ("Host: h", "Content-Length: -1"), 400),
+        ("/a", ("Host: h", *(f"x-{n}: 1" for n in range(300))), 431),
+        ("/" + "a" * 70_000, ("Host: h",), 414),
+    ],
+    ids=["no host", "name", "length", "many", "long"],
+)
+def test_a_malformed_head_has_no_body_in_its_error(
+    stage: Stage, target: str, headers: tuple[str, ...], status: int
+) -> None:
+    sent = "\r\n".join([f"HEAD {target} HTTP/1.1", *headers, "", ""]).encode()
+    (answer,) = stage.client.send_bytes(sent, "HEAD")
+    assert answer.status == status
+    assert not {"content-type", "content-length"} & set(answer.headers)
+    (answer,) = stage.client.send_bytes(sent.replace(b"HEAD", b"GET", 1))
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/xml")
 
 
 @pytest.mark.parametrize("length", [0, 10])
@@ -386,6 +425,37 @@ def test_conditions_on_what_takes_none(
     body = BODY if ("comp", "block") in query else b""
     answer = stage.client.ask(SIGN(Request(method, f"/{ACCOUNT}{target}", query, headers, body)))
     assert (answer.status, answer.code) == (400, "ConditionHeadersNotSupported")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "query"),
+    [
+        ("PUT", "/new", (CONTAINER,)),
+        ("GET", "/box", (CONTAINER,)),
+        ("GET", "/box", (CONTAINER, ("comp", "list"))),
+        ("PUT", "/box", (CONTAINER, ("comp", "metadata"))),
+        ("PUT", "/box", (CONTAINER, ("comp", "acl"))),
+        ("PUT", "/box", (CONTAINER, ("comp", "lease"))),
+        ("DELETE", "/box", (CONTAINER,)),
+        ("GET", "/", (("comp", "list"),)),
+        ("GET", "/", (("restype", "service"), ("comp", "properties"))),
+        ("PUT", "/box/a", (("comp", "copy"), ("copyid", LEASE))),
+        ("PUT", "/box/a", (("comp", "block"), ("blockid", BLOCK))),
+        ("GET", "/box/a", (("restype", "account"), ("comp", "properties"))),
+    ],
+)
+@pytest.mark.parametrize("signed", [True, False])
+def test_conditions_on_tags_where_there_are_none(
+    stage: Stage, method: str, target: str, query: Pairs, signed: bool
+) -> None:
+    headers: Pairs = (("x-ms-if-tags", "k = 'v'"), ("x-ms-version", VERSION))
+    body = BODY if ("comp", "block") in query else b""
+    request = Request(method, f"/{ACCOUNT}{target}", query, headers, body)
+    # Who may do it is told so, whether they may read tags or not.
+    token = account_token(ACCOUNT, KEY, permissions="rwdlac")
+    answer = stage.client.ask(SIGN(request) if signed else token.put_on(request))
+    if signed or ("comp", "acl") not in query:
+        assert (answer.status, answer.code) == (400, "ConditionHeadersNotSupported")
 
 
 # If-Range
@@ -528,6 +598,7 @@ def test_what_a_search_finds(sent: Sent) -> None:
     assert tags(first) == ["Where", "MaxResults", "Blobs", "NextMarker"]
     second = page(("marker", first.findtext("NextMarker") or ""), ("maxresults", "1"))
     assert tags(second) == ["Marker", "Where", "MaxResults", "Blobs", "NextMarker"]
+    assert tags(page(("marker", "")))[0] == "Marker"
     everything = page()
     assert tags(everything) == ["Where", "Blobs", "NextMarker"]
     rows = list(everything.iter("Blob"))
@@ -590,6 +661,13 @@ def test_facts_of_tags_are_for_those_who_may_read_them(sent: Sent) -> None:
         assert told_facts["Sent"] == "k = 'x'"
         assert told_facts["Current"] == "k=v&l=w"
     assert "Current" not in error("r")
+    # Who may not read the blob may still read its tags.
+    request = replace(request, method="PUT", query=(("comp", "metadata"),))
+    for letters in ("", "wt"):
+        assert error(letters)["Current"] == "k=v&l=w"
+    request = request.lacking("x-ms-if-tags").having(("If-Match", '"0x8D"'))
+    assert "Current" in error("rwt")
+    assert "Current" not in error("wt")
 
 
 @pytest.mark.parametrize("access", ["blob", "container", ""])

@@ -459,11 +459,15 @@ def test_names_of_a_wrong_length(stage: Stage) -> None:
         )
 
 
-def test_values_of_tags_that_are_searched_for(stage: Stage) -> None:
+def test_names_and_values_of_tags_that_are_searched_for(stage: Stage) -> None:
     for value, status in (("a b+c-d./:=_", 200), ("a!b", 400), ("%C3%BC", 400), ("a''b", 400)):
         where = f"kind%20%3D%20%27{quote(value, safe='%')}%27"
         request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
         assert stage.client.ask(SIGN(request)).status == status, value
+    for name, status in (("a b", 200), ("a!b", 400), ("\x01", 400)):
+        where = quote(f"\"{name}\" = 'book'", safe="")
+        request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
+        assert stage.client.ask(SIGN(request)).status == status, name
     where = quote("@container = '$root' AND kind = 'book'", safe="")
     stage.own(Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where))))
 
@@ -605,6 +609,47 @@ def test_a_checksum_is_compared_before_conditions(new: NewBlob) -> None:
         assert told(answer) == (409, "BlobAlreadyExists")
 
 
+@pytest.mark.parametrize("size", [PAGE, 1 << 20])
+def test_so_it_is_for_appended_blocks_and_pages(new: NewBlob, size: int) -> None:
+    other = ("If-Match", '"0x8D0000000000000"')
+    appended = new().put("AppendBlob")
+    pages = new()
+    length = ("x-ms-blob-content-length", str(1 << 20))
+    pages.done("PUT", "", ("x-ms-blob-type", "PageBlob"), length)
+    update: Pairs = (("x-ms-page-write", "update"), ("x-ms-range", f"bytes=0-{size - 1}"))
+    for blob, comp, headers, unmet, code in (
+        (appended, "appendblock", (), other, "ConditionNotMet"),
+        (
+            appended,
+            "appendblock",
+            (),
+            ("x-ms-blob-condition-appendpos", "1"),
+            "AppendPositionConditionNotMet",
+        ),
+        (
+            appended,
+            "appendblock",
+            (),
+            ("x-ms-blob-condition-maxsize", "1"),
+            "MaxBlobSizeConditionNotMet",
+        ),
+        (pages, "page", update, other, "ConditionNotMet"),
+        (
+            pages,
+            "page",
+            update,
+            ("x-ms-if-sequence-number-lt", "0"),
+            "SequenceNumberConditionNotMet",
+        ),
+    ):
+        for sent, expected in ((md5(b"other"), (400, "Md5Mismatch")), ("", (412, code))):
+            checksum = ("Content-MD5", sent or md5(bytes(size)))
+            answer = blob.ask("PUT", comp, *headers, unmet, checksum, body=bytes(size))
+            assert told(answer) == expected
+        answer = blob.ask("PUT", comp, *headers, unmet, body=bytes(size))
+        assert told(answer) == (412, code)
+
+
 # Sources
 
 SOURCE_UNMET = [
@@ -657,6 +702,27 @@ def test_conditions_of_a_source_come_first(new: NewBlob, operation: str) -> None
         answer = blob.ask("PUT", comp, *headers, source.source, *of_destination)
         assert told(answer) == (412, "ConditionNotMet")
     blob.done("PUT", comp, *headers, source.source, ("x-ms-source-if-match", source.etag), **query)
+
+
+@pytest.mark.parametrize("operation", ["put block", "append block", "put page"])
+def test_conditions_of_a_source_come_before_its_range(
+    new: NewBlob, pending: Blob, operation: str
+) -> None:
+    """A source that was replaced by a shorter one is told by its ETag."""
+    kind, comp, headers = FROM_URL[operation]
+    headers = tuple(header for header in headers if header[0] != "x-ms-source-range")
+    headers += (("x-ms-source-range", "bytes=1024-1535"),)
+    query: dict[str, Any] = {"blockid": A} if comp == "block" else {}
+    source, blob = new().put("PageBlob"), new().put(kind)
+    for condition, status in (
+        (("x-ms-source-if-match", '"0x8D0000000000000"'), 412),
+        (("x-ms-source-if-none-match", source.etag), 304),
+        (("x-ms-source-if-match", source.etag), 416),
+    ):
+        answer = blob.ask("PUT", comp, *headers, source.source, condition, **query)
+        assert told(answer) == (status, "CannotVerifyCopySource")
+    answer = blob.ask("PUT", comp, *headers, pending.source, **query)
+    assert told(answer) == (409, "CannotVerifyCopySource")
 
 
 @pytest.mark.parametrize("operation", ["put blob", "append block", "put page"])

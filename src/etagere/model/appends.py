@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from etagere.model.base import Command, Result
 from etagere.model.blobs import Blob, BlobName
 from etagere.model.bodies import Body
@@ -23,6 +25,10 @@ class AppendBlock(Command, frozen=True):
     lease_id: bytes | None = None
     borrowed: bool = False
     """The pieces belong to another blob too."""
+
+    def unconditional(self) -> AppendBlock:
+        """The same append, whatever is there."""
+        return replace(self, conditions=NO_CONDITIONS, position=None, length_max=None)
 
 
 class Appended(Result, frozen=True):

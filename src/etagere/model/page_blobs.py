@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 
+from msgspec.structs import replace
+
 from etagere.model.base import Command, Part
 from etagere.model.blobs import Blob, BlobHeaders, BlobName, GetBlob
 from etagere.model.bodies import Body
@@ -43,6 +45,10 @@ class PutPage(Command, frozen=True):
     @property
     def end(self) -> int:
         return self.start + self.body.length
+
+    def unconditional(self) -> PutPage:
+        """The same write, whatever is there."""
+        return replace(self, conditions=NO_CONDITIONS, sequence=ANY_SEQUENCE)
 
 
 class ClearPages(Command, frozen=True):

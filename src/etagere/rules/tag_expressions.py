@@ -329,7 +329,8 @@ class _Parser:
         if self._kind == "name":
             name = self._text[1:-1].replace('""', '"')
             # Tag names cannot contain @; it would be taken for another kind of name.
-            if not 1 <= len(name) <= NAME_LENGTH_MAX or name.startswith("@"):
+            is_name = 1 <= len(name) <= NAME_LENGTH_MAX and not name.startswith("@")
+            if not is_name or (self._searches and PERMITTED.fullmatch(name) is None):
                 raise _MalformedError("No tag has such a name.", self._position)
         elif self._kind == "word":
             name = self._text

@@ -86,7 +86,7 @@ class Stub:
         self.requests.append(request)
         return await self.handler(request)
 
-    def malformed(self, status: int, detail: str) -> Response:
+    def malformed(self, status: int, detail: str, _method: str) -> Response:
         return Response(status, ((b"X-Malformed", b"yes"),), detail.encode())
 
     def busy(self, request: Request) -> Response:

@@ -137,24 +137,28 @@ def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:
     """Returns, from one snapshot, the blob, the range and the location of its bytes. The caller
     must have opened a reader before. Returns None if the lookup would take long and the command
     asks not to wait."""
-    shown = get_blob(txn, command.ask)
+    return open_found(txn, command, get_blob(txn, command.ask))
+
+
+def open_found(txn: ReadTxn, command: OpenBlob, result: BlobResult) -> OpenedBlob | None:
+    """Like `open_blob`, for the result of `get_blob` in the same transaction."""
     if command.ask.ref.is_current:
-        preconditions.check_not_incremental_copy(shown.blob)
-    abort_if(tier_rules.check_online(shown.blob, txn.steady_now))
-    total = shown.blob.content.length
+        preconditions.check_not_incremental_copy(result.blob)
+    abort_if(tier_rules.check_online(result.blob, txn.steady_now))
+    total = result.blob.content.length
     start, end = 0, total
     is_range = command.first is not None and condition_rules.is_same_version(
-        command.if_range, shown.blob.stamp
+        command.if_range, result.blob.stamp
     )
     if command.first is not None and is_range:
         if command.first >= total:
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
         end = total if command.last is None else min(command.last + 1, total)
-    if command.brief and is_long(txn, shown.blob.content, start, end - start):
+    if command.brief and is_long(txn, result.blob.content, start, end - start):
         return None
-    plan = locate(txn, shown.blob.content, start, end - start)
-    return OpenedBlob(shown, start, end - start, plan, is_range)
+    plan = locate(txn, result.blob.content, start, end - start)
+    return OpenedBlob(result, start, end - start, plan, is_range)
 
 
 # Properties

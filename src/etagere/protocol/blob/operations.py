@@ -47,7 +47,7 @@ from etagere.protocol.blob.handlers import (
     tiers,
 )
 from etagere.protocol.rest import leases, service_operations
-from etagere.protocol.rest.conditions import refuse_conditions
+from etagere.protocol.rest.conditions import refuse_conditions, refuse_tag_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 
@@ -95,6 +95,8 @@ class BlobOperation(Operation):
     """The permission for the lease action `break`, of an operation on leases."""
     conditions: bool = True
     """Whether it accepts conditions on ETags and dates."""
+    tag_conditions: bool = True
+    """Whether it accepts conditions on tags, if it is about a blob: nothing else has tags."""
     snapshot: bool = False
     """Whether it accepts the parameter `snapshot`."""
     ignores_blob_parameters: bool = False
@@ -142,7 +144,7 @@ OPERATIONS: Final = (
         name="get_account_information", handler=service.get_account_information,
         permission=on_account_information("r"),
         routes=tuple(Route("GET", level, "properties", "account") for level in Level),
-        conditions=False),
+        conditions=False, tag_conditions=False),
     BlobOperation(
         name="find_blobs_by_tags", handler=tags.find_blobs_by_tags,
         permission=on_service("f"),
@@ -224,7 +226,7 @@ OPERATIONS: Final = (
     BlobOperation(
         name="abort_copy_blob", handler=copies.abort_copy_blob,
         permission=on_blob("w"),
-        routes=(Route("PUT", BLOB, "copy"),), conditions=False),
+        routes=(Route("PUT", BLOB, "copy"),), conditions=False, tag_conditions=False),
     BlobOperation(
         name="get_blob", handler=blobs.get_blob,
         permission=READ_BLOB,
@@ -273,12 +275,12 @@ OPERATIONS: Final = (
     BlobOperation(
         name="put_block", handler=blocks.put_block,
         permission=on_blob("w", if_absent="c"),
-        routes=(Route("PUT", BLOB, "block"),), conditions=False),
+        routes=(Route("PUT", BLOB, "block"),), conditions=False, tag_conditions=False),
     BlobOperation(
         name="put_block_from_url", handler=from_urls.put_block_from_url,
         permission=on_blob("w", if_absent="c"),
         routes=tuple(Route("PUT", BLOB, "block", variant=source) for source in Source),
-        conditions=False),
+        conditions=False, tag_conditions=False),
     BlobOperation(
         name="put_block_list", handler=blocks.put_block_list,
         permission=on_blob("w", if_absent="c"),
@@ -366,7 +368,7 @@ def permission_of(operation: BlobOperation, exchange: Exchange) -> Permission:
 def extra_letters(operation: BlobOperation, exchange: Exchange) -> str:
     """Returns the letters that a token needs beside those of the permission: whoever asks
     something of tags needs the right to read them."""
-    if exchange.header("x-ms-if-tags") is not None and not operation.ignores_blob_parameters:
+    if exchange.header("x-ms-if-tags") is not None and _accepts_tag_conditions(operation, exchange):
         return "t"
     return operation.extra_letters(exchange)
 
@@ -390,8 +392,15 @@ def refuse_unaccepted(operation: BlobOperation, exchange: Exchange) -> None:
         _refuse_unsupported(exchange)
     if not operation.conditions:
         refuse_conditions(exchange)
+    if not _accepts_tag_conditions(operation, exchange):
+        refuse_tag_conditions(exchange)
     if not (operation.snapshot or operation.ignores_blob_parameters):
         decode.refuse_snapshot(exchange)
+
+
+def _accepts_tag_conditions(operation: BlobOperation, exchange: Exchange) -> bool:
+    _, blob = exchange.request.resource
+    return operation.tag_conditions and bool(blob)
 
 
 def _refuse_unsupported(exchange: Exchange) -> None:

@@ -135,14 +135,10 @@ class Sources:
         if addresses.is_here(source, host, request.scheme, self._port) or (
             not is_allowed and addresses.is_public_endpoint_of(source, request.account)
         ):
-            opened = await self._open_here(exchange, source, asked, use, needs_tags)
-            try:
-                _check(opened.blob, conditions, is_copy=use.is_copy)
-                if bytes_max is not None and opened.length > bytes_max:
-                    raise too_large(bytes_max)
-            except BaseException:
+            opened = await self._open_here(exchange, source, asked, use, conditions, needs_tags)
+            if bytes_max is not None and opened.length > bytes_max:
                 await opened.close()
-                raise
+                raise too_large(bytes_max)
             return opened
         if self._fetcher is None or not is_allowed:
             message = "The source is on a server that this one must not read from."
@@ -165,6 +161,7 @@ class Sources:
         source: SourceAddress,
         asked: Range | None,
         use: SourceUse,
+        conditions: Conditions,
         needs_tags: bool,
     ) -> Here:
         asking = _request_for(exchange, source)
@@ -177,7 +174,7 @@ class Sources:
             reader = self._store.open_reader()
             try:
                 if use.reads:
-                    opened = await self._opened(exchange, permit, ask, asked)
+                    opened = await self._opened(exchange, permit, ask, asked, use, conditions)
                     blob = opened.result.blob
                     require_intact(opened.plan)
                     reader.limit_to(opened.plan)
@@ -185,10 +182,13 @@ class Sources:
                     opened = None
                     shown = await self._read(exchange, permit, blobs.get_blob, ask, name)
                     blob = shown.blob
+                    _check(blob, conditions, is_copy=use.is_copy)
                     reader.limit_to(b"")
             except BaseException:
                 reader.close()
                 raise
+        except _Unfit:
+            raise
         except Refused as refused:
             raise unread_as(refused.refusal) from None
         found = SourceBlob(name, snapshot, blob.stamp)
@@ -229,13 +229,19 @@ class Sources:
         return permit
 
     async def _opened(
-        self, exchange: Exchange, permit: Permit, ask: GetBlob, asked: Range | None
+        self,
+        exchange: Exchange,
+        permit: Permit,
+        ask: GetBlob,
+        asked: Range | None,
+        use: SourceUse,
+        conditions: Conditions,
     ) -> blobs.OpenedBlob:
         first, last = (None, None) if asked is None else (asked.start, asked.end)
         for brief in (True, False):
-            command = OpenBlob(ask, first, last, brief)
+            command = _OpenSource(OpenBlob(ask, first, last, brief), conditions, use.is_copy)
             opened = await self._read(
-                exchange, permit, blobs.open_blob, command, ask.blob, in_thread=not brief
+                exchange, permit, _open_source, command, ask.blob, in_thread=not brief
             )
             if opened is not None:
                 return opened
@@ -278,6 +284,26 @@ def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
     )
 
 
+class _Unfit(Refused):
+    """A source here is not as the request wants it, or cannot be copied. Other than what the read
+    of it is refused for, this is the response as it is."""
+
+
+class _OpenSource(NamedTuple):
+    """What to open, if it is as the request wants it."""
+
+    command: OpenBlob
+    conditions: Conditions
+    is_copy: bool
+
+
+def _open_source(txn: ReadTxn, asked: _OpenSource) -> blobs.OpenedBlob | None:
+    """Conditions come before the range, as they do for any read."""
+    result = blobs.get_blob(txn, asked.command.ask)
+    _check(result.blob, asked.conditions, is_copy=asked.is_copy)
+    return blobs.open_found(txn, asked.command, result)
+
+
 def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
     """Whether a source here is as the request wants it, and can be copied at all."""
     judge = condition_rules.check_source if is_copy else condition_rules.check_source_read
@@ -288,7 +314,7 @@ def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
     if refusal is None:
         return
     if not is_copy:
-        raise unread_as(refusal)
+        raise _Unfit(unread_as(refusal).refusal)
     if refusal is unmet:
-        raise Refused(Refusal("SourceConditionNotMet", unmet.facts))
-    raise Refused(refusal)
+        raise _Unfit(Refusal("SourceConditionNotMet", unmet.facts))
+    raise _Unfit(refusal)

@@ -62,7 +62,7 @@ def found_start(where: str, endpoint: str, marker: str | None, maxresults: str |
     return (
         f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
-        f"{xml.element('Marker', marker) if marker else ''}{xml.element('Where', where)}"
+        f"{'' if marker is None else xml.element('Marker', marker)}{xml.element('Where', where)}"
         f"{xml.element('MaxResults', maxresults) if maxresults else ''}<Blobs>"
     )
 

@@ -12,8 +12,9 @@ class Application(Protocol):
 
     async def handle(self, request: Request) -> Response: ...
 
-    def malformed(self, status: int, detail: str) -> Response:
-        """Returns the response to input that is not a valid request. Its body is bytes."""
+    def malformed(self, status: int, detail: str, method: str) -> Response:
+        """Returns the response to input that is not a valid request. `method` is that of the
+        request, or empty if it is not known. The body is bytes."""
         ...
 
     def failed(self, request: Request, error: Exception) -> Response:

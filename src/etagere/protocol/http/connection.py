@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
             refusal = self._input.refusal
             if refusal is None or self._lifecycle.connection is CLOSED:
                 raise
-            response = self._application.malformed(refusal.status, refusal.detail)
+            response = self._application.malformed(refusal.status, refusal.detail, request.method)
         except Exception as error:
             response = self._application.failed(request, error)
         if isinstance(response.body, bytes) and len(response.body) > SMALL_BYTES_MAX:
@@ -260,10 +260,15 @@ class Connection(asyncio.Protocol):
             self._timer.deadline = self._loop.time() + self._limits.discard_seconds_max
 
     def _answer_malformed(self, refusal: MalformedRequest) -> None:
-        response = self._application.malformed(refusal.status, refusal.detail)
-        body = cast("bytes", response.body)
-        framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(body)
-        self._output.write(head(response, framing) + body)
+        method = self._framing.method
+        response = self._application.malformed(refusal.status, refusal.detail, method)
+        framing = b"Connection: close\r\n"
+        if method == "HEAD":
+            self._output.write(head(response, framing))
+        else:
+            body = cast("bytes", response.body)
+            framing += b"Content-Length: %d\r\n" % len(body)
+            self._output.write(head(response, framing) + body)
         self._close()
 
     # Closing

@@ -123,6 +123,13 @@ class RequestFraming:
         if self._unframed_bytes > self._unframed_bytes_max:
             raise MalformedRequest(431, "The headers are too large.")
 
+    @property
+    def method(self) -> str:
+        """The method of the request that is arriving; empty until its target has begun."""
+        if not self.in_message or not self._target:
+            return ""
+        return self._parser.get_method().decode("ascii")
+
     def feed_elsewhere(self, count: int) -> None:
         """Counts bytes of the body that its reader has taken from the socket itself."""
         assert self.body is not None

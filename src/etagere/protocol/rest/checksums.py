@@ -11,13 +11,15 @@ from typing import Final, NamedTuple
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
+from etagere.bodies.contents import Plan, SegmentRange
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.bodies import Body, Content, Empty, Inline, Pieces
+from etagere.model.bodies import Body
 from etagere.protocol.codecs import structured_messages
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.rest.responses import Headers
+from etagere.protocol.turns import Turn
 
 MD5_BYTES = 16
 CRC64_BYTES = 8
@@ -217,17 +219,18 @@ async def crc64_of(chunks: AsyncIterator[bytes]) -> int:
     return crc
 
 
-def known_crc(content: Content) -> int | None:
-    """Returns the CRC64 of a content, or None if its bytes would have to be read for it."""
-    if isinstance(content, Empty):
-        return 0
-    if isinstance(content, Inline):
-        return content.crc
-    if not isinstance(content, Pieces):
-        return None
-    crc = 0
-    for piece in content.pieces:
-        if piece.crc is None:
+async def known_crc(plan: Plan) -> int | None:
+    """Returns the CRC64 of the bytes of a plan, or None if they would have to be read for it. There
+    may be very many ranges."""
+    if isinstance(plan, bytes):
+        plan = (plan,)
+    turn, crc = Turn(), 0
+    for part in plan:
+        if isinstance(part, bytes):
+            crc = crc64nvme(part, crc)
+            continue
+        if not isinstance(part, SegmentRange) or part.crc is None:
             return None
-        crc = combine_crc64nvme(crc, piece.crc, piece.length)
+        crc = combine_crc64nvme(crc, part.crc, part.length)
+        await turn.give_way()
     return crc

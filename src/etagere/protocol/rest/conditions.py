@@ -69,3 +69,10 @@ def refuse_conditions(exchange: Exchange) -> None:
     for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
         if exchange.header(name) is not None:
             raise Refused(Refusal("ConditionHeadersNotSupported", {"HeaderName": name}))
+
+
+def refuse_tag_conditions(exchange: Exchange) -> None:
+    """Refuses conditions on tags."""
+    if exchange.header(tag_rules.CONDITION_HEADER) is not None:
+        facts: dict[str, str | int] = {"HeaderName": tag_rules.CONDITION_HEADER}
+        raise Refused(Refusal("ConditionHeadersNotSupported", facts))

@@ -60,18 +60,20 @@ def error_response(
     elif refusal.code == "InvalidRange" and request.method == "GET":
         length = int(refusal.facts["ContentLength"])
         headers.append((b"Content-Range", b"bytes */%d" % length))
-    context = error_context(exchange, operation_index)
+    context = _error_context(exchange, refusal, operation_index)
     body = form.encode(_visible(refusal, exchange), context)
     # OData errors have the standard reason phrase, all others repeat the message.
     reason = "" if form.encode is encode_odata else refusal.message
     return Response(status, headers, body, reason=reason)
 
 
-def error_context(exchange: Exchange, operation_index: int | None = None) -> ErrorContext:
+def _error_context(
+    exchange: Exchange, refusal: Refusal, operation_index: int | None = None
+) -> ErrorContext:
     return ErrorContext(
         exchange.request_id,
         now(),
-        shows_details=is_trusted(exchange),
+        shows_details=_is_trusted(exchange, refusal),
         operation_index=operation_index,
     )
 
@@ -81,8 +83,9 @@ def now() -> int:
     return time.time_ns() // 100
 
 
-def is_trusted(exchange: Exchange) -> bool:
-    """Whether the caller may see the facts of a refusal: those who may read the object may.
+def _is_trusted(exchange: Exchange, refusal: Refusal) -> bool:
+    """Whether the caller may see the facts of a refusal: those who may read the object may, or its
+    tags if the facts are about them.
 
     Until the caller is known, facts are about the request alone. An anonymous caller who was let
     in reads a public container; in a private one they are refused without facts.
@@ -92,7 +95,8 @@ def is_trusted(exchange: Exchange) -> bool:
         return True
     if isinstance(principal, Anonymous):
         return getattr(exchange, "permit", None) is not None
-    return "r" in principal.permissions
+    is_about_tags = refusal.facts.get("Condition") == tags.CONDITION_HEADER
+    return ("t" if is_about_tags else "r") in principal.permissions
 
 
 def _visible(refusal: Refusal, exchange: Exchange) -> Refusal:
@@ -185,5 +189,5 @@ def _unread_source_response(exchange: Exchange, refusal: UnreadSource, form: Err
     reason = str(refusal.facts[_SOURCE_MESSAGE])
     if refusal.status == 304:
         return Response(304, headers, reason=reason)
-    body = form.encode(refusal, error_context(exchange))
+    body = form.encode(refusal, _error_context(exchange, refusal))
     return Response(refusal.status, headers + rest, body, reason=reason)

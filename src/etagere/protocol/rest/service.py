@@ -78,8 +78,8 @@ class Service(ABC):
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
         response = await self._outcome(exchange)
-        if request.method == "HEAD" and response.status >= _ERROR_STATUS_MIN:
-            response = _without_body(response)
+        if response.status >= _ERROR_STATUS_MIN:
+            response = _as_error_to(request.method, response)
         response.headers = [*exchange.common_headers(), *response.headers]
         if allowed := await self._cors_headers(exchange, response):
             response.headers += allowed
@@ -161,7 +161,7 @@ class Service(ABC):
 
     # What the connection asks for
 
-    def malformed(self, status: int, detail: str) -> Response:
+    def malformed(self, status: int, detail: str, method: str) -> Response:
         """Returns the response to bytes that are not a valid request."""
         refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
         request_id = new_request_id()
@@ -172,15 +172,16 @@ class Service(ABC):
             *form.headers,
         ]
         context = ErrorContext(request_id, now(), shows_details=True)
-        return Response(status, headers, form.encode(refusal, context))
+        response = Response(status, headers, form.encode(refusal, context))
+        return _as_error_to(method, response)
 
     def failed(self, request: Request, error: Exception) -> Response:
         logger.error("request failed: %s", request.method, exc_info=error)
-        return self.malformed(500, "The request could not be processed.")
+        return self.malformed(500, "The request could not be processed.", request.method)
 
     def busy(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
-        response = self._refused(exchange, Refusal("ServerBusy"))
+        response = _as_error_to(request.method, self._refused(exchange, Refusal("ServerBusy")))
         response.headers = [*exchange.common_headers(), *response.headers]
         response.notes["request"] = exchange.request_id
         return response
@@ -189,9 +190,11 @@ class Service(ABC):
         self._access_log.add(request, response, seconds)
 
 
-def _without_body(response: Response) -> Response:
-    """Returns an error response to HEAD, without the headers of a body: some clients would wait for
+def _as_error_to(method: str, response: Response) -> Response:
+    """Returns an error response; to HEAD without the headers of a body: some clients would wait for
     the body, or parse it."""
+    if method != "HEAD":
+        return response
     response.headers = [header for header in response.headers if header[0] != b"Content-Type"]
     response.body = b""
     return response

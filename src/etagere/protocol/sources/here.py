@@ -9,6 +9,7 @@ from etagere.bodies.store import BodyReader, Plan
 from etagere.model.blobs import Blob, BlobHeaders
 from etagere.model.sources import SourceBlob
 from etagere.operations.blob.blobs import OpenedBlob
+from etagere.protocol.rest import checksums
 
 
 class Here:
@@ -49,10 +50,21 @@ class Here:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Its bytes, those of the range; only if it was opened to be read."""
+        plan, reader = self._opened_to_be_read()
+        async for chunk in reader.chunks(plan):
+            yield chunk
+
+    async def crc64(self) -> int:
+        """The CRC64 of its bytes, which are read only if it is not known without; only if it was
+        opened to be read."""
+        plan, reader = self._opened_to_be_read()
+        known = await checksums.known_crc(plan)
+        return await checksums.crc64_of(reader.chunks(plan)) if known is None else known
+
+    def _opened_to_be_read(self) -> tuple[Plan, BodyReader]:
         if self._plan is None or self._reader is None:
             raise ValueError("this source was not opened to be read")
-        async for chunk in self._reader.chunks(self._plan):
-            yield chunk
+        return self._plan, self._reader
 
     async def close(self) -> None:
         if self._reader is not None:

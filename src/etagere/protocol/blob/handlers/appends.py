@@ -29,7 +29,10 @@ async def append_block(exchange: Exchange, deps: BlobDependencies) -> Response:
     command = decode_pages.append_block(exchange, announced, new_id())
     abort_if(check_etag(command.conditions.if_match))
     if length > uploads.PRECHECK_BYTES_MIN:
-        await deps.engine.read(appends.precheck_append, command)
+        # A wrong checksum is told before unmet conditions.
+        announces_checksum = checksums.announces_checksum(exchange)
+        checked = command.unconditional() if announces_checksum else command
+        await deps.engine.read(appends.precheck_append, checked)
     sent_md5 = checksums.announced_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, md5=wants_md5) as writer:

@@ -255,11 +255,11 @@ def _metadata(source: Elsewhere) -> Metadata:
 
 
 async def _checked(source: Here, expected: checksums.SourceChecksums) -> int:
-    """The CRC64 of all bytes, which are read only if nobody knows without."""
-    crc = checksums.known_crc(source.blob.content) if expected.md5 is None else None
-    if crc is None:
-        crc, md5 = await checksums.checksums_of(source.chunks())
-        expected.require(crc, md5)
+    """The CRC64 of all bytes, after they were compared with what is expected."""
+    md5 = None
+    if expected.md5 is None:
+        crc = await source.crc64()
     else:
-        expected.require(crc, None)
+        crc, md5 = await checksums.checksums_of(source.chunks())
+    expected.require(crc, md5)
     return crc

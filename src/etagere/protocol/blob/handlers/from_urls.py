@@ -16,7 +16,6 @@ from etagere.model.blobs import Blob, BlobHeaders, BlobKind, PutBlob, PutBlock
 from etagere.model.bodies import Body, Mapped
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
-from etagere.model.page_blobs import SequenceConditions
 from etagere.model.sources import FindPieces, PutBlobFromBlob
 from etagere.operations.blob import appends, blobs, page_blobs, sharing, staging
 from etagere.protocol.blob import (
@@ -87,9 +86,8 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
 async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     uploads.require_no_body(exchange)
     command = decode_pages.append_block(exchange, uploads.NO_BODY, new_id())
-    unconditional = replace(command, conditions=NO_CONDITIONS, position=None, length_max=None)
     prechecks = (
-        partial(deps.engine.read, appends.precheck_append, unconditional),
+        partial(deps.engine.read, appends.precheck_append, command.unconditional()),
         partial(deps.engine.read, appends.precheck_append, command),
     )
 
@@ -117,9 +115,8 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     if asked is None or asked.end is None or asked.end + 1 - asked.start != length:
         raise requests.invalid_header("x-ms-source-range", written)
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
-    unconditional = replace(command, conditions=NO_CONDITIONS, sequence=SequenceConditions())
     prechecks = (
-        partial(deps.engine.read, page_blobs.precheck_page, unconditional),
+        partial(deps.engine.read, page_blobs.precheck_page, command.unconditional()),
         partial(deps.engine.read, page_blobs.precheck_page, command),
     )
 
@@ -275,24 +272,21 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         command = replace(command, headers=_described(command.headers, described))
         blob, crc = await _put(deps, source, command, expected)
     headers = stamp_headers(blob.stamp)
-    if crc is not None:
-        headers += checksums.upload_checksum_headers(exchange, crc, expected.md5)
+    headers += checksums.upload_checksum_headers(exchange, crc, expected.md5)
     return Response(201, [*headers, ENCRYPTED])
 
 
 async def _put(
     deps: BlobDependencies, source: Source, command: PutBlob, expected: checksums.SourceChecksums
-) -> tuple[Blob, int | None]:
-    """The blob, and the CRC64 of its bytes; None if they were shared without being read, and
-    nobody knows it."""
+) -> tuple[Blob, int]:
+    """The blob, and the CRC64 of its bytes."""
     if isinstance(source, Here) and source.is_whole and _is_shareable(source):
         if expected != checksums.NO_CHECKSUMS or source.length <= _READ_BYTES_MAX:
-            known, md5 = await checksums.checksums_of(source.chunks())
-            expected.require(known, md5)
+            crc, md5 = await checksums.checksums_of(source.chunks())
+            expected.require(crc, md5)
             command = _with_md5(command, md5)
-            crc: int | None = known
         else:
-            crc = checksums.known_crc(source.blob.content)
+            crc = await source.crc64()
         shared = PutBlobFromBlob(command, source.found)
         blob = await deps.engine.write(sharing.put_blob_from_blob, shared)
         if blob is not None:

@@ -34,7 +34,10 @@ async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
         raise requests.invalid_header("Content-Length", str(length))
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
     if length > uploads.PRECHECK_BYTES_MIN:
-        await deps.engine.read(page_blobs.precheck_page, command)
+        # A wrong checksum is told before unmet conditions.
+        announces_checksum = checksums.announces_checksum(exchange)
+        checked = command.unconditional() if announces_checksum else command
+        await deps.engine.read(page_blobs.precheck_page, checked)
     sent_md5 = checksums.announced_md5(exchange)
     wants_md5 = sent_md5 is not None
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
