@@ -118,7 +118,6 @@ def _exposable(exchange: Exchange, response: Response) -> list[str]:
     if exchange.parameter("comp") == "properties":
         # Scripts may read it anyway, and the service leaves it out here, though not of listings.
         names.pop("Content-Type", None)
-    names["Server"] = None
-    first = [name for name in _EXPOSED_FIRST if name in names]
+    # The first ones are listed whether the response has them or not.
     rest = [name for name in names if name not in _EXPOSED_FIRST]
-    return [*first, *rest, *_EXPOSED_LAST]
+    return [*_EXPOSED_FIRST, *rest, *_EXPOSED_LAST]
