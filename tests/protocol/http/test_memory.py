@@ -261,6 +261,24 @@ async def test_large_answers_count_until_they_are_taken() -> None:
 
 
 @on_loops
+async def test_large_answers_do_not_give_way_to_what_never_comes() -> None:
+    memory = MemoryBudget(8 * MIB)
+
+    async def handle(request: Request) -> Response:
+        return await echo(request) if request.method == "PUT" else Response(200, (), bytes(MIB))
+
+    async with serving(handle, memory=memory) as stage:
+        for _ in range(6):
+            await (await stage.connect()).send(put(bytes(262_144))[:-262_143])
+        await until(lambda: memory.used_bytes >= 6 * MIB)
+        memory.add(MIB)
+        assert memory.is_scarce
+        await asyncio.sleep(0.15)
+        assert (await stage.connect_and_ask(get())).status == 200
+        memory.release(MIB)
+
+
+@on_loops
 async def test_an_answer_to_a_get_that_changed_something_is_always_sent() -> None:
     memory = MemoryBudget(8 * MIB)
 

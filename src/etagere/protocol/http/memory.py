@@ -143,12 +143,25 @@ class MemoryBudget:
         """Reclaims memory for those who wait, here or in another front end."""
         self._next_look = None
         if any(row.memory_is_awaited for row in (self._mine, *self._others)):
-            now = asyncio.get_running_loop().time()
-            for body in list(self._promised):
-                body.reclaim(now)
+            self._reclaim()
             self.grant()
         if self._promised or self._is_awaited:
             self._look_soon()
+
+    def _reclaim(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for body in list(self._promised):
+            body.reclaim(now)
+
+    def has_room(self) -> bool:
+        """Returns whether a large reservation would succeed now. If not, memory is reclaimed, in
+        other front ends for the next who asks."""
+        if not self.is_scarce:
+            return True
+        self._mine.memory_is_awaited = True
+        self._look_soon()
+        self._reclaim()
+        return not self.is_scarce
 
     def add(self, count: int) -> None:
         """Counts memory that is already in use, whether it fits into the budget or not."""
