@@ -198,6 +198,23 @@ def test_files_of_forgotten_segments_are_removed(shop: Shop) -> None:
     assert shop.here.call("get", "a") == noise(2, SEGMENT)
 
 
+def test_a_forgotten_file_that_cannot_be_removed_keeps_nothing_else(shop: Shop) -> None:
+    number = retire_one(shop)
+    shop.here.call("collect")
+    brought_back = segment_path(shop.directory, number)
+    brought_back.write_bytes(b"x" * 100)
+    shop.reopen_here()
+    disk = shop.here.front.disk
+    assert isinstance(disk, FaultyDisk)
+    disk.strike("unlink", 1, errno.EPERM)
+    shop.here.call("delete", "a")
+    assert shop.here.call("collect").segments_removed == 1
+    assert brought_back.exists()
+    shop.reopen_here()
+    shop.here.call("collect")
+    assert not brought_back.exists()
+
+
 def test_a_segment_that_cannot_be_read_for_a_while_is_collected_later(shop: Shop) -> None:
     shop.put_sparse("a", noise(1, 6 * PIECE))
     disk = shop.here.front.disk

@@ -304,7 +304,11 @@ class Collector:
         for number, path in files.items():
             if number not in known and number <= last:
                 logger.warning("removing %s, which belongs to no segment", path)
-                await self._store.in_thread(self._disk.unlink, path)
+                try:
+                    await self._store.in_thread(self._disk.unlink, path)
+                except OSError as error:
+                    # It takes space, but nothing else waits for it.
+                    logger.error("cannot remove %s: %s", path, error)
 
     def _segment_files(self) -> dict[int, Path]:
         return {

@@ -332,6 +332,8 @@ class PutBlockList(Command, frozen=True):
     only_if_absent: bool = False
     tier: str = ""
     tags: Tags = ()
+    base_chunks_max: int | None = None
+    """How many chunks of the blob as it is may be read to find blocks; None: as many as it has."""
 
 
 class DraftSources(Part, frozen=True):

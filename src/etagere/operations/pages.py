@@ -6,6 +6,7 @@ is full when it has the requested number of rows, or too many bytes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -19,6 +20,7 @@ Row_contra = TypeVar("Row_contra", contravariant=True)
 
 _ROWS_FIRST = 16
 _GROWTH_MAX = 4
+_SLICE_SECONDS_MAX = 0.002
 
 
 class Page(Protocol[Row_contra]):
@@ -100,5 +102,15 @@ def scan_in_steps(
 
 
 def in_slices(rows: Iterator[Row], step_size: StepSize) -> Iterator[list[Row]]:
-    while some := list(islice(rows, step_size.rows)):
+    """The rows of a listing that does not read them in order. A slice is short if finding its rows
+    takes long: each of them may need a scan."""
+    while some := list(_found_soon(islice(rows, step_size.rows))):
         yield some
+
+
+def _found_soon(rows: Iterator[Row]) -> Iterator[Row]:
+    ends_at = time.monotonic() + _SLICE_SECONDS_MAX
+    for row in rows:
+        yield row
+        if time.monotonic() > ends_at:
+            return

@@ -150,7 +150,9 @@ class Shelf:
             lease_id=lease_id,
             only_if_absent=only_if_absent,
         )
-        return await self.write(put_block_list, command)
+        blob = await self.write(put_block_list, command)
+        assert blob is not None
+        return blob
 
     async def block_list(self, name: str, *, snapshot: int | None = None) -> BlockListResult:
         ask = GetBlockList(BlobName(BOX, name), True, True, snapshot=snapshot)

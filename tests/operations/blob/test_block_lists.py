@@ -237,6 +237,7 @@ async def test_described_anew_and_still_the_same_blob(shelf: Shelf) -> None:
         NAME, new_id(), tuple(committed(B)), headers, (("New", "2"),), lease_id=mine, tier="Cool"
     )
     after = await shelf.write(put_block_list, command)
+    assert after is not None
     assert after.stamp > before.stamp
     assert after.created == before.created
     assert after.lease == InfiniteLease(mine)

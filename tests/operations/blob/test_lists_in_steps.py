@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from etagere.engine.interface import C, Engine, ReadClass, ReadTxn, Refused, Steps, T, WriteTxn
+from etagere.engine.interface import (
+    C,
+    Engine,
+    Fault,
+    FaultReason,
+    ReadClass,
+    ReadTxn,
+    Refused,
+    Steps,
+    T,
+    WriteTxn,
+)
 from etagere.model.blobs import (
     BlobName,
     BlockSource,
@@ -33,8 +44,9 @@ from etagere.operations.blob.block_lists import (
     open_block_list,
     put_block_list,
 )
+from etagere.protocol.blob import drafting
 from etagere.protocol.blob.block_listing import list_blocks
-from etagere.protocol.blob.drafting import Drafting, Outdated, put_drafted
+from etagere.protocol.blob.drafting import Drafting, Outdated, put_drafted, put_list
 from tests.engine.harness import Start
 from tests.operations.blob.shelf import (
     BOX,
@@ -321,6 +333,59 @@ async def test_of_two_committed_blocks_of_one_name_the_last_counts(shelf: Shelf)
     assert await put_drafted(shelf.engine, asked) is not None
     assert await shelf.get("blob") == b"".join([BLOCKS[name] for name in NAMES[:6]])
     await _tidy(shelf, "blob")
+
+
+# What is put in one step
+
+
+@on_a_shelf
+async def test_one_step_reads_no_more_of_the_blob_than_it_may(shelf: Shelf) -> None:
+    await shelf.create()
+    await _prepare(shelf, "blob")
+    before = await shelf.block_list("blob")
+    asked = replace(_asked("blob", latest(*NAMES)), base_chunks_max=2)
+    assert await shelf.write(put_block_list, asked) is None
+    assert replace(await shelf.block_list("blob"), now=before.now) == before
+    # Nor what it does not need.
+    asked = replace(_asked("blob", latest(b"04", b"10")), base_chunks_max=0)
+    assert await shelf.write(put_block_list, asked) is not None
+    assert await shelf.get("blob") == b"againnew"
+    await _tidy(shelf, "blob")
+
+
+class Restless(Watched):
+    """An engine of a blob for which somebody stages blocks all the time."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        super().__init__(shelf.engine)
+        self._shelf = shelf
+
+    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        await self._shelf.stage("blob", b"99", b"another")
+        return await super().read(operation, command)
+
+
+def test_a_long_list_of_blocks_that_never_rest(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not put in one step: all others would wait for that."""
+    monkeypatch.setattr(drafting, "_ONE_STEP", drafting._Reach(2, 4))
+    monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._Reach(len(NAMES), 4))
+
+    async def body(shelf: Shelf) -> None:
+        await shelf.create()
+        await _prepare(shelf, "blob")
+        asked = _asked("blob", latest(*NAMES, b"10"))
+        with pytest.raises(Fault) as caught:
+            await put_list(Restless(shelf), asked)
+        assert caught.value.reason is FaultReason.CONTENTION
+        assert await put_list(Restless(shelf), _asked("blob", latest(*NAMES))) is not None
+        await _stage(shelf, "blob", {b"10": b"new"})
+        assert await put_list(shelf.engine, asked) is not None
+        await _tidy(shelf, "blob")
+        await shelf.require_bare()
+
+    on_a_shelf(body)(start, tmp_path)
 
 
 # Shown

@@ -29,7 +29,11 @@ from etagere.operations.blob.blobs import (
 )
 from etagere.operations.blob.containers import delete_container
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
-from etagere.operations.blob.snapshots import delete_snapshot, snapshot_blob
+from etagere.operations.blob.snapshots import (
+    DELETED_TOGETHER_MAX,
+    delete_snapshot,
+    snapshot_blob,
+)
 from etagere.rules.conditions import format_etag
 from tests.operations.blob.shelf import BOX, Shelf, code_of, committed, latest, on_a_shelf
 
@@ -212,7 +216,13 @@ async def test_many_at_once(shelf: Shelf) -> None:
     await shelf.put("blob", LARGE)
     for _ in range(30):
         await asyncio.gather(*(shelf.snapshot("blob") for _ in range(17)))
-    assert await _delete(shelf, snapshots=DeleteSnapshots.INCLUDE) == ""
+    # No transaction deletes so many that others would have to wait for it.
+    for kind in (DeleteSnapshots.ONLY, DeleteSnapshots.INCLUDE):
+        assert not await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=kind))
+        assert await shelf.get("blob") == LARGE
+    assert 30 * 17 - 2 * DELETED_TOGETHER_MAX > 0
+    assert await _delete(shelf) == "SnapshotsPresent"
+    assert await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await shelf.require_bare()
 
 

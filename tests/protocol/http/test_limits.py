@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import time
@@ -122,6 +123,25 @@ async def test_idle_connections_are_closed() -> None:
             await asyncio.sleep(0.15)
             assert (await client.ask(get())).status == 200
         assert 0.2 < await seconds_until_cut(client) < 1.5
+
+
+@on_loops
+async def test_many_connections_that_are_late_together_are_closed_a_few_at_a_time() -> None:
+    count = 500
+    async with serving() as stage:
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):
+                stack.enter_context(socket.create_connection(("127.0.0.1", stage.port)))
+                await asyncio.sleep(0)
+            await until(lambda: stage.connections == count)
+            for connection in stage.server._connections:
+                connection._timer.deadline = 0.0
+            closed_together, left = 0, count
+            while left:
+                await asyncio.sleep(0)
+                closed_together = max(closed_together, left - stage.connections)
+                left = stage.connections
+        assert closed_together < count // 2
 
 
 @on_loops

@@ -11,6 +11,7 @@ from etagere.protocol.http.memory import DOCUMENT_FACTOR, MemoryBudget, MemoryEx
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import (
+    Handler,
     echo,
     get,
     head,
@@ -153,6 +154,36 @@ async def test_slow_clients_give_way_to_those_who_wait_for_memory() -> None:
         await until(lambda: memory.used_bytes == 0)
 
 
+async def read_in_pieces(request: Request) -> Response:
+    """As an upload is."""
+    return Response(200, (), b"".join([chunk async for chunk in request.body]))
+
+
+@pytest.mark.parametrize(
+    ("handle", "announced", "count"),
+    [(echo, 16_384, 70), (echo, 300_000, 3), (read_in_pieces, 300_000, 70)],
+)
+@on_loops
+async def test_who_announces_much_and_sends_little_holds_little(
+    handle: Handler, announced: int, count: int
+) -> None:
+    memory = MemoryBudget(4 * MIB)
+    async with serving(handle, memory=memory) as stage:
+        slow = [await stage.connect() for _ in range(count)]
+        body = bytes(announced)
+        for client in slow:
+            await client.send(put(body)[: 1 - announced])
+        await until(lambda: len(stage.stub.requests) == count)
+        other = await stage.connect()
+        async with asyncio.timeout(1.0):
+            assert (await other.ask(put(body))).body == body
+        # None of them is given up.
+        for client in slow:
+            assert (await client.ask(body[1:])).body == body
+        await until(lambda: memory.used_bytes == 0)
+        assert not memory._promised
+
+
 @on_loops
 async def test_a_document_in_chunks_is_refused_when_it_has_grown() -> None:
     memory = MemoryBudget(2 * MIB * DOCUMENT_FACTOR, wait_seconds_max=0.1)
@@ -227,6 +258,24 @@ async def test_large_answers_count_until_they_are_taken() -> None:
         assert len((await slow.answer(seconds=10)).body) == 7 * MIB
         await until(lambda: memory.used_bytes == 0)
         assert (await other.ask(get())).status == 200
+
+
+@on_loops
+async def test_large_answers_do_not_give_way_to_what_never_comes() -> None:
+    memory = MemoryBudget(8 * MIB)
+
+    async def handle(request: Request) -> Response:
+        return await echo(request) if request.method == "PUT" else Response(200, (), bytes(MIB))
+
+    async with serving(handle, memory=memory) as stage:
+        for _ in range(6):
+            await (await stage.connect()).send(put(bytes(262_144))[:-262_143])
+        await until(lambda: memory.used_bytes >= 6 * MIB)
+        memory.add(MIB)
+        assert memory.is_scarce
+        await asyncio.sleep(0.15)
+        assert (await stage.connect_and_ask(get())).status == 200
+        memory.release(MIB)
 
 
 @on_loops

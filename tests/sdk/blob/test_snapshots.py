@@ -21,6 +21,7 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
+from etagere.operations.blob.snapshots import DELETED_TOGETHER_MAX
 from tests.server import ACCOUNT, KEY, Answer, Server, refused, with_headers
 
 HOUR = timedelta(hours=1)
@@ -278,6 +279,16 @@ def test_only_the_snapshots(container: ContainerClient, blob: BlobClient) -> Non
     assert blob.download_blob().readall() == b"old"
     blob.delete_blob(delete_snapshots="only")  # nothing to do is no error
     blob.delete_blob()
+
+
+def test_more_than_are_deleted_in_one_transaction(
+    container: ContainerClient, blob: BlobClient
+) -> None:
+    for kind in ("only", "include"):
+        for _ in range(DELETED_TOGETHER_MAX + 1):
+            blob.create_snapshot()
+        blob.delete_blob(delete_snapshots=kind)
+        assert listed(container) == ([("blob", None)] if kind == "only" else [])
 
 
 def test_one_of_them(container: ContainerClient, blob: BlobClient) -> None:

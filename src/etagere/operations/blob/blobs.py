@@ -203,25 +203,28 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> BlobResult:
 
 
 @operation(reclaims=True)
-def delete_blob(txn: WriteTxn, command: DeleteBlob) -> None:
+def delete_blob(txn: WriteTxn, command: DeleteBlob) -> bool:
+    """Returns whether everything is deleted. A blob with very many snapshots takes several of these
+    steps: each of them decides anew, and the last one deletes the blob."""
     if command.snapshots is DeleteSnapshots.ONLY:
-        snapshots.delete_all(txn, _kept(txn, command))
-        return
+        return snapshots.delete_some(txn, _kept(txn, command))
     key, blob = find_for_change(txn, command.blob)
     if blob is None:
         _delete_uncommitted(txn, key, command)
-        return
+        return True
     preconditions.check_change(blob, command.conditions, command.lease_id, txn.steady_now)
     since, not_since = command.tier_modified_since, command.tier_unmodified_since
     abort_if(tier_rules.check_changed(blob, txn.steady_now, since=since, not_since=not_since))
     if command.snapshots is DeleteSnapshots.INCLUDE:
-        snapshots.delete_all(txn, key)
+        if not snapshots.delete_some(txn, key):
+            return False
     elif snapshots.exist(txn, key):
         raise Refused(Refusal("SnapshotsPresent"))
     staging.discard(txn, key)
     txn.delete(BLOBS, key)
     tags.index(txn, key, command.blob.container, blob.tags, ())
     release(txn, blob.content)
+    return True
 
 
 def _delete_uncommitted(txn: WriteTxn, key: BlobKey, command: DeleteBlob) -> None:

@@ -68,13 +68,24 @@ _LOOKUPS_WORTH = 4
 
 
 @operation
-def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
+def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob | None:
+    """None if more of the blob as it is would have to be read than the command allows."""
     key, old = find_for_change(txn, command.blob)
     check_replace(old, command, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
-    base = _base(old)
-    staged, committed = _blocks(txn, staging, base, command)
-    blocks = unwrap(resolve(command.blocks, staged, committed))
+    staged = _staged_blocks(txn, staging, command)
+    blocks = resolve(command.blocks, staged, {})
+    base, committed = None, dict[bytes, Block]()
+    if isinstance(blocks, Refusal) and may_refer_to_committed(command.blocks):
+        # Some may be those of the blob as it is.
+        base = _base(old)
+        if base is not None:
+            most = command.base_chunks_max
+            if most is not None and len(chunks_of(txn, base)) > most:
+                return None
+            committed = {block.name: block for block in blocks_of(txn, base)}
+            blocks = resolve(command.blocks, staged, committed)
+    blocks = unwrap(blocks)
     content: Content = Empty()
     if blocks:
         borrowed = {piece.extent for block in committed.values() for piece in block.pieces}
@@ -85,21 +96,13 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob:
     return replace_blob(txn, key, old, command, content)
 
 
-def _blocks(
-    txn: ReadTxn | WriteTxn,
-    staging: Staging | None,
-    base: Chunked | None,
-    command: PutBlockList,
-) -> tuple[dict[bytes, Block], dict[bytes, Block]]:
-    """Returns the staged blocks, and the committed ones if the list may refer to them."""
-    staged: dict[bytes, Block] = {}
-    if staging is not None:
-        for name, block in _staged(txn, staging, {block.name for block in command.blocks}):
-            staged[name] = Block(name, block.pieces)
-    committed: dict[bytes, Block] = {}
-    if base is not None and may_refer_to_committed(command.blocks):
-        committed = {block.name: block for block in blocks_of(txn, base)}
-    return staged, committed
+def _staged_blocks(
+    txn: WriteTxn, staging: Staging | None, command: PutBlockList
+) -> dict[bytes, Block]:
+    if staging is None:
+        return {}
+    wanted = {block.name for block in command.blocks}
+    return {name: Block(name, block.pieces) for name, block in _staged(txn, staging, wanted)}
 
 
 def _staged(

@@ -18,7 +18,8 @@ from etagere.operations.blob.lookup import find_for_change, find_ref_for_change
 from etagere.operations.blob.preconditions import check_change, check_non_modifying
 from etagere.rules.tiers import check_online
 
-_DELETED_TOGETHER = 500
+# Others wait for the transaction that deletes these: it takes a few milliseconds.
+DELETED_TOGETHER_MAX = 200
 
 
 @operation
@@ -53,9 +54,11 @@ def exist(txn: WriteTxn, key: tuple[bytes, str]) -> bool:
     return bool(txn.scan(SNAPSHOTS, SNAPSHOTS.under(key), 1))
 
 
-def delete_all(txn: WriteTxn, key: tuple[bytes, str]) -> None:
-    span = SNAPSHOTS.under(key)
-    while rows := txn.scan(SNAPSHOTS, span, _DELETED_TOGETHER):
-        for place, found in rows:
-            txn.delete(SNAPSHOTS, place)
-            release(txn, found.content)
+def delete_some(txn: WriteTxn, key: tuple[bytes, str]) -> bool:
+    """Deletes as many snapshots of a blob as one transaction may, the oldest first; returns whether
+    none are left."""
+    rows = txn.scan(SNAPSHOTS, SNAPSHOTS.under(key), DELETED_TOGETHER_MAX + 1)
+    for place, found in rows[:DELETED_TOGETHER_MAX]:
+        txn.delete(SNAPSHOTS, place)
+        release(txn, found.content)
+    return len(rows) <= DELETED_TOGETHER_MAX

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from etagere.bodies.chunking import Chunker, ReusableChunk
-from etagere.engine.interface import Engine, Fault, Refused, Unknown
+from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.blobs import (
     AbandonDraft,
@@ -33,6 +35,42 @@ DRAFTED_PIECES_MAX = 192
 SHARED_CHUNKS_MAX = 16
 READ_CHUNKS_MAX = 8
 _FREED_BLOCKS = 2_000
+
+
+class _Reach(NamedTuple):
+    """What may be put in one step: how many blocks a list may have, and how many chunks of the blob
+    may be read for it."""
+
+    blocks_max: int
+    chunks_max: int
+
+
+# Longer lists, or those that need more of the blob, would keep others waiting for too long.
+_ONE_STEP = _Reach(1_000, 4)
+# If somebody changes the blocks during each of several drafts, others wait a little longer.
+_ONE_LONG_STEP = _Reach(10_000, 20)
+_DRAFT_PAUSES_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8)
+
+
+async def put_list(engine: Engine, command: PutBlockList) -> Blob:
+    """Puts a block list, in one step or drafted."""
+    blob = await _put_at_once(engine, command, _ONE_STEP)
+    for pause_seconds in _DRAFT_PAUSES_SECONDS:
+        if blob is not None:
+            return blob
+        await asyncio.sleep(pause_seconds)
+        blob = await put_drafted(engine, command)
+    blob = blob or await _put_at_once(engine, command, _ONE_LONG_STEP)
+    if blob is None:
+        raise Fault(FaultReason.CONTENTION, "the blocks of a long list changed again and again")
+    return blob
+
+
+async def _put_at_once(engine: Engine, command: PutBlockList, reach: _Reach) -> Blob | None:
+    if len(command.blocks) > reach.blocks_max:
+        return None
+    limited = replace(command, base_chunks_max=reach.chunks_max)
+    return await engine.write(block_lists.put_block_list, limited)
 
 
 async def put_drafted(engine: Engine, command: PutBlockList) -> Blob | None:

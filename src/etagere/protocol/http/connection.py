@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
     def _within_memory(self, request: Request, response: Response, length: int) -> Response:
         """Returns a long response, or a refusal if there is too little memory left for it."""
         may_refuse = request.method in _SAFE_METHODS and not response.has_effect
-        if may_refuse and self._memory.is_scarce:
+        if may_refuse and not self._memory.has_room():
             if response.finished is not None:
                 response.finished()
             return self._application.busy(request)

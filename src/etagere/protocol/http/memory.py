@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Protocol
 
 from etagere.config import Config
 from etagere.protocol.http.sharing import MEMORY, FrontEndShare, alone
@@ -20,6 +21,18 @@ UPLOAD_BYTES_MAX = 1 << 20
 _LARGE_SHARE = 7 / 8
 DOCUMENT_FACTOR = 4
 """How many times its length a document counts: parsing it makes many objects."""
+
+
+# How often those who wait, and what is reserved for bytes to come, are looked at.
+_LOOK_SECONDS = 0.05
+
+
+class Promised(Protocol):
+    """A body for which memory is reserved before its bytes have arrived."""
+
+    def reclaim(self, now: float) -> None:
+        """Returns what is reserved for bytes that do not come as fast as they should."""
+        ...
 
 
 class MemoryExhausted(Exception):
@@ -69,6 +82,8 @@ class MemoryBudget:
         self._is_awaited = False
         # Smaller reservations do not wait behind larger ones.
         self._waiting = (_Waiting(), _Waiting(), _Waiting())
+        self._promised: set[Promised] = set()
+        self._next_look: asyncio.TimerHandle | None = None
         self.used_bytes = 0
         """By this front end."""
         self.peak_bytes = 0
@@ -100,6 +115,7 @@ class MemoryBudget:
             raise MemoryExhausted
         granted = waiting.append(count)
         self._is_awaited = self._mine.memory_is_awaited = True
+        self._look_soon()
         try:
             async with asyncio.timeout(self._wait_seconds_max):
                 await granted
@@ -109,6 +125,43 @@ class MemoryBudget:
             if isinstance(error, TimeoutError):
                 raise MemoryExhausted from None
             raise
+
+    def promise(self, body: Promised) -> None:
+        """Notes that the bytes of a body are still to come for which memory is reserved."""
+        self._promised.add(body)
+        self._look_soon()
+
+    def end_promise(self, body: Promised) -> None:
+        self._promised.discard(body)
+
+    def _look_soon(self) -> None:
+        if self._next_look is None:
+            loop = asyncio.get_running_loop()
+            self._next_look = loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Reclaims memory for those who wait, here or in another front end."""
+        self._next_look = None
+        if any(row.memory_is_awaited for row in (self._mine, *self._others)):
+            self._reclaim()
+            self.grant()
+        if self._promised or self._is_awaited:
+            self._look_soon()
+
+    def _reclaim(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for body in list(self._promised):
+            body.reclaim(now)
+
+    def has_room(self) -> bool:
+        """Returns whether a large reservation would succeed now. If not, memory is reclaimed, in
+        other front ends for the next who asks."""
+        if not self.is_scarce:
+            return True
+        self._mine.memory_is_awaited = True
+        self._look_soon()
+        self._reclaim()
+        return not self.is_scarce
 
     def add(self, count: int) -> None:
         """Counts memory that is already in use, whether it fits into the budget or not."""
@@ -120,8 +173,8 @@ class MemoryBudget:
             self.grant()
 
     def grant(self) -> None:
-        """Grants waiting reservations as far as there is memory. Also called every second, because
-        other front ends may have released some."""
+        """Grants waiting reservations as far as there is memory. Also called every now and then,
+        because other front ends may have released some."""
         for waiting in self._waiting:
             while waiting.queue:
                 count, granted = waiting.queue[0]

@@ -75,6 +75,13 @@ _JOINED_BYTES_MAX = 2 * 1024
 _GROWTH_BYTES = SMALL_BYTES_MAX // DOCUMENT_FACTOR
 
 
+# What is reserved for bytes to come is reclaimed for others if the client is so far behind the rate
+# at which it would send as many bytes in a minute. Then it holds twice what it has sent.
+_PROMISE_SECONDS = 60.0
+_BEHIND_SECONDS_MAX = 0.1
+_RECLAIMED_BYTES_MIN = 1024
+
+
 class RequestBody:
     """The body of a request, while it arrives. If nobody reads it, the client is held back."""
 
@@ -97,6 +104,9 @@ class RequestBody:
         self._flow = flow
         self._memory = memory or MemoryBudget()
         self._reserved = 0
+        self._promised_at = 0.0
+        self._is_reclaimed = False
+        self._factor = 1
         self.is_held = False
         """Whether it keeps its connection from reading on."""
         self.is_discarded = False
@@ -164,6 +174,7 @@ class RequestBody:
 
     def release(self) -> None:
         """Releases all memory: the request has ended."""
+        self._memory.end_promise(self)
         self.is_discarded = True
         self._chunks.clear()
         held = self.buffered + self._reserved
@@ -173,8 +184,25 @@ class RequestBody:
 
     def keep(self, count: int) -> None:
         """Counts more memory that is in use until the request has ended."""
+        self._memory.end_promise(self)
         self._memory.add(count)
         self._reserved += count
+
+    def reclaim(self, now: float) -> None:
+        """Returns what is reserved for bytes that come too slowly, for others who need it now. It
+        is reserved again when they come."""
+        if self.complete or not self._reserved:
+            self._memory.end_promise(self)
+            return
+        on_time_seconds = self.received * _PROMISE_SECONDS / self._reserved
+        if now - self._promised_at - on_time_seconds < _BEHIND_SECONDS_MAX:
+            return
+        self._memory.end_promise(self)
+        surplus = self._reserved - self._factor * max(_RECLAIMED_BYTES_MIN, 2 * self.received)
+        if surplus > 0:
+            self._is_reclaimed = True
+            self._reserved -= surplus
+            self._memory.release(surplus)
 
     @property
     def held_bytes(self) -> int:
@@ -226,13 +254,17 @@ class RequestBody:
         """Reserves memory for the buffers of an upload, in steps that grow with what has arrived: a
         client that has sent little holds little."""
         room = UPLOAD_BYTES_MAX if self.length is None else min(self.length, UPLOAD_BYTES_MAX)
-        wanted = min(room, max(SMALL_BYTES_MAX, 2 * self.received))
+        least = _RECLAIMED_BYTES_MIN if self._is_reclaimed else SMALL_BYTES_MAX
+        wanted = min(room, max(least, 2 * self.received))
         if wanted > self._reserved:
             await self._reserve(wanted - self._reserved)
 
     async def _reserve(self, count: int) -> None:
         await self._memory.reserve_in_turn(count)
         self._reserved += count
+        if not self.complete:
+            self._promised_at = asyncio.get_running_loop().time()
+            self._memory.promise(self)
 
     async def read(self, bytes_max: int) -> bytes:
         """Returns the whole body. Raises BodyTooLarge if it is longer than `bytes_max`."""
@@ -251,6 +283,7 @@ class RequestBody:
         return await self._read_as_it_comes(bytes_max)
 
     async def _read_as_it_comes(self, bytes_max: int) -> bytes:
+        self._factor = DOCUMENT_FACTOR
         room = self.length if self.length is not None else _GROWTH_BYTES
         await self._reserve(room * DOCUMENT_FACTOR)
         document: bytes | bytearray = b""
@@ -258,11 +291,13 @@ class RequestBody:
             size = len(document) + len(chunk)
             if size > bytes_max:
                 raise BodyTooLarge
+            room = self._reserved // DOCUMENT_FACTOR
             if size > room:
                 # Doubled, so that there are few reservations.
                 more = max(size - room, room)
+                if self.length is not None:
+                    more = min(more, self.length - room)
                 await self._reserve(more * DOCUMENT_FACTOR)
-                room += more
             if not document:
                 document = chunk
             elif isinstance(document, bytearray):

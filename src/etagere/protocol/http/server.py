@@ -20,6 +20,8 @@ from etagere.protocol.http.sharing import FrontEndShare, alone
 logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
+# The most connections checked in one iteration of the event loop: thousands may be late together.
+_CHECKED_TOGETHER_MAX = 64
 # How long cancelled requests may take to end.
 _ABORT_SECONDS = 1.0
 
@@ -109,12 +111,14 @@ class HttpServer:
             now = loop.time()
             # If it took much longer, this process was stopped, which is not the clients' fault.
             elapsed_seconds = min(now - last, 2 * _SWEEP_SECONDS)
-            self._expire(now, elapsed_seconds)
+            await self._expire(now, elapsed_seconds)
             self._memory.grant()
             last = now
 
-    def _expire(self, now: float, elapsed_seconds: float) -> None:
-        for connection in list(self._connections):
+    async def _expire(self, now: float, elapsed_seconds: float) -> None:
+        for checked, connection in enumerate(list(self._connections), 1):
+            if not checked % _CHECKED_TOGETHER_MAX:
+                await asyncio.sleep(0)
             try:
                 connection.expire(now, elapsed_seconds)
             except Exception:

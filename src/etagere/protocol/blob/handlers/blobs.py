@@ -301,7 +301,8 @@ async def delete_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
         dates = decode_tiers.tier_dates(exchange)
         uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
         command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
-        await deps.engine.write(blobs.delete_blob, command)
+        while not await deps.engine.write(blobs.delete_blob, command):
+            pass
         return Response(202, [_DELETED])
     if snapshots_too is not DeleteSnapshots.NO:
         raise requests.invalid_header("x-ms-delete-snapshots", snapshots_too.value)

@@ -13,7 +13,7 @@ from etagere.operations.blob import block_lists, staging
 from etagere.protocol.blob import decode, decode_tags, decode_tiers, encode, limits
 from etagere.protocol.blob.block_listing import list_blocks
 from etagere.protocol.blob.dependencies import BlobDependencies
-from etagere.protocol.blob.drafting import put_drafted
+from etagere.protocol.blob.drafting import put_list
 from etagere.protocol.blob.encode import ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
 from etagere.protocol.codecs import block_lists as codec
@@ -25,8 +25,6 @@ from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.responses import XML, stamp_headers
 from etagere.protocol.turns import in_turns
 
-# Longer lists are drafted: in one step they would keep others waiting for too long.
-_BLOCKS_IN_ONE_STEP = 1_000
 _LONG_DOCUMENT_BYTES = 1 << 20
 
 
@@ -70,11 +68,7 @@ async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
         decode_tiers.tier(exchange),
         decode_tags.tags(exchange),
     )
-    blob = None
-    if len(blocks) > _BLOCKS_IN_ONE_STEP:
-        blob = await put_drafted(deps.engine, command)
-    if blob is None:
-        blob = await deps.engine.write(block_lists.put_block_list, command)
+    blob = await put_list(deps.engine, command)
     return Response(201, [*stamp_headers(blob.stamp), checksum, ENCRYPTED])
 
 
