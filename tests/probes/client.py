@@ -1,7 +1,7 @@
-"""A client that sends whatever it is told to, and signs by its own reading of the protocol.
+"""A raw HTTP client with its own implementation of the signing schemes.
 
-Requests are data: text that stands for bytes, so that what no library would send can be said. An
-answer is read strictly: what is not HTTP raises `NotHttp`.
+A request is a value whose text stands for bytes, so that it can be malformed in ways that no
+library allows. Answers are parsed strictly: what is not HTTP raises `NotHttp`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Request:
-    """A request before it becomes bytes; `path` and `query` are percent-encoded already."""
+    """A request; `path` and `query` are percent-encoded already."""
 
     method: str
     path: str
@@ -45,12 +45,12 @@ class Request:
         return f"{self.path}?{query}" if query else self.path
 
     def header(self, name: str) -> str | None:
-        """As the signer sees it: without the space around it, several values joined."""
+        """The value as it is signed: stripped, and joined if there are several."""
         values = [value.strip(" \t") for given, value in self.headers if given.lower() == name]
         return ",".join(values) if values else None
 
     def having(self, *headers: tuple[str, str]) -> Request:
-        """With these headers besides, whatever is there already."""
+        """Adds headers, even if there are some of the same name."""
         return replace(self, headers=(*self.headers, *headers))
 
     def lacking(self, name: str) -> Request:
@@ -67,7 +67,7 @@ class Request:
         return replace(self, query=tuple(pair for pair in self.query if pair[0] != name))
 
     def framed(self) -> Request:
-        """With the length of its body, which is signed, unless it says one itself."""
+        """Adds Content-Length, which is signed, unless the request has its own framing."""
         said = {name.lower() for name, _ in self.headers}
         if (not self.body and self.method != "PUT") or said & {
             "content-length",
@@ -107,7 +107,7 @@ def hmac_sha256(key: str, text: str) -> str:
 
 
 def dated(request: Request) -> Request:
-    """With a date, which every signed request has; if it says one, with that."""
+    """Adds the date that every signed request has, unless there is one."""
     request = request.framed()
     if request.header("x-ms-date") is None and request.header("date") is None:
         return request.having(("x-ms-date", http_date()))
@@ -150,6 +150,41 @@ def shared_key_lite(account: str, key: str) -> Signer:
     return sign
 
 
+def table_shared_key(account: str, key: str) -> Signer:
+    """Shared Key of the table service, which signs neither headers nor the length."""
+
+    def sign(request: Request) -> Request:
+        request = dated(request)
+        lines = [request.method, request.header("content-md5") or ""]
+        lines += [request.header("content-type") or "", _date(request)]
+        signature = hmac_sha256(key, "\n".join([*lines, _table_resource(account, request)]))
+        return request.having(("Authorization", f"SharedKey {account}:{signature}"))
+
+    return sign
+
+
+def table_shared_key_lite(account: str, key: str) -> Signer:
+    """Shared Key Lite of the table service, which signs the date and the resource."""
+
+    def sign(request: Request) -> Request:
+        request = dated(request)
+        text = f"{_date(request)}\n{_table_resource(account, request)}"
+        return request.having(
+            ("Authorization", f"SharedKeyLite {account}:{hmac_sha256(key, text)}")
+        )
+
+    return sign
+
+
+def _date(request: Request) -> str:
+    return request.header("x-ms-date") or request.header("date") or ""
+
+
+def _table_resource(account: str, request: Request) -> str:
+    comp = dict(request.query).get("comp")
+    return f"/{account}{request.path}" + (f"?comp={comp}" if comp is not None else "")
+
+
 def _canonical_headers(request: Request) -> str:
     names = {name.lower() for name, _ in request.headers}
     return "".join(
@@ -175,7 +210,7 @@ def _canonical_query(query: Pairs) -> str:
 
 
 class NotHttp(Exception):
-    """What came back is no answer."""
+    """The server sent bytes that are no HTTP response, or none."""
 
 
 _ODATA_CODE: Final = re.compile(rb'\{"odata\.error":\{"code":"([A-Za-z0-9]+)"')
@@ -191,14 +226,14 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        """That of an error, from the header, or from the body where tables have none."""
+        """The error code, from the header or, for tables, from the body."""
         code = self.headers.get("x-ms-error-code", "")
         if not code and (named := _ODATA_CODE.match(self.body)):
             code = named[1].decode()
         return code
 
     def error(self) -> dict[str, str]:
-        """The elements of an error's body; empty where it is none."""
+        """The elements of an XML error body, or an empty dictionary."""
         try:
             root = ElementTree.fromstring(self.body)
         except ElementTree.ParseError:
@@ -211,7 +246,7 @@ _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)
 
 
 def read_answer(stream: BinaryIO, method: str) -> Answer | None:
-    """The next answer; None at the end of the connection."""
+    """Reads the next answer; None at the end of the connection."""
     line = stream.readline()
     if not line:
         return None
@@ -263,7 +298,7 @@ def _end_of_line(stream: BinaryIO) -> None:
 
 
 class Client:
-    """A connection that is opened when needed and kept as long as the server keeps it."""
+    """A persistent connection, opened on demand."""
 
     def __init__(self, endpoint: str) -> None:
         split = urlsplit(endpoint)
@@ -292,9 +327,10 @@ class Client:
         return answer
 
     def send_bytes(self, data: bytes, method: str = "") -> list[Answer]:
-        """All answers to `data` on a connection of its own, of which the client's half is then
-        closed: whatever the server still waits for does not come. All requests in it have the
-        same `method`, as far as that matters."""
+        """Sends bytes on a new connection, closes the sending half, and returns all answers.
+
+        The answers are read as those to requests with this `method`.
+        """
         with socket.create_connection(self._address, SECONDS_MAX) as connection:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(data)

@@ -1,28 +1,74 @@
-"""One server for the probes of a module, so that what one leaves behind is not dumped by all."""
+"""One server for the probes of a module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.probes.endless import endless_source
-from tests.probes.stage import Stage
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, served
+from tests.probes.blob.endless_source import endless_source
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.queue.fixture import QueueFixture
+from tests.probes.service import ServiceFixture
+from tests.probes.services import SERVICES
+from tests.probes.table.fixture import TableFixture
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def endless() -> Iterator[str]:
+    """The host and port of a source from which a copy never ends."""
+    with endless_source() as source:
+        yield source
+
+
+@pytest.fixture(scope="module")
+def probed_server(tmp_path_factory: pytest.TempPathFactory, endless: str) -> Iterator[Server]:
+    """A server with two accounts, which is found in order when the module ends."""
     directory = tmp_path_factory.mktemp("probed") / "data"
     account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
-    with (
-        endless_source() as source,
-        served(directory, "--account", account, "--copy-source", source) as server,
-    ):
-        stage = Stage(server, f"http://{source}/")
-        stage.make()
-        stage.make(account=SECOND_ACCOUNT)
-        with stage.client:
-            yield stage
+    with served(directory, "--account", account, "--copy-source", endless) as server:
+        yield server
         assert "Traceback" not in server.log()
         assert server.stop() == 0
+
+
+def _with_data(fixture: Any) -> Any:
+    """Creates a target in each account, so that there is something that could change."""
+    fixture.create()
+    fixture.create(SECOND_ACCOUNT)
+    return fixture
+
+
+@pytest.fixture(scope="module")
+def blobs(probed_server: Server, endless: str) -> Iterator[BlobFixture]:
+    fixture = BlobFixture(probed_server, f"http://{endless}/")
+    with fixture.client:
+        yield _with_data(fixture)
+
+
+@pytest.fixture(scope="module")
+def queues(probed_server: Server) -> Iterator[QueueFixture]:
+    fixture = QueueFixture(probed_server)
+    with fixture.client:
+        yield _with_data(fixture)
+
+
+@pytest.fixture(scope="module")
+def tables(probed_server: Server) -> Iterator[TableFixture]:
+    fixture = TableFixture(probed_server)
+    with fixture.client:
+        yield _with_data(fixture)
+
+
+@pytest.fixture
+def fixture(request: pytest.FixtureRequest) -> ServiceFixture[Any]:
+    """The fixture of the service that the test is parametrized with, by name or by operation."""
+    parameters = request.node.callspec.params
+    service = (
+        parameters["operation"].service if "operation" in parameters else parameters["service"]
+    )
+    found: ServiceFixture[Any] = request.getfixturevalue(f"{service}s")
+    assert isinstance(found, SERVICES[service].fixture)
+    return found

@@ -1,4 +1,4 @@
-"""Ways to spoil a request: before it is signed, so that it is let in, or afterwards, as bytes."""
+"""Mutations of requests: before signing, so that they are authorized, or afterwards, as bytes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tests.probes.blob.operations import LEASE, OTHER_LEASE, TAGS
 from tests.probes.client import Request, http_date
-from tests.probes.operations import LEASE, OTHER_LEASE, POLICIES, PROPERTIES, TAGS
+from tests.probes.service import POLICIES, PROPERTIES
 
 Mutation = Callable[[random.Random, Request], Request]
 
-# What stands for nothing that a field could mean. Percent-encoded where it is for an address.
+# Values that are rarely valid; percent-encoded where they are for a URL.
 
-ANYWHERE: Final = (
+VALUES: Final = (
     "", "-1", "0", "1", "99999999999999999999", "1" * 5_000, "1e9", "0x10", "٣", "null", "true",
     "*", ",", ";", "=", "a" * 1_100, "a" * 9_000, "é", "🦄", "'", '"', "<a>&amp;", "{}", "-", "..",
     LEASE, "2026-11-15T02:50:16.0000000Z", "include", "only", "BlockBlob", "AppendBlob", "AAAA",
     http_date(), "Thu, 31 Feb 2026 25:61:61 GMT",
 )  # fmt: skip
-IN_HEADERS: Final = (
-    *ANYWHERE, "\udcff", "\udcc0\udcaf", "\udced\udca0\udc80", "\x00", "a\x00b", "\x01", "\x7f",
+HEADER_VALUES: Final = (
+    *VALUES, "\udcff", "\udcc0\udcaf", "\udced\udca0\udc80", "\x00", "a\x00b", "\x01", "\x7f",
     "\t", "a\tb", "a\rb", "a\nb", "a\r\n b", "a\r\nx-injected: b", "a" * 70_000, "\x85", "\u2028",
 )  # fmt: skip
-IN_ADDRESSES: Final = (
+URL_VALUES: Final = (
     "", "-1", "0", "5001", "1" * 5_000, "%D9%A3", "%00", "a%00b", "%01", "%0A", "a%0D%0Ab%3A%20c",
     "%7F", "%C2%85", "%FF", "%C0%AF", "%ED%A0%80", "%F4%90%80%80", "%EF%BF%BE", "%F0%9F%A6%84",
     "%", "%2", "%zz", "%25", "%2525", "+", ".", "..", "%2e%2e", "/", "%2F", "%5C", "a" * 1_100,
@@ -95,12 +96,12 @@ DIGESTS: Final = (
 
 
 def header(chance: random.Random, request: Request) -> Request:
-    return request.setting(chance.choice(HEADERS), chance.choice(IN_HEADERS))
+    return request.setting(chance.choice(HEADERS), chance.choice(HEADER_VALUES))
 
 
 def doubled_header(chance: random.Random, request: Request) -> Request:
     names = [name for name, _ in request.headers] or ["x-ms-version"]
-    return request.having((chance.choice((*names, "Host")), chance.choice(ANYWHERE)))
+    return request.having((chance.choice((*names, "Host")), chance.choice(VALUES)))
 
 
 def many_headers(chance: random.Random, request: Request) -> Request:
@@ -109,12 +110,12 @@ def many_headers(chance: random.Random, request: Request) -> Request:
 
 
 def unversioned(chance: random.Random, request: Request) -> Request:
-    """So that another parameter says by which version it is to be read."""
-    return request.lacking("x-ms-version").asking(("sv", chance.choice(IN_ADDRESSES)))
+    """Gives the version by a parameter instead of the header."""
+    return request.lacking("x-ms-version").asking(("sv", chance.choice(URL_VALUES)))
 
 
 def metadata(chance: random.Random, request: Request) -> Request:
-    return request.having((chance.choice(METADATA), chance.choice(IN_HEADERS)))
+    return request.having((chance.choice(METADATA), chance.choice(HEADER_VALUES)))
 
 
 def byte_range(chance: random.Random, request: Request) -> Request:
@@ -126,7 +127,7 @@ def byte_range(chance: random.Random, request: Request) -> Request:
 
 def condition(chance: random.Random, request: Request) -> Request:
     for name in chance.sample(CONDITIONS, chance.randint(1, 4)):
-        request = request.setting(name, chance.choice((*ETAGS, *ANYWHERE)))
+        request = request.setting(name, chance.choice((*ETAGS, *VALUES)))
     return request
 
 
@@ -142,14 +143,14 @@ def parameter(chance: random.Random, request: Request) -> Request:
     name = chance.choice(PARAMETERS)
     if chance.random() < 0.5:
         request = request.asking_not(name)
-    return request.asking((name, chance.choice(IN_ADDRESSES)))
+    return request.asking((name, chance.choice(URL_VALUES)))
 
 
 def listing(chance: random.Random, request: Request) -> Request:
-    """Nothing but what a listing looks at."""
+    """Parameters of listings only."""
     names = ("prefix", "delimiter", "marker", "maxresults", "startFrom", "include")
     for name in chance.sample(names, chance.randint(1, 4)):
-        request = request.asking((name, chance.choice(IN_ADDRESSES)))
+        request = request.asking((name, chance.choice(URL_VALUES)))
     return request
 
 
@@ -170,7 +171,7 @@ def method(chance: random.Random, request: Request) -> Request:
 def path(chance: random.Random, request: Request) -> Request:
     parts = request.path.split("/")
     at = chance.randrange(1, len(parts))
-    junk = chance.choice(IN_ADDRESSES)
+    junk = chance.choice(URL_VALUES)
     match chance.randrange(5):
         case 0:
             parts[at] = junk
@@ -191,7 +192,7 @@ def digest(chance: random.Random, request: Request) -> Request:
 
 
 def xml(chance: random.Random, request: Request) -> Request:
-    """A document that another client would send, with something wrong."""
+    """An XML document of some operation, with something wrong."""
     root, body = chance.choice(DOCUMENTS)
     at = chance.randrange(len(body))
     bomb = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
@@ -262,20 +263,20 @@ PIECES: Final = (
 )  # fmt: skip
 
 
-def spoiled(chance: random.Random, data: bytes) -> bytes:
-    """A request with bytes changed, put in, taken out, repeated or cut off."""
-    spoilt = bytearray(data)
+def mutate_bytes(chance: random.Random, data: bytes) -> bytes:
+    """A request with bytes changed, inserted, removed, repeated or cut off."""
+    mutated = bytearray(data)
     for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(spoilt) + 1)
+        at = chance.randrange(len(mutated) + 1)
         match chance.randrange(5):
             case 0:
-                spoilt[at : at + 1] = bytes([chance.randrange(256)])
+                mutated[at : at + 1] = bytes([chance.randrange(256)])
             case 1:
-                spoilt[at:at] = chance.choice(PIECES)
+                mutated[at:at] = chance.choice(PIECES)
             case 2:
-                del spoilt[at : at + chance.randint(1, 20)]
+                del mutated[at : at + chance.randint(1, 20)]
             case 3:
-                spoilt[at:at] = spoilt[max(0, at - 30) : at]
+                mutated[at:at] = mutated[max(0, at - 30) : at]
             case _:
-                del spoilt[at:]
-    return bytes(spoilt)
+                del mutated[at:]
+    return bytes(mutated)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.probes.blob.fixture import CONTENT, BlobFixture
 from tests.probes.client import (
     Answer,
     Client,
@@ -20,10 +21,9 @@ from tests.probes.client import (
     http_date,
     shared_key,
     shared_key_lite,
+    table_shared_key,
 )
-from tests.probes.stage import CONTENT, Stage
 from tests.probes.tokens import account_token
-from tests.sdk.table.forms import table_key
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, served
 
 SIGN: Final = shared_key(ACCOUNT, KEY)
@@ -52,11 +52,11 @@ CHALLENGE: Final = "Bearer authorization_uri="
     ],
 )
 def test_bearer_tokens(
-    stage: Stage, token: str, service: str, version: str, status: int, code: str
+    blobs: BlobFixture, token: str, service: str, version: str, status: int, code: str
 ) -> None:
     headers = (("Authorization", token), ("x-ms-version", version), ("x-ms-date", "never"))
     request = Request("GET", f"/{ACCOUNT}/", OF_SERVICE, headers)
-    with Client(stage.server.endpoints[service]) as client:
+    with Client(blobs.server.endpoints[service]) as client:
         answer = client.ask(request)
     assert (answer.status, answer.code) == (status, code)
     challenged = answer.headers.get("www-authenticate", "").startswith(CHALLENGE)
@@ -81,11 +81,11 @@ def _told(answer: Answer) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("scheme", [shared_key, shared_key_lite])
 def test_an_unknown_account_looks_like_a_wrong_signature(
-    stage: Stage, scheme: Callable[[str, str], Signer]
+    blobs: BlobFixture, scheme: Callable[[str, str], Signer]
 ) -> None:
     headers = (VERSION, ("x-ms-date", http_date()))
     answers = {
-        account: stage.client.ask(
+        account: blobs.client.ask(
             scheme(account, WRONG_KEY)(Request("GET", f"/{account}/c/b", (), headers))
         )
         for account in (ACCOUNT, SECOND_ACCOUNT, "nobody", "Nobody", "x")
@@ -112,11 +112,11 @@ def test_an_unknown_account_looks_like_a_wrong_signature(
     ],
 )
 def test_unknown_accounts_look_like_private_ones(
-    stage: Stage, version: str, below: str, query: Pairs
+    blobs: BlobFixture, version: str, below: str, query: Pairs
 ) -> None:
     told = {
         account: _told(
-            stage.client.ask(
+            blobs.client.ask(
                 Request("GET", f"/{account}{below}", query, (("x-ms-version", version),))
             )
         )
@@ -125,15 +125,15 @@ def test_unknown_accounts_look_like_private_ones(
     assert told == dict.fromkeys(told, told[ACCOUNT])
 
 
-def test_names_that_no_account_can_have(stage: Stage) -> None:
+def test_names_that_no_account_can_have(blobs: BlobFixture) -> None:
     for account in ("Nobody", "%ff", "x", "a" * 25):
-        answer = stage.client.ask(Request("GET", f"/{account}/container/blob", (), (VERSION,)))
+        answer = blobs.client.ask(Request("GET", f"/{account}/container/blob", (), (VERSION,)))
         assert (answer.status, answer.code) == (401, "NoAuthenticationInformation")
 
 
-def test_tokens_of_unknown_accounts_look_like_wrong_ones(stage: Stage) -> None:
+def test_tokens_of_unknown_accounts_look_like_wrong_ones(blobs: BlobFixture) -> None:
     unknown, known = (
-        stage.client.ask(
+        blobs.client.ask(
             account_token(account, WRONG_KEY).put_on(Request("GET", f"/{account}/c/b"))
         )
         for account in ("nobody", ACCOUNT)
@@ -175,61 +175,61 @@ OTHER_HOSTS: Final = [
 
 
 @pytest.mark.parametrize("host", LOOPBACK_HOSTS)
-def test_the_development_account_under_loopback_names(stage: Stage, host: str) -> None:
-    place = stage.make()
-    path = f"/{ACCOUNT}/{place.container}/{place.blob}"
-    assert stage.own(Request("GET", path, (), (("Host", host),))).body == CONTENT
-    stage.remove(place)
+def test_the_development_account_under_loopback_names(blobs: BlobFixture, host: str) -> None:
+    target = blobs.create()
+    path = f"/{ACCOUNT}/{target.container}/{target.blob}"
+    assert blobs.send_as_owner(Request("GET", path, (), (("Host", host),))).body == CONTENT
+    blobs.remove(target)
 
 
 @pytest.mark.parametrize("host", [f"{ACCOUNT}.blob.localhost:10000", f"{ACCOUNT}.blob.localhost"])
-def test_the_development_account_in_a_loopback_name(stage: Stage, host: str) -> None:
-    answer = stage.own(Request("GET", "/", (("comp", "list"),), (("Host", host),)))
+def test_the_development_account_in_a_loopback_name(blobs: BlobFixture, host: str) -> None:
+    answer = blobs.send_as_owner(Request("GET", "/", (("comp", "list"),), (("Host", host),)))
     assert b"<Containers>" in answer.body
 
 
 @pytest.mark.parametrize("host", OTHER_HOSTS)
-def test_the_development_account_under_other_names(stage: Stage, host: str) -> None:
+def test_the_development_account_under_other_names(blobs: BlobFixture, host: str) -> None:
     """A web page whose name resolves to this machine since it was loaded is of the same origin, so
     CORS does not keep it from anything."""
-    place = stage.make(access="container")
-    path = f"/{ACCOUNT}/{place.container}/{place.blob}"
+    target = blobs.create(access="container")
+    path = f"/{ACCOUNT}/{target.container}/{target.blob}"
     request = Request("GET", path, (), (("Host", host), VERSION))
     for sent in (request, SIGN(request), account_token(ACCOUNT, KEY).put_on(request)):
-        answer = stage.client.ask(sent)
+        answer = blobs.client.ask(sent)
         assert (answer.status, answer.code) == (403, "AuthorizationFailure")
-    with stage.unchanged():
+    with blobs.unchanged():
         delete = Request("DELETE", path, (), (("Host", host),))
-        assert stage.client.ask(SIGN(delete)).status == 403
-    stage.remove(place)
+        assert blobs.client.ask(SIGN(delete)).status == 403
+    blobs.remove(target)
 
 
-def test_the_account_in_another_name(stage: Stage) -> None:
+def test_the_account_in_another_name(blobs: BlobFixture) -> None:
     host = ("Host", f"{ACCOUNT}.blob.rebound.example:10000")
-    answer = stage.client.ask(SIGN(Request("GET", "/", (("comp", "list"),), (host,))))
+    answer = blobs.client.ask(SIGN(Request("GET", "/", (("comp", "list"),), (host,))))
     assert (answer.status, answer.code) == (403, "AuthorizationFailure")
 
 
-def test_other_accounts_under_any_name(stage: Stage) -> None:
+def test_other_accounts_under_any_name(blobs: BlobFixture) -> None:
     sign = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
     for host in ("etagere:10000", "storage.example"):
         request = Request("GET", f"/{SECOND_ACCOUNT}/", (("comp", "list"),), (("Host", host),))
-        assert stage.client.ask(sign(request)).status == 200
+        assert blobs.client.ask(sign(request)).status == 200
 
 
-def test_a_source_in_the_development_account_under_another_name(stage: Stage) -> None:
-    place = stage.make(access="container")
-    own = stage.make(account=SECOND_ACCOUNT)
+def test_a_source_in_the_development_account_under_another_name(blobs: BlobFixture) -> None:
+    target = blobs.create(access="container")
+    own = blobs.create(account=SECOND_ACCOUNT)
     token = account_token(ACCOUNT, KEY)
-    address = f"http://127.0.0.1:{urlsplit(stage.server.endpoint).port}"
-    source = f"{address}/{ACCOUNT}/{place.container}/{place.blob}?{token}"
+    address = f"http://127.0.0.1:{urlsplit(blobs.server.endpoint).port}"
+    source = f"{address}/{ACCOUNT}/{target.container}/{target.blob}?{token}"
     sign = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
     path = f"/{SECOND_ACCOUNT}/{own.container}/stolen"
     for host, status in (("rebound.example", 403), ("localhost", 202)):
         copy = Request("PUT", path, (), (("x-ms-copy-source", source), ("Host", host)))
-        assert stage.client.ask(sign(copy)).status == status
-    stage.remove(place)
-    stage.remove(own)
+        assert blobs.client.ask(sign(copy)).status == status
+    blobs.remove(target)
+    blobs.remove(own)
 
 
 def test_the_development_account_anywhere(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_the_development_account_anywhere(tmp_path: Path) -> None:
         assert "--development-account-anywhere" in server.log()
 
 
-def test_no_warning_otherwise(stage: Stage) -> None:
-    assert "--development-account-anywhere" not in stage.server.log()
+def test_no_warning_otherwise(blobs: BlobFixture) -> None:
+    assert "--development-account-anywhere" not in blobs.server.log()
 
 
 # Protocols that a token allows
@@ -252,9 +252,9 @@ def test_no_warning_otherwise(stage: Stage) -> None:
     ("protocols", "status"),
     [("https,http", 200), ("http,https", 200), ("https", 403), ("http", 403), ("https,https", 403)],
 )
-def test_the_protocols_of_a_token(stage: Stage, protocols: str, status: int) -> None:
+def test_the_protocols_of_a_token(blobs: BlobFixture, protocols: str, status: int) -> None:
     token = account_token(ACCOUNT, KEY, spr=protocols)
-    answer = stage.client.ask(token.put_on(Request("GET", f"/{ACCOUNT}/", (("comp", "list"),))))
+    answer = blobs.client.ask(token.put_on(Request("GET", f"/{ACCOUNT}/", (("comp", "list"),))))
     assert answer.status == status
 
 
@@ -272,37 +272,39 @@ def _chunked(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("chunks", [_chunked(POLICIES), b"0\r\n\r\n"], ids=["some", "none"])
-def test_a_signature_over_no_length_covers_no_chunked_body(stage: Stage, chunks: bytes) -> None:
-    place = stage.make()
-    request = Request("PUT", f"/{ACCOUNT}/{place.container}", ACL)
+def test_a_signature_over_no_length_covers_no_chunked_body(
+    blobs: BlobFixture, chunks: bytes
+) -> None:
+    target = blobs.create()
+    request = Request("PUT", f"/{ACCOUNT}/{target.container}", ACL)
     swapped = SIGN(request).lacking("Content-Length").having(CHUNKED)
     signed = SIGN(request.having(CHUNKED))
-    with stage.unchanged():
+    with blobs.unchanged():
         for sent in (swapped, signed):
-            (answer,) = stage.client.send_bytes(replace(sent, body=chunks).raw())
+            (answer,) = blobs.client.send_bytes(replace(sent, body=chunks).raw())
             assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
-    with Client(stage.server.endpoints["queue"]) as client:
+    with Client(blobs.server.endpoints["queue"]) as client:
         signed = SIGN(Request("PUT", f"/{ACCOUNT}/chunked", (), (CHUNKED,), chunks))
         (answer,) = client.send_bytes(signed.raw())
         assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
-    stage.remove(place)
+    blobs.remove(target)
 
 
-def test_what_covers_no_length_takes_chunked_bodies(stage: Stage) -> None:
-    place = stage.make()
-    path = f"/{ACCOUNT}/{place.container}/{place.blob}"
+def test_what_covers_no_length_takes_chunked_bodies(blobs: BlobFixture) -> None:
+    target = blobs.create()
+    path = f"/{ACCOUNT}/{target.container}/{target.blob}"
     body = _chunked(b"<BlockList/>")
     request = Request("PUT", path, (("comp", "blocklist"),), (CHUNKED, VERSION), body)
     token = account_token(ACCOUNT, KEY)
     for sent in (shared_key_lite(ACCOUNT, KEY)(request), token.put_on(request)):
-        assert stage.client.ask(sent).status == 201
-    assert stage.own(Request("GET", path)).body == b""
-    with Client(stage.server.endpoints["table"]) as client:
+        assert blobs.client.ask(sent).status == 201
+    assert blobs.send_as_owner(Request("GET", path)).body == b""
+    with Client(blobs.server.endpoints["table"]) as client:
         headers = (CHUNKED, ("Content-Type", "application/json"))
         body = _chunked(b'{"TableName":"chunked"}')
         request = Request("POST", f"/{ACCOUNT}/Tables", (), headers, body)
-        assert client.ask(table_key(ACCOUNT, KEY)(request)).status == 201
-    stage.remove(place)
+        assert client.ask(table_shared_key(ACCOUNT, KEY)(request)).status == 201
+    blobs.remove(target)
 
 
 # Errors to HEAD
@@ -329,10 +331,10 @@ def _head(endpoint: str, request: Request) -> bytes:
     ],
 )
 def test_errors_to_head_describe_no_body(
-    stage: Stage, service: str, path: str, query: tuple[()], signed: bool, status: int
+    blobs: BlobFixture, service: str, path: str, query: tuple[()], signed: bool, status: int
 ) -> None:
     request = Request("HEAD", path, query, (VERSION,))
-    raw = _head(stage.server.endpoints[service], SIGN(request) if signed else request)
+    raw = _head(blobs.server.endpoints[service], SIGN(request) if signed else request)
     head, _, body = raw.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     assert lines[0].split(b" ")[1] == str(status).encode()
@@ -342,13 +344,13 @@ def test_errors_to_head_describe_no_body(
     assert any(line.startswith(b"x-ms-error-code: ") for line in lines)
 
 
-def test_a_connection_goes_on_after_an_error_to_head(stage: Stage) -> None:
+def test_a_connection_goes_on_after_an_error_to_head(blobs: BlobFixture) -> None:
     request = SIGN(Request("HEAD", f"/{ACCOUNT}/nowhere/nothing")).raw()
     answers = b"".join(
-        [_head(stage.server.endpoint, Request("HEAD", f"/{ACCOUNT}/nowhere/nothing"))]
+        [_head(blobs.server.endpoint, Request("HEAD", f"/{ACCOUNT}/nowhere/nothing"))]
     )
     assert answers.count(b"HTTP/1.1") == 1
-    where = urlsplit(stage.server.endpoint)
+    where = urlsplit(blobs.server.endpoint)
     with socket.create_connection((where.hostname, where.port), 5) as connection:
         for _ in range(3):
             connection.sendall(request)
@@ -359,9 +361,9 @@ def test_a_connection_goes_on_after_an_error_to_head(stage: Stage) -> None:
             assert received.count(b"\r\n\r\n") == 1
 
 
-def test_other_answers_to_head_tell_the_length(stage: Stage) -> None:
-    place = stage.make()
-    answer = stage.own(Request("HEAD", f"/{ACCOUNT}/{place.container}/{place.blob}"))
+def test_other_answers_to_head_tell_the_length(blobs: BlobFixture) -> None:
+    target = blobs.create()
+    answer = blobs.send_as_owner(Request("HEAD", f"/{ACCOUNT}/{target.container}/{target.blob}"))
     assert answer.headers["content-length"] == str(len(CONTENT))
     assert "transfer-encoding" not in answer.headers
-    stage.remove(place)
+    blobs.remove(target)

@@ -1,67 +1,36 @@
-"""A signature is good for the request that was signed, and for no other."""
+"""A signature is valid for the request that was signed, and for no other, in every service."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from tests.probes.client import Request, Signer, http_date, md5, shared_key, shared_key_lite
-from tests.probes.judgement import refusal
-from tests.probes.operations import Operation, Place, each_operation
-from tests.probes.stage import Stage
+from tests.probes.answers import AUTHENTICATION_FAILED, refusal_fault
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.client import Request, Signer, http_date, shared_key
+from tests.probes.service import Operation, ServiceFixture, SigningScheme
+from tests.probes.services import OPERATIONS, SERVICES, each_operation, each_scheme
 from tests.server import ACCOUNT, KEY
 
 SIGN: Final = shared_key(ACCOUNT, KEY)
-SIGN_LITE: Final = shared_key_lite(ACCOUNT, KEY)
 METHODS: Final = ("GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS")
-LONG_AGO: Final = "Sat, 01 Jan 2000 00:00:00 GMT"
-LONG_HENCE: Final = "Thu, 01 Jan 2099 00:00:00 GMT"
-# Refused as unsigned, or before that as no operation, of no version, or as no preflight.
+# The signature does not match, or before that: no such operation, version or preflight.
 EXPECTED: Final = (
-    (403, "AuthenticationFailed"),
+    AUTHENTICATION_FAILED,
     (400, "InvalidQueryParameterValue"),
+    (400, "InvalidUri"),
     (405, "UnsupportedHttpVerb"),
     (400, "InvalidHeaderValue"),
 )
 
-# These know no conditions, or none by these names.
-UNCONDITIONAL: Final = {
-    "put_block", "put_block_from_url", "get_block_list", "set_blob_tier", "get_blob_tags",
-    "set_blob_tags", "abort_copy_blob", "create_container", "get_container_properties",
-    "get_container_metadata", "get_container_acl", "list_blobs", "list_containers",
-    "find_blobs_by_tags", "find_blobs_by_tags_in_container", "blob_batch",
-    "blob_batch_in_container", "get_account_information", "get_blob_service_properties",
-    "set_blob_service_properties", "get_blob_service_stats",
-}  # fmt: skip
-
 Changes = Iterator[tuple[str, Request]]
 
 
-def harmless_headers(operation: Operation, request: Request) -> dict[str, str]:
-    """The standard headers that are signed, with values that change no outcome."""
-    headers = {
-        "Content-Encoding": "gzip",
-        "Content-Language": "en",
-        "Content-MD5": md5(request.body),
-        "Content-Type": request.header("content-type") or "text/plain",
-        "If-Modified-Since": LONG_AGO,
-        "If-Match": "*",
-        "If-None-Match": '"0x1"',
-        "If-Unmodified-Since": LONG_HENCE,
-        "Range": "bytes=0-1",
-    }
-    if operation.creates:
-        del headers["If-Match"]
-    if operation.row in UNCONDITIONAL:
-        return {name: value for name, value in headers.items() if not name.startswith("If-")}
-    return headers
-
-
 def in_headers(request: Request, headers: dict[str, str], sign: Signer) -> Changes:
-    """Each header added, removed, changed and doubled after it was signed."""
+    """Each header added, removed, changed and doubled after signing."""
     for name, value in headers.items():
         request = request.lacking(name)
         yield f"{name} added", sign(request).having((name, value))
@@ -82,7 +51,7 @@ def in_extension_headers(request: Request, sign: Signer) -> Changes:
         yield f"{name} changed", signed.setting(name, value + "0")
         yield f"{name} doubled", signed.having((name, value))
         yield f"{name} emptied", signed.setting(name, "")
-        # Lines of the string to sign that another name or value would make as well.
+        # Another name that results in a similar line of the string to sign.
         yield (
             f"{name} without its dashes",
             signed.lacking(name).having((name.replace("-", "", 1), value)),
@@ -120,7 +89,7 @@ def in_method(request: Request, sign: Signer) -> Changes:
 
 
 def in_query(request: Request, sign: Signer, names: frozenset[str] | None = None) -> Changes:
-    """Parameters, or those of these `names`, removed, changed, doubled and added."""
+    """Parameters, or only those with these names, removed, changed, doubled and added."""
     signed = sign(request)
     for name, value in request.query:
         if names is not None and name not in names:
@@ -128,7 +97,8 @@ def in_query(request: Request, sign: Signer, names: frozenset[str] | None = None
         yield f"{name} removed", signed.asking_not(name)
         yield f"{name} emptied", signed.asking_not(name).asking((name, ""))
         yield f"{name} changed", signed.asking_not(name).asking((name, value + "s"))
-        yield f"{name} in capitals", signed.asking_not(name).asking((name, value.upper()))
+        if value != value.upper():
+            yield f"{name} in capitals", signed.asking_not(name).asking((name, value.upper()))
         yield f"{name} doubled", signed.asking((name, value))
         yield f"{name} doubled in capitals", signed.asking((name.upper(), value))
         yield f"{name} encoded twice", signed.asking_not(name).asking((name, f"%25{value}"))
@@ -139,61 +109,62 @@ def in_query(request: Request, sign: Signer, names: frozenset[str] | None = None
             yield f"{name} added", signed.asking((name, value))
 
 
-def carried_out(stage: Stage, changes: Changes) -> list[tuple[str, str]]:
-    """The changed requests that were not refused as they should be."""
+def accepted(fixture: ServiceFixture[Any], changes: Changes) -> list[tuple[str, str]]:
+    """Returns the changed requests that were not refused as expected."""
     return [
-        (label, told)
+        (label, fault)
         for label, changed in changes
-        if (told := refusal(stage.client.ask(changed), *EXPECTED))
+        if (fault := refusal_fault(fixture.client.ask(changed), *EXPECTED))
     ]
 
 
+def _headers_covered(
+    scheme: SigningScheme, operation: Operation[Any], request: Request
+) -> dict[str, str]:
+    headers, covered = operation.neutral_headers(request), scheme.covers.headers
+    return {name: text for name, text in headers.items() if covered is None or name in covered}
+
+
 @each_operation
-def test_the_signed_headers_are_harmless(stage: Stage, operation: Operation) -> None:
-    """So that what refuses them below is the signature."""
-    names = harmless_headers(operation, operation.request(Place("nowhere")))
+def test_neutral_headers(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
+    """The headers that the next test changes do not change the outcome when they are signed."""
+    with fixture.target_for(operation) as target:
+        request = operation.request(target)
+        names = _headers_covered(fixture.schemes[0], operation, request)
     for name in names:
-        with stage.place_for(operation) as place:
-            request = operation.request(place)
-            stage.own(request.setting(name, harmless_headers(operation, request)[name]))
+        with fixture.target_for(operation) as target:
+            request = operation.request(target)
+            fixture.send_as_owner(request.setting(name, operation.neutral_headers(request)[name]))
 
 
+@each_scheme
 @each_operation
-def test_changed_after_it_was_signed(stage: Stage, operation: Operation) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
-        headers = harmless_headers(operation, request)
-        wrong = carried_out(stage, in_headers(request, headers, SIGN))
-        wrong += carried_out(stage, in_extension_headers(request, SIGN))
-        wrong += carried_out(stage, in_path(request, SIGN))
-        wrong += carried_out(stage, in_method(request, SIGN))
-        wrong += carried_out(stage, in_query(request, SIGN))
+def test_changed_after_signing(
+    fixture: ServiceFixture[Any], operation: Operation[Any], scheme: int
+) -> None:
+    used = fixture.schemes[scheme]
+    sign = used.signer(ACCOUNT, KEY)
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = operation.request(target)
+        wrong = accepted(fixture, in_path(request, sign))
+        wrong += accepted(fixture, in_query(request, sign, used.covers.query))
+        headers = _headers_covered(used, operation, request)
+        wrong += accepted(fixture, in_headers(request, headers, sign))
+        if used.covers.extension_headers:
+            wrong += accepted(fixture, in_extension_headers(request, sign))
+        if used.covers.method:
+            wrong += accepted(fixture, in_method(request, sign))
         assert not wrong
 
 
+@each_scheme
 @each_operation
-def test_changed_after_it_was_signed_lightly(stage: Stage, operation: Operation) -> None:
-    """SharedKeyLite covers less: two standard headers, and `comp` of the query."""
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
-        headers = {
-            name: value
-            for name, value in harmless_headers(operation, request).items()
-            if name in {"Content-MD5", "Content-Type"}
-        }
-        wrong = carried_out(stage, in_headers(request, headers, SIGN_LITE))
-        wrong += carried_out(stage, in_extension_headers(request, SIGN_LITE))
-        wrong += carried_out(stage, in_path(request, SIGN_LITE))
-        wrong += carried_out(stage, in_method(request, SIGN_LITE))
-        wrong += carried_out(stage, in_query(request, SIGN_LITE, frozenset({"comp"})))
-        assert not wrong
-
-
-@pytest.mark.parametrize("sign", [SIGN, SIGN_LITE], ids=["SharedKey", "SharedKeyLite"])
-@each_operation
-def test_the_date_is_signed(stage: Stage, operation: Operation, sign: Signer) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        signed = sign(operation.request(place).having(("Date", http_date())))
+def test_date_is_signed(
+    fixture: ServiceFixture[Any], operation: Operation[Any], scheme: int
+) -> None:
+    sign = fixture.schemes[scheme].signer(ACCOUNT, KEY)
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        signed = sign(operation.request(target).having(("Date", http_date())))
         later = http_date(60)
         changes = [
             ("changed", signed.setting("Date", later)),
@@ -202,19 +173,26 @@ def test_the_date_is_signed(stage: Stage, operation: Operation, sign: Signer) ->
             ("joined by another", signed.having(("x-ms-date", later))),
             ("doubled", signed.having(("Date", later))),
         ]
-        assert not carried_out(stage, iter(changes))
+        assert not accepted(fixture, iter(changes))
 
 
-@each_operation
-def test_the_length_of_the_body_is_signed(stage: Stage, operation: Operation) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        signed = SIGN(operation.request(place))
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(each, id=str(each), marks=each.marks)
+        for each in OPERATIONS
+        if SERVICES[each.service].fixture.schemes[0].covers.content_length
+    ],
+)
+def test_content_length_is_signed(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        signed = fixture.sign_as_owner(operation.request(target))
         body = signed.body + b" "
         longer = replace(signed.setting("Content-Length", str(len(body))), body=body)
-        assert not carried_out(stage, iter([("longer", longer)]))
+        assert not accepted(fixture, iter([("longer", longer)]))
 
 
-# What one parameter says must not be taken from another
+# Two requests with the same string to sign
 
 
 LISTING: Final = (
@@ -226,25 +204,25 @@ LISTING: Final = (
 
 
 def _without_lines(request: Request) -> Request:
-    """The same text to sign, where the prefix is a part of the delimiter."""
+    """Has the same string to sign, with the prefix as a part of the delimiter."""
     query = (("restype", "container"), ("comp", "list"))
     return replace(request, query=(*query, ("delimiter", "%2F%0Aprefix:secret:only")))
 
 
 def _with_a_longer_name(request: Request) -> Request:
-    """The same text to sign, where a part of the prefix is in the name of the parameter."""
+    """Has the same string to sign, with a part of the prefix in the name of the parameter."""
     return request.asking_not("prefix").asking(("prefix%3Asecret", "only"))
 
 
 @pytest.mark.parametrize("rewritten", [_without_lines, _with_a_longer_name])
-def test_one_text_to_sign_is_one_request(
-    stage: Stage, rewritten: Callable[[Request], Request]
+def test_ambiguous_string_to_sign(
+    blobs: BlobFixture, rewritten: Callable[[Request], Request]
 ) -> None:
-    """A listing that was signed for a prefix does not become one of everything."""
-    place = stage.make()
-    path = f"/{ACCOUNT}/{place.container}"
+    """A listing signed for a prefix cannot be turned into one of everything."""
+    target = blobs.create()
+    path = f"/{ACCOUNT}/{target.container}"
     listing = Request("GET", path, LISTING)
-    assert b"<BlobPrefix>" not in stage.own(listing).body
-    answer = stage.client.ask(rewritten(SIGN(listing)))
-    stage.remove(place)
-    assert not refusal(answer, (403, "AuthenticationFailed")), answer.body
+    assert b"<BlobPrefix>" not in blobs.send_as_owner(listing).body
+    answer = blobs.client.ask(rewritten(SIGN(listing)))
+    blobs.remove(target)
+    assert not refusal_fault(answer, AUTHENTICATION_FAILED), answer.body

@@ -1,102 +1,107 @@
-"""A shared access signature grants what it says, where and when it says, and nothing else."""
+"""A shared access signature grants what its fields say, and nothing else, in every service."""
 
 from __future__ import annotations
 
 import string
 from collections.abc import Iterator
+from typing import Any, Final
 
-import pytest
-
-from tests.permissions import PERMISSIONS
+from tests.probes.answers import (
+    AUTHENTICATION_FAILED,
+    AUTHORIZATION_FAILURE,
+    BLOB_OVERWRITE,
+    NO_AUTHENTICATION,
+    PERMISSION_MISMATCH,
+    SERVICE_MISMATCH,
+    refusal_fault,
+)
+from tests.probes.blob.fixture import BlobFixture
 from tests.probes.client import Request, encoded
-from tests.probes.holders import (
-    CREATES_ONLY,
-    FAILED,
-    LACKING,
-    LETTERS,
-    NOT_HERE,
-    Maker,
-    for_account,
-    grants,
-)
-from tests.probes.judgement import refusal
-from tests.probes.operations import OPERATIONS, Operation, each_operation
-from tests.probes.stage import Stage
-from tests.probes.tokens import (
-    ACCOUNT_LETTERS,
-    Token,
-    account_token,
-    moment,
-    service_token,
-)
+from tests.probes.service import Operation, ServiceFixture
+from tests.probes.services import each_granted_kind, each_operation, each_token_kind
+from tests.probes.token_kinds import ACCOUNT_KIND, SERVICE_LETTERS, TokenKind
+from tests.probes.tokens import ACCOUNT_LETTERS, Token, moment, service_token
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
-each_kind = pytest.mark.parametrize("maker", LETTERS, ids=["account", "container", "blob"])
-
-
-GRANTED = [
-    pytest.param(operation, maker, id=f"{operation}-{maker.__name__}", marks=operation.marks)
-    for maker in LETTERS
-    for operation in OPERATIONS
-    if grants(operation, maker, LETTERS[maker])
-]
-each_grant = pytest.mark.parametrize(("operation", "maker"), GRANTED)
+UNSIGNED_FIELDS: Final = {"sdd"}
+"""The depth of a directory is not signed, and means nothing without `sr=d`."""
 
 
 # What a token grants
 
 
-@each_grant
-def test_a_token_grants_what_it_says(stage: Stage, operation: Operation, maker: Maker) -> None:
-    """So that what is refused below is refused for the one thing that is wrong."""
-    with stage.place_for(operation) as place:
-        token = maker(operation, place, sip="127.0.0.1", spr="https,http")
-        answer = stage.client.ask(token.put_on(operation.request(place)))
+@each_granted_kind
+def test_valid_tokens(
+    fixture: ServiceFixture[Any], operation: Operation[Any], kind: TokenKind
+) -> None:
+    """The tokens that the other tests spoil are valid."""
+    with fixture.target_for(operation) as target:
+        token = kind.make(operation, target, sip="127.0.0.1", spr="https,http")
+        answer = fixture.ask(token.put_on(operation.request(target)))
         assert 200 <= answer.status < 300, answer
 
 
-@each_kind
-@each_operation
-def test_every_single_letter(stage: Stage, operation: Operation, maker: Maker) -> None:
+@each_token_kind
+def test_every_permission(
+    fixture: ServiceFixture[Any], operation: Operation[Any], kind: TokenKind
+) -> None:
+    """Each letter that suffices is enough alone, and all others together are not."""
     letters = string.ascii_lowercase
-    allowed = [letter for letter in letters if grants(operation, maker, letter)]
-    rest = "".join(set(LETTERS[maker]) - set(allowed))
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
-        for held in (*(set(letters) - set(allowed)), "", "R", rest):
-            if grants(operation, maker, held):
+    allowed = [letter for letter in letters if kind.grants(operation, letter)]
+    rest = "".join(set(kind.letters) - set(allowed))
+    refused = [*(set(letters) - set(allowed)), "", "R", rest]
+    if needs_all := next(iter(_sets_of_letters(operation, kind)), ""):
+        refused += [kind.letters.replace(letter, "") for letter in needs_all]
+        allowed.append(needs_all)
+    expected = (AUTHENTICATION_FAILED, PERMISSION_MISMATCH, BLOB_OVERWRITE, AUTHORIZATION_FAILURE)
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = operation.request(target)
+        for held in refused:
+            if kind.grants(operation, held):
                 continue
-            answer = stage.client.ask(maker(operation, place, permissions=held).put_on(request))
-            told = (FAILED, LACKING, CREATES_ONLY, NOT_HERE)
-            assert not refusal(answer, *told), (held, answer)
-    for letter in allowed:
-        with stage.place_for(operation) as place:
-            token = maker(operation, place, permissions=letter)
-            answer = stage.client.ask(token.put_on(operation.request(place)))
-            assert 200 <= answer.status < 300, (letter, answer)
+            answer = fixture.ask(kind.make(operation, target, permissions=held).put_on(request))
+            assert not refusal_fault(answer, *expected), (held, answer)
+    for held in allowed:
+        with fixture.target_for(operation) as target:
+            token = kind.make(operation, target, permissions=held)
+            answer = fixture.ask(token.put_on(operation.request(target)))
+            assert 200 <= answer.status < 300, (held, answer)
+
+
+def _sets_of_letters(operation: Operation[Any], kind: TokenKind) -> Iterator[str]:
+    """Yields alternatives of the permission table that ask for several letters at once."""
+    permission = operation.permission
+    wanted = permission.account_letters if kind is ACCOUNT_KIND else permission.service_letters
+    for letters in (wanted or "").split("|"):
+        if len(letters) > 1 and kind.grants(operation, letters):
+            yield letters
 
 
 @each_operation
-def test_services_and_resource_types(stage: Stage, operation: Operation) -> None:
-    need = PERMISSIONS[f"blob.{operation.row}"]
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
-        for services in ("q", "t", "f", "qtf"):
-            token = account_token(ACCOUNT, KEY, services=services)
-            answer = stage.client.ask(token.put_on(request))
-            assert not refusal(answer, (403, "AuthorizationServiceMismatch"), LACKING)
-        others = "".join(sorted(set("sco") - set(need.resource_types)))
-        for types in filter(None, {others, *others}):
-            token = account_token(ACCOUNT, KEY, types=types)
-            answer = stage.client.ask(token.put_on(request))
-            assert not refusal(answer, (403, "AuthorizationResourceTypeMismatch"), LACKING)
+def test_services_and_resource_types(
+    fixture: ServiceFixture[Any], operation: Operation[Any]
+) -> None:
+    own = SERVICE_LETTERS[operation.service]
+    others = "".join(sorted(set("bqtf") - {own}))
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = operation.request(target)
+        for services in (*others, others):
+            token = ACCOUNT_KIND.make(operation, target, services=services)
+            answer = fixture.ask(token.put_on(request))
+            assert not refusal_fault(answer, SERVICE_MISMATCH, PERMISSION_MISMATCH)
+        types = "".join(sorted(set("sco") - set(operation.permission.resource_types)))
+        for held in filter(None, {types, *types}):
+            token = ACCOUNT_KIND.make(operation, target, types=held)
+            answer = fixture.ask(token.put_on(request))
+            type_mismatch = (403, "AuthorizationResourceTypeMismatch")
+            assert not refusal_fault(answer, type_mismatch, PERMISSION_MISMATCH), held
 
 
 # What was signed
 
 
 def _other_values(name: str, value: str) -> Iterator[str]:
-    """What somebody would like a field to say."""
+    """Yields values that an attacker would like a field to have."""
     likely = {
         "sp": (ACCOUNT_LETTERS, "r", "w", value[::-1], value + value[:1], value.upper()),
         "se": (moment(days=9), value[:10], value.replace("Z", ""), "9999-12-31"),
@@ -120,88 +125,83 @@ def _forged(token: Token) -> Iterator[tuple[str, Token]]:
         for other in _other_values(name, value):
             yield f"{name}={other!r}", token.setting(name, other)
     added = {"si": "readers", "ses": "scope", "skoid": "a", "sdd": "1", "ss": "b", "srt": "sco"}
+    added |= {"spk": "a", "epk": "z"} if "tn" in token.fields else {}
     for name, value in added.items():
-        # How deep a directory lies is not signed, and means nothing without `sr=d`.
-        if name not in token.fields and name != "sdd":
+        if name not in token.fields and name not in UNSIGNED_FIELDS:
             yield f"{name} added", token.setting(name, value)
 
 
-@each_grant
-def test_a_field_changed_after_it_was_signed(
-    stage: Stage, operation: Operation, maker: Maker
+@each_granted_kind
+def test_fields_changed_after_signing(
+    fixture: ServiceFixture[Any], operation: Operation[Any], kind: TokenKind
 ) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
-        token = maker(operation, place, sip="127.0.0.1", spr="https,http")
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = operation.request(target)
+        token = kind.make(operation, target, sip="127.0.0.1", spr="https,http")
         wrong = []
         for label, forged in _forged(token):
-            if told := refusal(
-                stage.client.ask(forged.put_on(request)),
-                FAILED,
-                (401, "NoAuthenticationInformation"),
-            ):
-                wrong.append((label, told))
+            answer = fixture.ask(forged.put_on(request))
+            if fault := refusal_fault(answer, AUTHENTICATION_FAILED, NO_AUTHENTICATION):
+                wrong.append((label, fault))
         signed = token.put_on(request)
         for name, value in token.fields.items():
             for other in (value, "", "b"):
                 for written in (name, name.upper()):
                     doubled = signed.asking(*encoded([(written, other)]))
-                    if told := refusal(stage.client.ask(doubled), FAILED):
-                        wrong.append((f"{written} doubled with {other!r}", told))
+                    if fault := refusal_fault(fixture.ask(doubled), AUTHENTICATION_FAILED):
+                        wrong.append((f"{written} doubled with {other!r}", fault))
         assert not wrong
 
 
-def test_a_token_for_answers_is_signed(stage: Stage) -> None:
-    """A page that is shown under our name is of the type that its owner gave it."""
-    place = stage.make()
-    token = service_token(ACCOUNT, KEY, place.container, place.blob)
-    request = Request("GET", f"/{ACCOUNT}/{place.container}/{place.blob}")
+def test_response_headers_are_signed(blobs: BlobFixture) -> None:
+    """A holder cannot choose the content type under which a blob is shown."""
+    target = blobs.create()
+    token = service_token(ACCOUNT, KEY, target.container, target.blob)
+    request = Request("GET", f"/{ACCOUNT}/{target.container}/{target.blob}")
     for name in ("rscc", "rscd", "rsce", "rscl", "rsct"):
-        answer = stage.client.ask(token.setting(name, "text/html").put_on(request))
-        assert not refusal(answer, FAILED), name
-    stage.remove(place)
+        answer = blobs.client.ask(token.setting(name, "text/html").put_on(request))
+        assert not refusal_fault(answer, AUTHENTICATION_FAILED), name
+    blobs.remove(target)
 
 
 # When, from where and by whom
 
 
-@each_grant
-def test_when_and_from_where(stage: Stage, operation: Operation, maker: Maker) -> None:
-    elsewhere = (403, "AuthorizationSourceIPMismatch")
+@each_granted_kind
+def test_times_addresses_and_protocols(
+    fixture: ServiceFixture[Any], operation: Operation[Any], kind: TokenKind
+) -> None:
+    address_mismatch = (403, "AuthorizationSourceIPMismatch")
     cases: list[tuple[dict[str, str], tuple[int, str]]] = [
-        ({"se": moment(seconds=-2)}, FAILED),
-        ({"se": moment(days=-400)}, FAILED),
-        ({"st": moment(minutes=5)}, FAILED),
-        ({"st": moment(days=400), "se": moment(days=401)}, FAILED),
-        ({"st": moment(hours=1), "se": moment(hours=-1)}, FAILED),
-        ({"sip": "10.0.0.1"}, elsewhere),
-        ({"sip": "127.0.0.2-127.255.255.255"}, elsewhere),
-        ({"sip": "0.0.0.0"}, elsewhere),
-        ({"sip": "127.0.0.2-127.0.0.1"}, FAILED),
-        ({"sip": "::1"}, FAILED),
+        ({"se": moment(seconds=-2)}, AUTHENTICATION_FAILED),
+        ({"se": moment(days=-400)}, AUTHENTICATION_FAILED),
+        ({"st": moment(minutes=5)}, AUTHENTICATION_FAILED),
+        ({"st": moment(days=400), "se": moment(days=401)}, AUTHENTICATION_FAILED),
+        ({"st": moment(hours=1), "se": moment(hours=-1)}, AUTHENTICATION_FAILED),
+        ({"sip": "10.0.0.1"}, address_mismatch),
+        ({"sip": "127.0.0.2-127.255.255.255"}, address_mismatch),
+        ({"sip": "0.0.0.0"}, address_mismatch),
+        ({"sip": "127.0.0.2-127.0.0.1"}, AUTHENTICATION_FAILED),
+        ({"sip": "::1"}, AUTHENTICATION_FAILED),
         ({"spr": "https"}, (403, "AuthorizationProtocolMismatch")),
-        ({"spr": "http"}, FAILED),
+        ({"spr": "http"}, AUTHENTICATION_FAILED),
     ]
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = operation.request(target)
         for options, expected in cases:
-            # What a proxy might say of the client and of its connection counts for nothing.
+            # Headers of proxies are not trusted.
             asked = request.having(("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-Proto", "https"))
-            answer = stage.client.ask(maker(operation, place, **options).put_on(asked))
-            assert not refusal(answer, expected), (options, answer)
+            answer = fixture.ask(kind.make(operation, target, **options).put_on(asked))
+            assert not refusal_fault(answer, expected), (options, answer)
 
 
-@each_grant
-def test_signed_by_somebody_else(stage: Stage, operation: Operation, maker: Maker) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        fields = maker(operation, place).fields
+@each_granted_kind
+def test_signed_with_another_key(
+    fixture: ServiceFixture[Any], operation: Operation[Any], kind: TokenKind
+) -> None:
+    with fixture.target_for(operation) as target, fixture.unchanged():
         for account in (ACCOUNT, SECOND_ACCOUNT):
-            for key in (WRONG_KEY, SECOND_KEYS[0], SECOND_KEYS[1]):
-                if maker is for_account:
-                    token = account_token(account, key)
-                else:
-                    _, container, *blob = operation.request(place).path[1:].split("/", 2)
-                    name = blob[0] if blob and fields["sr"] == "b" else ""
-                    token = service_token(account, key, container, name)
-                answer = stage.client.ask(token.put_on(operation.request(place)))
-                assert not refusal(answer, FAILED)
+            for key in (WRONG_KEY, *SECOND_KEYS):
+                token = kind.make(operation, target, account=account, key=key)
+                answer = fixture.ask(token.put_on(operation.request(target)))
+                assert not refusal_fault(answer, AUTHENTICATION_FAILED)

@@ -1,64 +1,72 @@
-"""Nobody does anything without the right: no credentials, wrong ones, or those of another."""
+"""Every operation of every service, sent without credentials, with wrong ones, or another's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
 from etagere.auth.permissions import Public
-from etagere.protocol.blob.operations import OPERATIONS as SERVED
 from tests.permissions import PERMISSIONS
-from tests.probes.client import (
-    VERSION,
-    Request,
-    Signer,
-    http_date,
-    shared_key,
-    shared_key_lite,
+from tests.probes.answers import AUTHENTICATION_FAILED, NO_AUTHENTICATION, refusal_fault
+from tests.probes.blob import operations as blob
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.client import VERSION, Request, http_date, shared_key
+from tests.probes.service import Operation, ServiceFixture
+from tests.probes.services import (
+    OPERATIONS,
+    SERVICES,
+    each_operation,
+    each_scheme,
+    each_service,
 )
-from tests.probes.judgement import refusal
-from tests.probes.operations import OPERATIONS, Operation, Place, each_operation
-from tests.probes.stage import Stage
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
-OLD_VERSION = "2019-07-07"
-ACCESSES = {"": Public.NOTHING, "blob": Public.BLOB, "container": Public.CONTAINER}
+UNPROBED: Final = {"table.entity_group_transaction"}
+"""An envelope that needs no permission: its operations are probed by themselves."""
+OLD_VERSION: Final = "2019-07-07"
+ACCESS_LEVELS: Final = {"": Public.NOTHING, "blob": Public.BLOB, "container": Public.CONTAINER}
+PUBLIC_ROWS: Final = {
+    "get_blob": Public.BLOB,
+    "get_blob_properties": Public.BLOB,
+    "get_blob_metadata": Public.BLOB,
+    "get_block_list": Public.BLOB,
+    "get_page_ranges": Public.BLOB,
+    "list_blobs": Public.CONTAINER,
+    "get_container_properties": Public.CONTAINER,
+    "get_container_metadata": Public.CONTAINER,
+}
 
-each_scheme = pytest.mark.parametrize("scheme", [shared_key, shared_key_lite])
-Scheme = Callable[[str, str], Signer]
+
+# Checks of the harness
 
 
-# The ground that the rest stands on
-
-
-def test_every_operation_is_probed() -> None:
-    rows = {name for operation in SERVED for name in operation.permissions}
-    assert {operation.row for operation in OPERATIONS} == rows
+@each_service
+def test_every_operation_is_probed(service: str) -> None:
+    probed = {f"{service}.{operation.row}" for operation in SERVICES[service].operations}
+    assert probed == {name for name in PERMISSIONS if name.startswith(f"{service}.")} - UNPROBED
 
 
 @each_scheme
 @each_operation
-def test_the_owner_may(stage: Stage, operation: Operation, scheme: Scheme) -> None:
-    sign = scheme(ACCOUNT, KEY)
-    with stage.place_for(operation) as place:
-        answer = stage.client.ask(sign(operation.request(place)))
+def test_owner_is_authorized(
+    fixture: ServiceFixture[Any], operation: Operation[Any], scheme: int
+) -> None:
+    sign = fixture.schemes[scheme].signer(ACCOUNT, KEY)
+    with fixture.target_for(operation) as target:
+        answer = fixture.ask(sign(operation.request(target)))
         assert 200 <= answer.status < 300, answer
 
 
-def test_the_owner_is_seen_to_change_things(stage: Stage) -> None:
-    """Every operation that changes something shows in the dump by which we judge the others."""
-    unseen = []
-    for operation in filter(lambda operation: operation.changes, OPERATIONS):
-        with stage.place_for(operation) as place:
-            before = stage.dump()
-            stage.own(operation.request(place))
-            if stage.dump() == before:
-                unseen.append(operation.name)
-    # Renewing an infinite lease, and changing its id, show nowhere.
-    hidden = ["renew_container_lease", "change_container_lease"]
-    assert unseen == [*hidden, "renew_blob_lease", "change_blob_lease"]
+@each_operation
+def test_dump_shows_changes(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
+    """The dump differs after every operation that changes something, and after no other."""
+    with fixture.target_for(operation) as target:
+        before = fixture.dump()
+        fixture.send_as_owner(operation.request(target))
+        assert (fixture.dump() != before) == operation.changes_state
 
 
 # Keys
@@ -66,29 +74,42 @@ def test_the_owner_is_seen_to_change_things(stage: Stage) -> None:
 
 @each_scheme
 @each_operation
-def test_wrong_keys(stage: Stage, operation: Operation, scheme: Scheme) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
+def test_wrong_keys(fixture: ServiceFixture[Any], operation: Operation[Any], scheme: int) -> None:
+    signer = fixture.schemes[scheme].signer
+    with fixture.target_for(operation) as target, fixture.unchanged():
         wrong = []
-        for key in (WRONG_KEY, SECOND_KEYS[0], SECOND_KEYS[1]):
+        for key in (WRONG_KEY, *SECOND_KEYS):
             for account in (ACCOUNT, SECOND_ACCOUNT):
-                answer = stage.client.ask(scheme(account, key)(operation.request(place)))
-                if told := refusal(answer, (403, "AuthenticationFailed")):
-                    wrong.append((account, key, told))
+                answer = fixture.client.ask(signer(account, key)(operation.request(target)))
+                if fault := refusal_fault(answer, AUTHENTICATION_FAILED):
+                    wrong.append((account, key, fault))
         assert not wrong
 
 
+@pytest.mark.parametrize("operation", SERVICES["table"].operations, ids=str)
+def test_tables_refuse_signatures_of_other_services(
+    fixture: ServiceFixture[Any], operation: Operation[Any]
+) -> None:
+    """The string to sign of tables differs from that of the other services."""
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        answer = fixture.client.ask(shared_key(ACCOUNT, KEY)(operation.request(target)))
+        assert not refusal_fault(answer, AUTHENTICATION_FAILED)
+
+
 @each_operation
-def test_a_request_to_one_account_sent_to_another(stage: Stage, operation: Operation) -> None:
-    second = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
-    with stage.place_for(operation) as place, stage.unchanged():
-        signed = second(operation.request(place._replace(account=SECOND_ACCOUNT)))
-        redirected = replace(signed, path=operation.request(place).path)
-        answer = stage.client.ask(redirected)
-        assert not refusal(answer, (403, "AuthenticationFailed"))
+def test_request_signed_for_another_account(
+    fixture: ServiceFixture[Any], operation: Operation[Any]
+) -> None:
+    sign = fixture.schemes[0].signer(SECOND_ACCOUNT, SECOND_KEYS[0])
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        signed = sign(operation.request(target._replace(account=SECOND_ACCOUNT)))
+        redirected = replace(signed, path=operation.request(target).path)
+        answer = fixture.client.ask(redirected)
+        assert not refusal_fault(answer, AUTHENTICATION_FAILED)
 
 
-def _authorizations(signed: str) -> Iterator[str]:
-    """What is nearly the value of an Authorization header."""
+def _malformed_authorizations(signed: str) -> Iterator[str]:
+    """Variations of the value of an Authorization header that are not valid."""
     scheme, _, claim = signed.partition(" ")
     account, _, signature = claim.partition(":")
     yield from ("", " ", scheme, f"{scheme} ", f"{scheme} {account}", f"{scheme} {account}:")
@@ -97,7 +118,7 @@ def _authorizations(signed: str) -> Iterator[str]:
     yield f"{scheme} {account}:{signature}="
     yield f"{scheme} {account}:{signature.swapcase()}"
     yield f"{scheme} {account}:{signature.rstrip('=')}"
-    # Another spelling of the same bytes: the last bits of base64 that count for nothing.
+    # Base64 of the same bytes with other padding bits.
     spare = chr(ord(signature[-2]) + 1)
     yield f"{scheme} {account}:{signature[:-2]}{spare}="
     yield f"{scheme} {account}:{signature}, {signed}"
@@ -110,94 +131,103 @@ def _authorizations(signed: str) -> Iterator[str]:
 
 @each_scheme
 @each_operation
-def test_nearly_authorized(stage: Stage, operation: Operation, scheme: Scheme) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        signed = scheme(ACCOUNT, KEY)(operation.request(place))
-        authorization = signed.header("authorization")
-        assert authorization is not None
-        answers = {
-            nearly: stage.client.ask(signed.setting("Authorization", nearly))
-            for nearly in _authorizations(authorization)
-        }
-        expected = (
-            (403, "AuthenticationFailed"),
-            (400, "InvalidAuthenticationInfo"),
-            (401, "InvalidAuthenticationInfo"),  # a bearer token
-        )
-        wrong = {
-            nearly: told for nearly in answers if (told := refusal(answers[nearly], *expected))
-        }
+def test_malformed_authorization(
+    fixture: ServiceFixture[Any], operation: Operation[Any], scheme: int
+) -> None:
+    expected = (
+        AUTHENTICATION_FAILED,
+        (400, "InvalidAuthenticationInfo"),
+        (401, "InvalidAuthenticationInfo"),  # a bearer token
+    )
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        signed = fixture.schemes[scheme].signer(ACCOUNT, KEY)(operation.request(target))
+        authorization = signed.header("authorization") or ""
+        wrong = {}
+        for malformed in _malformed_authorizations(authorization):
+            answer = fixture.client.ask(signed.setting("Authorization", malformed))
+            if fault := refusal_fault(answer, *expected):
+                wrong[malformed] = fault
         assert not wrong
-        twice = stage.client.ask(signed.having(("Authorization", authorization)))
-        assert not refusal(twice, *expected)
+        twice = fixture.client.ask(signed.having(("Authorization", authorization)))
+        assert not refusal_fault(twice, *expected)
 
 
 @each_scheme
 @each_operation
-def test_signed_at_another_time(stage: Stage, operation: Operation, scheme: Scheme) -> None:
-    sign = scheme(ACCOUNT, KEY)
+def test_dates_out_of_range(
+    fixture: ServiceFixture[Any], operation: Operation[Any], scheme: int
+) -> None:
+    sign = fixture.schemes[scheme].signer(ACCOUNT, KEY)
     dates = [http_date(seconds) for seconds in (-16 * 60, 16 * 60, -86_400, 86_400 * 365)]
     dates += ["", "now", "2026-11-15T02:50:16Z", http_date().replace("GMT", "CET")]
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = operation.request(place)
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = operation.request(target)
         for header in ("x-ms-date", "Date"):
             for date in dates:
-                answer = stage.client.ask(sign(request.having((header, date))))
-                assert not refusal(answer, (403, "AuthenticationFailed")), (header, date)
+                answer = fixture.client.ask(sign(request.having((header, date))))
+                assert not refusal_fault(answer, AUTHENTICATION_FAILED), (header, date)
 
 
 # No credentials
 
 
-def _anonymous(operation: Operation, place: Place, version: str) -> Request:
-    return operation.request(place).framed().setting("x-ms-version", version)
+def _anonymous(operation: Operation[Any], target: object, version: str) -> Request:
+    return operation.request(target).framed().setting("x-ms-version", version)
 
 
-@pytest.mark.parametrize("access", ACCESSES)
 @each_operation
-def test_callers_without_a_name(stage: Stage, operation: Operation, access: str) -> None:
-    """They may read what is public, and nothing else, by any version."""
-    place = stage.make_for(operation, access)
+def test_anonymous_callers(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        for version, expected in (
+            (VERSION, NO_AUTHENTICATION),
+            (OLD_VERSION, (404, "ResourceNotFound")),
+        ):
+            answer = fixture.client.ask(_anonymous(operation, target, version))
+            assert not refusal_fault(answer, expected), version
+            assert (answer.status == 401) == ("www-authenticate" in answer.headers)
+
+
+@pytest.mark.parametrize("access", ["blob", "container"])
+@pytest.mark.parametrize(
+    "operation",
+    [pytest.param(each, id=str(each), marks=each.marks) for each in blob.OPERATIONS],
+)
+def test_anonymous_callers_read_public_containers(
+    blobs: BlobFixture, operation: blob.BlobOperation, access: str
+) -> None:
+    """Anonymous callers may read what is public, and nothing else, with any version."""
+    target = blobs.create_for(operation, access)
     try:
-        need = PERMISSIONS[f"blob.{operation.row}"].public
-        allowed = need <= ACCESSES[access]
-        with stage.unchanged():
+        allowed = operation.permission.public <= ACCESS_LEVELS[access]
+        with blobs.unchanged():
             for version, expected in (
-                (VERSION, (401, "NoAuthenticationInformation")),
+                (VERSION, NO_AUTHENTICATION),
                 (OLD_VERSION, (404, "ResourceNotFound")),
             ):
-                answer = stage.client.ask(_anonymous(operation, place, version))
+                answer = blobs.client.ask(_anonymous(operation, target, version))
                 if allowed:
                     assert 200 <= answer.status < 300, answer
                 else:
-                    assert not refusal(answer, expected), answer
+                    assert not refusal_fault(answer, expected), answer
                 assert (answer.status == 401) == ("www-authenticate" in answer.headers)
     finally:
-        stage.remove(place)
+        blobs.remove(target)
 
 
-def test_what_is_public() -> None:
-    """The whole list: what is added to it is added here."""
-    assert {
-        operation.row: PERMISSIONS[f"blob.{operation.row}"].public for operation in OPERATIONS
-    } == {operation.row: Public.NEVER for operation in OPERATIONS} | {
-        "get_blob": Public.BLOB,
-        "get_blob_properties": Public.BLOB,
-        "get_blob_metadata": Public.BLOB,
-        "get_block_list": Public.BLOB,
-        "get_page_ranges": Public.BLOB,
-        "list_blobs": Public.CONTAINER,
-        "get_container_properties": Public.CONTAINER,
-        "get_container_metadata": Public.CONTAINER,
-    }
+def test_public_operations() -> None:
+    """No operation but these is open to anonymous callers."""
+    for operation in OPERATIONS:
+        assert operation.permission.public == PUBLIC_ROWS.get(operation.row, Public.NEVER), (
+            operation
+        )
 
 
 @each_operation
-def test_parts_of_a_token_are_no_credentials(stage: Stage, operation: Operation) -> None:
-    with stage.place_for(operation) as place, stage.unchanged():
-        request = _anonymous(operation, place, VERSION)
+def test_unsigned_token_fields(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
+    with fixture.target_for(operation) as target, fixture.unchanged():
+        request = _anonymous(operation, target, VERSION)
         unsigned = (("sv", VERSION), ("sp", "rwdl"), ("se", "2099-01-01"), ("sr", "c"), ("ss", "b"))
-        answer = stage.client.ask(request.asking(*unsigned))
-        assert not refusal(answer, (401, "NoAuthenticationInformation"))
-        answer = stage.client.ask(request.asking(*unsigned, ("sig", "")))
-        assert not refusal(answer, (403, "AuthenticationFailed"))
+        answer = fixture.client.ask(request.asking(*unsigned))
+        assert not refusal_fault(answer, NO_AUTHENTICATION)
+        answer = fixture.client.ask(request.asking(*unsigned, ("sig", "")))
+        assert not refusal_fault(answer, AUTHENTICATION_FAILED)

@@ -1,4 +1,4 @@
-"""Shared access signatures, made by our own reading of the protocol."""
+"""Shared access signatures, signed by our own implementation of the protocol."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from tests.probes.client import VERSION, Request, encoded, hmac_sha256
 ACCOUNT_LETTERS: Final = "rwdxylacupfti"
 BLOB_LETTERS: Final = "racwdxyltmeiop"
 CONTAINER_LETTERS: Final = BLOB_LETTERS + "f"
+QUEUE_LETTERS: Final = "raup"
+TABLE_LETTERS: Final = "raud"
 
 
 def moment(**distance: float) -> str:
-    """A time at that distance from now, as tokens write it."""
+    """A time at that distance from now, in the format of token fields."""
     return (datetime.now(UTC) + timedelta(**distance)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True)
 class Token:
-    """Query parameters, as text, in the order in which they are sent."""
+    """The query parameters of a token, in the order in which they are sent."""
 
     fields: dict[str, str]
 
@@ -46,7 +48,7 @@ def account_token(
     types: str = "sco",
     **options: str,
 ) -> Token:
-    """`options` are the optional parameters by their names."""
+    """An account SAS; `options` are optional parameters by name."""
     fields = {"sv": VERSION, "sp": permissions, "ss": services, "srt": types}
     fields |= {"st": moment(hours=-1), "se": moment(hours=1)} | options
     names = ("sp", "ss", "srt", "st", "se", "sip", "spr", "sv", "ses")
@@ -64,8 +66,11 @@ def service_token(
     snapshot: str = "",
     **options: str,
 ) -> Token:
-    """For a container, for one blob of it, or for a `snapshot` of that, which is signed but is no
-    part of the token. With a stored policy (`si`) it says nothing else."""
+    """A service SAS for a container, a blob or a snapshot.
+
+    The snapshot is signed, but not sent as a field. A token with a stored policy (`si`) has neither
+    permissions nor times of its own.
+    """
     letters = (BLOB_LETTERS if blob else CONTAINER_LETTERS) if permissions is None else permissions
     fields = {"sv": VERSION, "sr": "b" if blob else "c"}
     if "si" not in options:
@@ -77,4 +82,33 @@ def service_token(
     lines = [fields.get(name, "") for name in before] + [resource]
     lines += [fields.get(name, "") for name in after] + [snapshot]
     lines += [fields.get(name, "") for name in answers]
+    return Token({**fields, "sig": hmac_sha256(key, "\n".join(lines))})
+
+
+def queue_token(
+    account: str, key: str, queue: str, *, permissions: str = QUEUE_LETTERS, **options: str
+) -> Token:
+    """A service SAS for a queue."""
+    fields = {"sv": VERSION}
+    if "si" not in options:
+        fields |= {"sp": permissions, "st": moment(hours=-1), "se": moment(hours=1)}
+    fields |= options
+    lines = [fields.get(name, "") for name in ("sp", "st", "se")]
+    lines += [f"/queue/{account}/{queue}"]
+    lines += [fields.get(name, "") for name in ("si", "sip", "spr", "sv")]
+    return Token({**fields, "sig": hmac_sha256(key, "\n".join(lines))})
+
+
+def table_token(
+    account: str, key: str, table: str, *, permissions: str = TABLE_LETTERS, **options: str
+) -> Token:
+    """A service SAS for a table, or for the key range in `spk`, `srk`, `epk` and `erk`."""
+    fields = {"sv": VERSION, "tn": table}
+    if "si" not in options:
+        fields |= {"sp": permissions, "st": moment(hours=-1), "se": moment(hours=1)}
+    fields |= options
+    lines = [fields.get(name, "") for name in ("sp", "st", "se")]
+    lines += [f"/table/{account}/{table.lower()}"]
+    lines += [fields.get(name, "") for name in ("si", "sip", "spr", "sv")]
+    lines += [fields.get(name, "") for name in ("spk", "srk", "epk", "erk")]
     return Token({**fields, "sig": hmac_sha256(key, "\n".join(lines))})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.probes.client import Request, md5, shared_key
-from tests.probes.parts import CONTENT_TYPE, batch
+from tests.probes.blob.batches import CONTENT_TYPE, batch
 from tests.probes.tokens import service_token
 from tests.recorded.blob_requests import (
     ACL,

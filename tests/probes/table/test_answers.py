@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 
 from tests.probes.client import Answer, Request
+from tests.probes.table.fixture import TableFixture
+from tests.probes.table.operations import JSON, TableTarget
 from tests.protocol.table.batches import BATCH_TYPE, PartAnswer, answers_in, change_set, part
 from tests.sdk.table.clients import holder, refused, table_token, unique
-from tests.sdk.table.forms import JSON, Place
-from tests.sdk.table.sentry import OWNERS, Sentry
-from tests.server import ACCOUNT, Server
+from tests.server import ACCOUNT
 
 VERSION: Final = ("x-ms-version", "2019-02-02")
 ENTITY: Final = "{table}(PartitionKey='p',RowKey='r')"
@@ -37,36 +37,29 @@ Headers = tuple[tuple[str, str], ...]
 
 
 @pytest.fixture(scope="module")
-def sentry(server: Server) -> Iterator[Sentry]:
-    sentry = Sentry(server)
-    with sentry.client:
-        yield sentry
-
-
-@pytest.fixture(scope="module")
-def place(sentry: Sentry) -> Iterator[Place]:
-    made = sentry.make()
-    yield made
-    sentry.remove(made)
+def target(tables: TableFixture) -> Iterator[TableTarget]:
+    created = tables.create()
+    yield created
+    tables.remove(created)
 
 
 def ask(
-    sentry: Sentry,
-    place: Place,
+    tables: TableFixture,
+    target: TableTarget,
     method: str,
     below: str,
     body: bytes | dict[str, Any] = b"",
     headers: Headers = (),
 ) -> Answer:
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    path, _, query = f"/{ACCOUNT}/{below.format(table=place.table)}".partition("?")
+    path, _, query = f"/{ACCOUNT}/{below.format(table=target.table)}".partition("?")
     pairs = tuple(tuple(pair.split("=", 1)) for pair in query.split("&") if pair)
     if sent and not any(name == "Content-Type" for name, _ in headers):
         headers = (*headers, JSON)
     if not any(name == "x-ms-version" for name, _ in headers):
         headers = (VERSION, *headers)
     request = Request(method, path, pairs, headers, sent)  # type: ignore[arg-type]
-    return sentry.client.ask(OWNERS[ACCOUNT](request))
+    return tables.client.ask(tables.sign_as_owner(request))
 
 
 def own_headers(headers: dict[str, str]) -> dict[str, str]:
@@ -134,8 +127,8 @@ def entity(row: str) -> dict[str, Any]:
     ],
 )
 def test_headers(
-    sentry: Sentry,
-    place: Place,
+    tables: TableFixture,
+    target: TableTarget,
     method: str,
     below: str,
     body: bytes | dict[str, Any],
@@ -143,15 +136,15 @@ def test_headers(
     status: int,
     expected: dict[str, str],
 ) -> None:
-    answer = ask(sentry, place, method, below, body, headers)
+    answer = ask(tables, target, method, below, body, headers)
     assert (answer.status, own_headers(answer.headers)) == (status, expected), answer
 
 
-def test_headers_of_tables_that_come_and_go(sentry: Sentry, place: Place) -> None:
+def test_headers_of_tables_that_come_and_go(tables: TableFixture, target: TableTarget) -> None:
     name = unique()
-    answer = ask(sentry, place, "POST", "Tables", {"TableName": name})
+    answer = ask(tables, target, "POST", "Tables", {"TableName": name})
     assert (answer.status, own_headers(answer.headers)) == (201, {**DATA, **MADE})
-    answer = ask(sentry, place, "DELETE", f"Tables('{name}')")
+    answer = ask(tables, target, "DELETE", f"Tables('{name}')")
     assert (answer.status, own_headers(answer.headers)) == (204, CACHED)
 
 
@@ -161,34 +154,36 @@ PART: Final = {**CACHED, "dataserviceversion": "3.0;"}
 OLD_PART: Final = {**CACHED, "dataserviceversion": "1.0;"}
 
 
-def group(sentry: Sentry, place: Place, *parts: bytes) -> tuple[Answer, list[PartAnswer]]:
+def group(
+    tables: TableFixture, target: TableTarget, *parts: bytes
+) -> tuple[Answer, list[PartAnswer]]:
     headers = (("Content-Type", BATCH_TYPE),)
-    answer = ask(sentry, place, "POST", "$batch", change_set(parts), headers)
+    answer = ask(tables, target, "POST", "$batch", change_set(parts), headers)
     assert answer.status == 202, answer
     return answer, answers_in(answer.headers["content-type"], answer.body)
 
 
 def asked(
-    place: Place, method: str, row: str, *headers: tuple[str, str], body: str = '{"Age":5}'
+    target: TableTarget, method: str, row: str, *headers: tuple[str, str], body: str = '{"Age":5}'
 ) -> bytes:
     if method == "POST":
-        address = f"/{place.table}"
+        address = f"/{target.table}"
         body = json.dumps(entity(row))
     else:
-        address = f"/{place.table}(PartitionKey='p',RowKey='{row}')"
+        address = f"/{target.table}(PartitionKey='p',RowKey='{row}')"
     said = {name.replace("-", "_"): value for name, value in headers}
     return part(method, address, body.encode(), **said)
 
 
-def test_headers_of_a_group(sentry: Sentry, place: Place) -> None:
+def test_headers_of_a_group(tables: TableFixture, target: TableTarget) -> None:
     answer, parts = group(
-        sentry,
-        place,
-        asked(place, "POST", "g1", NO_CONTENT),
-        asked(place, "POST", "g2"),
-        asked(place, "PUT", "g3"),
-        asked(place, "MERGE", "r", ANY),
-        asked(place, "DELETE", "2", ANY, body=""),
+        tables,
+        target,
+        asked(target, "POST", "g1", NO_CONTENT),
+        asked(target, "POST", "g2"),
+        asked(target, "PUT", "g3"),
+        asked(target, "MERGE", "r", ANY),
+        asked(target, "DELETE", "2", ANY, body=""),
     )
     outer = own_headers(answer.headers)
     assert outer.pop("content-type").startswith("multipart/mixed; boundary=batchresponse_")
@@ -233,22 +228,22 @@ def test_headers_of_a_group(sentry: Sentry, place: Place) -> None:
     ],
 )
 def test_groups_that_are_refused(
-    sentry: Sentry,
-    place: Place,
+    tables: TableFixture,
+    target: TableTarget,
     parts: list[tuple[str, str, Headers]],
     status: int,
     text: str,
 ) -> None:
-    requests = [asked(place, method, row, *headers) for method, row, headers in parts]
-    _, (told,) = group(sentry, place, *requests)
+    requests = [asked(target, method, row, *headers) for method, row, headers in parts]
+    _, (told,) = group(tables, target, *requests)
     assert (told.status, message(told)) == (status, text)
     preferred = NO_CONTENT in parts[-1][2]
     preference = {"preference-applied": "return-no-content"} if preferred else {}
     assert own_headers(told.headers) == {**PART, **preference, "content-type": MINIMAL}
 
 
-def test_a_group_for_a_table_that_is_not_there(sentry: Sentry, place: Place) -> None:
-    _, (told,) = group(sentry, place, asked(Place("Absent"), "POST", "r", NO_CONTENT))
+def test_a_group_for_a_table_that_is_not_there(tables: TableFixture, target: TableTarget) -> None:
+    _, (told,) = group(tables, target, asked(TableTarget("Absent"), "POST", "r", NO_CONTENT))
     assert (told.status, message(told)) == (404, "0:The table specified does not exist.")
     assert own_headers(told.headers) == {**PART, "content-type": MINIMAL}
 
@@ -407,46 +402,48 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
     ],
 )
 def test_refusals(
-    sentry: Sentry,
-    place: Place,
+    tables: TableFixture,
+    target: TableTarget,
     method: str,
     below: str,
     body: bytes | dict[str, Any],
     headers: Headers,
     expected: tuple[int, str, str],
 ) -> None:
-    before = ask(sentry, place, "GET", "{table}()").body
-    answer = ask(sentry, place, method, below, body, headers)
+    before = ask(tables, target, "GET", "{table}()").body
+    answer = ask(tables, target, method, below, body, headers)
     status, code, text = expected
-    expected = status, code, text.format(table=place.table)
+    expected = status, code, text.format(table=target.table)
     assert (answer.status, answer.code, message(answer)) == expected
     assert own_headers(answer.headers) == DATA
-    assert ask(sentry, place, "GET", "{table}()").body == before
+    assert ask(tables, target, "GET", "{table}()").body == before
 
 
-def test_an_upsert_with_the_first_version_that_has_it(sentry: Sentry, place: Place) -> None:
+def test_an_upsert_with_the_first_version_that_has_it(
+    tables: TableFixture, target: TableTarget
+) -> None:
     for method in ("PUT", "MERGE"):
         headers = (("x-ms-version", "2011-08-18"),)
-        assert ask(sentry, place, method, ENTITY, {"Age": 7}, headers).status == 204
+        assert ask(tables, target, method, ENTITY, {"Age": 7}, headers).status == 204
 
 
-def test_an_entity_longer_than_any(sentry: Sentry, place: Place) -> None:
+def test_an_entity_longer_than_any(tables: TableFixture, target: TableTarget) -> None:
     body = json.dumps({**entity("long"), "Text": "x" * (4 << 20)}).encode()
     for method, below in (("POST", "{table}"), ("PUT", ENTITY), ("MERGE", ENTITY)):
-        answer = ask(sentry, place, method, below, body)
+        answer = ask(tables, target, method, below, body)
         assert (answer.status, answer.code) == (413, "RequestBodyTooLarge")
 
 
-def test_a_token_for_some_keys_is_not_good_for_others(sentry: Sentry, server: Server) -> None:
-    place = sentry.make()
+def test_a_token_for_some_keys_is_not_good_for_others(tables: TableFixture) -> None:
+    target = tables.create()
     token = table_token(
-        place.table, start_pk="a", start_rk="a", end_pk="b", end_rk="b", permission="raud"
+        target.table, start_pk="a", start_rk="a", end_pk="b", end_rk="b", permission="raud"
     )
-    with holder(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
+    with holder(tables.server, target.table, token) as table, refused(403, "AuthorizationFailure"):
         table.create_entity({"PartitionKey": "c", "RowKey": "r"})
-    with holder(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
+    with holder(tables.server, target.table, token) as table, refused(403, "AuthorizationFailure"):
         table.get_entity("p", "r")
-    sentry.remove(place)
+    tables.remove(target)
 
 
 # What is no OData
@@ -478,9 +475,14 @@ XML_ERROR: Final = re.compile(
     ],
 )
 def test_errors_in_xml(
-    sentry: Sentry, place: Place, method: str, below: str, body: bytes, expected: tuple[int, str]
+    tables: TableFixture,
+    target: TableTarget,
+    method: str,
+    below: str,
+    body: bytes,
+    expected: tuple[int, str],
 ) -> None:
-    answer = ask(sentry, place, method, below, body)
+    answer = ask(tables, target, method, below, body)
     status, code = expected
     headers = {"content-type": "application/xml", "x-ms-error-code": code}
     assert (answer.status, own_headers(answer.headers)) == (status, headers)
@@ -489,7 +491,7 @@ def test_errors_in_xml(
     assert found[1] == code
 
 
-def test_who_is_not_known_is_told_the_code(sentry: Sentry, place: Place) -> None:
+def test_who_is_not_known_is_told_the_code(tables: TableFixture, target: TableTarget) -> None:
     """In JSON if that is accepted."""
     wrong = ("Authorization", f"SharedKey {ACCOUNT}:AAAA")
     date = ("x-ms-date", "Mon, 01 Jan 2024 00:00:00 GMT")
@@ -497,12 +499,12 @@ def test_who_is_not_known_is_told_the_code(sentry: Sentry, place: Place) -> None
         "Server failed to authenticate the request. Make sure the value of Authorization header is "
         "formed correctly including the signature."
     )
-    path = f"/{ACCOUNT}/{place.table}"
+    path = f"/{ACCOUNT}/{target.table}"
     json_accepted = ("Accept", "application/json;odata=minimalmetadata")
-    answer = sentry.client.ask(Request("GET", path, (), (VERSION, date, wrong, json_accepted)))
+    answer = tables.client.ask(Request("GET", path, (), (VERSION, date, wrong, json_accepted)))
     assert (answer.status, answer.headers["x-ms-error-code"]) == (403, "AuthenticationFailed")
     assert message(answer) == text
-    answer = sentry.client.ask(Request("GET", path, (), (VERSION, date, wrong)))
+    answer = tables.client.ask(Request("GET", path, (), (VERSION, date, wrong)))
     assert (answer.status, answer.headers["content-type"]) == (403, "application/xml")
     assert text in answer.body.decode()
 
@@ -510,55 +512,55 @@ def test_who_is_not_known_is_told_the_code(sentry: Sentry, place: Place) -> None
 # Queries
 
 
-def test_no_entities_asked_for(sentry: Sentry, place: Place) -> None:
+def test_no_entities_asked_for(tables: TableFixture, target: TableTarget) -> None:
     for below in ("{table}()?$top=0", "Tables?$top=0"):
-        answer = ask(sentry, place, "GET", below)
+        answer = ask(tables, target, "GET", below)
         assert (answer.status, json.loads(answer.body)["value"]) == (200, [])
         assert own_headers(answer.headers) == DATA
-    assert ask(sentry, place, "GET", "Absent()?$top=0").code == "TableNotFound"
+    assert ask(tables, target, "GET", "Absent()?$top=0").code == "TableNotFound"
 
 
-def test_booleans_in_any_case(sentry: Sentry, place: Place) -> None:
-    assert ask(sentry, place, "POST", "{table}", {**entity("flag"), "Flag": True}).status == 201
+def test_booleans_in_any_case(tables: TableFixture, target: TableTarget) -> None:
+    assert ask(tables, target, "POST", "{table}", {**entity("flag"), "Flag": True}).status == 201
     for condition in ("eq true", "eq True", "eq TRUE", "ne false", "ne False", "ne FALSE"):
         query = f"Flag {condition}".replace(" ", "%20")
-        answer = ask(sentry, place, "GET", f"{{table}}()?$filter={query}")
+        answer = ask(tables, target, "GET", f"{{table}}()?$filter={query}")
         assert [told["RowKey"] for told in json.loads(answer.body)["value"]] == ["flag"], condition
 
 
-def test_the_metadata_of_a_projection(sentry: Sentry, place: Place) -> None:
-    answer = ask(sentry, place, "GET", "{table}()?$select=Age,RowKey")
+def test_the_metadata_of_a_projection(tables: TableFixture, target: TableTarget) -> None:
+    answer = ask(tables, target, "GET", "{table}()?$select=Age,RowKey")
     metadata = json.loads(answer.body)["odata.metadata"]
-    assert metadata.endswith(f"/$metadata#{place.table}&$select=Age,RowKey")
-    answer = ask(sentry, place, "GET", ENTITY + "?$select=Age")
+    assert metadata.endswith(f"/$metadata#{target.table}&$select=Age,RowKey")
+    answer = ask(tables, target, "GET", ENTITY + "?$select=Age")
     told = json.loads(answer.body)
-    assert told["odata.metadata"].endswith(f"/$metadata#{place.table}/@Element&$select=Age")
+    assert told["odata.metadata"].endswith(f"/$metadata#{target.table}/@Element&$select=Age")
     assert set(told) == {"odata.metadata", "odata.etag", "Age"}
 
 
 # Conditions
 
 
-def test_an_unmet_condition_says_what_is_current(sentry: Sentry, place: Place) -> None:
-    current = ask(sentry, place, "GET", ENTITY).headers["etag"]
+def test_an_unmet_condition_says_what_is_current(tables: TableFixture, target: TableTarget) -> None:
+    current = ask(tables, target, "GET", ENTITY).headers["etag"]
     details = {"Condition": "If-Match", "Sent": STALE[1], "Current": current}
     for method in ("PUT", "MERGE", "DELETE"):
-        answer = ask(sentry, place, method, ENTITY, {"Age": 1}, (STALE,))
+        answer = ask(tables, target, method, ENTITY, {"Age": 1}, (STALE,))
         assert (answer.status, json.loads(answer.body)["details"]) == (412, details)
-    answer = ask(sentry, place, "POST", "{table}", entity("r"))
+    answer = ask(tables, target, "POST", "{table}", entity("r"))
     assert (answer.status, json.loads(answer.body)["details"]) == (409, {"Current": current})
-    _, (told,) = group(sentry, place, asked(place, "PUT", "r", STALE))
+    _, (told,) = group(tables, target, asked(target, "PUT", "r", STALE))
     assert (told.status, json.loads(told.body)["details"]) == (412, details)
 
 
 def test_what_is_current_is_told_only_to_those_who_may_read(
-    sentry: Sentry, place: Place, server: Server
+    tables: TableFixture, target: TableTarget
 ) -> None:
     for permission, shown in (("ru", True), ("u", False)):
-        token = table_token(place.table, permission=permission)
-        path = f"/{ACCOUNT}/{ENTITY.format(table=place.table)}"
+        token = table_token(target.table, permission=permission)
+        path = f"/{ACCOUNT}/{ENTITY.format(table=target.table)}"
         query = tuple(tuple(pair.split("=", 1)) for pair in token.split("&"))
         request = Request("PUT", path, query, (VERSION, JSON, STALE), b"{}")  # type: ignore[arg-type]
-        answer = sentry.client.ask(request.framed())
+        answer = tables.client.ask(request.framed())
         assert answer.status == 412, answer
         assert ("details" in json.loads(answer.body)) == shown

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.probes.blob.fixture import CONTENT, BlobFixture
+from tests.probes.blob.operations import PAGE, BlobTarget
 from tests.probes.client import VERSION, Answer, Pairs, Request, md5, shared_key
-from tests.probes.operations import PAGE, Place
-from tests.probes.stage import CONTENT, Stage
 from tests.probes.tokens import account_token, service_token
 from tests.server import ACCOUNT, KEY, unique
 
@@ -32,9 +32,9 @@ A, B = base64.b64encode(b"a").decode(), base64.b64encode(b"b").decode()
 class Blob:
     """A blob that requests are sent to, by the owner of its account unless a token is given."""
 
-    def __init__(self, stage: Stage, place: Place, name: str) -> None:
-        self.stage, self.place, self.name = stage, place, name
-        self.path = f"/{ACCOUNT}/{place.container}/{name}"
+    def __init__(self, blobs: BlobFixture, target: BlobTarget, name: str) -> None:
+        self.blobs, self.target, self.name = blobs, target, name
+        self.path = f"/{ACCOUNT}/{target.container}/{name}"
 
     def ask(
         self,
@@ -44,7 +44,7 @@ class Blob:
         body: bytes = b"",
         **query: str,
     ) -> Answer:
-        return self.stage.client.ask(SIGN(self.request(method, comp, *headers, body=body, **query)))
+        return self.blobs.client.ask(SIGN(self.request(method, comp, *headers, body=body, **query)))
 
     def request(
         self,
@@ -107,7 +107,7 @@ class Blob:
     @property
     def address(self) -> str:
         """With a right to read it, tags included."""
-        token = service_token(ACCOUNT, KEY, self.place.container, self.name, permissions="rt")
+        token = service_token(ACCOUNT, KEY, self.target.container, self.name, permissions="rt")
         return f"http://127.0.0.1{self.path}?{token}"
 
     @property
@@ -119,21 +119,21 @@ NewBlob = Callable[[], Blob]
 
 
 @pytest.fixture(scope="module")
-def place(stage: Stage) -> Place:
-    return stage.make(access="container")
+def target(blobs: BlobFixture) -> BlobTarget:
+    return blobs.create(access="container")
 
 
 @pytest.fixture
-def new(stage: Stage, place: Place) -> NewBlob:
+def new(blobs: BlobFixture, target: BlobTarget) -> NewBlob:
     """A name that has no blob yet, in a public container."""
-    return lambda: Blob(stage, place, unique("blob"))
+    return lambda: Blob(blobs, target, unique("blob"))
 
 
 @pytest.fixture
-def pending(stage: Stage, new: NewBlob) -> Iterator[Blob]:
+def pending(blobs: BlobFixture, new: NewBlob) -> Iterator[Blob]:
     """A blob to which a copy is under way."""
     blob = new()
-    begun = blob.done("PUT", "", ("x-ms-copy-source", stage.endless))
+    begun = blob.done("PUT", "", ("x-ms-copy-source", blobs.endless))
     assert begun.headers["x-ms-copy-status"] == "pending"
     yield blob
     abort = ("x-ms-copy-action", "abort")
@@ -194,7 +194,7 @@ def test_who_sends_the_lease_may_ask_for_a_new_blob(new: NewBlob) -> None:
         blob.put(kind, ABSENT_ONLY, LEASED)
 
 
-def test_the_id_of_a_broken_lease_is_lost(stage: Stage, new: NewBlob) -> None:
+def test_the_id_of_a_broken_lease_is_lost(blobs: BlobFixture, new: NewBlob) -> None:
     blob = new().put().lease().break_lease()
     for method, comp, headers, body in (
         ("PUT", "", (BLOCK,), b"new"),
@@ -207,35 +207,35 @@ def test_the_id_of_a_broken_lease_is_lost(stage: Stage, new: NewBlob) -> None:
         assert message(answer) == (
             "A lease ID was specified, but the lease for the blob has expired."
         )
-    path = f"/{ACCOUNT}/{stage.make(leased=True).container}"
+    path = f"/{ACCOUNT}/{blobs.create(leased=True).container}"
     container: Pairs = (("restype", "container"),)
-    leased = (("x-ms-lease-id", _container_lease(stage, path)),)
-    answer = stage.client.ask(SIGN(Request("DELETE", path, container, leased)))
+    leased = (("x-ms-lease-id", _container_lease(blobs, path)),)
+    answer = blobs.client.ask(SIGN(Request("DELETE", path, container, leased)))
     assert told(answer) == (412, "LeaseLost")
     assert message(answer) == (
         "A lease ID was specified, but the lease for the container has expired."
     )
 
 
-def _container_lease(stage: Stage, path: str) -> str:
+def _container_lease(blobs: BlobFixture, path: str) -> str:
     """A lease of a container that is broken."""
     query: Pairs = (("restype", "container"), ("comp", "lease"))
     broken = (("x-ms-lease-action", "break"), ("x-ms-lease-break-period", "0"))
-    stage.own(Request("PUT", path, query, broken))
+    blobs.send_as_owner(Request("PUT", path, query, broken))
     acquire = (("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "-1"))
-    lease_id = stage.own(Request("PUT", path, query, acquire)).headers["x-ms-lease-id"]
-    stage.own(Request("PUT", path, query, broken))
+    lease_id = blobs.send_as_owner(Request("PUT", path, query, acquire)).headers["x-ms-lease-id"]
+    blobs.send_as_owner(Request("PUT", path, query, broken))
     return lease_id
 
 
-def test_refused_lease_actions_name_what_is_leased(stage: Stage, new: NewBlob) -> None:
+def test_refused_lease_actions_name_what_is_leased(blobs: BlobFixture, new: NewBlob) -> None:
     broken = (("x-ms-lease-action", "break"),)
     answer = new().put().ask("PUT", "lease", *broken)
     assert told(answer) == (409, "LeaseNotPresentWithLeaseOperation")
     assert message(answer) == "There is currently no lease on the blob."
-    path = f"/{ACCOUNT}/{stage.make().container}"
+    path = f"/{ACCOUNT}/{blobs.create().container}"
     query: Pairs = (("restype", "container"), ("comp", "lease"))
-    answer = stage.client.ask(SIGN(Request("PUT", path, query, broken)))
+    answer = blobs.client.ask(SIGN(Request("PUT", path, query, broken)))
     assert told(answer) == (409, "LeaseNotPresentWithLeaseOperation")
     assert message(answer) == "There is currently no lease on the container."
 
@@ -292,7 +292,7 @@ def test_only_block_blobs_have_lists(new: NewBlob, kind: str) -> None:
         assert told(answer) == (409, "InvalidBlobType")
 
 
-def test_uncommitted_blocks_are_not_public(stage: Stage, new: NewBlob) -> None:
+def test_uncommitted_blocks_are_not_public(blobs: BlobFixture, new: NewBlob) -> None:
     blob, unfinished = new().put(), new()
     blob.stage_block(A)
     blob.done("PUT", "blocklist", body=f"<BlockList><Latest>{A}</Latest></BlockList>".encode())
@@ -300,7 +300,7 @@ def test_uncommitted_blocks_are_not_public(stage: Stage, new: NewBlob) -> None:
     unfinished.stage_block(B)
 
     def anonymous(asked: Blob, listed: str) -> Answer:
-        return stage.client.ask(asked.request("GET", "blocklist", blocklisttype=listed))
+        return blobs.client.ask(asked.request("GET", "blocklist", blocklisttype=listed))
 
     for listed in ("all", "committed", "uncommitted"):
         answer = anonymous(blob, listed)
@@ -308,8 +308,8 @@ def test_uncommitted_blocks_are_not_public(stage: Stage, new: NewBlob) -> None:
         assert f"<Name>{B}</Name>".encode() not in answer.body
         assert (f"<Name>{A}</Name>".encode() in answer.body) == (listed != "uncommitted")
         assert told(anonymous(unfinished, listed)) == (404, "BlobNotFound")
-    reader = service_token(ACCOUNT, KEY, blob.place.container, blob.name, permissions="r")
-    shown = stage.client.ask(reader.put_on(blob.request("GET", "blocklist", blocklisttype="all")))
+    reader = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions="r")
+    shown = blobs.client.ask(reader.put_on(blob.request("GET", "blocklist", blocklisttype="all")))
     assert f"<Name>{B}</Name>".encode() in shown.body
 
 
@@ -378,11 +378,11 @@ def test_every_set_properties_clears_how_a_copy_went(new: NewBlob) -> None:
 # What is refused
 
 
-def test_who_may_create_does_not_overwrite(stage: Stage, new: NewBlob) -> None:
+def test_who_may_create_does_not_overwrite(blobs: BlobFixture, new: NewBlob) -> None:
     blob, source = new(), new().put()
-    token = service_token(ACCOUNT, KEY, blob.place.container, blob.name, permissions="c")
+    token = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions="c")
     create = token.put_on(blob.request("PUT", "", BLOCK, body=b"new"))
-    assert stage.client.ask(create).status == 201
+    assert blobs.client.ask(create).status == 201
     listed = b"<BlockList></BlockList>"
     for request in (
         blob.request("PUT", "", BLOCK, body=b"new"),
@@ -391,7 +391,7 @@ def test_who_may_create_does_not_overwrite(stage: Stage, new: NewBlob) -> None:
         blob.request("PUT", "block", body=b"new", blockid=A),
         blob.request("PUT", "blocklist", body=listed),
     ):
-        answer = stage.client.ask(token.put_on(request))
+        answer = blobs.client.ask(token.put_on(request))
         assert told(answer) == (403, "UnauthorizedBlobOverwrite")
         assert message(answer) == "This request is not authorized to perform blob overwrites."
 
@@ -446,30 +446,30 @@ def test_any_md5_is_stored_with_a_blob_without_bytes(new: NewBlob, kind: str) ->
     assert told(refused) == (400, "InvalidMd5")
 
 
-def test_names_of_a_wrong_length(stage: Stage) -> None:
+def test_names_of_a_wrong_length(blobs: BlobFixture) -> None:
     for path, query in (
         (f"/{ACCOUNT}/ab", (("restype", "container"),)),
         (f"/{ACCOUNT}/{'a' * 64}", (("restype", "container"),)),
         (f"/{ACCOUNT}/container/{'a' * 1025}", ()),
     ):
-        answer = stage.client.ask(SIGN(Request("PUT", path, query, (BLOCK,))))
+        answer = blobs.client.ask(SIGN(Request("PUT", path, query, (BLOCK,))))
         assert told(answer) == (400, "OutOfRangeInput")
         assert message(answer) == (
             "The specified resource name length is not within the permissible limits."
         )
 
 
-def test_names_and_values_of_tags_that_are_searched_for(stage: Stage) -> None:
+def test_names_and_values_of_tags_that_are_searched_for(blobs: BlobFixture) -> None:
     for value, status in (("a b+c-d./:=_", 200), ("a!b", 400), ("%C3%BC", 400), ("a''b", 400)):
         where = f"kind%20%3D%20%27{quote(value, safe='%')}%27"
         request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
-        assert stage.client.ask(SIGN(request)).status == status, value
+        assert blobs.client.ask(SIGN(request)).status == status, value
     for name, status in (("a b", 200), ("a!b", 400), ("\x01", 400)):
         where = quote(f"\"{name}\" = 'book'", safe="")
         request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
-        assert stage.client.ask(SIGN(request)).status == status, name
+        assert blobs.client.ask(SIGN(request)).status == status, name
     where = quote("@container = '$root' AND kind = 'book'", safe="")
-    stage.own(Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where))))
+    blobs.send_as_owner(Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where))))
 
 
 # Conditions
@@ -565,23 +565,23 @@ WITH_TAGS: tuple[tuple[str, str, str, Pairs, bytes], ...] = (
     ids=[f"{row[1]} {row[2] or row[0]}" for row in WITH_TAGS],
 )
 def test_tags_are_a_condition_for_who_may_read_them(
-    stage: Stage, new: NewBlob, kind: str, method: str, comp: str, headers: Pairs, body: bytes
+    blobs: BlobFixture, new: NewBlob, kind: str, method: str, comp: str, headers: Pairs, body: bytes
 ) -> None:
     blob = new().put(kind)
     assert told(blob.ask(method, comp, *headers, TAGS_UNMET, body=body)) == (412, "ConditionNotMet")
     for letters in ("racwdxylmeiop", "rwd"):
-        token = service_token(ACCOUNT, KEY, blob.place.container, blob.name, permissions=letters)
+        token = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions=letters)
         request = blob.request(method, comp, *headers, TAGS_MET, body=body)
-        answer = stage.client.ask(token.put_on(request))
+        answer = blobs.client.ask(token.put_on(request))
         assert told(answer) == (403, "AuthorizationPermissionMismatch")
     wide = account_token(ACCOUNT, KEY, permissions="rwdxylacupfi")
     request = blob.request(method, comp, *headers, TAGS_MET, body=body)
-    assert told(stage.client.ask(wide.put_on(request)))[0] == 403
+    assert told(blobs.client.ask(wide.put_on(request)))[0] == 403
     if method in ("GET", "HEAD") and comp != "tags":
-        assert stage.client.ask(blob.request(method, comp, *headers)).status == 200
-        assert stage.client.ask(request).status == 401
-    token = service_token(ACCOUNT, KEY, blob.place.container, blob.name, permissions="racwdt")
-    answer = stage.client.ask(token.put_on(request))
+        assert blobs.client.ask(blob.request(method, comp, *headers)).status == 200
+        assert blobs.client.ask(request).status == 401
+    token = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions="racwdt")
+    answer = blobs.client.ask(token.put_on(request))
     assert answer.status < 300, answer
 
 
@@ -589,7 +589,7 @@ def test_tags_of_a_source_are_a_condition_for_who_may_read_them(new: NewBlob) ->
     source = new().put()
     met = ("x-ms-source-if-tags", "kind = 'book'")
     for headers in ((BLOCK,), (("x-ms-requires-sync", "true"),)):
-        token = service_token(ACCOUNT, KEY, source.place.container, source.name, permissions="r")
+        token = service_token(ACCOUNT, KEY, source.target.container, source.name, permissions="r")
         address = ("x-ms-copy-source", f"http://127.0.0.1{source.path}?{token}")
         assert told(new().ask("PUT", "", *headers, address, met))[0] == 403
         public = ("x-ms-copy-source", f"http://127.0.0.1{source.path}")

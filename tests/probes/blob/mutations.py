@@ -1,4 +1,4 @@
-"""Ways to spoil what only some requests have: pages, sources, tags, tiers."""
+"""Mutations of requests to the blob service: pages, sources, tags, tiers and batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
-from tests.probes.body_mutations import MESSAGE_KIND, NUMBERS, multipart, structured
-from tests.probes.client import Request
-from tests.probes.mutations import ANYWHERE, DIGESTS, ETAGS, IN_HEADERS, RANGES, Mutation
-from tests.probes.operations import LEASE, OPERATIONS, PAGE, Operation
+from tests.probes.blob.body_mutations import MESSAGE_KIND, NUMBERS, multipart, structured
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.blob.operations import LEASE, OPERATIONS, PAGE, BlobOperation, BlobTarget
+from tests.probes.client import Request, shared_key, shared_key_lite
+from tests.probes.mutation_run import MutationRun, resource_in
+from tests.probes.mutations import (
+    DIGESTS,
+    ETAGS,
+    HEADER_VALUES,
+    MUTATIONS,
+    RANGES,
+    VALUES,
+    Mutation,
+)
+from tests.probes.service import Operation
+from tests.probes.tokens import account_token, service_token
+from tests.server import ACCOUNT, KEY, unique
 
 PAGE_RANGES: Final = (
     "bytes=0-511", "bytes=0-1023", "bytes=512-1023", "bytes=1-512", "bytes=0-510", "bytes=511-0",
@@ -36,7 +49,7 @@ EXPRESSIONS: Final = (
     "a<'b' AND a>'c'", "a='\udcff'", "a\t=\t'b'",
 )  # fmt: skip
 TIERS: Final = ("Hot", "Cool", "Cold", "Archive", "P10", "P80", "hot", "P999", "Premium", "Smart")
-AUTHORITIES: Final = (
+HOSTS: Final = (
     "127.0.0.1", "localhost", "127.0.0.1:0", "127.0.0.1:99999", "127.0.0.1:", "127.0.0.1:1",
     "[::1]", "[::", "::1", "a@127.0.0.1", "127.0.0.1@a", "", ".", "a" * 300, "é", "%31",
     "127.0.0.1 ", "x.blob.127.0.0.1", ".blob.127.0.0.1", "169.254.169.254", "0.0.0.0",
@@ -78,18 +91,18 @@ def pages(chance: random.Random, request: Request) -> Request:
 
 def previous_snapshot(chance: random.Random, request: Request) -> Request:
     address = f"http://127.0.0.1{request.path}?snapshot=2026-11-15T02:50:16.0000000Z"
-    written = chance.choice((address, address[:-3], address.replace("?", "?a&"), *ANYWHERE))
+    written = chance.choice((address, address[:-3], address.replace("?", "?a&"), *VALUES))
     return request.setting("x-ms-previous-snapshot-url", written)
 
 
 def source(chance: random.Random, request: Request) -> Request:
-    """Another address: of nothing, of a blob that is there, or of no place at all."""
+    """Another source URL: of an existing blob, of a missing one, or invalid."""
     written = request.header("x-ms-copy-source") or f"http://127.0.0.1{request.path}"
     address, _, query = written.partition("?")
     path = "/" + address.partition("://")[2].partition("/")[2]
-    junk = chance.choice(IN_HEADERS)
-    spoiled = (
-        f"http://{chance.choice(AUTHORITIES)}{path}?{query}",
+    junk = chance.choice(HEADER_VALUES)
+    urls = (
+        f"http://{chance.choice(HOSTS)}{path}?{query}",
         f"http://127.0.0.1{path}?{query}&snapshot={quote(junk, errors='surrogateescape')}",
         f"http://127.0.0.1{path}?{query}&versionid=2026-11-15T02:50:16.0000000Z",
         f"http://127.0.0.1{path}/{quote(junk, errors='surrogateescape')}?{query}",
@@ -103,19 +116,19 @@ def source(chance: random.Random, request: Request) -> Request:
         "http://127.0.0.1", "http://127.0.0.1/", "http://127.0.0.1/devstoreaccount1",
         "http://127.0.0.1/devstoreaccount1/%FF/%00", "http://127.0.0.1/..%2f..%2f", junk,
     )  # fmt: skip
-    return request.setting("x-ms-copy-source", chance.choice(spoiled))
+    return request.setting("x-ms-copy-source", chance.choice(urls))
 
 
 def source_terms(chance: random.Random, request: Request) -> Request:
-    """How much of a source, if it is as expected, and what comes with it."""
+    """Ranges, conditions and options of a source."""
     choices = {
         "x-ms-source-range": (*PAGE_RANGES, *RANGES),
         "x-ms-source-content-md5": DIGESTS,
         "x-ms-source-content-crc64": DIGESTS,
         "x-ms-source-if-match": ETAGS,
         "x-ms-source-if-none-match": ETAGS,
-        "x-ms-source-if-modified-since": ANYWHERE,
-        "x-ms-source-if-unmodified-since": ANYWHERE,
+        "x-ms-source-if-modified-since": VALUES,
+        "x-ms-source-if-unmodified-since": VALUES,
         "x-ms-source-if-tags": EXPRESSIONS,
         "x-ms-source-lease-id": (LEASE, "", "a"),
         "x-ms-copy-source-tag-option": ("COPY", "REPLACE", "copy", "", "both"),
@@ -130,21 +143,21 @@ def source_terms(chance: random.Random, request: Request) -> Request:
     return request
 
 
-def aborted(chance: random.Random, request: Request) -> Request:
-    copy_id = chance.choice((LEASE, LEASE.upper(), "", "a", "%00", "%FF", "1" * 5_000))
-    request = request.asking_not("copyid").asking(("copyid", copy_id))
+def copy_id(chance: random.Random, request: Request) -> Request:
+    written = chance.choice((LEASE, LEASE.upper(), "", "a", "%00", "%FF", "1" * 5_000))
+    request = request.asking_not("copyid").asking(("copyid", written))
     return request.setting("x-ms-copy-action", chance.choice(("abort", "ABORT", "", "go on")))
 
 
 def tags(chance: random.Random, request: Request) -> Request:
     if chance.random() < 0.5:
-        request = request.setting("x-ms-tags", chance.choice((*TAG_HEADERS, *IN_HEADERS)))
+        request = request.setting("x-ms-tags", chance.choice((*TAG_HEADERS, *HEADER_VALUES)))
     name = chance.choice(("x-ms-if-tags", "x-ms-source-if-tags", "x-ms-blob-if-match"))
-    return request.setting(name, chance.choice((*EXPRESSIONS, *IN_HEADERS)))
+    return request.setting(name, chance.choice((*EXPRESSIONS, *HEADER_VALUES)))
 
 
 def search(chance: random.Random, request: Request) -> Request:
-    where = chance.choice((*EXPRESSIONS, *IN_HEADERS))
+    where = chance.choice((*EXPRESSIONS, *HEADER_VALUES))
     if chance.random() < 0.8:
         request = request.asking_not("where")
     request = request.asking(("where", quote(where, safe="", errors="surrogateescape")))
@@ -157,7 +170,7 @@ def search(chance: random.Random, request: Request) -> Request:
 
 
 def tier(chance: random.Random, request: Request) -> Request:
-    request = request.setting("x-ms-access-tier", chance.choice((*TIERS, *TIERS, *IN_HEADERS)))
+    request = request.setting("x-ms-access-tier", chance.choice((*TIERS, *TIERS, *HEADER_VALUES)))
     if chance.random() < 0.5:
         priority = chance.choice(("High", "Standard", "high", "", "Low"))
         request = request.setting("x-ms-rehydrate-priority", priority)
@@ -167,8 +180,8 @@ def tier(chance: random.Random, request: Request) -> Request:
 _UPLOADS: Final = {"put_blob", "put_block", "append_block", "put_page", "put_block_list"}
 
 
-def special(operation: Operation) -> tuple[Mutation, ...]:
-    """What is worth spoiling in this operation besides what all have."""
+def _specific_mutations(operation: BlobOperation) -> tuple[Mutation, ...]:
+    """The mutations that fit the operation."""
     found: list[Mutation] = []
     if operation.source:
         found += [source, source, source_terms, source_terms]
@@ -179,7 +192,7 @@ def special(operation: Operation) -> tuple[Mutation, ...]:
     if operation.row == "get_page_ranges":
         found += [previous_snapshot]
     if operation.aborts:
-        found += [aborted]
+        found += [copy_id]
     if operation.parts:
         found += [multipart]
     if operation.row.startswith("find"):
@@ -187,7 +200,7 @@ def special(operation: Operation) -> tuple[Mutation, ...]:
     if operation.row in _UPLOADS:
         found += [structured, numbers]
     if operation.row == "get_blob":
-        found += [_asked_for_message]
+        found += [structured_body]
     if operation.level == "blob":
         found += [tags]
     if operation.row in {"set_blob_tier", "put_blob", "put_block_list"} or "copy" in operation.row:
@@ -195,20 +208,20 @@ def special(operation: Operation) -> tuple[Mutation, ...]:
     return tuple(found)
 
 
-def _asked_for_message(chance: random.Random, request: Request) -> Request:
+def structured_body(chance: random.Random, request: Request) -> Request:
     kinds = (MESSAGE_KIND, MESSAGE_KIND, "XSM/1.0", "", "\udcff")
     request = request.setting("x-ms-structured-body", chance.choice(kinds))
     return request.setting("x-ms-range", chance.choice((*RANGES, "bytes=0-3")))
 
 
-# Forms of operations that need no rights of their own, and have parts that others do not.
+# Variants of operations that need the same rights, but have other headers or blob types
 
 
-def _forms() -> dict[str, Operation]:
-    named = {form.name: form for form in OPERATIONS}
+def _variants() -> tuple[BlobOperation, ...]:
+    named = {operation.name: operation for operation in OPERATIONS}
     put = named["put_blob_over_another"]
     page_blob = (("x-ms-blob-type", "PageBlob"), ("x-ms-blob-content-length", "1024"))
-    forms = (
+    return (
         replace(
             put,
             name="put_append_blob",
@@ -235,7 +248,53 @@ def _forms() -> dict[str, Operation]:
         replace(named["delete_blob"], name="delete_append_blob", kind="AppendBlob"),
         replace(named["blob_batch"], name="batch_of_two", parts=named["blob_batch"].parts * 2),
     )
-    return {form.name: form for form in forms}
 
 
-SPOILED: Final = (*OPERATIONS, *_forms().values())
+MUTATED: Final = (*OPERATIONS, *_variants())
+
+
+class BlobMutations(MutationRun[BlobTarget]):
+    """Mutated requests to a container of the run's own, with a blob of each type."""
+
+    fixture_class = BlobFixture
+    operations = MUTATED
+
+    def create_target(self) -> BlobTarget:
+        target = BlobTarget(unique("mutant"), copy_id=LEASE)
+        path = f"/{ACCOUNT}/{target.container}"
+        self.fixture.send_as_owner(Request("PUT", path, (("restype", "container"),)))
+        for kind in ("BlockBlob", "AppendBlob", "PageBlob"):
+            for blob in (kind, f"source/{kind}"):
+                self.fixture.put(target, blob, kind, b"s" * PAGE)
+        snapshot = Request("PUT", f"{path}/source/PageBlob", (("comp", "snapshot"),))
+        taken = self.fixture.send_as_owner(snapshot).headers["x-ms-snapshot"]
+        return target._replace(snapshot=taken)
+
+    def request(self, operation: Operation[BlobTarget], target: BlobTarget) -> Request:
+        """Builds a request to the blob of the right type, with a source of the right type."""
+        assert isinstance(operation, BlobOperation)
+        target = target._replace(blob=operation.kind, source=f"source/{operation.source}")
+        if operation.source != "PageBlob":
+            target = target._replace(snapshot="")
+        return operation.request(target)
+
+    def choose(self, chance: random.Random, operation: Operation[BlobTarget]) -> list[Mutation]:
+        assert isinstance(operation, BlobOperation)
+        chosen = chance.choices(MUTATIONS, k=chance.randint(0, 3))
+        specific = _specific_mutations(operation)
+        if specific and (not chosen or chance.random() < 0.7):
+            return [*chance.choices(specific, k=chance.randint(1, 2)), *chosen[:1]]
+        return chosen
+
+    def sign(self, chance: random.Random, target: BlobTarget, request: Request) -> Request:
+        match chance.randrange(6):
+            case 0:
+                return shared_key_lite(ACCOUNT, KEY)(request)
+            case 1:
+                return account_token(ACCOUNT, KEY).put_on(request)
+            case 2:
+                options = {"si": "readers"} if chance.random() < 0.5 else {}
+                container = resource_in(request)
+                return service_token(ACCOUNT, KEY, container, **options).put_on(request)
+            case _:
+                return shared_key(ACCOUNT, KEY)(request)

@@ -1,4 +1,4 @@
-"""Ways to spoil the bodies that have a form of their own: batches and structured messages."""
+"""Mutations of bodies with a format of their own: batches and structured messages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 from awscrt.checksums import crc64nvme
 
+from tests.probes.blob.batches import BOUNDARY, CONTENT_TYPE
+from tests.probes.blob.operations import PAGE
 from tests.probes.client import Request
-from tests.probes.operations import PAGE
-from tests.probes.parts import BOUNDARY, CONTENT_TYPE
 
 NUMBERS: Final = (
     "0", "1", "-1", "+1", " 1", "511", "512", "513", "1024", "4294967296", "1099511627776",
     "9223372036854775807", "9223372036854775808", "8796093022208", "8796093022720", "1" * 5_000,
     "1.0", "1e3", "0x200", "٣", "", "00000000000000000000512", "a", "512,512",
 )  # fmt: skip
-REPLACED: Final = (
+REPLACEMENTS: Final = (
     (b"HTTP/1.1", b"HTTP/9.9", b"", b"HTTP/1.1 x"),
     (b"Content-ID: 0", b"Content-ID: ", b"Content-ID: -1", b"Content-ID: \xff", b"a" * 9_000),
     (b"application/http", b"text/plain", b"multipart/mixed; boundary=b", b""),
@@ -26,17 +26,17 @@ REPLACED: Final = (
     (b"x-ms-version: ", b"x-ms-version: \x00", b"Host: ", b"x-injected\n: "),
     (b"/devstoreaccount1/", b"/", b"//", b"http://a/", b"/%FF/", b"/second/"),
 )
-"""What stands in a batch, and what might stand there instead."""
+"""Bytes of a batch, each followed by replacements."""
 MESSAGE_KIND: Final = "XSM/1.0; properties=crc64"
 
 
 def multipart(chance: random.Random, request: Request) -> Request:
-    """A batch whose parts are not quite what they should be."""
+    """A batch with malformed parts."""
     body = request.body or f"--{BOUNDARY}--".encode()
     at = chance.randrange(len(body))
     end = f"--{BOUNDARY}--".encode()
     part = body.partition(end)[0]
-    old, *others = chance.choice(REPLACED)
+    old, *others = chance.choice(REPLACEMENTS)
     line = chance.choice(
         (b"GET /", b"DELETE", b"DELETE  HTTP/1.1", b"\x00", b"POST /?comp=batch H")
     )
@@ -67,7 +67,7 @@ def multipart(chance: random.Random, request: Request) -> Request:
 
 
 def _message(chance: random.Random, content: bytes) -> bytes:
-    """A structured message of one or several segments."""
+    """Encodes a structured message of one or several segments."""
     size = max(chance.choice((1, 7, PAGE, len(content))), len(content) // 1_000, 1)
     parts = [content[at : at + size] for at in range(0, len(content), size)]
     written = b"".join(
@@ -80,14 +80,14 @@ def _message(chance: random.Random, content: bytes) -> bytes:
 
 
 def structured(chance: random.Random, request: Request) -> Request:
-    """A structured message, whole or with something wrong."""
+    """A structured message, intact or with something wrong."""
     length = len(request.body)
     message = _message(chance, request.body)
     at = chance.randrange(len(message))
     if chance.random() < 0.3:
-        # Of the announced length, so that it is read to its end.
-        spoilt = message[:at] + bytes([chance.randrange(256)]) + message[at + 1 :]
-        request = replace(request, body=chance.choice((message, spoilt))).lacking("Content-Length")
+        # The announced length is right, so that the message is read to its end.
+        mutated = message[:at] + bytes([chance.randrange(256)]) + message[at + 1 :]
+        request = replace(request, body=chance.choice((message, mutated))).lacking("Content-Length")
         request = request.setting("x-ms-structured-body", MESSAGE_KIND)
         return request.setting("x-ms-structured-content-length", str(length))
     messages = (

@@ -7,11 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.probes.answers import BLOB_OVERWRITE, PERMISSION_MISMATCH, refusal_fault
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.blob.operations import OPERATIONS, BlobOperation, BlobTarget
 from tests.probes.client import VERSION, Pairs, Request
-from tests.probes.holders import CREATES_ONLY, LACKING
-from tests.probes.judgement import refusal
-from tests.probes.operations import OPERATIONS, Operation, Place
-from tests.probes.stage import Stage
 from tests.probes.tokens import account_token, service_token
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
 
@@ -28,73 +27,81 @@ TAGGING = [
 
 
 @pytest.mark.parametrize("operation", TAGGING, ids=str)
-def test_tags_with_a_blob_need_their_letter(stage: Stage, operation: Operation) -> None:
+def test_tags_with_a_blob_need_their_letter(blobs: BlobFixture, operation: BlobOperation) -> None:
     blob = "free_blob" if operation.creates else "blob"
-    with stage.place_for(operation) as place:
-        name = getattr(place, blob)
-        request = operation.request(place).having(TAGS)
-        with stage.unchanged():
+    with blobs.target_for(operation) as target:
+        name = getattr(target, blob)
+        request = operation.request(target).having(TAGS)
+        with blobs.unchanged():
             for letters in ("w", "c", "racw", "racwdxylmeiop", "t", "rt"):
-                token = service_token(ACCOUNT, KEY, place.container, name, permissions=letters)
-                assert not refusal(stage.client.ask(token.put_on(request)), LACKING), letters
+                token = service_token(ACCOUNT, KEY, target.container, name, permissions=letters)
+                assert not refusal_fault(
+                    blobs.client.ask(token.put_on(request)), PERMISSION_MISMATCH
+                ), letters
             for letters in ("rwdxylacup", "t", "tf"):
                 wide = account_token(ACCOUNT, KEY, permissions=letters)
-                assert not refusal(stage.client.ask(wide.put_on(request)), LACKING), letters
+                assert not refusal_fault(
+                    blobs.client.ask(wide.put_on(request)), PERMISSION_MISMATCH
+                ), letters
             if not operation.creates:
                 # Who may create does not overwrite, and tags are no way around that.
-                token = service_token(ACCOUNT, KEY, place.container, name, permissions="ct")
-                assert not refusal(stage.client.ask(token.put_on(request)), CREATES_ONLY)
-        token = service_token(ACCOUNT, KEY, place.container, name, permissions="wt")
-        answer = stage.client.ask(token.put_on(request))
+                token = service_token(ACCOUNT, KEY, target.container, name, permissions="ct")
+                assert not refusal_fault(blobs.client.ask(token.put_on(request)), BLOB_OVERWRITE)
+        token = service_token(ACCOUNT, KEY, target.container, name, permissions="wt")
+        answer = blobs.client.ask(token.put_on(request))
         assert 200 <= answer.status < 300, answer
 
 
 @pytest.mark.parametrize("operation", TAGGING, ids=str)
-def test_an_empty_header_sets_none(stage: Stage, operation: Operation) -> None:
+def test_an_empty_header_sets_none(blobs: BlobFixture, operation: BlobOperation) -> None:
     """So it needs no letter, and must leave none behind."""
-    with stage.place_for(operation) as place:
-        name = place.free_blob if operation.creates else place.blob
-        token = service_token(ACCOUNT, KEY, place.container, name, permissions="w")
-        answer = stage.client.ask(token.put_on(operation.request(place).having(("x-ms-tags", ""))))
+    with blobs.target_for(operation) as target:
+        name = target.free_blob if operation.creates else target.blob
+        token = service_token(ACCOUNT, KEY, target.container, name, permissions="w")
+        answer = blobs.client.ask(token.put_on(operation.request(target).having(("x-ms-tags", ""))))
         if answer.status < 300:
-            path = f"/{ACCOUNT}/{place.container}/{name}"
-            assert b"<Tag>" not in stage.own(Request("GET", path, (("comp", "tags"),))).body
+            path = f"/{ACCOUNT}/{target.container}/{name}"
+            assert (
+                b"<Tag>" not in blobs.send_as_owner(Request("GET", path, (("comp", "tags"),))).body
+            )
         else:
-            assert not refusal(answer)
+            assert not refusal_fault(answer)
 
 
-def test_what_writes_without_tags_is_not_given_any(stage: Stage) -> None:
+def test_what_writes_without_tags_is_not_given_any(blobs: BlobFixture) -> None:
     """Other writes know no such header: whatever it says, the tags stay as they are."""
     rows = {"append_block", "put_page", "set_blob_metadata", "set_blob_properties", "put_block"}
     for operation in (form for form in OPERATIONS if form.row in rows and not form.creates):
-        with stage.place_for(operation) as place:
-            token = service_token(ACCOUNT, KEY, place.container, place.blob, permissions="w")
-            stage.client.ask(token.put_on(operation.request(place).having(TAGS)))
-            tags = Request("GET", f"/{ACCOUNT}/{place.container}/{place.blob}", (("comp", "tags"),))
-            assert b"secret" not in stage.own(tags).body, operation
+        with blobs.target_for(operation) as target:
+            token = service_token(ACCOUNT, KEY, target.container, target.blob, permissions="w")
+            blobs.client.ask(token.put_on(operation.request(target).having(TAGS)))
+            tags = Request(
+                "GET", f"/{ACCOUNT}/{target.container}/{target.blob}", (("comp", "tags"),)
+            )
+            assert b"secret" not in blobs.send_as_owner(tags).body, operation
 
 
 # Shown to those who may
 
 
 @pytest.mark.parametrize("include", ["tags", "metadata,tags", "TAGS", "tags,tags"])
-def test_tags_are_listed_to_those_who_may_read_them(stage: Stage, include: str) -> None:
+def test_tags_are_listed_to_those_who_may_read_them(blobs: BlobFixture, include: str) -> None:
     """A container that shows its blobs to everybody does not show their tags."""
     query = (("restype", "container"), ("comp", "list"), ("include", include))
-    place = stage.make(access="container")
-    listing = Request("GET", f"/{ACCOUNT}/{place.container}", query, (("x-ms-version", VERSION),))
-    nobody = stage.client.ask(listing)
-    assert not refusal(nobody, (401, "NoAuthenticationInformation")), nobody
+    target = blobs.create(access="container")
+    listing = Request("GET", f"/{ACCOUNT}/{target.container}", query, (("x-ms-version", VERSION),))
+    nobody = blobs.client.ask(listing)
+    assert not refusal_fault(nobody, (401, "NoAuthenticationInformation")), nobody
     for token in (
-        service_token(ACCOUNT, KEY, place.container, permissions="rlf"),
+        service_token(ACCOUNT, KEY, target.container, permissions="rlf"),
         account_token(ACCOUNT, KEY, permissions="rwdlf"),
     ):
-        answer = stage.client.ask(token.put_on(listing))
-        assert not refusal(answer, LACKING), answer
+        answer = blobs.client.ask(token.put_on(listing))
+        assert not refusal_fault(answer, PERMISSION_MISMATCH), answer
         assert b"book" not in answer.body
-    both = service_token(ACCOUNT, KEY, place.container, permissions="lt")
-    assert b"<Value>book</Value>" in stage.client.ask(both.put_on(listing)).body
-    stage.remove(place)
+    both = service_token(ACCOUNT, KEY, target.container, permissions="lt")
+    assert b"<Value>book</Value>" in blobs.client.ask(both.put_on(listing)).body
+    blobs.remove(target)
 
 
 # Found by those who may
@@ -108,18 +115,20 @@ def _find(container: str, where: str) -> Request:
 
 
 @pytest.fixture(scope="module")
-def shelves(stage: Stage) -> Iterator[tuple[Place, Place, Place]]:
+def shelves(blobs: BlobFixture) -> Iterator[tuple[BlobTarget, BlobTarget, BlobTarget]]:
     """Two containers, and one of another account, with the same in each."""
-    places = stage.make(), stage.make(), stage.make(account=SECOND_ACCOUNT)
-    yield places
-    for place in places:
-        stage.remove(place)
+    targets = blobs.create(), blobs.create(), blobs.create(account=SECOND_ACCOUNT)
+    yield targets
+    for target in targets:
+        blobs.remove(target)
 
 
-def test_a_container_is_searched_alone(stage: Stage, shelves: tuple[Place, Place, Place]) -> None:
+def test_a_container_is_searched_alone(
+    blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
+) -> None:
     mine, other, foreign = shelves
     token = service_token(ACCOUNT, KEY, mine.container, permissions="f")
-    own = stage.client.ask(token.put_on(_find(mine.container, "kind='book'")))
+    own = blobs.client.ask(token.put_on(_find(mine.container, "kind='book'")))
     assert own.status == 200
     assert own.body.count(b"<Blob>") == 1
     for where in (
@@ -130,15 +139,15 @@ def test_a_container_is_searched_alone(stage: Stage, shelves: tuple[Place, Place
         f"@container='{foreign.container}' AND kind='book'",
         "kind>'a'", "kind>=''", "@container>'' AND kind='book'", "kind='book' OR kind='book'",
     ):  # fmt: skip
-        answer = stage.client.ask(token.put_on(_find(mine.container, where)))
+        answer = blobs.client.ask(token.put_on(_find(mine.container, where)))
         told = answer.body.partition(b"<Blobs")[2]
         assert other.container.encode() not in told, where
         assert foreign.container.encode() not in told, where
-        assert answer.status == 200 or not refusal(answer), (where, answer)
+        assert answer.status == 200 or not refusal_fault(answer), (where, answer)
 
 
 def test_where_a_search_goes_on_is_no_way_out(
-    stage: Stage, shelves: tuple[Place, Place, Place]
+    blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
     """A marker of the owner's search of everything leads nowhere else in a search of one."""
     mine, other, foreign = shelves
@@ -147,7 +156,7 @@ def test_where_a_search_goes_on_is_no_way_out(
     marker = ""
     for _ in range(5):
         following = _find("", "kind='book'").asking(page, ("marker", quote(marker, safe="")))
-        body = stage.own(following).body
+        body = blobs.send_as_owner(following).body
         marker = body.partition(b"<NextMarker>")[2].partition(b"<")[0].decode()
         markers.add(marker)
         if not marker:
@@ -155,20 +164,22 @@ def test_where_a_search_goes_on_is_no_way_out(
     token = service_token(ACCOUNT, KEY, mine.container, permissions="f")
     for marker in filter(None, markers):
         request = _find(mine.container, "kind='book'").asking(("marker", quote(marker, safe="")))
-        answer = stage.client.ask(token.put_on(request))
+        answer = blobs.client.ask(token.put_on(request))
         told = answer.body.partition(b"<Blobs")[2]
         assert other.container.encode() not in told
         assert foreign.container.encode() not in told
 
 
-def test_an_account_is_searched_alone(stage: Stage, shelves: tuple[Place, Place, Place]) -> None:
+def test_an_account_is_searched_alone(
+    blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
+) -> None:
     mine, other, foreign = shelves
-    told = stage.own(_find("", "kind='book'")).body
+    told = blobs.send_as_owner(_find("", "kind='book'")).body
     assert mine.container.encode() in told
     assert other.container.encode() in told
     assert foreign.container.encode() not in told
-    own = stage.own(_find("", f"@container='{foreign.container}' AND kind='book'")).body
+    own = blobs.send_as_owner(_find("", f"@container='{foreign.container}' AND kind='book'")).body
     assert b"<Blob>" not in own
     second = account_token(SECOND_ACCOUNT, SECOND_KEYS[0])
-    answer = stage.client.ask(second.put_on(_find("", "kind='book'")))
-    assert not refusal(answer, (403, "AuthenticationFailed"))
+    answer = blobs.client.ask(second.put_on(_find("", "kind='book'")))
+    assert not refusal_fault(answer, (403, "AuthenticationFailed"))

@@ -9,11 +9,18 @@ from typing import Any, Final
 
 import pytest
 
-from tests.probes.client import VERSION, Answer, Request, http_date
+from tests.probes.client import (
+    VERSION,
+    Answer,
+    Request,
+    http_date,
+    table_shared_key,
+    table_shared_key_lite,
+)
+from tests.probes.table.fixture import TableFixture
+from tests.probes.table.operations import JSON, TableTarget
 from tests.protocol.table.batches import BATCH_TYPE, answers_in, change_set, part
-from tests.sdk.table.forms import JSON, Place, table_key, table_key_lite
-from tests.sdk.table.sentry import Sentry
-from tests.server import ACCOUNT, KEY, Server
+from tests.server import ACCOUNT, KEY
 
 LEVELS: Final = ("nometadata", "minimalmetadata", "fullmetadata")
 TYPED: Final[dict[str, Any]] = {
@@ -35,27 +42,22 @@ TYPED: Final[dict[str, Any]] = {
 VALUES: Final = {name: value for name, value in TYPED.items() if "@" not in name}
 
 
-@pytest.fixture(scope="module")
-def sentry(server: Server) -> Iterator[Sentry]:
-    sentry = Sentry(server)
-    with sentry.client:
-        yield sentry
-
-
 @pytest.fixture
-def place(sentry: Sentry) -> Iterator[Place]:
-    made = sentry.make()
-    yield made
-    sentry.remove(made)
+def target(tables: TableFixture) -> Iterator[TableTarget]:
+    created = tables.create()
+    yield created
+    tables.remove(created)
 
 
-def request(place: Place, method: str, below: str, body: bytes = b"", **headers: str) -> Request:
+def request(
+    target: TableTarget, method: str, below: str, body: bytes = b"", **headers: str
+) -> Request:
     said = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    path = f"/{ACCOUNT}/{below.format(table=place.table)}"
-    target, _, query = path.partition("?")
+    path = f"/{ACCOUNT}/{below.format(table=target.table)}"
+    path, _, query = path.partition("?")
     pairs = tuple(tuple(pair.split("=", 1)) for pair in query.split("&") if pair)
     version = ("x-ms-version", VERSION)
-    return Request(method, target, pairs, (version, *said), body)  # type: ignore[arg-type]
+    return Request(method, path, pairs, (version, *said), body)  # type: ignore[arg-type]
 
 
 ENTITY: Final = "{table}(PartitionKey='p',RowKey='typed')"
@@ -67,15 +69,15 @@ def of_entity(answer: Answer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_levels(sentry: Sentry, place: Place, level: str) -> None:
+def test_levels(tables: TableFixture, target: TableTarget, level: str) -> None:
     accept = f"application/json;odata={level}"
     entity = json.dumps({"PartitionKey": "p", "RowKey": "typed", **TYPED}).encode()
-    insert = request(place, "POST", "{table}", entity, Accept=accept).having(JSON)
+    insert = request(target, "POST", "{table}", entity, Accept=accept).having(JSON)
     for answer in (
-        sentry.own(insert),
-        sentry.own(request(place, "GET", ENTITY, Accept=accept)),
-        sentry.own(request(place, "GET", "{table}()", Accept=accept)),
-        sentry.own(request(place, "GET", f"{{table}}()?$format={accept}")),
+        tables.send_as_owner(insert),
+        tables.send_as_owner(request(target, "GET", ENTITY, Accept=accept)),
+        tables.send_as_owner(request(target, "GET", "{table}()", Accept=accept)),
+        tables.send_as_owner(request(target, "GET", f"{{table}}()?$format={accept}")),
     ):
         assert answer.headers["content-type"].startswith(f"{accept};")
         told = of_entity(answer)
@@ -87,38 +89,38 @@ def test_levels(sentry: Sentry, place: Place, level: str) -> None:
         assert ("odata.etag" in told) == (level != "nometadata")
         assert ("odata.editLink" in told) == (level == "fullmetadata")
     if level == "fullmetadata":
-        shown = of_entity(sentry.own(request(place, "GET", "{table}()", Accept=accept)))
-        assert shown["odata.type"] == f"{ACCOUNT}.{place.table}"
-        path = ENTITY.format(table=place.table)
+        shown = of_entity(tables.send_as_owner(request(target, "GET", "{table}()", Accept=accept)))
+        assert shown["odata.type"] == f"{ACCOUNT}.{target.table}"
+        path = ENTITY.format(table=target.table)
         assert shown["odata.editLink"] == path
         assert shown["odata.id"] == f"http://127.0.0.1/{ACCOUNT}/{path}"
 
 
-def test_heads_have_no_bodies(sentry: Sentry, place: Place) -> None:
+def test_heads_have_no_bodies(tables: TableFixture, target: TableTarget) -> None:
     for below in ("Tables", "{table}()", "{table}(PartitionKey='p',RowKey='r')"):
-        got = sentry.own(request(place, "GET", below))
-        head = sentry.own(request(place, "HEAD", below))
+        got = tables.send_as_owner(request(target, "GET", below))
+        head = tables.send_as_owner(request(target, "HEAD", below))
         assert (head.status, head.body) == (200, b"")
         assert head.headers["content-type"] == got.headers["content-type"]
-    missing = request(place, "HEAD", "{table}(PartitionKey='p',RowKey='missing')")
-    answer = sentry.client.ask(table_key(ACCOUNT, KEY)(missing))
+    missing = request(target, "HEAD", "{table}(PartitionKey='p',RowKey='missing')")
+    answer = tables.client.ask(table_shared_key(ACCOUNT, KEY)(missing))
     assert (answer.status, answer.code) == (404, "ResourceNotFound")
 
 
-@pytest.mark.parametrize("scheme", [table_key, table_key_lite])
-def test_either_date_is_signed(sentry: Sentry, place: Place, scheme: Any) -> None:
-    query = request(place, "GET", "{table}()")
+@pytest.mark.parametrize("scheme", [table_shared_key, table_shared_key_lite])
+def test_either_date_is_signed(tables: TableFixture, target: TableTarget, scheme: Any) -> None:
+    query = request(target, "GET", "{table}()")
     for dated in (
         query.having(("Date", http_date())),
         query.having(("x-ms-date", http_date())),
         query.having(("x-ms-date", http_date()), ("Date", http_date(-3600))),
     ):
-        assert sentry.client.ask(scheme(ACCOUNT, KEY)(dated)).status == 200
+        assert tables.client.ask(scheme(ACCOUNT, KEY)(dated)).status == 200
 
 
-def test_errors_are_told_in_json(sentry: Sentry, place: Place) -> None:
-    missing = request(place, "GET", "{table}(PartitionKey='p',RowKey='missing')")
-    answer = sentry.client.ask(table_key(ACCOUNT, KEY)(missing))
+def test_errors_are_told_in_json(tables: TableFixture, target: TableTarget) -> None:
+    missing = request(target, "GET", "{table}(PartitionKey='p',RowKey='missing')")
+    answer = tables.client.ask(table_shared_key(ACCOUNT, KEY)(missing))
     error = json.loads(answer.body)["odata.error"]
     # Clients take no error that has more than these.
     assert error.keys() == {"code", "message"}
@@ -129,16 +131,16 @@ def test_errors_are_told_in_json(sentry: Sentry, place: Place) -> None:
 def chunked(asked: Request, size: int) -> Request:
     pieces = [asked.body[at : at + size] for at in range(0, len(asked.body), size)]
     framed = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-    signed = table_key(ACCOUNT, KEY)(asked.having(("Transfer-Encoding", "chunked")))
+    signed = table_shared_key(ACCOUNT, KEY)(asked.having(("Transfer-Encoding", "chunked")))
     return replace(signed, body=framed + b"0\r\n\r\n")
 
 
-def test_bodies_may_come_in_chunks(sentry: Sentry, place: Place) -> None:
-    insert = part("POST", f"/{place.table}", {"PartitionKey": "p", "RowKey": "chunked"})
-    group = request(place, "POST", "$batch", change_set([insert]), Content_Type=BATCH_TYPE)
-    answer = sentry.client.ask(chunked(group, 7))
+def test_bodies_may_come_in_chunks(tables: TableFixture, target: TableTarget) -> None:
+    insert = part("POST", f"/{target.table}", {"PartitionKey": "p", "RowKey": "chunked"})
+    group = request(target, "POST", "$batch", change_set([insert]), Content_Type=BATCH_TYPE)
+    answer = tables.client.ask(chunked(group, 7))
     (told,) = answers_in(answer.headers["content-type"], answer.body)
     assert told.status == 201
     long = replace(group, body=group.body + b"-" * (4 << 20))
-    (refused,) = sentry.client.send_bytes(chunked(long, 1 << 18).raw())
+    (refused,) = tables.client.send_bytes(chunked(long, 1 << 18).raw())
     assert (refused.status, refused.code) == (413, "RequestBodyTooLarge")

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.probes.blob.batches import BOUNDARY, CONTENT_TYPE, answered, batch
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.blob.operations import LEASE
 from tests.probes.client import Answer, Pairs, Request, http_date, md5, shared_key
-from tests.probes.operations import LEASE
-from tests.probes.parts import BOUNDARY, CONTENT_TYPE, answered, batch
-from tests.probes.stage import Stage
 from tests.probes.tokens import account_token, service_token
 from tests.server import ACCOUNT, KEY, unique
 
@@ -41,7 +41,7 @@ TIER: Final = {"x-ms-access-tier", "x-ms-access-tier-inferred"}
 class Sent(NamedTuple):
     """The owner of a container of its own, who asks for this and that in it."""
 
-    stage: Stage
+    blobs: BlobFixture
     container: str
 
     def ask(
@@ -57,7 +57,7 @@ class Sent(NamedTuple):
         return self.send(Request(method, path, query, headers, body), version)
 
     def send(self, request: Request, version: str = VERSION) -> Answer:
-        return self.stage.client.ask(SIGN(request.having(("x-ms-version", version))))
+        return self.blobs.client.ask(SIGN(request.having(("x-ms-version", version))))
 
     def put(self, blob: str, body: bytes = BODY, *headers: tuple[str, str]) -> Answer:
         made = self.ask("PUT", blob, (), (("x-ms-blob-type", "BlockBlob"), *headers), body)
@@ -78,7 +78,7 @@ class Sent(NamedTuple):
 
     def url(self, blob: str) -> str:
         token = service_token(ACCOUNT, KEY, self.container, permissions="r")
-        return f"{self.stage.server.url()}/{self.container}/{blob}?{token}"
+        return f"{self.blobs.server.url()}/{self.container}/{blob}?{token}"
 
     def list_blobs(self, *query: tuple[str, str], version: str = VERSION) -> ElementTree.Element:
         listed = self.ask("GET", "", (CONTAINER, ("comp", "list"), *query), version=version)
@@ -87,8 +87,8 @@ class Sent(NamedTuple):
 
 
 @pytest.fixture
-def sent(stage: Stage) -> Iterator[Sent]:
-    box = Sent(stage, unique("box"))
+def sent(blobs: BlobFixture) -> Iterator[Sent]:
+    box = Sent(blobs, unique("box"))
     assert box.ask("PUT", "", (CONTAINER,)).status == 201
     yield box
     assert box.ask("DELETE", "", (CONTAINER,)).status == 202
@@ -314,7 +314,7 @@ def test_an_error_to_head_has_no_body(sent: Sent, headers: Pairs, status: int, c
     if status == 403:
         path = f"/{ACCOUNT}/{sent.container}/none"
         request = Request("HEAD", path, (), (("x-ms-date", http_date()), *headers))
-        answer = sent.stage.client.ask(request)
+        answer = sent.blobs.client.ask(request)
     assert (answer.status, answer.code) == (status, code)
     assert not {"content-type", "content-length"} & set(answer.headers)
     # The connection goes on behind it.
@@ -333,13 +333,13 @@ def test_an_error_to_head_has_no_body(sent: Sent, headers: Pairs, status: int, c
     ids=["no host", "name", "length", "many", "long"],
 )
 def test_a_malformed_head_has_no_body_in_its_error(
-    stage: Stage, target: str, headers: tuple[str, ...], status: int
+    blobs: BlobFixture, target: str, headers: tuple[str, ...], status: int
 ) -> None:
     sent = "\r\n".join([f"HEAD {target} HTTP/1.1", *headers, "", ""]).encode()
-    (answer,) = stage.client.send_bytes(sent, "HEAD")
+    (answer,) = blobs.client.send_bytes(sent, "HEAD")
     assert answer.status == status
     assert not {"content-type", "content-length"} & set(answer.headers)
-    (answer,) = stage.client.send_bytes(sent.replace(b"HEAD", b"GET", 1))
+    (answer,) = blobs.client.send_bytes(sent.replace(b"HEAD", b"GET", 1))
     assert (answer.status, answer.headers["content-type"]) == (status, "application/xml")
 
 
@@ -385,7 +385,7 @@ def test_who_has_no_name_is_challenged(sent: Sent) -> None:
         "Server failed to authenticate the request. Please refer to the information in the "
         "www-authenticate header."
     )
-    answer = sent.stage.client.ask(request)
+    answer = sent.blobs.client.ask(request)
     assert error_of(answer) == (401, "NoAuthenticationInformation", message)
 
 
@@ -419,11 +419,11 @@ CONDITIONS: Final = (
     ],
 )
 def test_conditions_on_what_takes_none(
-    stage: Stage, method: str, target: str, query: Pairs, condition: tuple[str, str]
+    blobs: BlobFixture, method: str, target: str, query: Pairs, condition: tuple[str, str]
 ) -> None:
     headers: Pairs = (condition, ("x-ms-version", VERSION), ("x-ms-copy-action", "abort"))
     body = BODY if ("comp", "block") in query else b""
-    answer = stage.client.ask(SIGN(Request(method, f"/{ACCOUNT}{target}", query, headers, body)))
+    answer = blobs.client.ask(SIGN(Request(method, f"/{ACCOUNT}{target}", query, headers, body)))
     assert (answer.status, answer.code) == (400, "ConditionHeadersNotSupported")
 
 
@@ -446,14 +446,14 @@ def test_conditions_on_what_takes_none(
 )
 @pytest.mark.parametrize("signed", [True, False])
 def test_conditions_on_tags_where_there_are_none(
-    stage: Stage, method: str, target: str, query: Pairs, signed: bool
+    blobs: BlobFixture, method: str, target: str, query: Pairs, signed: bool
 ) -> None:
     headers: Pairs = (("x-ms-if-tags", "k = 'v'"), ("x-ms-version", VERSION))
     body = BODY if ("comp", "block") in query else b""
     request = Request(method, f"/{ACCOUNT}{target}", query, headers, body)
     # Who may do it is told so, whether they may read tags or not.
     token = account_token(ACCOUNT, KEY, permissions="rwdlac")
-    answer = stage.client.ask(SIGN(request) if signed else token.put_on(request))
+    answer = blobs.client.ask(SIGN(request) if signed else token.put_on(request))
     if signed or ("comp", "acl") not in query:
         assert (answer.status, answer.code) == (400, "ConditionHeadersNotSupported")
 
@@ -532,8 +532,8 @@ def test_elements_of_tiers(sent: Sent) -> None:
     ]  # fmt: skip
 
 
-def test_elements_of_containers(stage: Stage) -> None:
-    box = Sent(stage, unique("box"))
+def test_elements_of_containers(blobs: BlobFixture) -> None:
+    box = Sent(blobs, unique("box"))
     assert box.ask("PUT", "", (CONTAINER,), (("x-ms-blob-public-access", "blob"),)).status == 201
     leased = (("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15"))
     held = box.ask("PUT", "", (CONTAINER, ("comp", "lease")), leased).headers["x-ms-lease-id"]
@@ -650,9 +650,9 @@ def test_facts_of_tags_are_for_those_who_may_read_them(sent: Sent) -> None:
 
     def error(letters: str) -> dict[str, str]:
         if not letters:
-            return sent.stage.client.ask(SIGN(request)).error()
+            return sent.blobs.client.ask(SIGN(request)).error()
         token = service_token(ACCOUNT, KEY, sent.container, permissions=letters)
-        return sent.stage.client.ask(token.put_on(request)).error()
+        return sent.blobs.client.ask(token.put_on(request)).error()
 
     for letters in ("", "rt"):
         told_facts = error(letters)
@@ -671,14 +671,14 @@ def test_facts_of_tags_are_for_those_who_may_read_them(sent: Sent) -> None:
 
 
 @pytest.mark.parametrize("access", ["blob", "container", ""])
-def test_facts_for_everybody(stage: Stage, access: str) -> None:
-    box = Sent(stage, unique("box"))
+def test_facts_for_everybody(blobs: BlobFixture, access: str) -> None:
+    box = Sent(blobs, unique("box"))
     public: Pairs = (("x-ms-blob-public-access", access),) if access else ()
     assert box.ask("PUT", "", (CONTAINER,), public).status == 201
     etag = box.put("a").headers["etag"]
     path = f"/{ACCOUNT}/{box.container}/a"
     headers = (("If-Match", '"0x8D"'), ("x-ms-version", VERSION))
-    told_facts = stage.client.ask(Request("GET", path, (), headers)).error()
+    told_facts = blobs.client.ask(Request("GET", path, (), headers)).error()
     if access:
         assert (told_facts["Code"], told_facts["Current"]) == ("ConditionNotMet", etag)
     else:

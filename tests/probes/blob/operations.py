@@ -1,52 +1,57 @@
-"""Every operation of the server, as a request that succeeds if its sender may send it."""
+"""Every operation of the blob service, as a request that succeeds if its sender is authorized."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
 import pytest
 
+from tests.probes.blob.batches import CONTENT_TYPE, batch
 from tests.probes.client import VERSION, Pairs, Request, shared_key
-from tests.probes.parts import CONTENT_TYPE, batch
-from tests.probes.tokens import service_token
-from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS
+from tests.probes.service import KEYS, POLICIES, PROPERTIES, Operation
+from tests.probes.token_kinds import ACCOUNT_KIND, TokenKind
+from tests.probes.tokens import BLOB_LETTERS, CONTAINER_LETTERS, Token, service_token
+from tests.server import ACCOUNT, KEY
 
+_INVISIBLE: Final = {
+    "renew_container_lease", "change_container_lease", "renew_blob_lease", "change_blob_lease",
+}  # fmt: skip
+"""Renewing an infinite lease, and changing its id, show in no answer."""
+_UNCONDITIONAL: Final = {
+    "put_block", "put_block_from_url", "get_block_list", "set_blob_tier", "get_blob_tags",
+    "set_blob_tags", "abort_copy_blob", "create_container", "get_container_properties",
+    "get_container_metadata", "get_container_acl", "list_blobs", "list_containers",
+    "find_blobs_by_tags", "find_blobs_by_tags_in_container", "blob_batch",
+    "blob_batch_in_container", "get_account_information", "get_blob_service_properties",
+    "set_blob_service_properties", "get_blob_service_stats",
+}  # fmt: skip
+"""Rows of operations that refuse conditions, or ignore them."""
 LEASE: Final = "11111111-2222-3333-4444-555555555555"
 OTHER_LEASE: Final = "99999999-8888-7777-6666-555555555555"
-POLICIES: Final = (
-    b"<SignedIdentifiers><SignedIdentifier><Id>readers</Id><AccessPolicy>"
-    b"<Expiry>2099-01-01T00:00:00Z</Expiry><Permission>r</Permission></AccessPolicy>"
-    b"</SignedIdentifier></SignedIdentifiers>"
-)
-PROPERTIES: Final = (
-    b"<StorageServiceProperties><Logging><Version>1.0</Version><Delete>true</Delete>"
-    b"<Read>false</Read><Write>false</Write><RetentionPolicy><Enabled>false</Enabled>"
-    b"</RetentionPolicy></Logging></StorageServiceProperties>"
-)
 TAGS: Final = b"<Tags><TagSet><Tag><Key>kind</Key><Value>tome</Value></Tag></TagSet></Tags>"
 WHERE: Final = quote("kind='book'")
-KEYS: Final = {ACCOUNT: KEY, SECOND_ACCOUNT: SECOND_KEYS[0]}
 PAGE: Final = 512
-# As clients are sent to the server by the probes.
-HERE: Final = "http://127.0.0.1"
+SERVER_URL: Final = "http://127.0.0.1"
+"""The URL of the server in copy sources: the Host header that the probes send."""
 
 
-class Place(NamedTuple):
-    """A container that is there, with a blob; names that are free; and whether both are leased."""
+class BlobTarget(NamedTuple):
+    """An existing container with a blob, and names that are free."""
 
     container: str
     blob: str = "shelf/book"
     leased: bool = False
+    """Whether both are leased, under `LEASE`."""
     account: str = ACCOUNT
     source: str = "shelf/source"
-    """Another blob, where an operation needs one to read from."""
+    """The name of the blob that operations with a source copy from."""
     snapshot: str = ""
-    """Of the source, where it is to be read as it was."""
+    """The snapshot of the source, for operations that copy from one."""
     copy_id: str = ""
-    """Of the copy that is still being made of what is elsewhere."""
+    """The id of the pending copy, for the operation that aborts one."""
 
     @property
     def free_container(self) -> str:
@@ -58,87 +63,107 @@ class Place(NamedTuple):
 
     @property
     def source_address(self) -> str:
-        """With the right to read it."""
+        """The URL of the source, with a token to read it."""
         query = f"snapshot={quote(self.snapshot)}&" if self.snapshot else ""
         token = service_token(
             self.account, KEYS[self.account], self.container, self.source, permissions="r"
         )
-        return f"{HERE}/{self.account}/{self.container}/{self.source}?{query}{token}"
+        return f"{SERVER_URL}/{self.account}/{self.container}/{self.source}?{query}{token}"
 
 
 @dataclass(frozen=True)
-class Operation:
-    """One row: a form of request, and the row of the table of permissions that it needs."""
+class BlobOperation(Operation[BlobTarget]):
+    """An operation of the blob service."""
 
-    name: str
-    row: str
-    method: str
+    service: ClassVar[str] = "blob"
+
     level: str
+    """The kind of resource in its URL: service, container or blob."""
     query: Pairs = ()
     headers: Pairs = ()
     body: bytes = b""
     creates: bool = False
-    """Its target is a name that is free."""
+    """Whether its target is a name that is free."""
     needs_lease: bool = False
     secondary: bool = False
+    """Whether it is sent to the secondary endpoint."""
     kind: str = "BlockBlob"
-    """What the blob is that it is done to."""
+    """The type of the blob that it is applied to."""
     source: str = ""
-    """What the blob is that it reads; empty if it reads none."""
+    """The type of the blob that it copies from, if any."""
     aborts: bool = False
-    """There is a copy under way."""
-    parts: tuple[Operation, ...] = ()
-    """A batch of these, each signed by the owner."""
-    is_twin: bool = False
-    """Another form needs the same, and nearly asks for the same: it is probed in the long run."""
-
-    def __str__(self) -> str:
-        return self.name
+    """Whether it needs a pending copy."""
+    parts: tuple[BlobOperation, ...] = ()
+    """The operations in a batch, each signed by the owner."""
+    is_redundant: bool = False
+    """Whether another operation needs the same rights; then it is probed in the long run only."""
 
     @property
     def marks(self) -> tuple[pytest.MarkDecorator, ...]:
-        """Of the tests that take each form by itself."""
-        return (pytest.mark.long,) if self.is_twin else ()
+        return (pytest.mark.long,) if self.is_redundant else ()
 
     @property
-    def changes(self) -> bool:
-        return self.method not in {"GET", "HEAD"}
+    def changes_state(self) -> bool:
+        return self.method not in {"GET", "HEAD"} and self.row not in _INVISIBLE
 
-    def request(self, place: Place) -> Request:
-        container = place.free_container if self.creates else place.container
-        blob = place.free_blob if self.creates else place.blob
-        path = f"/{place.account}{'-secondary' if self.secondary else ''}/"
+    @property
+    def creates_blob(self) -> bool:
+        return self.creates and self.level == "blob"
+
+    @property
+    def is_conditional(self) -> bool:
+        return self.row not in _UNCONDITIONAL
+
+    def neutral_headers(self, request: Request) -> dict[str, str]:
+        headers = super().neutral_headers(request)
+        if self.row in _UNCONDITIONAL:
+            return headers
+        headers |= {
+            "If-Modified-Since": "Sat, 01 Jan 2000 00:00:00 GMT",
+            "If-None-Match": '"0x1"',
+            "If-Unmodified-Since": "Thu, 01 Jan 2099 00:00:00 GMT",
+        }
+        return headers if self.creates else headers | {"If-Match": "*"}
+
+    def request(self, target: BlobTarget) -> Request:
+        container = target.free_container if self.creates else target.container
+        blob = target.free_blob if self.creates else target.blob
+        path = f"/{target.account}{'-secondary' if self.secondary else ''}/"
         if self.level == "container":
             path += container
         elif self.level == "blob":
-            path += f"{place.container}/{blob}"
+            path += f"{target.container}/{blob}"
         request = Request(
             self.method, path, self.query, (("x-ms-version", VERSION), *self.headers), self.body
         )
         if self.source:
-            request = request.having(("x-ms-copy-source", place.source_address))
+            request = request.having(("x-ms-copy-source", target.source_address))
         if self.aborts:
-            request = request.asking(("copyid", place.copy_id))
+            request = request.asking(("copyid", target.copy_id))
         if self.parts:
-            sign = shared_key(place.account, KEYS[place.account])
-            body = batch([sign(part.request(place)) for part in self.parts])
+            sign = shared_key(target.account, KEYS[target.account])
+            body = batch([sign(part.request(target)) for part in self.parts])
             return replace(request.having(("Content-Type", CONTENT_TYPE)), body=body)
         return request
 
 
-def _of_service(row: str, comp: str, restype: str = "service", method: str = "GET") -> Operation:
+def _of_service(
+    row: str, comp: str, restype: str = "service", method: str = "GET"
+) -> BlobOperation:
     query = (("restype", restype), ("comp", comp)) if restype else (("comp", comp),)
-    return Operation(row, row, method, "service", query)
+    return BlobOperation(row, row, method, "service", query)
 
 
-def _of_container(row: str, method: str, comp: str = "", *headers: tuple[str, str]) -> Operation:
+def _of_container(
+    row: str, method: str, comp: str = "", *headers: tuple[str, str]
+) -> BlobOperation:
     query: Pairs = (("restype", "container"),)
     query += (("comp", comp),) if comp else ()
-    return Operation(row, row, method, "container", query, headers)
+    return BlobOperation(row, row, method, "container", query, headers)
 
 
-def _leases(of: Callable[..., Operation], what: str) -> Iterator[Operation]:
-    """All actions on the lease of a container or a blob."""
+def _leases(of: Callable[..., BlobOperation], what: str) -> Iterator[BlobOperation]:
+    """The five actions on the lease of a container or a blob."""
     held, proposed = ("x-ms-lease-id", LEASE), ("x-ms-proposed-lease-id", OTHER_LEASE)
     for action, headers in {
         "acquire": (("x-ms-lease-duration", "-1"),),
@@ -152,8 +177,8 @@ def _leases(of: Callable[..., Operation], what: str) -> Iterator[Operation]:
         yield replace(made, needs_lease=action != "acquire")
 
 
-def _of_blob(row: str, method: str, comp: str = "", *headers: tuple[str, str]) -> Operation:
-    return Operation(row, row, method, "blob", (("comp", comp),) if comp else (), headers)
+def _of_blob(row: str, method: str, comp: str = "", *headers: tuple[str, str]) -> BlobOperation:
+    return BlobOperation(row, row, method, "blob", (("comp", comp),) if comp else (), headers)
 
 
 _META = ("x-ms-meta-author", "nobody")
@@ -181,7 +206,7 @@ _DELETE = _of_blob("delete_blob", "DELETE")
 _INFORMATION = "get_account_information"
 _OF_ACCOUNT = (("restype", "account"), ("comp", "properties"))
 
-_FORMS: Final = (
+_BASIC_OPERATIONS: Final = (
     _of_service("list_containers", "list", ""),
     _of_service("get_blob_service_properties", "properties"),
     replace(
@@ -189,7 +214,7 @@ _FORMS: Final = (
     ),
     replace(_of_service("get_blob_service_stats", "stats"), secondary=True),
     *(
-        Operation(f"{_INFORMATION}_of_{level}", _INFORMATION, "GET", level, _OF_ACCOUNT)
+        BlobOperation(f"{_INFORMATION}_of_{level}", _INFORMATION, "GET", level, _OF_ACCOUNT)
         for level in ("service", "container", "blob")
     ),
     replace(_of_container("create_container", "PUT", "", _META), creates=True),
@@ -222,17 +247,17 @@ _FORMS: Final = (
         _of_blob("get_block_list", "GET"), query=(("comp", "blocklist"), ("blocklisttype", "all"))
     ),
     _DELETE,
-    # Of other kinds
+    # Append and page blobs
     replace(_APPEND, body=b"a line"),
     replace(_of_blob("append_blob_seal", "PUT", "seal"), kind="AppendBlob"),
     replace(_PUT_PAGE, body=b"p" * PAGE),
     replace(_of_blob("get_page_ranges", "GET", "pagelist"), kind="PageBlob"),
-    # From sources
+    # From a source URL
     replace(
         _of_blob("put_blob_from_url", "PUT", "", _BLOCK_BLOB, _META),
         name="put_blob_from_url_over_another",
         source="BlockBlob",
-        is_twin=True,
+        is_redundant=True,
     ),
     replace(
         _of_blob("put_blob_from_url", "PUT", "", _BLOCK_BLOB, _META),
@@ -257,7 +282,7 @@ _FORMS: Final = (
     ),
     replace(_COPY, name="copy_blob_over_another"),
     replace(_COPY, name="copy_blob_as_new", creates=True),
-    replace(_COPY_AT_ONCE, name="copy_blob_from_url_over_another", is_twin=True),
+    replace(_COPY_AT_ONCE, name="copy_blob_from_url_over_another", is_redundant=True),
     replace(_COPY_AT_ONCE, name="copy_blob_from_url_as_new", creates=True),
     replace(
         _of_blob("incremental_copy_blob", "PUT", "incrementalcopy"), source="PageBlob", creates=True
@@ -278,7 +303,7 @@ _FORMS: Final = (
     replace(_of_service("blob_batch", "batch", "", "POST"), parts=(_DELETE,)),
     replace(_of_container("blob_batch_in_container", "POST", "batch"), parts=(_TIER,)),
 )
-_READ_AS_OTHERS_ARE: Final = {
+_REDUNDANT_READS: Final = {
     "get_page_ranges",
     "get_blob_tags",
     "find_blobs_by_tags",
@@ -286,13 +311,54 @@ _READ_AS_OTHERS_ARE: Final = {
 }
 _HEADS: Final = tuple(
     replace(
-        form, name=f"head_of_{form.name}", method="HEAD", is_twin=form.row in _READ_AS_OTHERS_ARE
+        form, name=f"head_of_{form.name}", method="HEAD", is_redundant=form.row in _REDUNDANT_READS
     )
-    for form in _FORMS
+    for form in _BASIC_OPERATIONS
     if form.method == "GET" and form.row != "get_blob"
 )
 
-OPERATIONS: Final = (*_FORMS, *_HEADS)
-each_operation: Final = pytest.mark.parametrize(
-    "operation", [pytest.param(form, id=str(form), marks=form.marks) for form in OPERATIONS]
+OPERATIONS: Final = (*_BASIC_OPERATIONS, *_HEADS)
+
+
+# Tokens
+
+
+def _container_token(
+    operation: BlobOperation,
+    target: BlobTarget,
+    *,
+    account: str = ACCOUNT,
+    key: str = KEY,
+    **options: str,
+) -> Token:
+    creates = operation.creates and operation.level == "container"
+    container = target.free_container if creates else target.container
+    return service_token(account, key, container, **options)
+
+
+def _blob_token(
+    operation: BlobOperation,
+    target: BlobTarget,
+    *,
+    account: str = ACCOUNT,
+    key: str = KEY,
+    **options: str,
+) -> Token:
+    blob = target.free_blob if operation.creates else target.blob
+    return service_token(account, key, target.container, blob, **options)
+
+
+CONTAINER_KIND: Final = TokenKind(
+    "container",
+    CONTAINER_LETTERS,
+    _container_token,
+    lambda operation: operation.level != "service" and "c" in operation.permission.resources,
+    has_policies=True,
 )
+BLOB_KIND: Final = TokenKind(
+    "blob",
+    BLOB_LETTERS,
+    _blob_token,
+    lambda operation: operation.level == "blob" and "b" in operation.permission.resources,
+)
+TOKEN_KINDS: Final = (ACCOUNT_KIND, CONTAINER_KIND, BLOB_KIND)

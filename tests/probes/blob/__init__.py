@@ -1,0 +1,1 @@
+"""Raw requests against the blob service."""

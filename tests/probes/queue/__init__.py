@@ -1,0 +1,1 @@
+"""Raw requests against the queue service."""
