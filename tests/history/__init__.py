@@ -1,1 +1,1 @@
-"""Histories of concurrent clients, and a judge of whether a store may have behaved like that."""
+"""Histories of concurrent clients of a server that is killed, and checkers of these histories."""

@@ -1,98 +1,30 @@
-"""Clients of the public SDK, each a process that records what it asked for and what it was told."""
+"""The client processes of a live run, each with an event log of its own."""
 
 from __future__ import annotations
 
 import os
+import random
+import signal
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, NamedTuple
 
-from azure.core.exceptions import AzureError, HttpResponseError
-from azure.storage.blob import BlobServiceClient
-from urllib3.exceptions import NewConnectionError
+import msgspec
 
-from tests.history.actions import ACTIONS
-from tests.history.events import Done, Operation, Refused, Request, Unknown, write_lines
-from tests.history.workloads import Chooser, Workload
-from tests.server import ACCOUNT, KEY
-
-CONTAINER: Final = "history"
-ANSWER_SECONDS_MAX: Final = 10
-PAUSE_SECONDS: Final = 0.02
-
-
-class Asker:
-    """Asks the server whose address is in a file: it has another one after each restart."""
-
-    def __init__(self, address: Path, client: int) -> None:
-        self._address = address
-        self._client = client
-        self._service = self._connect()
-
-    def _connect(self) -> BlobServiceClient:
-        """Without retries, which would make of one operation several."""
-        return BlobServiceClient(
-            self._address.read_text("ascii"),
-            {"account_name": ACCOUNT, "account_key": KEY},
-            retry_total=0,
-            connection_timeout=ANSWER_SECONDS_MAX,
-            read_timeout=ANSWER_SECONDS_MAX,
-        )
-
-    def close(self) -> None:
-        self._service.close()
-
-    def ask(self, request: Request) -> Operation | None:
-        """What came of it; None if it was never sent."""
-        blob = self._service.get_blob_client(CONTAINER, request.blob, request.snapshot or None)
-        outcome: Done | Refused | Unknown
-        began = time.monotonic_ns()
-        try:
-            outcome = Done(ACTIONS[request.verb](blob, request))
-        except AzureError as error:
-            if _never_sent(error):
-                self._connect_again()
-                return None
-            outcome = _outcome_of(error)
-        ended = time.monotonic_ns()
-        if isinstance(outcome, Unknown):
-            self._connect_again()
-        return Operation(self._client, request, began, ended, outcome)
-
-    def _connect_again(self) -> None:
-        time.sleep(PAUSE_SECONDS)
-        self._service.close()
-        self._service = self._connect()
-
-
-def _never_sent(error: AzureError) -> bool:
-    """Nobody listened."""
-    return isinstance(error.inner_exception, NewConnectionError)
-
-
-def _outcome_of(error: AzureError) -> Refused | Unknown:
-    """A server that answers 503 says that nothing happened; other failures say nothing."""
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    if status is None or (status >= 500 and status != 503):
-        return Unknown(f"{status or type(error).__name__}")
-    code = getattr(error, "error_code", None) or f"status {status}"
-    return Refused(str(getattr(code, "value", code)))
-
-
-# The processes
+from tests.history.events import Answered, Asked, Killed
+from tests.history.service import HistoryService
 
 
 class Assignment(NamedTuple):
     """What the clients of a run have to know."""
 
     directory: Path
-    """Where the address is, and where each puts its record, empty at first."""
+    """Where the server's address and the logs are."""
     seed: int
-    clients: int
     until: int
-    """They stop when they are told to, or then: nobody may be left who could tell them."""
+    """The time at which they stop at the latest, if nobody is left to tell them."""
+    workloads: tuple[str, ...] = ()
 
     @property
     def address(self) -> Path:
@@ -100,42 +32,71 @@ class Assignment(NamedTuple):
 
     @property
     def stop(self) -> Path:
-        """There as soon as they are to stop."""
+        """A file that is created to stop the clients."""
         return self.directory / "stop"
 
+    def log(self, client: int) -> Path:
+        return self.directory / f"client-{client}.jsonl"
+
+    def logs(self) -> list[Path]:
+        return sorted(self.directory.glob("client-*.jsonl"))
+
     @property
-    def records(self) -> list[Path]:
-        return [self.directory / f"client-{client}.jsonl" for client in range(self.clients)]
+    def is_over(self) -> bool:
+        return time.monotonic_ns() >= self.until or self.stop.exists()
 
 
-def work(assignment: Assignment, client: int, workloads: Mapping[str, Workload]) -> None:
-    """One client, until it is time to stop."""
-    chooser = Chooser(assignment.seed, client, workloads)
-    asker = Asker(assignment.address, client)
-    operations: list[Operation] = []
-    assignment.records[client].touch()
-    while time.monotonic_ns() < assignment.until and not assignment.stop.exists():
-        operation = asker.ask(chooser.choose())
-        if operation is not None:
-            operations.append(operation)
-            chooser.learn(operation)
-    asker.close()
-    write_lines(assignment.records[client], operations)
+def run_client(service: HistoryService[Any], assignment: Assignment, client: int) -> None:
+    """Sends the requests of one client until it is time to stop."""
+    chooser = service.chooser(assignment.seed, client, assignment.workloads)
+    connection = service.connect(assignment.address)
+    # Unbuffered: what is written remains if the process is killed.
+    with assignment.log(client).open("wb", buffering=0) as log:
+        while not assignment.is_over:
+            request, began = chooser.choose(), time.monotonic_ns()
+            log.write(msgspec.json.encode(Asked(client, request, began)) + b"\n")
+            outcome, ended = connection.ask(request), time.monotonic_ns()
+            log.write(msgspec.json.encode(Answered(ended, outcome)) + b"\n")
+            if outcome is not None:
+                operation = service.log.operation(client, request, began, ended, outcome)
+                chooser.learn(operation)
+                time.sleep(service.pause_seconds(operation))
+    connection.close()
 
 
-def work_all(assignment: Assignment, workloads: Mapping[str, Workload]) -> int:
-    """All clients, forked from this process so that the SDK is imported once. Returns how many
-    failed."""
-    pids = [_fork(assignment, client, workloads) for client in range(assignment.clients)]
-    return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids)
+def run_clients(service: HistoryService[Any], assignment: Assignment) -> int:
+    """Runs all clients, kills and replaces some, and returns how many failed.
+
+    The processes are forked from this one, so that the SDK is imported once.
+    """
+    clients = service.clients
+    pids = {client: _fork(service, assignment, client) for client in range(clients.total)}
+    if clients.replaced:
+        source = random.Random(f"{assignment.seed} killed clients")
+        newest = clients.total - 1
+        while not assignment.is_over:
+            time.sleep(source.uniform(0.1, 0.5))
+            victim = source.choice(sorted(pids)[clients.permanent :])
+            _kill(assignment, victim, pids.pop(victim))
+            newest += 1
+            pids[newest] = _fork(service, assignment, newest)
+    return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids.values())
 
 
-def _fork(assignment: Assignment, client: int, workloads: Mapping[str, Workload]) -> int:
+def _kill(assignment: Assignment, client: int, pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    with assignment.log(client).open("ab") as log:
+        # On a new line: the client may have been killed in the middle of one.
+        log.write(b"\n" + msgspec.json.encode(Killed(time.monotonic_ns())) + b"\n")
+
+
+def _fork(service: HistoryService[Any], assignment: Assignment, client: int) -> int:
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            work(assignment, client, workloads)
+            run_client(service, assignment, client)
             status = 0
         except Exception:
             traceback.print_exc()

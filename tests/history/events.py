@@ -1,153 +1,45 @@
-"""What happened in a run: requests with what came of them, and the deaths of the server.
+"""The event log of a run: operations with their outcomes, and kills of the server.
 
-All times are nanoseconds of the machine's monotonic clock, which its processes share. Every write
-is known by a token that no other write has. A blob tells the token of the write that made its
-version in its metadata, and the tokens of what it is made of in its content; so whoever reads it
-says exactly which writes they saw. An append or page blob tells in its metadata who created it; its
-later versions have no other name than their ETags.
+All times are nanoseconds of the machine's monotonic clock, which its processes share. A client logs
+a request before it sends it, and the outcome as soon as it knows it: a client may be killed at any
+moment, and what it had asked for may be carried out all the same.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 NANOSECONDS: Final = 1_000_000_000
 """In a second."""
 NEVER: Final = 1 << 62
-"""Later than anything."""
-ANY: Final = "*"
-"""In place of an ETag: whichever there is."""
+"""Later than any other time."""
+_DRIFT_PER_MILLE: Final = 1
+_DRIFT_NANOSECONDS: Final = 5_000_000
 
 
-class Verb(enum.Enum):
-    PUT = "put"
-    STAGE = "stage"
-    COMMIT = "commit"
-    DESCRIBE = "describe"
-    DELETE = "delete"
-    GET = "get"
-    HEAD = "head"
-    ACQUIRE = "acquire"
-    RENEW = "renew"
-    CHANGE = "change"
-    RELEASE = "release"
-    BREAK = "break"
-    CREATE_APPEND = "create append blob"
-    APPEND = "append"
-    SEAL = "seal"
-    CREATE_PAGES = "create page blob"
-    PUT_PAGES = "put pages"
-    CLEAR_PAGES = "clear pages"
-    RENUMBER = "set sequence number"
-    RESIZE = "resize"
-    LIST_PAGES = "list pages"
-    SNAPSHOT = "snapshot"
-    GET_SNAPSHOT = "get snapshot"
-
-
-CREATES: Final = frozenset({Verb.CREATE_APPEND, Verb.CREATE_PAGES})
-CHANGES_PAGES: Final = frozenset({Verb.PUT_PAGES, Verb.CLEAR_PAGES})
-ONLY_ETAG_NAMES: Final = (
-    CREATES | CHANGES_PAGES | {Verb.APPEND, Verb.SEAL, Verb.RENUMBER, Verb.RESIZE}
-)
-"""What makes versions of append and page blobs. A seal of what is sealed makes none."""
-MAKES_VERSION: Final = frozenset({Verb.PUT, Verb.COMMIT, Verb.DESCRIBE}) | ONLY_ETAG_NAMES - {
-    Verb.SEAL
-}
-WRITES: Final = MAKES_VERSION | {Verb.STAGE, Verb.DELETE, Verb.SEAL}
-"""What needs the lease's id while the blob is leased."""
-READS: Final = frozenset({Verb.GET, Verb.HEAD, Verb.LIST_PAGES})
-ACTS_ON_LEASE: Final = frozenset({Verb.ACQUIRE, Verb.RENEW, Verb.CHANGE, Verb.RELEASE, Verb.BREAK})
-
-
-class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client asks of a blob. What the verb does not use is left out."""
-
-    verb: Verb
-    blob: str
-    token: str = ""
-    if_match: str | None = None
-    if_none_match: str | None = None
-    lease_id: str | None = None
-    """Of a write or read: the lease that it claims. Of a lease action: the lease it is about."""
-    proposed_id: str | None = None
-    seconds: int | None = None
-    """How long an acquired lease lasts (None: without end) or a broken one may go on."""
-    block: str = ""
-    blocks: tuple[str, ...] = ()
-    position: int | None = None
-    """Where the client says that the append blob ends."""
-    first: int = 0
-    """The number of the page at which those begin that are written or cleared."""
-    count: int = 0
-    """How many pages, or how many the blob has afterwards."""
-    comparison: str = ""
-    """How the sequence number has to compare with the one sent, to let pages be changed."""
-    action: str = ""
-    """What becomes of the sequence number."""
-    number: int | None = None
-    snapshot: str = ""
-
-
-class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an answer shows of the blob."""
-
-    etag: str = ""
-    modified: int = 0
-    """Seconds since 1970."""
-    version: str = ""
-    """The token of the write that made the version; only reads tell it."""
-    content: tuple[str, ...] | None = None
-    """The tokens that the content is made of; one that nobody wrote if it is damaged."""
-    lease: str = ""
-    """The state of the lease, where it is told."""
-    seconds: int | None = None
-    """How long a broken lease goes on."""
-    origin: str = ""
-    """The token of the write that created the append or page blob; only reads tell it."""
-    length: int | None = None
-    """In bytes. This and what follows are left out where they are not told."""
-    blocks: int | None = None
-    """How many an append blob has."""
-    sealed: bool | None = None
-    number: int | None = None
-    """The sequence number."""
-    pages: tuple[int, ...] | None = None
-    """The numbers of those that were written and not cleared."""
-    snapshot: str = ""
-    """The name of the one that was taken."""
-
-
-class Done(msgspec.Struct, frozen=True, tag="done"):
-    seen: Seen = Seen()
+def drift(seconds: int) -> int:
+    """How far the server's clock may be off after so many seconds, in nanoseconds."""
+    return seconds * NANOSECONDS * _DRIFT_PER_MILLE // 1000 + _DRIFT_NANOSECONDS
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The server answered with an error code, and so changed nothing."""
+
     code: str
 
 
 class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
-    """Nobody told the client whether it was done."""
+    """The client was not told whether the operation was carried out."""
 
     why: str = ""
 
 
-class Operation(msgspec.Struct, frozen=True, tag="operation"):
-    client: int
-    request: Request
-    began: int
-    ended: int
-    """When the client had its answer, or gave up."""
-    outcome: Done | Refused | Unknown
-
-
 class Death(msgspec.Struct, frozen=True, tag="death"):
-    """The whole server was killed."""
+    """A kill of all processes of the server."""
 
     ended: int
     """When none of its processes was left."""
@@ -156,76 +48,156 @@ class Death(msgspec.Struct, frozen=True, tag="death"):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """How a history was made, so that the same choices can be made again."""
+    """How a history was made, so that it can be made again."""
 
     made_by: str
     seed: int
 
 
-class History(msgspec.Struct, frozen=True):
+RequestT = TypeVar("RequestT")
+DoneT = TypeVar("DoneT")
+
+
+class Operation(msgspec.Struct, Generic[RequestT, DoneT], frozen=True, tag="operation"):
+    """A request, and what came of it."""
+
+    client: int
+    request: RequestT
+    began: int
+    ended: int
+    """When the client had its answer, gave up, or was killed."""
+    outcome: DoneT | Refused | Unknown
+
+
+OperationT = TypeVar("OperationT", bound=Operation[Any, Any])
+
+
+class History(msgspec.Struct, Generic[OperationT], frozen=True):
+    """Everything that happened in a run."""
+
     run: Run
-    operations: tuple[Operation, ...]
+    operations: tuple[OperationT, ...]
     deaths: tuple[Death, ...] = ()
 
-    def blobs(self) -> dict[str, list[Operation]]:
-        """The operations of each blob, by the time at which they began."""
-        found: dict[str, list[Operation]] = {}
-        for operation in sorted(self.operations, key=lambda each: each.began):
-            found.setdefault(operation.request.blob, []).append(operation)
-        return found
+
+def latest_moment(operation: Operation[Any, Any], deaths: Iterable[Death]) -> int:
+    """The time after which the operation was not carried out any more.
+
+    A dead server does nothing: if the client gave up before the next one was started, then its
+    operation was carried out before the kill, or never.
+    """
+    if not isinstance(operation.outcome, Unknown):
+        return operation.ended
+    return min((death.ended for death in deaths if operation.ended <= death.revived), default=NEVER)
 
 
-def number_of(etag: str) -> int:
-    """Clients may not read anything into an ETag, but this server's are increasing numbers."""
-    return int(etag.strip('"'), 16)
+def in_order(operations: Iterable[OperationT]) -> tuple[OperationT, ...]:
+    """Sorts operations by the time at which they began."""
+    return tuple(sorted(operations, key=lambda each: each.began))
 
 
-_LINES: Final = msgspec.json.Decoder(Run | Operation | Death)
-
-
-def write_lines(path: Path, events: Iterable[Run | Operation | Death]) -> None:
-    path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
-
-
-def write_history(path: Path, history: History) -> None:
-    write_lines(path, (history.run, *history.deaths, *history.operations))
-
-
-def read_history(*paths: Path) -> History:
-    """A history from the lines of one or several files; one of them begins with its run."""
-    events = _read_lines(*paths)
-    (run,) = (event for event in events if isinstance(event, Run))
-    return History(
-        run,
-        tuple(event for event in events if isinstance(event, Operation)),
-        tuple(event for event in events if isinstance(event, Death)),
-    )
-
-
-def read_operations(*paths: Path) -> list[Operation]:
-    return [event for event in _read_lines(*paths) if isinstance(event, Operation)]
-
-
-def _read_lines(*paths: Path) -> list[Run | Operation | Death]:
-    lines = [line for path in paths for line in path.read_bytes().splitlines()]
-    return [_LINES.decode(line) for line in lines]
-
-
-def describe(operation: Operation, origin: int) -> str:
-    """One line for people, with times in milliseconds after the origin."""
+def describe(operation: Operation[Any, Any], origin: int) -> str:
+    """Formats an operation as one line, with times in milliseconds after the origin."""
     asked = msgspec.to_builtins(operation.request)
-    told = {name: value for name, value in asked.items() if name not in ("verb", "blob")}
-    arguments = ", ".join(f"{name}={value}" for name, value in told.items())
+    arguments = ", ".join(f"{name}={value}" for name, value in asked.items() if name != "verb")
     began = (operation.began - origin) / 1e6
     ended = (operation.ended - origin) / 1e6
+    outcome = msgspec.json.encode(operation.outcome).decode()
+    verb = operation.request.verb.value
     return (
         f"[{began:10.3f} .. {ended:10.3f}] client {operation.client}: "
-        f"{operation.request.verb.value}({arguments}) -> {_describe_outcome(operation.outcome)}"
+        f"{verb}({arguments}) -> {outcome}"
     )
 
 
-def _describe_outcome(outcome: Done | Refused | Unknown) -> str:
-    if isinstance(outcome, Done):
-        seen = msgspec.to_builtins(outcome.seen)
-        return "done" + "".join(f" {name}={value}" for name, value in seen.items())
-    return f"refused {outcome.code}" if isinstance(outcome, Refused) else f"unknown {outcome.why}"
+# The log of one client
+
+
+class Asked(msgspec.Struct, Generic[RequestT], frozen=True, tag="asked"):
+    """A request that is about to be sent."""
+
+    client: int
+    request: RequestT
+    began: int
+
+
+class Answered(msgspec.Struct, Generic[DoneT], frozen=True, tag="answered"):
+    """The outcome of the request before; None if it was never sent."""
+
+    ended: int
+    outcome: DoneT | Refused | Unknown | None
+
+
+class Killed(msgspec.Struct, frozen=True, tag="killed"):
+    """The client was dead by then; logged by whoever killed it."""
+
+    ended: int
+
+
+_KILLED: Final = b'{"type":"killed"'
+
+
+class EventLog(Generic[OperationT]):
+    """Reads and writes the operations of a service as lines of JSON."""
+
+    def __init__(self, operation: type[OperationT], request: Any, done: Any) -> None:
+        self.operation = operation
+        self._history = msgspec.json.Decoder(Run | operation | Death)
+        self._client = msgspec.json.Decoder(Asked[request] | Answered[done] | Killed)
+
+    def write_history(self, path: Path, history: History[OperationT]) -> None:
+        events = (history.run, *history.deaths, *history.operations)
+        path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
+
+    def read_history(self, path: Path) -> History[OperationT]:
+        events: list[Any] = [self._history.decode(line) for line in path.read_bytes().splitlines()]
+        (run,) = (event for event in events if isinstance(event, Run))
+        operations = (event for event in events if isinstance(event, self.operation))
+        deaths = tuple(event for event in events if isinstance(event, Death))
+        return History(run, in_order(operations), deaths)
+
+    def read_client(self, path: Path) -> list[OperationT]:
+        """Returns the operations of one client.
+
+        The request that it had sent when it was killed has an unknown outcome, even if it was
+        killed while it logged the answer.
+        """
+        operations: list[OperationT] = []
+        asked: Any = None
+        for event in self._read_events(path):
+            if isinstance(event, Asked):
+                asked = event
+            elif asked is not None:
+                outcome = Unknown("killed") if isinstance(event, Killed) else event.outcome
+                if outcome is not None:
+                    operations.append(self._joined(asked, event.ended, outcome))
+                asked = None
+        if asked is not None:
+            # Nobody was there to log when it died.
+            operations.append(self._joined(asked, NEVER, Unknown("killed")))
+        return operations
+
+    def _joined(self, asked: Asked[Any], ended: int, outcome: Any) -> OperationT:
+        return self.operation(asked.client, asked.request, asked.began, ended, outcome)
+
+    def _read_events(self, path: Path) -> Iterator[Any]:
+        """Yields the events of a log whose last line may be incomplete.
+
+        Behind half a line there may only be the kill, on the same line or the next. A request
+        whose line is incomplete was never sent, and an incomplete answer is none.
+        """
+        torn = b""
+        for line in filter(None, path.read_bytes().splitlines()):
+            try:
+                event = self._client.decode(line)
+            except msgspec.DecodeError:
+                if torn:
+                    raise
+                torn, found, rest = line.rpartition(_KILLED)
+                if not found:
+                    torn = line
+                    continue
+                event = self._client.decode(found + rest)
+            if torn and not isinstance(event, Killed):
+                raise ValueError(f"{path} goes on behind a torn line: {torn!r}") from None
+            yield event

@@ -1,4 +1,4 @@
-"""Runs against a real server that is killed and started again under its clients."""
+"""Live runs: clients of a real server that is killed and restarted while they work."""
 
 from __future__ import annotations
 
@@ -8,108 +8,98 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
-from tests.history.clients import CONTAINER, Asker, Assignment
-from tests.history.events import (
-    NANOSECONDS,
-    Death,
-    Done,
-    History,
-    Operation,
-    Request,
-    Run,
-    Verb,
-    read_history,
-    read_operations,
-    write_history,
-)
-from tests.history.workloads import (
-    APPENDS,
-    EXPIRING_LEASES,
-    LEASES,
-    OVERWRITES,
-    PAGES,
-    STAGED_BLOCKS,
-    Workload,
-)
+from tests.history.clients import Assignment
+from tests.history.events import NANOSECONDS, Death, History, OperationT, Run, in_order
+from tests.history.service import HistoryService
 from tests.server import ROOT, Server, check, environment, eventually, served
 
-WORKLOADS: Final[dict[str, Workload]] = {
-    "overwrites": OVERWRITES,
-    "blocks": STAGED_BLOCKS,
-    "leases": LEASES,
-    "expiring": EXPIRING_LEASES,
-    "appends": APPENDS,
-    "pages": PAGES,
-}
-"""By the names of the blobs that they are for."""
-CLIENTS: Final = 5
-LAST_WORDS_SECONDS: Final = 30
+CLIENTS_END_SECONDS_MAX: Final = 30
 ORPHANED_SECONDS_MAX: Final = 60
-SNAPSHOTS_LOOKED_AT: Final = 20
+"""How long clients go on if the process that started them is gone."""
 
 
 class Plan(NamedTuple):
+    """The parameters of a live run."""
+
     seed: int
     seconds: float
     workers: int
-    workloads: Mapping[str, Workload] = WORKLOADS
+    workloads: tuple[str, ...] = ()
+    """Empty: all workloads of the service."""
 
 
-class Recorded(NamedTuple):
-    history: History
+class Recorded(NamedTuple, Generic[OperationT]):
+    """A history, and the file that it can be replayed from."""
+
+    history: History[OperationT]
     path: Path
-    """Where it is kept for another look."""
 
 
-def run(directory: Path, plan: Plan) -> Recorded:
-    """Returns when the clients are done, and the server, started once more, has shown what it
-    kept and was found in order."""
+def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Recorded[OperationT]:
+    """Makes a history, and asserts that the server stops and that its data is consistent."""
     directory.mkdir(parents=True, exist_ok=True)
+    workloads = plan.workloads or tuple(service.workloads)
     until = _moment_after(plan.seconds + ORPHANED_SECONDS_MAX)
-    assignment = Assignment(directory, plan.seed, CLIENTS, until)
+    assignment = Assignment(directory, plan.seed, until, workloads)
     with served(directory / "data", "--workers", str(plan.workers)) as server:
-        with server.service() as service:
-            service.create_container(CONTAINER)
-        _publish(server, assignment)
-        with _clients(assignment, plan):
-            deaths = _disturb(server, assignment, _moment_after(plan.seconds))
+        service.create_resource(service.url(server))
+        _publish_address(server, assignment, service)
+        with _clients(assignment, service):
+            deaths = _disturb(server, assignment, service, _moment_after(plan.seconds))
             assignment.stop.touch()
-        deaths.append(_kill(server, assignment))
-        looks = _look(assignment, plan)
+        deaths.append(_kill(server, assignment, service))
+        operations = [each for log in assignment.logs() for each in service.log.read_client(log)]
+        operations += service.final_operations(assignment.address, workloads, operations)
         assert server.stop() == 0, server.log()
+    chosen = f" --workloads {' '.join(workloads)}" if workloads else ""
     made_by = (
-        f"python -m tests.history run --seconds {plan.seconds} --workers {plan.workers}"
-        f" --workloads {' '.join(plan.workloads)}"
+        f"python -m tests.history.{service.name} run --seconds {plan.seconds}"
+        f" --workers {plan.workers}{chosen}"
     )
-    recorded = _collect(assignment, Run(made_by, plan.seed), looks, deaths)
+    history = History(Run(made_by, plan.seed), in_order(operations), tuple(deaths))
+    path = directory / "history.jsonl"
+    service.log.write_history(path, history)
     found = check(directory / "data")
-    assert found.returncode == 0, f"{found.stdout}{found.stderr}\n{recorded.path}"
-    return recorded
+    assert found.returncode == 0, f"{found.stdout}{found.stderr}\n{path}"
+    return Recorded(history, path)
 
 
-def _publish(server: Server, assignment: Assignment) -> None:
-    """In one step, so that nobody reads half an address."""
+def run_and_check(
+    directory: Path, plan: Plan, service: HistoryService[OperationT]
+) -> History[OperationT]:
+    """Makes a history and asserts that the checker finds nothing wrong with it."""
+    recorded = run(directory, plan, service)
+    findings = "\n".join(map(str, service.check(recorded.history)))
+    replay = f"python -m tests.history.{service.name} replay {recorded.path}"
+    assert not findings, f"{findings}\n{replay}"
+    return recorded.history
+
+
+def _publish_address(server: Server, assignment: Assignment, service: HistoryService[Any]) -> None:
+    """Replaces the file atomically, so that no client reads half an address."""
     new = assignment.address.with_suffix(".new")
-    new.write_text(server.url(), "ascii")
+    new.write_text(service.url(server), "ascii")
     new.replace(assignment.address)
 
 
 @contextmanager
-def _clients(assignment: Assignment, plan: Plan) -> Iterator[None]:
+def _clients(assignment: Assignment, service: HistoryService[Any]) -> Iterator[None]:
     arguments = [str(assignment.directory), str(assignment.seed), str(assignment.until)]
-    command = [sys.executable, "-m", "tests.history", "clients", *arguments, *plan.workloads]
+    module = f"tests.history.{service.name}"
+    command = [sys.executable, "-m", module, "clients", *arguments, *assignment.workloads]
     clients = subprocess.Popen(
         command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, start_new_session=True
     )
+    logs = [assignment.log(client) for client in range(service.clients.total)]
     try:
-        eventually(lambda: all(map(Path.exists, assignment.records)), "the clients")
+        eventually(lambda: all(map(Path.exists, logs)), "the start of the clients")
         yield
-        _, errors = clients.communicate(timeout=LAST_WORDS_SECONDS)
+        _, errors = clients.communicate(timeout=CLIENTS_END_SECONDS_MAX)
         assert clients.returncode == 0, errors.decode()
     finally:
         if clients.poll() is None:
@@ -117,19 +107,21 @@ def _clients(assignment: Assignment, plan: Plan) -> Iterator[None]:
             clients.communicate()
 
 
-def _disturb(server: Server, assignment: Assignment, until: int) -> list[Death]:
-    """Kills the whole server and one of its processes, which it replaces by itself, in turn."""
+def _disturb(
+    server: Server, assignment: Assignment, service: HistoryService[Any], until: int
+) -> list[Death]:
+    """Kills, in turn, the whole server and one of its processes, which it replaces itself."""
     source = random.Random(f"{assignment.seed} kills")
     deaths: list[Death] = []
     while _sleep(source.uniform(0.7, 1.5), until):
-        deaths.append(_kill(server, assignment))
+        deaths.append(_kill(server, assignment, service))
         if _sleep(source.uniform(0.7, 1.5), until):
             os.kill(source.choice(server.children()), signal.SIGKILL)
     return deaths
 
 
 def _sleep(seconds: float, until: int) -> bool:
-    """Whether there is time left afterwards."""
+    """Returns whether there is time left afterwards."""
     left = (until - time.monotonic_ns()) / NANOSECONDS
     time.sleep(max(0.0, min(left, seconds)))
     return seconds < left
@@ -139,38 +131,9 @@ def _moment_after(seconds: float) -> int:
     return time.monotonic_ns() + int(seconds * NANOSECONDS)
 
 
-def _kill(server: Server, assignment: Assignment) -> Death:
+def _kill(server: Server, assignment: Assignment, service: HistoryService[Any]) -> Death:
     server.kill()
     death = Death(time.monotonic_ns(), time.monotonic_ns())
     server.start()
-    _publish(server, assignment)
+    _publish_address(server, assignment, service)
     return death
-
-
-def _look(assignment: Assignment, plan: Plan) -> list[Operation]:
-    """What is there in the end."""
-    requests = [Request(Verb.GET, blob) for blob in plan.workloads]
-    requests += _last_snapshots(read_operations(*assignment.records))
-    asker = Asker(assignment.address, CLIENTS)
-    looks = [asker.ask(request) for request in requests]
-    asker.close()
-    return [look for look in looks if look is not None]
-
-
-def _last_snapshots(operations: Sequence[Operation]) -> list[Request]:
-    taken = [
-        Request(Verb.GET_SNAPSHOT, each.request.blob, snapshot=each.outcome.seen.snapshot)
-        for each in sorted(operations, key=lambda each: each.ended)
-        if isinstance(each.outcome, Done) and each.outcome.seen.snapshot
-    ]
-    return taken[-SNAPSHOTS_LOOKED_AT:]
-
-
-def _collect(
-    assignment: Assignment, made_by: Run, looks: list[Operation], deaths: list[Death]
-) -> Recorded:
-    path = assignment.directory / "history.jsonl"
-    write_history(path, History(made_by, tuple(looks), tuple(deaths)))
-    history = read_history(path, *assignment.records)
-    write_history(path, history)
-    return Recorded(history, path)

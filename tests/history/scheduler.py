@@ -1,6 +1,6 @@
-"""A simulated world for the fake store: clients, delays, lost answers and kills, all from a seed.
+"""A deterministic simulation: clients of a fake store, delays, lost answers and kills, by a seed.
 
-Time is made up, so a lease of 15 seconds ends within a few dozen operations.
+Time is simulated, so a lease of 15 seconds ends within a few dozen operations.
 """
 
 from __future__ import annotations
@@ -9,32 +9,28 @@ import dataclasses
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from typing import Any, ClassVar, Generic, Protocol
 
-import msgspec
-
-from tests.history.bugs import Bug
 from tests.history.events import (
     NANOSECONDS,
     Death,
-    Done,
     History,
-    Operation,
-    Refused,
-    Request,
+    OperationT,
     Run,
     Unknown,
+    in_order,
 )
-from tests.history.fake import Store
-from tests.history.workloads import Chooser, Workload
+from tests.history.service import Chooser
 
-DELAY_SECONDS_MAX = 0.6
-PAUSE_SECONDS_MAX = 0.5
-LOST_SHARE = 0.01
-LIFE_SECONDS_MAX = 40.0
-"""Of a server."""
-PATIENCE_SECONDS = 2.0
+
+class FakeStore(Protocol):
+    """A store in memory, with at most one planted bug."""
+
+    def kill(self) -> None: ...
+
+    def carry_out(self, request: Any, moment: int, /) -> Any: ...
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,113 +38,131 @@ class Flight:
     """A request on its way."""
 
     client: int
-    request: Request
+    request: Any
     began: int
     server: int
-    """Which one it was sent to, counted by restarts."""
+    """Which server it was sent to, counted by restarts."""
     done: bool = False
-    """By the store."""
+    """Whether the store has carried it out."""
     over: bool = False
-    """For the client."""
+    """Whether the client has an outcome."""
 
 
-class Simulation:
+class BaseSimulation(Generic[OperationT]):
+    """The simulation of a service; subclasses add the clients and the effects of planted bugs."""
+
+    delay_seconds_max: ClassVar[float] = 0.6
+    pause_seconds_max: ClassVar[float] = 0.5
+    lost_share: ClassVar[float] = 0.01
+    """The share of requests that arrive after their client gave up, or never."""
+    server_seconds_max: ClassVar[float] = 40.0
+    """How long a server lives until it is killed."""
+    timeout_seconds: ClassVar[float] = 2.0
+
     def __init__(
-        self,
-        seed: int,
-        workloads: Mapping[str, Workload],
-        *,
-        clients: int = 5,
-        operations: int = 400,
-        kills: bool = True,
-        bug: Bug | None = None,
+        self, seed: int, store: FakeStore, operation: type[OperationT], *, operations_max: int
     ) -> None:
         self._seed = seed
-        self._operations_max = operations
-        self._kills = kills
+        self._store = store
+        self._operation = operation
+        self._operations_max = operations_max
         self._random = random.Random(f"{seed} world")
-        self._store = Store(random.Random(f"{seed} bug"), bug)
-        self._choosers = [Chooser(seed, client, workloads) for client in range(clients)]
         self._now = 0
         self._server = 0
         self._up_at = 0
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
+        self._clients: dict[int, Chooser] = {}
         self._flights: list[Flight] = []
-        self._operations: list[Operation] = []
+        self._operations: list[OperationT] = []
         self._deaths: list[Death] = []
 
-    def run(self) -> History:
-        for client in range(len(self._choosers)):
-            self._later(PAUSE_SECONDS_MAX, partial(self._ask, client))
-        if self._kills:
-            self._later(LIFE_SECONDS_MAX, self._kill)
+    def run(self) -> History[OperationT]:
+        self.start()
         while self._agenda:
             self._now, _, action = heapq.heappop(self._agenda)
             action()
-        return History(Run("simulation", self._seed), tuple(self._operations), tuple(self._deaths))
+        self.finish()
+        run = Run("simulation", self._seed)
+        return History(run, in_order(self._operations), tuple(self._deaths))
 
-    def _later(self, seconds_max: float, action: Callable[[], None]) -> None:
-        # A nanosecond at least: nothing takes no time.
+    def start(self) -> None:
+        """Schedules the first requests and kills."""
+
+    def finish(self) -> None:
+        """Called when nothing is scheduled any more."""
+
+    @property
+    def is_over(self) -> bool:
+        return len(self._operations) >= self._operations_max
+
+    def later(self, seconds_max: float, action: Callable[[], None]) -> None:
+        """Schedules an action within so many seconds, at least a nanosecond from now."""
         moment = self._now + 1 + int(self._random.random() * seconds_max * NANOSECONDS)
         heapq.heappush(self._agenda, (moment, next(self._numbers), action))
 
     # Clients
 
+    def enter(self, client: int, chooser: Chooser) -> None:
+        self._clients[client] = chooser
+        self.later(self.pause_seconds_max, partial(self._ask, client))
+
     def _ask(self, client: int) -> None:
-        if len(self._operations) >= self._operations_max:
+        if self.is_over or client not in self._clients:
             return
         if self._now < self._up_at:
-            self._later(PAUSE_SECONDS_MAX, partial(self._ask, client))
+            self.later(self.pause_seconds_max, partial(self._ask, client))
             return
-        flight = Flight(client, self._choosers[client].choose(), self._now, self._server)
+        flight = Flight(client, self._clients[client].choose(), self._now, self._server)
         self._flights.append(flight)
-        if self._random.random() < LOST_SHARE:
-            self._later(PATIENCE_SECONDS, partial(self._end, flight, Unknown("lost")))
-            self._later(4 * PATIENCE_SECONDS, partial(self._arrive, flight))
+        if self._random.random() < self.lost_share:
+            self.later(self.timeout_seconds, partial(self._end, flight, Unknown("lost")))
+            self.later(4 * self.timeout_seconds, partial(self._arrive, flight))
         else:
-            self._later(DELAY_SECONDS_MAX, partial(self._arrive, flight))
+            self.later(self.delay_seconds_max, partial(self._arrive, flight))
 
-    def _end(self, flight: Flight, outcome: Done | Refused | Unknown) -> None:
+    def _end(self, flight: Flight, outcome: Any) -> None:
         if flight.over:
             return
         flight.over = True
         self._flights.remove(flight)
-        operation = Operation(flight.client, flight.request, flight.began, self._now, outcome)
+        operation = self._operation(flight.client, flight.request, flight.began, self._now, outcome)
         self._operations.append(operation)
-        self._choosers[flight.client].learn(operation)
-        self._later(PAUSE_SECONDS_MAX, partial(self._ask, flight.client))
+        if flight.client in self._clients:
+            self._clients[flight.client].learn(operation)
+            self.later(self.pause_seconds_max, partial(self._ask, flight.client))
+
+    def kill_client(self, client: int) -> None:
+        """Removes a client; the store may still carry out what it has sent."""
+        del self._clients[client]
+        for flight in [each for each in self._flights if each.client == client]:
+            self._end(flight, Unknown("killed"))
 
     # The server
 
     def _arrive(self, flight: Flight) -> None:
-        if flight.server != self._server:
-            return
-        refused = self._store.foresee(flight.request, self._now)
-        if refused is None and self._store.has(Bug.LOST_UPDATE):
-            unconditional = msgspec.structs.replace(
-                flight.request, if_match=None, if_none_match=None, position=None, comparison=""
-            )
-            self._later(DELAY_SECONDS_MAX, partial(self._carry_out, flight, unconditional))
-        elif refused is None and self._store.has(Bug.HALF_COMMIT):
-            self._store.show_part_of_commit(flight.request)
-            self._later(DELAY_SECONDS_MAX, partial(self._carry_out, flight, flight.request))
-        else:
-            self._carry_out(flight, flight.request)
+        if flight.server == self._server:
+            self.receive(flight)
 
-    def _carry_out(self, flight: Flight, request: Request) -> None:
+    def receive(self, flight: Flight) -> None:
+        """Called when a request arrives at a living server."""
+        self.carry_out(flight, flight.request)
+
+    def carry_out(self, flight: Flight, request: Any) -> None:
         outcome = self._store.carry_out(request, self._now)
         flight.done = True
-        self._later(DELAY_SECONDS_MAX, partial(self._end, flight, outcome))
+        self.later(self.delay_seconds_max, partial(self._end, flight, outcome))
 
-    def _kill(self) -> None:
+    def kill_server(self) -> None:
         self._store.kill()
         self._server += 1
         self._up_at = self._now + int(self._random.uniform(0.5, 2.0) * NANOSECONDS)
         self._deaths.append(Death(self._now, self._up_at))
         for flight in list(self._flights):
             self._end(flight, Unknown("killed"))
-            if self._store.has(Bug.APPLIED_TWICE if flight.done else Bug.APPLIED_LATE):
-                self._later(10.0, partial(self._carry_out, flight, flight.request))
-        if len(self._operations) < self._operations_max:
-            self._later(LIFE_SECONDS_MAX, self._kill)
+            self.after_kill(flight)
+        if not self.is_over:
+            self.later(self.server_seconds_max, self.kill_server)
+
+    def after_kill(self, flight: Flight) -> None:
+        """Called for each request that was in flight when the server was killed."""

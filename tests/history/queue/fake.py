@@ -1,4 +1,4 @@
-"""A queue in memory that is right, unless it is told to have one certain bug."""
+"""A queue in memory, with at most one planted bug."""
 
 from __future__ import annotations
 

@@ -1,35 +1,23 @@
-"""The judge of histories: it finds every planted bug, and is quiet when there is none."""
+"""The checker finds every planted bug, and nothing if there is none."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tests.history.events import NANOSECONDS, NEVER, Death, Refused, Run, Unknown
-from tests.history.queue import __main__ as command
-from tests.history.queue.events import (
-    Answered,
-    Asked,
-    Done,
-    Fallen,
-    History,
-    Operation,
-    Outcome,
-    Request,
-    Seen,
-    Verb,
+from tests.history.command_line import main
+from tests.history.events import (
+    NANOSECONDS,
+    Death,
+    Refused,
+    Run,
+    Unknown,
     in_order,
-    read_history,
-    read_record,
-    write_history,
 )
-from tests.history.queue.fake import Bug
-from tests.history.queue.judge import (
+from tests.history.queue.checker import (
     COUNTS,
     DELETED,
     EXPIRED,
@@ -37,9 +25,12 @@ from tests.history.queue.judge import (
     RECEIPTS,
     TEXTS,
     WINDOWS,
-    judge,
+    check_history,
 )
+from tests.history.queue.events import LOG, Done, History, Operation, Outcome, Request, Seen, Verb
+from tests.history.queue.fake import Bug
 from tests.history.queue.scheduler import Simulation
+from tests.history.queue.service import SERVICE
 from tests.history.queue.texts import text_of, token_in
 
 SEEDS = range(8)
@@ -63,21 +54,21 @@ FOUND_BY: dict[Bug, set[str]] = {
 }
 
 
-def questions_that_find(bug: Bug | None, seed: int) -> set[str]:
+def checks_that_find(bug: Bug | None, seed: int) -> set[str]:
     history = Simulation(seed, operations=600, bug=bug).run()
-    return {finding.question for finding in judge(history)}
+    return {finding.check for finding in check_history(history)}
 
 
 @pytest.mark.parametrize("bug", Bug)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
-    found = [questions_that_find(bug, seed) for seed in SEEDS]
+    found = [checks_that_find(bug, seed) for seed in SEEDS]
     assert set().union(*found) >= FOUND_BY[bug]
     assert sum(map(bool, found)) >= 2
 
 
 def test_it_is_quiet_without_bugs() -> None:
     for seed in range(60):
-        assert questions_that_find(None, seed) == set()
+        assert checks_that_find(None, seed) == set()
 
 
 # By hand, in seconds
@@ -117,7 +108,7 @@ def delete(began: float, ended: float, receipt: str, outcome: Outcome) -> Operat
 
 def found_by(*operations: Operation, deaths: tuple[Death, ...] = ()) -> set[str]:
     history = History(Run("hand", 0), in_order(operations), deaths)
-    return {finding.question for finding in judge(history)}
+    return {finding.check for finding in check_history(history)}
 
 
 NOT_FOUND = Refused("MessageNotFound")
@@ -223,62 +214,14 @@ def test_a_text_that_was_changed_is_noticed() -> None:
     assert max(map(len, texts)) > 1_024 > min(map(len, texts))
 
 
-def test_a_killed_client_leaves_what_it_asked_for(tmp_path: Path) -> None:
-    events: list[Asked | Answered | Fallen] = [
-        Asked(3, Request(Verb.GET), 1),
-        Answered(2, Done()),
-        Asked(3, Request(Verb.GET), 3),
-        Answered(4, None),
-        Asked(3, Request(Verb.GET, count=2), 5),
-        Fallen(6),
-    ]
-    record = tmp_path / "client-3.jsonl"
-    record.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
-    assert read_record(record) == [
-        Operation(3, Request(Verb.GET), 1, 2, Done()),
-        Operation(3, Request(Verb.GET, count=2), 5, 6, Unknown("killed")),
-    ]
-
-
-@pytest.mark.parametrize("fallen", ["missing", "on the same line", "on the next line"])
-def test_a_killed_client_may_leave_half_a_line(tmp_path: Path, fallen: str) -> None:
-    record = tmp_path / "client-3.jsonl"
-    asked, answered = Asked(3, Request(Verb.GET), 1), Answered(2, Done((Seen("m", "r"),)))
-    lines = [msgspec.json.encode(event) for event in (asked, answered, asked, answered)]
-    end = {"missing": b"", "on the same line": b"", "on the next line": b"\n"}[fallen]
-    if fallen != "missing":
-        end += msgspec.json.encode(Fallen(6)) + b"\n"
-    done = Operation(3, Request(Verb.GET), 1, 2, answered.outcome or Done())
-    died = NEVER if fallen == "missing" else 6
-    killed = Operation(3, Request(Verb.GET), 1, died, Unknown("killed"))
-    for length in range(len(lines[2])):
-        # It had not asked yet.
-        record.write_bytes(b"\n".join([*lines[:2], lines[2][:length]]) + end)
-        assert read_record(record) == [done]
-    for length in range(len(lines[3])):
-        record.write_bytes(b"\n".join([*lines[:3], lines[3][:length]]) + end)
-        assert read_record(record) == [done, killed]
-
-
-def test_half_a_line_within_a_record_is_an_error(tmp_path: Path) -> None:
-    record = tmp_path / "client-3.jsonl"
-    asked = msgspec.json.encode(Asked(3, Request(Verb.GET), 1))
-    record.write_bytes(asked[:-5] + b"\n" + asked + b"\n")
-    with pytest.raises(ValueError, match="torn line"):
-        read_record(record)
-
-
-def test_a_history_is_judged_again_from_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay(tmp_path: Path) -> None:
     for bug, status in ((None, 0), (Bug.COUNT_SKIPPED, 1)):
         history = Simulation(1, bug=bug).run()
         path = tmp_path / "history.jsonl"
-        write_history(path, history)
-        assert read_history(path) == history
-        monkeypatch.setattr(sys, "argv", ["tests.history.queue", "replay", str(path)])
+        LOG.write_history(path, history)
+        assert LOG.read_history(path) == history
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            assert command.main() == status
+            assert main(SERVICE, ["replay", str(path)]) == status
         assert ("violation (counts) of message" in printed.getvalue()) == bool(status)
 
 

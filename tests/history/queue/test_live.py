@@ -1,4 +1,4 @@
-"""Histories of real servers that are killed under their producers and consumers."""
+"""Histories of a live server that is killed while producers and consumers use it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.history.events import Refused, Unknown
-from tests.history.queue.clients import CONSUMERS, PRODUCERS
+from tests.history.live import Plan, run_and_check
 from tests.history.queue.events import Done, History, Verb
-from tests.history.queue.judge import judge
-from tests.history.queue.live import Plan, run
-
-
-def require_explained(directory: Path, plan: Plan) -> History:
-    recorded = run(directory, plan)
-    findings = "\n".join(map(str, judge(recorded.history)))
-    assert not findings, f"{findings}\npython -m tests.history.queue replay {recorded.path}"
-    return recorded.history
+from tests.history.queue.service import CONSUMERS, PRODUCERS, SERVICE
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_servers_and_consumers_are_explained(tmp_path: Path, workers: int) -> None:
-    history = require_explained(tmp_path, Plan(seed=workers, seconds=2.5, workers=workers))
+    history = run_and_check(tmp_path, Plan(seed=workers, seconds=2.5, workers=workers), SERVICE)
     assert len(history.deaths) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = Counter(each.request.verb for each in history.operations if _is_done(each.outcome))
@@ -40,7 +32,7 @@ def test_killed_servers_and_consumers_are_explained(tmp_path: Path, workers: int
 def test_killed_servers_and_consumers_are_explained_for_long(
     tmp_path: Path, workers: int, seed: int
 ) -> None:
-    history = require_explained(tmp_path, Plan(seed, 120.0, workers))
+    history = run_and_check(tmp_path, Plan(seed, 120.0, workers), SERVICE)
     assert max(_counts(history)) > 3
 
 

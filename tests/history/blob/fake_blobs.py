@@ -13,8 +13,8 @@ from etagere.model.blobs import AppendTraits
 from etagere.model.leases import NO_LEASE, Lease
 from etagere.model.page_blobs import SequenceAction, SequenceChange, SequenceConditions
 from etagere.rules import appends, page_blobs
-from tests.history.contents import PAGE_BYTES, size_of
-from tests.history.events import Request, Seen, Verb
+from tests.history.blob.contents import PAGE_BYTES, size_of
+from tests.history.blob.events import Request, Seen, Verb
 
 
 class Refusing(Exception):

@@ -1,6 +1,6 @@
-"""A store of blobs in memory that is right, unless it is told to have one certain bug.
+"""A blob store in memory, with at most one planted bug.
 
-It decides by the project's own rules and an exact clock, while the judge has a model of its own
+It decides by the project's own rules and an exact clock, while the checker has a model of its own
 and knows times only from outside.
 """
 
@@ -29,21 +29,20 @@ from etagere.model.leases import (
 )
 from etagere.rules import conditions, leases
 from etagere.rules.conditions import format_etag
-from tests.history.bugs import Bug
-from tests.history.contents import size_of
-from tests.history.events import (
+from tests.history.blob.bugs import Bug
+from tests.history.blob.contents import size_of
+from tests.history.blob.events import (
     CREATES,
-    NANOSECONDS,
     ONLY_ETAG_NAMES,
     READS,
     WRITES,
     Done,
-    Refused,
     Request,
     Seen,
     Verb,
 )
-from tests.history.fake_blobs import CHANGES, Blob, Refusing, check_state, details, insist
+from tests.history.blob.fake_blobs import CHANGES, Blob, Refusing, check_state, details, insist
+from tests.history.events import NANOSECONDS, Refused
 
 NANOSECONDS_PER_TICK: Final = NANOSECONDS // TICKS_PER_SECOND
 WALL_TICKS: Final = 1_700_000_000 * TICKS_PER_SECOND

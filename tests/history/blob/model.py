@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.history import append_model, page_model
-from tests.history.events import (
+from tests.history.blob import append_model, page_model
+from tests.history.blob.events import (
     ACTS_ON_LEASE,
     CHANGES_PAGES,
     MAKES_VERSION,
@@ -15,7 +15,7 @@ from tests.history.events import (
     Seen,
     Verb,
 )
-from tests.history.lease_model import (
+from tests.history.blob.lease_model import (
     act,
     after_write,
     goes_on_for,
@@ -23,9 +23,9 @@ from tests.history.lease_model import (
     objection_to_read,
     objection_to_write,
 )
-from tests.history.objections import objection_to_change, objection_to_create
-from tests.history.state import ABSENT, State
-from tests.history.trials import Trial
+from tests.history.blob.objections import objection_to_change, objection_to_create
+from tests.history.blob.state import ABSENT, State
+from tests.history.blob.trials import Trial
 
 NOTHING_HAPPENED: Final = "ServerBusy"
 """The answer that is right in every state, as long as it is true."""

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tests.history.contents import PAGE_BYTES, pages_in, pages_of, size_of
-from tests.history.events import (
-    NANOSECONDS,
-    Death,
-    Done,
-    History,
-    Operation,
-    Refused,
-    Request,
-    Run,
-    Seen,
-    Unknown,
-    Verb,
-)
-from tests.history.judge import ORDER, VERSIONS, judge
+from tests.history.blob.checker import ORDER, VERSIONS, check_history
+from tests.history.blob.contents import PAGE_BYTES, pages_in, pages_of, size_of
+from tests.history.blob.events import Done, History, Operation, Request, Seen, Verb
+from tests.history.events import NANOSECONDS, Death, Refused, Run, Unknown
 
 Outcome = Done | Refused | Unknown
 LOST = Unknown("lost")
 
 
 def found_by(*operations: Operation, deaths: tuple[Death, ...] = ()) -> set[str]:
-    return {finding.question for finding in judge(History(Run("hand", 0), operations, deaths))}
+    return {finding.check for finding in check_history(History(Run("hand", 0), operations, deaths))}
 
 
 def at(began: float, ended: float, request: Request, outcome: Outcome) -> Operation:

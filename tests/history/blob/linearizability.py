@@ -35,12 +35,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tests.history.configurations import Configuration, Frontier, Trail
-from tests.history.events import NEVER, Operation, describe
-from tests.history.flights import Flights
-from tests.history.model import step
-from tests.history.state import ABSENT, State, fade
-from tests.history.trials import Part, Trial, last_seen
+from tests.history.blob.configurations import Configuration, Frontier, Trail
+from tests.history.blob.events import Operation
+from tests.history.blob.flights import Flights
+from tests.history.blob.model import step
+from tests.history.blob.state import ABSENT, State, fade
+from tests.history.blob.trials import Part, Trial, last_seen
+from tests.history.events import NEVER, describe
 
 STEPS_MAX: Final = 20_000_000
 SECONDS_MAX: Final = 120.0
@@ -69,8 +70,8 @@ class _GaveUp(Exception):
 def search(
     trials: Sequence[Trial], *, steps_max: int = STEPS_MAX, seconds_max: float = SECONDS_MAX
 ) -> Result:
-    """Judges the operations of one blob, which did not exist before the first of them."""
-    return _Search(trials, steps_max, time.monotonic() + seconds_max).judge()
+    """Searches an order of the operations of a blob that did not exist before the first of them."""
+    return _Search(trials, steps_max, time.monotonic() + seconds_max).run()
 
 
 class _Search:
@@ -90,7 +91,7 @@ class _Search:
         self._remembered: dict[tuple[State, int], list[State]] = {}
         """What operations, by their identity, do in states in which time does not matter."""
 
-    def judge(self) -> Result:
+    def run(self) -> Result:
         for trial, ends in _events(self._trials):
             if not ends:
                 self._flights.begin(trial)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.history.events import ANY
-from tests.history.lease_model import objection_to_write
-from tests.history.state import State
-from tests.history.trials import Trial
+from tests.history.blob.events import ANY
+from tests.history.blob.lease_model import objection_to_write
+from tests.history.blob.state import State
+from tests.history.blob.trials import Trial
 
 
 def objection_to_create(state: State, trial: Trial) -> str | None:

@@ -10,27 +10,25 @@ from functools import cache
 import msgspec
 import pytest
 
-from tests.history import scheduler
-from tests.history.bugs import Bug
-from tests.history.events import (
+from tests.history.blob.bugs import Bug
+from tests.history.blob.events import (
     CREATES,
     ONLY_ETAG_NAMES,
     READS,
-    Death,
     Done,
     History,
-    Refused,
-    Unknown,
     Verb,
     number_of,
+    operations_by_blob,
 )
-from tests.history.linearizability import Verdict, search
-from tests.history.model import step
-from tests.history.preparation import prepare
-from tests.history.scheduler import Simulation
-from tests.history.state import ABSENT, State
-from tests.history.trials import Name, Part, Trial, latest_moment
-from tests.history.workloads import APPENDS, LEASES, OVERWRITES, PAGES, STAGED_BLOCKS, Workload
+from tests.history.blob.linearizability import Verdict, search
+from tests.history.blob.model import step
+from tests.history.blob.preparation import prepare
+from tests.history.blob.scheduler import Simulation
+from tests.history.blob.state import ABSENT, State
+from tests.history.blob.trials import Name, Part, Trial
+from tests.history.blob.workloads import APPENDS, LEASES, OVERWRITES, PAGES, STAGED_BLOCKS, Workload
+from tests.history.events import Death, Refused, Unknown, latest_moment
 
 WORKLOADS = {
     "overwrites": OVERWRITES,
@@ -121,8 +119,8 @@ def with_more_of(workload: Workload, verbs: Collection[Verb]) -> Workload:
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of short histories, right and wrong ones, with many outcomes unknown."""
-    monkeypatch.setattr(scheduler, "LOST_SHARE", 0.25)
-    monkeypatch.setattr(scheduler, "LIFE_SECONDS_MAX", 6.0)
+    monkeypatch.setattr(Simulation, "lost_share", 0.25)
+    monkeypatch.setattr(Simulation, "server_seconds_max", 6.0)
     workloads = {name: with_more_of(WORKLOADS[name], CREATES)}
     verdicts: Counter[Verdict] = Counter()
     for seed in range(400):
@@ -131,7 +129,7 @@ def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPat
         history = Simulation(seed, workloads, clients=4, operations=9, bug=bug).run()
         if source.random() < 0.5:
             history = altered(history, source)
-        trials = prepare(history.blobs()[name], history.deaths)
+        trials = prepare(operations_by_blob(history)[name], history.deaths)
         etags = etags_shown(history)
         tried = [naive(trial, history.deaths, etags) for trial in trials]
         verdict = search(trials).verdict
@@ -153,12 +151,12 @@ def test_long_histories_with_many_kills(name: str, operations: int) -> None:
     history = simulation.run()
     unknown = sum(isinstance(each.outcome, Unknown) for each in history.operations)
     assert unknown > operations // 50
-    result = search(prepare(history.blobs()[name], history.deaths))
+    result = search(prepare(operations_by_blob(history)[name], history.deaths))
     assert result.verdict is Verdict.OK, result.explanation
 
 
 def test_it_gives_up_in_time() -> None:
     history = Simulation(5, {"overwrites": OVERWRITES}).run()
-    trials = prepare(history.blobs()["overwrites"], history.deaths)
+    trials = prepare(operations_by_blob(history)["overwrites"], history.deaths)
     assert search(trials, steps_max=100).verdict is Verdict.GAVE_UP
     assert search(trials, seconds_max=0.0).verdict is Verdict.GAVE_UP

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.history.contents import PAGE_BYTES
-from tests.history.events import Verb
-from tests.history.lease_model import after_write
-from tests.history.objections import objection_to_change, objection_to_create
-from tests.history.state import State
-from tests.history.trials import Trial
+from tests.history.blob.contents import PAGE_BYTES
+from tests.history.blob.events import Verb
+from tests.history.blob.lease_model import after_write
+from tests.history.blob.objections import objection_to_change, objection_to_create
+from tests.history.blob.state import State
+from tests.history.blob.trials import Trial
 
 
 def create(state: State, trial: Trial) -> State | str:

@@ -1,53 +1,32 @@
-"""The judge of histories: it finds every planted bug, and is quiet when there is none."""
+"""The checker finds every planted bug, and nothing if there is none."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.history import __main__ as command
-from tests.history.bugs import Bug
-from tests.history.events import (
-    NANOSECONDS,
-    Death,
-    Done,
-    History,
-    Operation,
-    Refused,
-    Request,
-    Run,
-    Seen,
-    Unknown,
-    Verb,
-    read_history,
-    write_history,
-)
-from tests.history.judge import HOLDERS, ORDER, VERSIONS, judge
-from tests.history.scheduler import Simulation
-from tests.history.workloads import (
+from tests.history.blob.bugs import Bug
+from tests.history.blob.checker import HOLDERS, ORDER, VERSIONS, check_history
+from tests.history.blob.events import LOG, Done, History, Operation, Request, Seen, Verb
+from tests.history.blob.scheduler import Simulation
+from tests.history.blob.service import SERVICE
+from tests.history.blob.workloads import (
     APPENDS,
-    EXPIRING_LEASES,
     LEASES,
     OVERWRITES,
     PAGES,
     STAGED_BLOCKS,
+    WORKLOADS,
     Workload,
 )
+from tests.history.command_line import main
+from tests.history.events import NANOSECONDS, Death, Refused, Run, Unknown
 
-ALL = {
-    "overwrites": OVERWRITES,
-    "blocks": STAGED_BLOCKS,
-    "leases": LEASES,
-    "expiring": EXPIRING_LEASES,
-    "appends": APPENDS,
-    "pages": PAGES,
-}
 SEEDS = range(8)
 
 
@@ -55,7 +34,7 @@ class Plant(NamedTuple):
     """Where a bug is looked for, and which question has to find it."""
 
     workload: Workload
-    questions: frozenset[str]
+    checks: frozenset[str]
 
 
 PLANTS: dict[Bug, Plant] = {
@@ -87,16 +66,16 @@ PLANTS: dict[Bug, Plant] = {
 }
 
 
-def questions_that_find(bug: Bug | None, workload: Workload, seed: int) -> set[str]:
+def checks_that_find(bug: Bug | None, workload: Workload, seed: int) -> set[str]:
     history = Simulation(seed, {"blob": workload}, operations=300, bug=bug).run()
-    return {finding.question for finding in judge(history)}
+    return {finding.check for finding in check_history(history)}
 
 
 @pytest.mark.parametrize("bug", Bug)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     plant = PLANTS[bug]
-    found = [questions_that_find(bug, plant.workload, seed) for seed in SEEDS]
-    assert set().union(*found) >= plant.questions
+    found = [checks_that_find(bug, plant.workload, seed) for seed in SEEDS]
+    assert set().union(*found) >= plant.checks
     assert sum(map(bool, found)) >= 2
 
 
@@ -119,19 +98,19 @@ def test_a_bug_of_all_blobs_is_found_in_those_without_other_names(
     bug: Bug, workload: Workload
 ) -> None:
     """In two of so many runs; some strike seldom."""
-    finding = (seed for seed in range(40) if questions_that_find(bug, workload, seed))
+    finding = (seed for seed in range(40) if checks_that_find(bug, workload, seed))
     assert len(list(islice(finding, 2))) == 2
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_it_is_quiet_without_bugs(name: str) -> None:
     for seed in range(15):
-        assert questions_that_find(None, ALL[name], seed) == set()
+        assert checks_that_find(None, WORKLOADS[name], seed) == set()
 
 
 def test_it_is_quiet_about_several_blobs() -> None:
     for seed in range(20):
-        assert judge(Simulation(seed, ALL, operations=600).run()) == []
+        assert check_history(Simulation(seed, WORKLOADS, operations=600).run()) == []
 
 
 # By hand, in seconds
@@ -162,25 +141,25 @@ def get(began: float, ended: float, number: int) -> Operation:
 
 
 def found_by(history: History) -> set[str]:
-    return {finding.question for finding in judge(history)}
+    return {finding.check for finding in check_history(history)}
 
 
 def test_concurrent_reads_may_see_either() -> None:
-    assert not judge(history_of(put(0, 1, 1), put(2, 9, 2), get(3, 4, 1), get(5, 6, 2)))
+    assert not check_history(history_of(put(0, 1, 1), put(2, 9, 2), get(3, 4, 1), get(5, 6, 2)))
 
 
 def test_a_read_does_not_go_back() -> None:
-    found = judge(history_of(put(0, 1, 1), put(2, 9, 2), get(3, 4, 2), get(5, 6, 1)))
-    assert {finding.question for finding in found} == {ORDER, VERSIONS}
-    (order,) = (finding.text for finding in found if finding.question == ORDER)
+    found = check_history(history_of(put(0, 1, 1), put(2, 9, 2), get(3, 4, 2), get(5, 6, 1)))
+    assert {finding.check for finding in found} == {ORDER, VERSIONS}
+    (order,) = (finding.text for finding in found if finding.check == ORDER)
     assert "no order explains this answer:" in order
     assert "in flight meanwhile (1):" in order
 
 
 def test_an_unknown_write_may_happen_late_or_never() -> None:
     late = history_of(put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1), get(6, 7, 2))
-    assert not judge(late)
-    assert not judge(history_of(put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1)))
+    assert not check_history(late)
+    assert not check_history(history_of(put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1)))
 
 
 def test_an_unknown_write_does_not_happen_after_the_death_of_its_server() -> None:
@@ -188,10 +167,10 @@ def test_an_unknown_write_does_not_happen_after_the_death_of_its_server() -> Non
     operations = put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1), get(6, 7, 2)
     assert found_by(history_of(*operations, deaths=(death,))) == {ORDER}
     at_once = history_of(*operations[:2], get(4, 5, 2), deaths=(death,))
-    assert not judge(at_once)
+    assert not check_history(at_once)
     # The client gave up when the next server was there: who knows which one had it.
     late_death = Death(int(2.2 * NANOSECONDS), int(2.4 * NANOSECONDS))
-    assert not judge(history_of(*operations, deaths=(late_death,)))
+    assert not check_history(history_of(*operations, deaths=(late_death,)))
 
 
 def test_an_unknown_write_does_not_happen_twice() -> None:
@@ -207,8 +186,8 @@ def acquire(began: float, ended: float, lease_id: str) -> Operation:
 def test_a_lease_ends_between_its_bounds() -> None:
     """Granted between 2 and 3, it ends between 17 and 18."""
     leased = put(0, 1, 1), acquire(2, 3, "a")
-    assert not judge(history_of(*leased, put(17.5, 17.8, 2, "a")))
-    assert not judge(history_of(*leased, put(17.5, 17.8, 2)))
+    assert not check_history(history_of(*leased, put(17.5, 17.8, 2, "a")))
+    assert not check_history(history_of(*leased, put(17.5, 17.8, 2)))
     assert found_by(history_of(*leased, put(18.5, 19, 2, "a"))) == {ORDER}
     assert found_by(history_of(*leased, put(16, 16.5, 2))) == {ORDER}
 
@@ -217,7 +196,7 @@ def test_two_do_not_hold_a_lease() -> None:
     leased = put(0, 1, 1), acquire(2, 3, "a"), put(3.5, 3.8, 2, "a")
     ended = operation(3.9, 4, Request(Verb.RELEASE, "blob", lease_id="a"), Done())
     another = acquire(4.1, 4.2, "b"), put(5, 6, 3, "b")
-    assert not judge(history_of(*leased, ended, *another))
+    assert not check_history(history_of(*leased, ended, *another))
     assert found_by(history_of(*leased, *another)) == {ORDER, HOLDERS}
     assert found_by(history_of(*leased, ended, another[1])) == {ORDER, HOLDERS}
 
@@ -225,21 +204,18 @@ def test_two_do_not_hold_a_lease() -> None:
 # Files
 
 
-def test_a_history_is_judged_again_from_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay(tmp_path: Path) -> None:
     for bug, status in ((None, 0), (Bug.FAILED_BUT_DONE, 1)):
-        history = Simulation(1, ALL, operations=300, bug=bug).run()
+        history = Simulation(1, WORKLOADS, operations=300, bug=bug).run()
         path = tmp_path / "history.jsonl"
-        write_history(path, history)
-        assert read_history(path) == history
-        monkeypatch.setattr(sys, "argv", ["tests.history", "replay", str(path)])
+        LOG.write_history(path, history)
+        assert LOG.read_history(path) == history
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            assert command.main() == status
+            assert main(SERVICE, ["replay", str(path)]) == status
         assert ("VIOLATION (order) of blob" in printed.getvalue()) == bool(status)
 
 
 def test_a_seed_makes_the_same_choices() -> None:
-    one, same, other = (Simulation(seed, ALL).run() for seed in (1, 1, 2))
+    one, same, other = (Simulation(seed, WORKLOADS).run() for seed in (1, 1, 2))
     assert one == same
     assert one.operations != other.operations

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tests.history.events import (
-    NEVER,
-    Death,
-    Done,
-    Operation,
-    Seen,
-    Unknown,
-    Verb,
-)
-from tests.history.lease_model import LeaseRequest
+from tests.history.blob.events import Done, Operation, Seen, Verb
+from tests.history.blob.lease_model import LeaseRequest
 
 UNSEEN: Final = "unseen"
 """What all contents and versions are called that nobody was shown."""
@@ -87,13 +79,6 @@ class Trial(NamedTuple):
         return LeaseRequest(
             asked.verb, lease_id, proposed_id, asked.seconds, self.began, self.latest
         )
-
-
-def latest_moment(operation: Operation, deaths: Iterable[Death]) -> int:
-    """After which the operation was not carried out any more."""
-    if not isinstance(operation.outcome, Unknown):
-        return operation.ended
-    return min((death.ended for death in deaths if operation.ended <= death.revived), default=NEVER)
 
 
 def last_seen(trials: Sequence[Trial]) -> dict[str, int]:

@@ -22,25 +22,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tests.history.contents import size_of
-from tests.history.events import (
+from tests.history.blob.contents import size_of
+from tests.history.blob.events import (
     ANY,
     MAKES_VERSION,
-    NEVER,
     ONLY_ETAG_NAMES,
     READS,
     WRITES,
-    Death,
     Done,
     Operation,
-    Refused,
     Request,
     Seen,
-    Unknown,
     Verb,
     number_of,
 )
-from tests.history.trials import UNSEEN, Name, Part, Trial, latest_moment
+from tests.history.blob.trials import UNSEEN, Name, Part, Trial
+from tests.history.events import NEVER, Death, Refused, Unknown, latest_moment
 
 NO_VERSION: Final = "no version"
 """What an ETag names that no blob ever had."""

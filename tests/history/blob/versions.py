@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from tests.history.events import MAKES_VERSION, READS, Done, Operation, Seen, describe, number_of
+from tests.history.blob.events import MAKES_VERSION, READS, Done, Operation, Seen, number_of
+from tests.history.events import describe
 
 Sight = tuple[Operation, Seen, str]
 """An answer, what it shows, and the version it is about (empty: it does not say)."""

@@ -1,14 +1,14 @@
-"""All that is asked of a history, blob by blob: what is so for each blob is so for the store."""
+"""Checks a history blob by blob: linearizability, ETags and dates, and holders of leases."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tests.history.events import History
-from tests.history.leases import two_holders
-from tests.history.linearizability import Verdict, search
-from tests.history.preparation import prepare
-from tests.history.versions import confused_versions
+from tests.history.blob.events import History, operations_by_blob
+from tests.history.blob.leases import two_holders
+from tests.history.blob.linearizability import Verdict, search
+from tests.history.blob.preparation import prepare
+from tests.history.blob.versions import confused_versions
 
 VERSIONS: Final = "versions"
 HOLDERS: Final = "holders"
@@ -16,20 +16,22 @@ ORDER: Final = "order"
 
 
 class Finding(NamedTuple):
+    """A violation, or a search that gave up."""
+
     verdict: Verdict
-    question: str
-    """Which of the three says so."""
+    check: str
+    """Which of the three checks found it."""
     blob: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.verdict.value} ({self.question}) of blob {self.blob}: {self.text}"
+        return f"{self.verdict.value} ({self.check}) of blob {self.blob}: {self.text}"
 
 
-def judge(history: History) -> list[Finding]:
-    """What speaks against the store; nothing if the history is as it should be."""
+def check_history(history: History) -> list[Finding]:
+    """Returns what is wrong with the history."""
     findings: list[Finding] = []
-    for blob, operations in history.blobs().items():
+    for blob, operations in operations_by_blob(history).items():
         confused = confused_versions(operations)
         if confused:
             findings.append(Finding(Verdict.VIOLATION, VERSIONS, blob, confused))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.history.contents import size_of
-from tests.history.lease_model import after_write
-from tests.history.objections import objection_to_change, objection_to_create
-from tests.history.state import State
-from tests.history.trials import Trial
+from tests.history.blob.contents import size_of
+from tests.history.blob.lease_model import after_write
+from tests.history.blob.objections import objection_to_change, objection_to_create
+from tests.history.blob.state import State
+from tests.history.blob.trials import Trial
 
 
 def create(state: State, trial: Trial) -> State | str:

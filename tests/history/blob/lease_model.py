@@ -14,13 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from tests.history.events import NANOSECONDS, NEVER, Verb
-
-DRIFT_PER_MILLE: Final = 1
-DRIFT_NANOSECONDS: Final = 5_000_000
-"""The server lets its clock run a little faster or slower to follow the wall clock (0.5 per
-mille at most), and counts in ticks."""
-
+from tests.history.blob.events import Verb
+from tests.history.events import NANOSECONDS, NEVER, drift
 
 AVAILABLE: Final = "available"
 LEASED: Final = "leased"
@@ -64,10 +59,6 @@ def may_be(lease: Lease, began: int, until: int) -> Iterator[Lease]:
 def _ended(lease: Lease) -> Lease:
     phase = EXPIRED if lease.phase == LEASED else BROKEN
     return Lease(phase, lease.id, lease.seconds)
-
-
-def drift(seconds: int) -> int:
-    return seconds * NANOSECONDS * DRIFT_PER_MILLE // 1000 + DRIFT_NANOSECONDS
 
 
 def _bounds(request: LeaseRequest, seconds: int) -> tuple[int, int]:

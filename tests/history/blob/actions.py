@@ -1,4 +1,4 @@
-"""What the verbs are in the public SDK."""
+"""The verbs as calls of the public SDK."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from azure.core.pipeline import PipelineResponse
 from azure.storage.blob import BlobBlock, BlobClient, BlobLeaseClient, BlobProperties, BlobType
 from msgspec.structs import replace
 
-from tests.history.contents import PAGE_BYTES, pages_in, pages_of, part_of, tokens_in
-from tests.history.events import ACTS_ON_LEASE, ANY, Request, Seen, Verb
+from tests.history.blob.contents import PAGE_BYTES, pages_in, pages_of, part_of, tokens_in
+from tests.history.blob.events import ACTS_ON_LEASE, ANY, Request, Seen, Verb
 
 VERSION: Final = "version"
 """The name under which the metadata of a blob tells the token of its version, or of the write that

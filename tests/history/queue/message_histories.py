@@ -1,10 +1,10 @@
-"""The life of each message, put together from what its producers and consumers were told.
+"""The history of each message, collected from what producers and consumers were told.
 
 A message goes through generations: it is put, and then delivered once, twice, and so on, as its
-count says. Within a generation it may be updated several times. Whatever is done gives it another
-receipt, and whoever updates or deletes it names the receipt they know. So each receipt has a place
-in the life of its message, and the places are in the order in which they came about, whatever the
-clocks say.
+count says. Within a generation it may be updated several times. Each of these operations gives it
+another receipt, and an update or delete names the receipt that its client knows. So each receipt
+has a place in the history of its message, and the places are in the order in which the operations
+were carried out, whatever the clocks say.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.history.events import Refused, Unknown
+from tests.history.events import Refused, Unknown, latest_moment
 from tests.history.queue.events import Done, History, Operation, Seen, Verb
 from tests.history.queue.texts import message_of
 
@@ -44,14 +44,14 @@ class Span(NamedTuple):
     latest: int
 
 
-class Life:
-    """Of one message."""
+class MessageHistory:
+    """What happened to one message."""
 
-    def __init__(self, token: str, unheard: Sequence[Span]) -> None:
+    def __init__(self, token: str, unanswered: Sequence[Span]) -> None:
         self.token = token
-        """That it was put with."""
-        self.unheard = unheard
-        """The gets of which nobody knows whether, and what, they delivered."""
+        """The token that it was put with."""
+        self.unanswered = unanswered
+        """The gets with unknown outcomes: they may have delivered it."""
         self.put: Operation | None = None
         self.ids: set[str] = set()
         self.deliveries: list[Delivery] = []
@@ -76,15 +76,15 @@ class Life:
         return self.steps[use.request.receipt].place
 
 
-class _Lives:
+class _Collector:
     def __init__(self, history: History) -> None:
-        self._unheard = [
-            Span(each.began, history.latest_moment(each))
+        self._unanswered = [
+            Span(each.began, latest_moment(each, history.deaths))
             for each in history.operations
             if each.request.verb is Verb.GET and isinstance(each.outcome, Unknown)
         ]
-        self._by_token: dict[str, Life] = {}
-        self._by_receipt: dict[tuple[str, str], Life] = {}
+        self._by_token: dict[str, MessageHistory] = {}
+        self._by_receipt: dict[tuple[str, str], MessageHistory] = {}
         # Whoever names a receipt began after it was given.
         for operation in history.operations:
             self._learn(operation)
@@ -92,7 +92,7 @@ class _Lives:
     def _learn(self, operation: Operation) -> None:
         request = operation.request
         if request.verb is Verb.PUT:
-            self._life(request.token).put = operation
+            self._message(request.token).put = operation
         elif request.verb is not Verb.GET:
             self._by_receipt[request.message, request.receipt].uses.append(operation)
         for seen in operation.outcome.seen if isinstance(operation.outcome, Done) else ():
@@ -101,31 +101,31 @@ class _Lives:
     def _see(self, operation: Operation, seen: Seen) -> None:
         request = operation.request
         if request.verb is Verb.UPDATE:
-            life = self._by_receipt[request.message, request.receipt]
+            message = self._by_receipt[request.message, request.receipt]
         else:
-            life = self._life(message_of(request.token or seen.token))
-            life.ids.add(seen.message)
-        self._by_receipt[seen.message, seen.receipt] = life
+            message = self._message(message_of(request.token or seen.token))
+            message.ids.add(seen.message)
+        self._by_receipt[seen.message, seen.receipt] = message
         if request.verb is Verb.GET:
             delivery = Delivery(operation, seen)
-            life.deliveries.append(delivery)
+            message.deliveries.append(delivery)
             place = delivery.place
         elif request.verb is Verb.UPDATE:
-            generation, updates = life.place_of(operation)
+            generation, updates = message.place_of(operation)
             place = generation, updates + 1
         else:
             place = 0, 0
-        life.steps[seen.receipt] = Step(operation, place, seen.receipt)
+        message.steps[seen.receipt] = Step(operation, place, seen.receipt)
 
-    def _life(self, token: str) -> Life:
-        return self._by_token.setdefault(token, Life(token, self._unheard))
+    def _message(self, token: str) -> MessageHistory:
+        return self._by_token.setdefault(token, MessageHistory(token, self._unanswered))
 
-    def all(self) -> list[Life]:
+    def all(self) -> list[MessageHistory]:
         found = list(self._by_token.values())
-        for life in found:
-            life.deliveries.sort(key=lambda each: each.seen.count)
+        for message in found:
+            message.deliveries.sort(key=lambda each: each.seen.count)
         return found
 
 
-def lives(history: History) -> list[Life]:
-    return _Lives(history).all()
+def message_histories(history: History) -> list[MessageHistory]:
+    return _Collector(history).all()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 
-from tests.history.configurations import Configuration
-from tests.history.events import ANY, Verb
-from tests.history.state import State
-from tests.history.trials import Part, Trial
+from tests.history.blob.configurations import Configuration
+from tests.history.blob.events import ANY, Verb
+from tests.history.blob.state import State
+from tests.history.blob.trials import Part, Trial
 
 
 class Flights:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.history.state import State
-from tests.history.trials import Trial
+from tests.history.blob.state import State
+from tests.history.blob.trials import Trial
 
 
 class Trail(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from tests.history.lease_model import NO_LEASE, Lease
-from tests.history.trials import UNSEEN
+from tests.history.blob.lease_model import NO_LEASE, Lease
+from tests.history.blob.trials import UNSEEN
 
 Blocks = tuple[tuple[str, str], ...]
 """Ids with the tokens of their contents, in order of the ids."""

@@ -1,6 +1,6 @@
 """Whether two ever held the lease of a blob at once.
 
-The search for an order judges leases too, as a part of the blob. This looks at them by themselves
+The search for an order checks leases too, as a part of the blob. This looks at them by themselves
 and from outside: a write that succeeded under a lease id proves that its lease was held. If a
 write under another id succeeded after it, then between the beginning of the first and the end of
 the second, the first lease must have ended and the second must have been granted, each by
@@ -13,18 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tests.history.events import (
-    NANOSECONDS,
-    WRITES,
-    Death,
-    Done,
-    Operation,
-    Refused,
-    Verb,
-    describe,
-)
-from tests.history.lease_model import drift
-from tests.history.trials import latest_moment
+from tests.history.blob.events import WRITES, Done, Operation, Verb
+from tests.history.events import NANOSECONDS, Death, Refused, describe, drift, latest_moment
 
 FORGETS: Final = frozenset({Verb.RELEASE, Verb.CHANGE})
 LEASE_SECONDS_MAX: Final = 60

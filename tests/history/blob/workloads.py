@@ -1,4 +1,4 @@
-"""What the clients of a run do: choices of a seed, made with what the client has seen itself."""
+"""Workloads: random requests by a seed, with what the client has seen itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tests.history.events import (
+from tests.history.blob.events import (
     ANY,
     CHANGES_PAGES,
     CREATES,
@@ -18,11 +18,11 @@ from tests.history.events import (
     WRITES,
     Done,
     Operation,
-    Refused,
     Request,
     Seen,
     Verb,
 )
+from tests.history.events import Refused
 
 BLOCKS: Final = ("block-a", "block-b", "block-c")
 BREAK_SECONDS: Final = (None, 0, 1, 3)
@@ -124,8 +124,19 @@ class _Memory:
         self.snapshots: list[str] = []
 
 
-class Chooser:
-    """One client's next request, and the next, with tokens and lease ids that nobody else has."""
+WORKLOADS: Final[dict[str, Workload]] = {
+    "overwrites": OVERWRITES,
+    "blocks": STAGED_BLOCKS,
+    "leases": LEASES,
+    "expiring": EXPIRING_LEASES,
+    "appends": APPENDS,
+    "pages": PAGES,
+}
+"""By the name of the blob that each is for."""
+
+
+class BlobChooser:
+    """Chooses the requests of one client, with tokens and lease ids that no other client uses."""
 
     def __init__(self, seed: int, client: int, workloads: Mapping[str, Workload]) -> None:
         """The workloads by the names of the blobs that they are for."""
