@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 from tests.history.blob.events import History, operations_by_blob
 from tests.history.blob.leases import two_holders
-from tests.history.blob.linearizability import Verdict, search
 from tests.history.blob.preparation import prepare
+from tests.history.blob.search import search
 from tests.history.blob.versions import confused_versions
+from tests.history.linearizability import Verdict
 
 VERSIONS: Final = "versions"
 HOLDERS: Final = "holders"

@@ -36,7 +36,8 @@ from tests.history.blob.events import (
     Verb,
     number_of,
 )
-from tests.history.blob.trials import UNSEEN, Name, Part, Trial
+from tests.history.blob.trials import UNSEEN, Name, Trial
+from tests.history.configurations import Part
 from tests.history.events import NEVER, Death, Refused, Unknown, latest_moment
 
 NO_VERSION: Final = "no version"

@@ -37,8 +37,8 @@ class State(NamedTuple):
 ABSENT: Final = State()
 
 
-def fade(state: State, names: Collection[str]) -> State:
-    """The same without these names: what they are names of will not be shown any more."""
+def forget_names(state: State, names: Collection[str]) -> State:
+    """Returns the state without names that no answer will show any more."""
 
     def name(token: str) -> str:
         return UNSEEN if token in names else token

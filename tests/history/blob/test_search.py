@@ -21,14 +21,16 @@ from tests.history.blob.events import (
     number_of,
     operations_by_blob,
 )
-from tests.history.blob.linearizability import Verdict, search
 from tests.history.blob.model import step
 from tests.history.blob.preparation import prepare
 from tests.history.blob.scheduler import Simulation
+from tests.history.blob.search import search
 from tests.history.blob.state import ABSENT, State
-from tests.history.blob.trials import Name, Part, Trial
+from tests.history.blob.trials import Name, Trial
 from tests.history.blob.workloads import APPENDS, LEASES, OVERWRITES, PAGES, STAGED_BLOCKS, Workload
+from tests.history.configurations import Part
 from tests.history.events import Death, Refused, Unknown, latest_moment
+from tests.history.linearizability import Verdict
 
 WORKLOADS = {
     "overwrites": OVERWRITES,

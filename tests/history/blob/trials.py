@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tests.history.blob.events import Done, Operation, Seen, Verb
 from tests.history.blob.lease_model import LeaseRequest
+from tests.history.configurations import Part
 
 UNSEEN: Final = "unseen"
 """What all contents and versions are called that nobody was shown."""
-
-
-class Part(enum.Enum):
-    """What an operation can do to an explanation."""
-
-    ACTIVE = enum.auto()
-    """It happened, and changed the blob."""
-    PASSIVE = enum.auto()
-    """It happened, and showed something: a read, or a refusal."""
-    DOUBTFUL = enum.auto()
-    """It changed the blob, if it happened."""
 
 
 class Name(NamedTuple):

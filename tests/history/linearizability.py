@@ -1,4 +1,4 @@
-"""Whether there is an order of a blob's operations that explains every outcome.
+"""A search for an order of operations that explains every outcome.
 
 The search is the one of Wing and Gong in the form that Lowe calls just-in-time: it walks through
 the history by time, and keeps every *configuration* that explains what was answered so far: the
@@ -9,9 +9,6 @@ order explains that answer, and the history up to it is the shortest one that ca
 
 What keeps the number of configurations small, and why nothing is lost by it:
 
-- Versions have an order: their ETags are increasing numbers. So a change is made only after those
-  in flight with a smaller number, and a configuration in which a version is gone that an operation
-  in flight still has to show is a dead end.
 - A read or refusal that the current state explains without any change is taken at once. It has to
   come somewhere, and here it costs nothing: whatever can follow without it can follow with it.
 - Of two configurations with the same state and the same acknowledged changes, one is superfluous
@@ -21,26 +18,30 @@ What keeps the number of configurations small, and why nothing is lost by it:
   that would change nothing are never used.
 - Of operations that do the same, the one whose time ends first is used first. In any
   explanation that uses another one, the two can change places.
-- A content whose last reader has been answered is called like those that nobody ever saw, and a
-  snapshot that nobody will ask for is forgotten.
-- A doubtful operation is forgotten when its time ends, after it was tried up to that moment; or
-  as soon as it asks for a version or a lease that is gone from all configurations for good.
+- A doubtful operation is forgotten when its time ends, after it was tried up to that moment.
+
+A model may know more: dead ends, names that are not shown any more, and doubtful operations that
+cannot have an effect any more.
 """
 
 from __future__ import annotations
 
 import enum
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, NamedTuple
 
-from tests.history.blob.configurations import Configuration, Frontier, Trail
-from tests.history.blob.events import Operation
-from tests.history.blob.flights import Flights
-from tests.history.blob.model import step
-from tests.history.blob.state import ABSENT, State, fade
-from tests.history.blob.trials import Part, Trial, last_seen
+from tests.history.configurations import (
+    Configuration,
+    Frontier,
+    OperationsInFlight,
+    Part,
+    StateT,
+    Trail,
+    TrialT,
+)
 from tests.history.events import NEVER, describe
 
 STEPS_MAX: Final = 20_000_000
@@ -50,12 +51,16 @@ REMEMBERED_MAX: Final = 200_000
 
 
 class Verdict(enum.Enum):
+    """The result of a search."""
+
     OK = "OK"
     VIOLATION = "VIOLATION"
     GAVE_UP = "GAVE UP"
 
 
 class Result(NamedTuple):
+    """The verdict, how it was reached, and why."""
+
     verdict: Verdict
     steps: int
     configurations_max: int
@@ -67,34 +72,88 @@ class _GaveUp(Exception):
     pass
 
 
+class Model(ABC, Generic[StateT, TrialT]):
+    """A sequential specification, with hints that keep the search small."""
+
+    initial: StateT
+
+    @abstractmethod
+    def step(self, state: StateT, trial: TrialT, until: int) -> Iterable[StateT]:
+        """Returns every state that the operation may leave behind, given its outcome.
+
+        It is carried out in `state`, at a time between its beginning and `until`.
+        """
+
+    def is_timeless(self, state: StateT) -> bool:
+        """Whether the results of steps in this state do not depend on the time."""
+        del state
+        return True
+
+    def begin(self, bit: int, trial: TrialT) -> None:
+        """Called when an operation begins."""
+
+    def end(self, bit: int, trial: TrialT) -> None:
+        """Called when an operation is not in flight any more."""
+
+    def is_dead_end(self, configuration: Configuration[StateT]) -> bool:
+        """Whether some operation in flight can never be explained from here."""
+        del configuration
+        return False
+
+    def hopeless(self, states: Collection[StateT]) -> list[int]:
+        """Returns bits of doubtful operations without effect in these states and all to come."""
+        del states
+        return []
+
+    def last_uses(self) -> dict[str, int]:
+        """Returns names in states, with the time after which no answer depends on them."""
+        return {}
+
+    def forget(self, state: StateT, names: Collection[str]) -> StateT:
+        """Returns the state without names that no answer depends on any more."""
+        del names
+        return state
+
+
 def search(
-    trials: Sequence[Trial], *, steps_max: int = STEPS_MAX, seconds_max: float = SECONDS_MAX
+    trials: Sequence[TrialT],
+    model: Model[StateT, TrialT],
+    *,
+    steps_max: int = STEPS_MAX,
+    seconds_max: float = SECONDS_MAX,
 ) -> Result:
-    """Searches an order of the operations of a blob that did not exist before the first of them."""
-    return _Search(trials, steps_max, time.monotonic() + seconds_max).run()
+    """Searches for an order of operations, from the initial state of the model."""
+    return _Search(trials, model, steps_max, time.monotonic() + seconds_max).run()
 
 
-class _Search:
-    def __init__(self, trials: Sequence[Trial], steps_max: int, deadline: float) -> None:
+class _Search(Generic[StateT, TrialT]):
+    def __init__(
+        self,
+        trials: Sequence[TrialT],
+        model: Model[StateT, TrialT],
+        steps_max: int,
+        deadline: float,
+    ) -> None:
         self._trials = trials
+        self._model = model
         self._steps_max = steps_max
         self._deadline = deadline
         self._steps = 0
         self._configurations_max = 1
-        self._frontier = Frontier()
-        self._frontier.add(Configuration(ABSENT))
-        self._flights = Flights(trials)
-        self._fading = sorted(
-            ((moment, token) for token, moment in last_seen(trials).items()), reverse=True
+        self._frontier: Frontier[StateT] = Frontier()
+        self._frontier.add(Configuration(model.initial))
+        self._flights: OperationsInFlight[TrialT] = OperationsInFlight()
+        self._last_uses = sorted(
+            ((moment, name) for name, moment in model.last_uses().items()), reverse=True
         )
-        """When which content is shown for the last time, the next one at the end."""
-        self._remembered: dict[tuple[State, int], list[State]] = {}
-        """What operations, by their identity, do in states in which time does not matter."""
+        """When each name is used for the last time, the next one at the end."""
+        self._remembered: dict[tuple[StateT, int], list[StateT]] = {}
+        """The results of steps, by state and identity of the trial."""
 
     def run(self) -> Result:
         for trial, ends in _events(self._trials):
             if not ends:
-                self._flights.begin(trial)
+                self._model.begin(self._flights.begin(trial), trial)
                 continue
             try:
                 explained = self._end(trial)
@@ -107,7 +166,7 @@ class _Search:
     def _result(self, verdict: Verdict, explanation: str = "") -> Result:
         return Result(verdict, self._steps, self._configurations_max, explanation)
 
-    def _end(self, trial: Trial) -> bool:
+    def _end(self, trial: TrialT) -> bool:
         """Returns whether it can be explained."""
         bit = self._flights.bit_of(trial)
         if not bit:
@@ -115,41 +174,46 @@ class _Search:
         reached = self._carry_out(trial, bit)
         if not reached.count:
             return False
-        over = {bit, *self._flights.hopeless({each.state for each in reached})}
-        decayed = self._faded_at(trial.latest)
+        over = {bit, *self._model.hopeless({each.state for each in reached})}
+        unused = self._unused_at(trial.latest)
         self._frontier = Frontier()
         for configuration in reached:
-            state = fade(configuration.state, decayed) if decayed else configuration.state
+            state = configuration.state
+            if unused:
+                state = self._model.forget(state, unused)
             self._frontier.add(configuration._replace(state=state).without(sum(over)))
         for each in over:
-            self._flights.forget(each)
+            self._model.end(each, self._flights.forget(each))
         self._configurations_max = max(self._configurations_max, self._frontier.count)
         return True
 
-    def _faded_at(self, moment: int) -> set[str]:
-        decayed = set()
-        while self._fading and self._fading[-1][0] < moment:
-            decayed.add(self._fading.pop()[1])
-        return decayed
+    def _unused_at(self, moment: int) -> set[str]:
+        unused = set()
+        while self._last_uses and self._last_uses[-1][0] < moment:
+            unused.add(self._last_uses.pop()[1])
+        return unused
 
-    def _carry_out(self, goal: Trial, bit: int) -> Frontier:
+    def _carry_out(self, goal: TrialT, bit: int) -> Frontier[StateT]:
         """The configurations in which this operation, as the last one, has been carried out, and
         those without it if it is doubtful."""
-        reached, visited = Frontier(), Frontier()
+        reached: Frontier[StateT] = Frontier()
+        visited: Frontier[StateT] = Frontier()
         waiting = deque(self._frontier)
         if goal.part is Part.DOUBTFUL:
             for configuration in self._frontier:
                 reached.add(configuration)
         while waiting:
-            configuration = self._take_what_shows(waiting.popleft(), goal.latest)
+            configuration = self._take_passive(waiting.popleft(), goal.latest)
             if configuration.done & bit:
                 reached.add(configuration)
             elif visited.add(configuration):
                 following = self._next(configuration, goal.latest)
-                waiting.extend(each for each in following if not self._flights.is_dead_end(each))
+                waiting.extend(each for each in following if not self._model.is_dead_end(each))
         return reached
 
-    def _take_what_shows(self, configuration: Configuration, until: int) -> Configuration:
+    def _take_passive(
+        self, configuration: Configuration[StateT], until: int
+    ) -> Configuration[StateT]:
         state, passive, trail = configuration.state, configuration.passive, configuration.trail
         for bit, trial in self._flights.trials.items():
             if trial.part is not Part.PASSIVE or passive & bit:
@@ -159,7 +223,9 @@ class _Search:
                 trail = Trail(trial, trail)
         return configuration._replace(passive=passive, trail=trail)
 
-    def _next(self, configuration: Configuration, until: int) -> Iterator[Configuration]:
+    def _next(
+        self, configuration: Configuration[StateT], until: int
+    ) -> Iterator[Configuration[StateT]]:
         """What one more operation makes of it."""
         for bit, trial in self._flights.trials.items():
             if trial.alike is not None or configuration.done & bit:
@@ -175,8 +241,8 @@ class _Search:
                     break
 
     def _after(
-        self, configuration: Configuration, trial: Trial, bit: int, until: int
-    ) -> Iterator[Configuration]:
+        self, configuration: Configuration[StateT], trial: TrialT, bit: int, until: int
+    ) -> Iterator[Configuration[StateT]]:
         state, active, passive, doubtful, trail = configuration
         if trial.part is Part.ACTIVE:
             active |= bit
@@ -187,26 +253,26 @@ class _Search:
         for after in self._steps_of(state, trial, until):
             yield Configuration(after, active, passive, doubtful, Trail(trial, trail))
 
-    def _steps_of(self, state: State, trial: Trial, until: int) -> list[State]:
+    def _steps_of(self, state: StateT, trial: TrialT, until: int) -> list[StateT]:
         self._steps += 1
         if self._steps > self._steps_max:
             raise _GaveUp
         if self._steps % 1000 == 0 and time.monotonic() > self._deadline:
             raise _GaveUp
-        if state.lease.ends_after < NEVER:
-            return list(step(state, trial, until))
+        if not self._model.is_timeless(state):
+            return list(self._model.step(state, trial, until))
         key = (state, id(trial))
         known = self._remembered.get(key)
         if known is None:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
-            known = self._remembered[key] = list(step(state, trial, until))
+            known = self._remembered[key] = list(self._model.step(state, trial, until))
         return known
 
-    def _tell(self, trial: Trial) -> str:
+    def _tell(self, trial: TrialT) -> str:
         """What was found before this answer, and what was in flight."""
         some = next(iter(self._frontier))
-        order: list[Operation] = []
+        order: list[Any] = []
         trail = some.trail
         while trail is not None and len(order) < SHOWN_MAX:
             order.append(trail.trial.operation)
@@ -220,7 +286,7 @@ class _Search:
                 f"  {describe(trial.operation, origin)}",
                 f"in flight meanwhile ({len(others)}):",
                 *(f"  {describe(each.operation, origin)}" for each in others[:SHOWN_MAX]),
-                f"what the blob could be before ({len(states)}):",
+                f"possible states before ({len(states)}):",
                 *(f"  {state}" for state in states[:SHOWN_MAX]),
                 "one order that explains all earlier answers ends so:",
                 *(f"  {describe(operation, origin)}" for operation in reversed(order)),
@@ -228,7 +294,7 @@ class _Search:
         )
 
 
-def _events(trials: Sequence[Trial]) -> Iterator[tuple[Trial, bool]]:
+def _events(trials: Sequence[TrialT]) -> Iterator[tuple[TrialT, bool]]:
     """Beginnings and ends by time; at the same moment beginnings come first, so that operations
     that touch count as concurrent. Doubtful operations may have no end."""
     begins = [(trial.began, False, trial) for trial in trials]
