@@ -60,3 +60,8 @@ class Operation(events.Operation[Request, Done], frozen=True, tag="operation"):
 History = events.History[Operation]
 """Of a queue that was emptied in the end: whatever was left was received and deleted."""
 LOG: Final = events.EventLog(Operation, Request, Done)
+
+
+def message_of(token: str) -> str:
+    """Returns the token that the message was put with, which is the first part of later tokens."""
+    return token.partition("/")[0]

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.history.events import Refused, Unknown, latest_moment
-from tests.history.queue.events import Done, History, Operation, Seen, Verb
-from tests.history.queue.texts import message_of
+from tests.history.queue.events import Done, History, Operation, Seen, Verb, message_of
 
 Place = tuple[int, int]
 """The generation, and how many updates came before in it."""

@@ -12,7 +12,6 @@ from azure.storage.queue import QueueClient
 from tests.history.events import NANOSECONDS, drift
 from tests.history.queue.checker import Finding, check_history
 from tests.history.queue.events import LOG, Done, History, Operation, Request, Seen, Verb
-from tests.history.queue.texts import text_of, token_in
 from tests.history.queue.workloads import LIVE, Consumer, Producer
 from tests.history.service import (
     ANSWER_SECONDS_MAX,
@@ -23,6 +22,7 @@ from tests.history.service import (
     HistoryService,
     SdkConnection,
 )
+from tests.history.texts import text_of, token_in
 from tests.server import eventually
 
 PRODUCERS: Final = 8

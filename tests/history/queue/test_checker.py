@@ -31,7 +31,7 @@ from tests.history.queue.events import LOG, Done, History, Operation, Outcome, R
 from tests.history.queue.fake import Bug
 from tests.history.queue.scheduler import Simulation
 from tests.history.queue.service import SERVICE
-from tests.history.queue.texts import text_of, token_in
+from tests.history.texts import text_of, token_in
 
 SEEDS = range(8)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple, Protocol
 
-from tests.history.queue.events import Done, Operation, Request, Seen, Verb
-from tests.history.queue.texts import message_of
+from tests.history.queue.events import Done, Operation, Request, Seen, Verb, message_of
 
 
 class Workload(NamedTuple):

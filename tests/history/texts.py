@@ -1,7 +1,4 @@
-"""Texts that say which message they belong to, so that one that was changed is noticed.
-
-A text has a token that no other has. That of an update names the message too, before a slash.
-"""
+"""Texts that contain their token, so that a damaged text is noticed."""
 
 from __future__ import annotations
 
@@ -11,24 +8,20 @@ import re
 from typing import Final
 
 LENGTHS: Final = (0, 40, 3_000)
-"""Short ones lie in the record of the message, long ones beside it."""
+"""Short texts are stored in the record itself, long ones beside it."""
 _LETTERS: Final = "abcdefghij é€<&>\"'"
 _HEAD: Final = re.compile(r"\[([\w/-]+)\]")
 
 
 def text_of(token: str) -> str:
+    """Returns the text of a token."""
     source = random.Random(token)
     return f"[{token}]" + "".join(source.choices(_LETTERS, k=source.choice(LENGTHS))) + "."
 
 
 def token_in(text: str) -> str:
-    """The token, if this is its text to the last letter, else a name that no token is."""
+    """Returns the token if this is exactly its text, else a name that is not a token."""
     head = _HEAD.match(text)
     if head and text == text_of(head[1]):
         return head[1]
     return f"damaged, SHA-256 {hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def message_of(token: str) -> str:
-    """The token that the message was put with."""
-    return token.partition("/")[0]

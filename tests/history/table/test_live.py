@@ -1,0 +1,34 @@
+"""Histories of a live server that is killed while clients change entities."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.history.events import Unknown
+from tests.history.live import Plan, run_and_check
+from tests.history.table.events import Done, Verb
+from tests.history.table.service import SERVICE
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_servers(tmp_path: Path, workers: int) -> None:
+    history = run_and_check(tmp_path, Plan(seed=workers, seconds=4.0, workers=workers), SERVICE)
+    assert len(history.deaths) > 1  # the last one comes when the clients are done
+    assert any(isinstance(each.outcome, Unknown) for each in history.operations)
+    done = Counter(each.request.verb for each in history.operations if _is_done(each.outcome))
+    assert min(done[verb] for verb in Verb) >= 3, done
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_servers_for_long(tmp_path: Path, workers: int, seed: int) -> None:
+    history = run_and_check(tmp_path, Plan(seed, 120.0, workers), SERVICE)
+    assert len(history.deaths) > 10
+
+
+def _is_done(outcome: object) -> bool:
+    return isinstance(outcome, Done)
