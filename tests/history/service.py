@@ -56,21 +56,26 @@ class SdkConnection(ABC):
             return self.execute(self._client, request)
         except AzureError as error:
             never_sent = isinstance(error.inner_exception, NewConnectionError)
-            outcome = None if never_sent else outcome_of(error)
+            outcome = None if never_sent else self._outcome_of(error)
         if outcome is None or isinstance(outcome, Unknown):
             time.sleep(RECONNECT_SECONDS)
             self._client.close()
             self._client = self.connect(self._address.read_text("ascii"))
         return outcome
 
+    def error_code(self, error: HttpResponseError) -> str:
+        """Returns the error code in the answer."""
+        code = getattr(error, "error_code", None) or f"status {error.status_code}"
+        return str(getattr(code, "value", code))
 
-def outcome_of(error: AzureError) -> Refused | Unknown:
-    """Status 503 means that nothing was changed; other failures of the server mean nothing."""
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    if status is None or (status >= 500 and status != 503):
-        return Unknown(f"{status or type(error).__name__}")
-    code = getattr(error, "error_code", None) or f"status {status}"
-    return Refused(str(getattr(code, "value", code)))
+    def _outcome_of(self, error: AzureError) -> Refused | Unknown:
+        """Status 503 means that nothing was changed; other failures of the server mean nothing."""
+        status = error.status_code if isinstance(error, HttpResponseError) else None
+        if not isinstance(error, HttpResponseError) or status is None:
+            return Unknown(type(error).__name__)
+        if status >= 500 and status != 503:
+            return Unknown(str(status))
+        return Refused(self.error_code(error))
 
 
 class Clients(NamedTuple):

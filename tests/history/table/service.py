@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.exceptions import HttpResponseError
 from azure.data.tables import TableClient, UpdateMode
 
 from tests.history.events import Refused
@@ -35,6 +36,7 @@ from tests.history.table.events import (
 )
 from tests.history.table.workloads import PARTITIONS, ROWS, EntityChooser
 from tests.history.texts import text_of, token_in
+from tests.sdk.table.clients import code_of
 from tests.server import ACCOUNT, KEY
 
 VERSION: Final = "Version"
@@ -115,6 +117,9 @@ class TableConnection(SdkConnection):
             read_timeout=ANSWER_SECONDS_MAX,
         )
 
+    def error_code(self, error: HttpResponseError) -> str:
+        return code_of(error)
+
     def execute(self, client: Any, request: Request) -> Done | Refused:
         if request.verb is Verb.GET:
             return _read(client, request.partition, request.row)
@@ -131,7 +136,7 @@ class TableHistoryService(HistoryService[Operation]):
 
     name: ClassVar[str] = "table"
     log = LOG
-    clients = Clients(permanent=3, replaced=2)
+    clients = Clients(permanent=4, replaced=1)
 
     def create_resource(self, url: str) -> None:
         credential = AzureNamedKeyCredential(ACCOUNT, KEY)
