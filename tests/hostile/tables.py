@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from tests.probes.client import Answer, Client, Request, dated, hmac_sha256
+from tests.probes.client import Answer, Client, Request, table_shared_key_lite
 from tests.server import ACCOUNT, KEY, Server
 
 NAME: Final = "Hostile"
@@ -17,13 +17,7 @@ _JSON: Final = (
     ("Content-Type", "application/json"),
     ("Accept", "application/json;odata=minimalmetadata"),
 )
-
-
-def _sign(request: Request) -> Request:
-    request = dated(request)
-    text = f"{request.header('x-ms-date')}\n/{ACCOUNT}{request.path}"
-    signature = f"SharedKeyLite {ACCOUNT}:{hmac_sha256(KEY, text)}"
-    return request.having(("Authorization", signature))
+_sign = table_shared_key_lite(ACCOUNT, KEY)
 
 
 class TableProbe:

@@ -10,10 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.probes.client import Answer, Client, Request, hmac_sha256, http_date, shared_key
+from tests.probes.client import Answer, Client, Request, shared_key, table_shared_key
 from tests.server import ACCOUNT, KEY, SERVICES, Server, served
 
-_sign = shared_key(ACCOUNT, KEY)
 _SERVICE: Final = (("restype", "service"), ("comp", "properties"))
 _WITH_DETAILS: Final = ("blob", "queue")
 """Services whose errors have details."""
@@ -59,18 +58,9 @@ def _ask(
     if ("x-ms-version", "") not in headers and "x-ms-version" not in dict(headers):
         headers = (("x-ms-version", "2021-08-06"), *headers)
     request = Request(method, f"/{ACCOUNT}{path}", query, headers, body.encode())
+    sign = table_shared_key if service == "table" else shared_key
     with Client(server.endpoints[service]) as client:
-        return client.ask(_signed_for_tables(request) if service == "table" else _sign(request))
-
-
-def _signed_for_tables(request: Request) -> Request:
-    date = http_date()
-    request = request.framed().having(("x-ms-date", date))
-    comp = dict(request.query).get("comp")
-    resource = f"/{ACCOUNT}{request.path}" + (f"?comp={comp}" if comp else "")
-    content_type = request.header("content-type") or ""
-    text = "\n".join([request.method, "", content_type, date, resource])
-    return request.having(("Authorization", f"SharedKey {ACCOUNT}:{hmac_sha256(KEY, text)}"))
+        return client.ask(sign(ACCOUNT, KEY)(request))
 
 
 def _set(server: Server, service: str, content: str) -> Answer:

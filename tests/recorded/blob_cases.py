@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.probes.client import Request, md5, shared_key
 from tests.probes.blob.batches import CONTENT_TYPE, batch
+from tests.probes.client import Request, md5, shared_key
 from tests.probes.tokens import service_token
 from tests.recorded.blob_requests import (
     ACL,

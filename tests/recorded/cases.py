@@ -11,8 +11,15 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from tests.probes.client import Answer, Client, Request, Signer, encoded, shared_key
-from tests.sdk.table.forms import table_key
+from tests.probes.client import (
+    Answer,
+    Client,
+    Request,
+    Signer,
+    encoded,
+    shared_key,
+    table_shared_key,
+)
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
 
 VERSIONS: Final = {
@@ -101,7 +108,7 @@ def other_account(scene: Scene) -> Scene:
 
 def signer(service: str, account: str = ACCOUNT) -> Signer:
     key = KEY if account == ACCOUNT else SECOND_KEYS[0]
-    return (table_key if service == "table" else shared_key)(account, key)
+    return (table_shared_key if service == "table" else shared_key)(account, key)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tests.probes.client import Answer, NotHttp
 from tests.probes.blob.endless_source import endless_source
+from tests.probes.client import Answer, NotHttp
 from tests.recorded import blob_cases  # noqa: F401 — adds its cases to BLOB
 from tests.recorded.blob_refusals import NOT_COMPARED as NOT_COMPARED_OF_BLOB
 from tests.recorded.blob_requests import BLOB

@@ -6,7 +6,8 @@ import json
 from typing import Any, Final
 from urllib.parse import quote
 
-from tests.probes.client import Request
+from tests.probes.client import Request, table_shared_key
+from tests.probes.tokens import table_token
 from tests.protocol.table.batches import BATCH_TYPE, change_set, part
 from tests.recorded.cases import Catalogue, Scene
 from tests.recorded.queue_cases import (
@@ -16,7 +17,6 @@ from tests.recorded.queue_cases import (
     properties,
     secondary,
 )
-from tests.sdk.table.forms import table_key, table_token
 from tests.server import ACCOUNT, KEY, WRONG_KEY
 
 TABLE: Final = Catalogue("table")
@@ -195,7 +195,7 @@ for _code, _what, _body in (
 
 @TABLE.case("Table_InsertEntity", 403, "AuthenticationFailed", signs=False)
 def insert_with_wrong_key(scene: Scene) -> Request:
-    sign = table_key(ACCOUNT, WRONG_KEY)
+    sign = table_shared_key(ACCOUNT, WRONG_KEY)
     return sign(scene.request("POST", create(scene), {}, _WRITE, json.dumps(_ENTITY)))
 
 
@@ -407,12 +407,12 @@ def get_properties_of_a_table(scene: Scene) -> Request:
 @TABLE.case("Service_SetProperties", 403, "AuthenticationFailed", signs=False)
 def set_properties_with_wrong_key(scene: Scene) -> Request:
     request = scene.request("PUT", "", _SERVICE, _WRITE_XML, properties("<Cors />"))
-    return table_key(ACCOUNT, WRONG_KEY)(request)
+    return table_shared_key(ACCOUNT, WRONG_KEY)(request)
 
 
 @TABLE.case("Service_GetProperties", 403, "AuthenticationFailed", signs=False)
 def get_properties_with_wrong_key(scene: Scene) -> Request:
-    return table_key(ACCOUNT, WRONG_KEY)(scene.request("GET", "", _SERVICE, _XML))
+    return table_shared_key(ACCOUNT, WRONG_KEY)(scene.request("GET", "", _SERVICE, _XML))
 
 
 for _code, _status, _version in (
