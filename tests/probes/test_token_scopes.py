@@ -101,8 +101,8 @@ def test_stored_policy_revokes(
 ) -> None:
     past, future, every = moment(hours=-1), moment(hours=1), kind.letters
     useless = "".join(letter for letter in every if not kind.grants(operation, letter))
-    if kind.grants(operation, useless):
-        # Several letters are needed at once, and all but one of them do not suffice.
+    while kind.grants(operation, useless):
+        # Several letters are needed at once.
         useless = useless[1:]
     too_little = (PERMISSION_MISMATCH, BLOB_OVERWRITE) if useless else (AUTHENTICATION_FAILED,)
     refused: tuple[tuple[tuple[tuple[str, str, str, str], ...], tuple[tuple[int, str], ...]], ...]
