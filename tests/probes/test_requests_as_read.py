@@ -103,7 +103,7 @@ def test_targets_in_absolute_form(
     blobs: BlobFixture, target: BlobTarget, scheme: str, host: bytes
 ) -> None:
     token = account_token(ACCOUNT, KEY)
-    address = urlsplit(blobs.server.endpoint).netloc
+    address = urlsplit(blobs.server.endpoints["blob"]).netloc
     url = f"{scheme}://{address}{_path(target, target.blob)}?{token}"
     (answer,) = _raw(blobs, f"GET {url} HTTP/1.1".encode(), host)
     assert (answer.status, answer.body) == (200, CONTENT)

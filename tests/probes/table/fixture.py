@@ -10,8 +10,7 @@ from tests.probes.client import Answer, Request
 from tests.probes.service import TABLE_SCHEMES, ServiceFixture
 from tests.probes.table.operations import JSON, TableTarget
 from tests.protocol.table.batches import answers_in
-from tests.sdk.table.clients import unique
-from tests.server import ACCOUNT
+from tests.server import ACCOUNT, unique
 
 
 class TableFixture(ServiceFixture[TableTarget]):
@@ -21,7 +20,7 @@ class TableFixture(ServiceFixture[TableTarget]):
     schemes = TABLE_SCHEMES
 
     def create(self, account: str = ACCOUNT) -> TableTarget:
-        name = unique("Probe")
+        name = unique("Probe").replace("-", "x")
         table = json.dumps({"TableName": name}).encode()
         self.send_as_owner(Request("POST", f"/{account}/Tables", (), (JSON,), table), account)
         entity = b'{"PartitionKey":"p","RowKey":"r","Age":36}'
