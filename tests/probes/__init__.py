@@ -1,1 +1,1 @@
-"""Attacks on a whole server, over sockets, by clients that keep to no rule."""
+"""Raw, malformed and unauthorized requests against a running server."""

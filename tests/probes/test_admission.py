@@ -1,4 +1,4 @@
-"""Who is let in, and what the others are told: names, tokens and signatures."""
+"""Authentication in all services: bearer tokens, unknown accounts, host names and framing."""
 
 from __future__ import annotations
 

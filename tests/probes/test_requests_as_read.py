@@ -1,4 +1,4 @@
-"""How a request is read before anything is done: its target, its query, and what it is asked of."""
+"""Parsing of requests: the request target, the query, and the secondary endpoint."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Append blobs in the model: blocks one behind the other, until there may be no more."""
+"""The model of append blobs."""
 
 from __future__ import annotations
 
 from tests.history.blob.contents import size_of
 from tests.history.blob.lease_model import after_write
-from tests.history.blob.objections import objection_to_change, objection_to_create
+from tests.history.blob.preconditions import refusal_to_change, refusal_to_create
 from tests.history.blob.state import State
 from tests.history.blob.trials import Trial
 
 
 def create(state: State, trial: Trial) -> State | str:
     """Snapshots outlive the blob that they were taken of."""
-    return objection_to_create(state, trial) or State(
+    return refusal_to_create(state, trial) or State(
         trial.version,
         lease=after_write(state.lease),
         origin=trial.origin,
@@ -20,9 +20,9 @@ def create(state: State, trial: Trial) -> State | str:
 
 
 def append(state: State, trial: Trial) -> State | str:
-    objection = objection_to_change(state, trial) or _misplaced(state, trial)
-    if objection is not None:
-        return objection
+    refusal = refusal_to_change(state, trial) or _misplaced(state, trial)
+    if refusal is not None:
+        return refusal
     if state.sealed:
         return "BlobIsSealed"
     return state._replace(
@@ -35,9 +35,9 @@ def append(state: State, trial: Trial) -> State | str:
 
 def seal(state: State, trial: Trial) -> State | str:
     """What is sealed already stays as it is."""
-    objection = objection_to_change(state, trial) or _misplaced(state, trial)
-    if objection is not None or state.sealed:
-        return objection or state
+    refusal = refusal_to_change(state, trial) or _misplaced(state, trial)
+    if refusal is not None or state.sealed:
+        return refusal or state
     return state._replace(version=trial.version, sealed=True, lease=after_write(state.lease))
 
 

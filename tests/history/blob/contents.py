@@ -1,4 +1,4 @@
-"""Contents that say what they are made of, so that a torn one is noticed."""
+"""Contents that contain the tokens of their parts, so that a torn content is noticed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final
 
 SIZES: Final = (20, 3_000, 40_000)
-"""Small ones lie in the server's ledger, larger ones beside it."""
+"""Small contents are stored in the ledger, larger ones beside it."""
 _HEAD: Final = re.compile(rb"\[([\w-]+):(\d+)\]")
 
 

@@ -1,4 +1,4 @@
-"""The blobs of the fake store: what each write makes of one, by the project's own rules."""
+"""The blobs of the fake store, changed by the project's own rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease of a blob as far as observers can know it: it ends at some moment between two bounds.
+"""The model of a lease, whose end is known only as an interval.
 
 The server's clock at the moment of a grant is not recorded, but lies between the beginning and the
 end of the request. So the end of the lease is known as an interval, and a lease whose interval
@@ -152,13 +152,13 @@ def goes_on_for(lease: Lease, request: LeaseRequest, seconds: int) -> bool:
 # What the lease lets others do: None, or the code of the refusal
 
 
-def objection_to_write(lease: Lease, lease_id: str | None) -> str | None:
+def refusal_to_write(lease: Lease, lease_id: str | None) -> str | None:
     if lease_id is None and lease.phase in (LEASED, BREAKING):
         return "LeaseIdMissing"
-    return objection_to_read(lease, lease_id)
+    return refusal_to_read(lease, lease_id)
 
 
-def objection_to_read(lease: Lease, lease_id: str | None) -> str | None:
+def refusal_to_read(lease: Lease, lease_id: str | None) -> str | None:
     if lease_id is None:
         return None
     if lease.phase == AVAILABLE:

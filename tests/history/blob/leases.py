@@ -1,4 +1,4 @@
-"""Whether two ever held the lease of a blob at once.
+"""A check that no two clients ever held the lease of a blob at once.
 
 The search for an order checks leases too, as a part of the blob. This looks at them by themselves
 and from outside: a write that succeeded under a lease id proves that its lease was held. If a

@@ -1,4 +1,4 @@
-"""A blob as one client at a time would find it: what each operation answers, and what it leaves."""
+"""The sequential specification of a blob: what each operation answers, and what it leaves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.history.blob.lease_model import (
     after_write,
     goes_on_for,
     may_be,
-    objection_to_read,
-    objection_to_write,
+    refusal_to_read,
+    refusal_to_write,
 )
-from tests.history.blob.objections import objection_to_change, objection_to_create
+from tests.history.blob.preconditions import refusal_to_change, refusal_to_create
 from tests.history.blob.state import ABSENT, State
 from tests.history.blob.trials import Trial
 
@@ -111,22 +111,22 @@ def _written(state: State) -> tuple[int, ...]:
 
 
 def _put(state: State, trial: Trial) -> State | str:
-    return objection_to_create(state, trial) or State(
+    return refusal_to_create(state, trial) or State(
         trial.version, (trial.content,), lease=after_write(state.lease)
     )
 
 
 def _stage(state: State, trial: Trial) -> State | str:
     request = trial.operation.request
-    objection = objection_to_write(state.lease, request.lease_id)
+    refusal = refusal_to_write(state.lease, request.lease_id)
     staged = {**dict(state.staged), request.block: trial.content}
-    return objection or state._replace(staged=tuple(sorted(staged.items())))
+    return refusal or state._replace(staged=tuple(sorted(staged.items())))
 
 
 def _commit(state: State, trial: Trial) -> State | str:
-    objection = objection_to_create(state, trial)
-    if objection is not None:
-        return objection
+    refusal = refusal_to_create(state, trial)
+    if refusal is not None:
+        return refusal
     latest = {**dict(state.committed), **dict(state.staged)}
     listed = trial.operation.request.blocks
     if not latest.keys() >= set(listed):
@@ -137,7 +137,7 @@ def _commit(state: State, trial: Trial) -> State | str:
 
 
 def _describe(state: State, trial: Trial) -> State | str:
-    return objection_to_change(state, trial) or state._replace(
+    return refusal_to_change(state, trial) or state._replace(
         version=trial.version, lease=after_write(state.lease)
     )
 
@@ -145,14 +145,14 @@ def _describe(state: State, trial: Trial) -> State | str:
 def _delete(state: State, trial: Trial) -> State | str:
     """Its snapshots too. Of a name without a blob, the blocks that are staged."""
     if not state.version and state.staged:
-        return objection_to_create(state, trial) or ABSENT
-    return objection_to_change(state, trial) or ABSENT
+        return refusal_to_create(state, trial) or ABSENT
+    return refusal_to_change(state, trial) or ABSENT
 
 
 def _read(state: State, trial: Trial) -> State | str:
     if not state.version:
         return "BlobNotFound"
-    return objection_to_read(state.lease, trial.operation.request.lease_id) or state
+    return refusal_to_read(state.lease, trial.operation.request.lease_id) or state
 
 
 def _lease(state: State, trial: Trial) -> State | str:

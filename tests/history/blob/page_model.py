@@ -1,20 +1,20 @@
-"""Page blobs in the model: pages that are written whole, and a number that writes may depend on."""
+"""The model of page blobs: pages, and the sequence number."""
 
 from __future__ import annotations
 
 from tests.history.blob.contents import PAGE_BYTES
 from tests.history.blob.events import Verb
 from tests.history.blob.lease_model import after_write
-from tests.history.blob.objections import objection_to_change, objection_to_create
+from tests.history.blob.preconditions import refusal_to_change, refusal_to_create
 from tests.history.blob.state import State
 from tests.history.blob.trials import Trial
 
 
 def create(state: State, trial: Trial) -> State | str:
     """Snapshots outlive the blob that they were taken of."""
-    objection = objection_to_create(state, trial)
-    if objection is not None:
-        return objection
+    refusal = refusal_to_create(state, trial)
+    if refusal is not None:
+        return refusal
     asked = trial.operation.request
     return State(
         trial.version,
@@ -29,9 +29,9 @@ def create(state: State, trial: Trial) -> State | str:
 
 def change_pages(state: State, trial: Trial) -> State | str:
     """Writes or clears some."""
-    objection = objection_to_change(state, trial) or _unmet_number(state, trial)
-    if objection is not None:
-        return objection
+    refusal = refusal_to_change(state, trial) or _unmet_number(state, trial)
+    if refusal is not None:
+        return refusal
     asked = trial.operation.request
     behind = asked.first + asked.count
     if behind > len(state.content):
@@ -54,9 +54,9 @@ def _unmet_number(state: State, trial: Trial) -> str | None:
 
 
 def renumber(state: State, trial: Trial) -> State | str:
-    objection = objection_to_change(state, trial)
-    if objection is not None:
-        return objection
+    refusal = refusal_to_change(state, trial)
+    if refusal is not None:
+        return refusal
     asked = trial.operation.request
     sent = asked.number or 0
     number = {
@@ -68,9 +68,9 @@ def renumber(state: State, trial: Trial) -> State | str:
 
 
 def resize(state: State, trial: Trial) -> State | str:
-    objection = objection_to_change(state, trial)
-    if objection is not None:
-        return objection
+    refusal = refusal_to_change(state, trial)
+    if refusal is not None:
+        return refusal
     count = trial.operation.request.count
     pages = state.content[:count] + ("",) * (count - len(state.content))
     return state._replace(

@@ -1,5 +1,4 @@
-"""The operations of one blob, made ready for the search: what each showed, and when at the latest
-it was carried out.
+"""Prepares the operations of one blob for the search.
 
 Operations whose outcome is unknown are what makes a search hard, since each may or may not have
 happened. Three things are known of them after all:

@@ -1,4 +1,4 @@
-"""What a blob may be at one moment, as far as anybody can be shown it."""
+"""The state of a blob in the model, as far as answers depend on it."""
 
 from __future__ import annotations
 

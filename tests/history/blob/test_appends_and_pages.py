@@ -1,4 +1,4 @@
-"""Histories of append and page blobs by hand, in seconds: which can be explained, which cannot."""
+"""Handwritten histories of append and page blobs, with times in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for an order: against one that tries everything, and in size."""
+"""The search for an order, compared with a brute-force search, and its limits."""
 
 from __future__ import annotations
 

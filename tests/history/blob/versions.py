@@ -1,4 +1,4 @@
-"""Whether ETags name versions, and whether ETags and dates only ever go forward."""
+"""A check that ETags name versions, and that ETags and dates never go backwards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.history.blob.events import MAKES_VERSION, READS, Done, Operation, See
 from tests.history.events import describe
 
 Sight = tuple[Operation, Seen, str]
-"""An answer, what it shows, and the version it is about (empty: it does not say)."""
+"""An answer, what it shows, and the version that it shows, if known."""
 
 
 def confused_versions(operations: Sequence[Operation]) -> str | None:
-    """Of one blob's operations, by their beginning: what is wrong with its ETags or dates."""
+    """Returns what is wrong with the ETags or dates in the operations of one blob."""
     sights = [
         (operation, operation.outcome.seen, _version(operation, operation.outcome.seen))
         for operation in operations

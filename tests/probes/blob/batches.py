@@ -1,4 +1,4 @@
-"""Batches, put together by our own reading of the protocol, and taken apart again."""
+"""Encodes batches and decodes their answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
 
 def batch(requests: Iterable[Request]) -> bytes:
-    """The body of a batch of these; a version is the affair of the whole."""
+    """Returns the body of a batch of these requests."""
     parts = []
     for number, request in enumerate(requests):
         lines = [f"--{BOUNDARY}", "Content-Type: application/http"]
@@ -35,7 +35,7 @@ def batch(requests: Iterable[Request]) -> bytes:
 
 
 def answered(answer: Answer) -> list[Part]:
-    """What each part was told, in the order of the requests."""
+    """Returns the answers to the parts, in the order of the requests."""
     boundary = answer.headers["content-type"].partition("boundary=")[2].encode()
     found = []
     for part in answer.body.split(b"--" + boundary)[1:-1]:

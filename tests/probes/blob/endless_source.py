@@ -1,4 +1,4 @@
-"""What can be copied for ever: a source that announces bytes and does not send them."""
+"""A copy source that announces bytes and never sends them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _HEAD: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nETag: "endless"\r
 
 @contextlib.contextmanager
 def endless_source() -> Iterator[str]:
-    """Its host and port."""
+    """Runs the source and yields its host and port."""
     with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as held:
         answering = threading.Thread(target=_answer, args=(listening, held), daemon=True)
         answering.start()
         yield f"127.0.0.1:{listening.getsockname()[1]}"
-        # Wakes the one who waits for the next.
+        # Wakes the thread that waits for the next connection.
         listening.shutdown(socket.SHUT_RDWR)
         answering.join()
 

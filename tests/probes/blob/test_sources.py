@@ -17,30 +17,30 @@ from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
 SIGN = shared_key(ACCOUNT, KEY)
 SIGN_SECOND = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
-FROM_SOURCES = [form for form in OPERATIONS if form.source]
-# The owner of both ends need not say so again.
+WITH_SOURCES = [form for form in OPERATIONS if form.source]
+# Rows of operations that read a source in the same account as the caller.
 OWNER_READS = {"copy_blob", "incremental_copy_blob"}
-UNREAD = "CannotVerifyCopySource"
+CANNOT_VERIFY = "CannotVerifyCopySource"
 
-each_operation = pytest.mark.parametrize("operation", FROM_SOURCES, ids=str)
+each_operation = pytest.mark.parametrize("operation", WITH_SOURCES, ids=str)
 
 
-def _from(request: Request, address: str) -> Request:
+def _with_source(request: Request, address: str) -> Request:
     return request.setting("x-ms-copy-source", address)
 
 
-def _unread(answer: Answer, *codes: str) -> str:
-    """What is wrong with the answer to a request whose source must not be read."""
+def _read_fault(answer: Answer, *codes: str) -> str:
+    """Returns what is wrong with the answer to a request whose source must not be read."""
     if SOURCE in answer.body or SOURCE[:64] in answer.body:
         return "the source was shown"
     if told := refusal_fault(answer):
         return told
-    expected = (UNREAD, "InvalidHeaderValue", *codes)
+    expected = (CANNOT_VERIFY, "InvalidHeaderValue", *codes)
     return "" if answer.code in expected else f"answered {answer.status} {answer.code}"
 
 
-def _useless(target: BlobTarget, other: BlobTarget) -> Iterator[tuple[str, Token]]:
-    """Tokens that do not let anybody read the source."""
+def _insufficient_tokens(target: BlobTarget, other: BlobTarget) -> Iterator[tuple[str, Token]]:
+    """Tokens that do not grant reading the source."""
 
     def made(**options: str) -> Token:
         return service_token(ACCOUNT, KEY, target.container, target.source, **options)
@@ -68,7 +68,7 @@ def _useless(target: BlobTarget, other: BlobTarget) -> Iterator[tuple[str, Token
 
 
 def _spellings(target: BlobTarget) -> Iterator[str]:
-    """Addresses of the source, without a right to read it."""
+    """URLs of the source without a token."""
     path = f"/{target.account}/{target.container}/{target.source}"
     snapshot = f"snapshot={quote(target.snapshot or '2026-01-01T00:00:00.0000000Z')}"
     for written in (
@@ -107,11 +107,11 @@ def _spellings(target: BlobTarget) -> Iterator[str]:
 
 
 @each_operation
-def test_whoever_may_read_it_does(blobs: BlobFixture, operation: BlobOperation) -> None:
-    """So that what is refused below is refused for its source."""
+def test_readable_sources(blobs: BlobFixture, operation: BlobOperation) -> None:
+    """The sources of the other tests can be read with a token."""
     with blobs.target_for(operation) as target:
         everything = service_token(ACCOUNT, KEY, target.container)
-        blobs.send_as_owner(_from(operation.request(target), target.source_address))
+        blobs.send_as_owner(_with_source(operation.request(target), target.source_address))
         if not operation.creates:
             answer = blobs.client.ask(everything.put_on(operation.request(target)))
             assert 200 <= answer.status < 300, answer
@@ -121,7 +121,7 @@ def test_whoever_may_read_it_does(blobs: BlobFixture, operation: BlobOperation) 
 
 
 @each_operation
-def test_a_destination_opens_no_source(blobs: BlobFixture, operation: BlobOperation) -> None:
+def test_rights_on_the_destination(blobs: BlobFixture, operation: BlobOperation) -> None:
     other = blobs.create()
     with blobs.target_for(operation) as target:
         request = operation.request(target)
@@ -131,38 +131,36 @@ def test_a_destination_opens_no_source(blobs: BlobFixture, operation: BlobOperat
         wrong = []
         with blobs.unchanged():
             for address in _spellings(target):
-                asked = token.put_on(_from(request, address))
-                if told := _unread(blobs.client.ask(asked)):
+                asked = token.put_on(_with_source(request, address))
+                if told := _read_fault(blobs.client.ask(asked)):
                     wrong.append((address, told))
             plain = target.source_address.partition("?")[0]
-            for label, useless in _useless(target, other):
-                asked = token.put_on(_from(request, f"{plain}?{useless}"))
-                if told := _unread(blobs.client.ask(asked)):
+            for label, useless in _insufficient_tokens(target, other):
+                asked = token.put_on(_with_source(request, f"{plain}?{useless}"))
+                if told := _read_fault(blobs.client.ask(asked)):
                     wrong.append((label, told))
             doubled = f"{target.source_address}&sp=rw"
-            if told := _unread(blobs.client.ask(token.put_on(_from(request, doubled)))):
+            if told := _read_fault(blobs.client.ask(token.put_on(_with_source(request, doubled)))):
                 wrong.append(("a field twice", told))
             assert not wrong
     blobs.remove(other)
 
 
 @each_operation
-def test_a_token_in_the_request_is_not_for_the_source(
-    blobs: BlobFixture, operation: BlobOperation
-) -> None:
-    """Even one that would do: it was not given for it."""
+def test_token_of_the_request(blobs: BlobFixture, operation: BlobOperation) -> None:
+    """A token of the request is not used for the source, even if it covers it."""
     with blobs.target_for(operation) as target, blobs.unchanged():
         plain = target.source_address.partition("?")[0]
-        request = _from(operation.request(target), plain)
+        request = _with_source(operation.request(target), plain)
         for token in (account_token(ACCOUNT, KEY), service_token(ACCOUNT, KEY, target.container)):
-            assert not _unread(blobs.client.ask(token.put_on(request)))
+            assert not _read_fault(blobs.client.ask(token.put_on(request)))
 
 
 # A key
 
 
 @each_operation
-def test_a_key_opens_only_its_account(blobs: BlobFixture, operation: BlobOperation) -> None:
+def test_key_and_sources_of_another_account(blobs: BlobFixture, operation: BlobOperation) -> None:
     foreign = blobs.create(account=SECOND_ACCOUNT)
     with blobs.target_for(operation) as target, blobs.unchanged():
         request = operation.request(target)
@@ -176,42 +174,44 @@ def test_a_key_opens_only_its_account(blobs: BlobFixture, operation: BlobOperati
             f"{SERVER_URL}/{ACCOUNT}/../{path[1:]}",
             f"http://{SECOND_ACCOUNT}.blob.127.0.0.1/{foreign.container}/{foreign.blob}",
         ):
-            told = _unread(blobs.client.ask(SIGN(_from(request, address))), "BlobNotFound")
+            told = _read_fault(
+                blobs.client.ask(SIGN(_with_source(request, address))), "BlobNotFound"
+            )
             assert not told, (address, told)
     blobs.remove(foreign)
 
 
 @each_operation
-def test_a_key_is_not_sent_along(blobs: BlobFixture, operation: BlobOperation) -> None:
-    """Only copies of blobs are read by the one who asks; whatever else needs a token."""
+def test_key_and_sources_of_the_account(blobs: BlobFixture, operation: BlobOperation) -> None:
+    """Copy Blob reads the source as the caller; all other operations need a token."""
     with blobs.target_for(operation) as target:
         plain = target.source_address.partition("?")[0]
         if target.snapshot:
             plain += f"?snapshot={quote(target.snapshot)}"
-        request = SIGN(_from(operation.request(target), plain))
+        request = SIGN(_with_source(operation.request(target), plain))
         if operation.row in OWNER_READS:
             assert blobs.client.ask(request).status == 202
         else:
             with blobs.unchanged():
-                assert not _unread(blobs.client.ask(request))
+                assert not _read_fault(blobs.client.ask(request))
 
 
 @each_operation
 def test_other_credentials_for_a_source(blobs: BlobFixture, operation: BlobOperation) -> None:
-    """What other schemes would carry is refused, not ignored."""
+    """Credentials of unsupported schemes are refused, not ignored."""
     with blobs.target_for(operation) as target, blobs.unchanged():
         plain = target.source_address.partition("?")[0]
-        request = _from(operation.request(target), plain)
+        request = _with_source(operation.request(target), plain)
         for value in ("Bearer a", SIGN(Request("GET", plain)).header("authorization") or ""):
             asked = SIGN(request.having(("x-ms-copy-source-authorization", value)))
-            assert not _unread(blobs.client.ask(asked), "UnsupportedHeader")
+            assert not _read_fault(blobs.client.ask(asked), "UnsupportedHeader")
 
 
-# What is public, and what comes with it
+# Public sources
 
 
-def test_public_blobs_do_not_show_their_tags(blobs: BlobFixture) -> None:
-    """Tags are copied by those who may read them: not by everybody, nor with a mere `r`."""
+def test_tags_of_public_sources(blobs: BlobFixture) -> None:
+    """Copying tags needs the permission to read them; public access and `r` are not enough."""
     source, target = blobs.create(access="blob"), blobs.create()
     address = f"{SERVER_URL}/{ACCOUNT}/{source.container}/{source.blob}"
     reads = service_token(ACCOUNT, KEY, source.container, source.blob, permissions="r")
@@ -222,25 +222,27 @@ def test_public_blobs_do_not_show_their_tags(blobs: BlobFixture) -> None:
         request = form.request(target)
         with blobs.unchanged():
             for refused in (address, f"{address}?{reads}"):
-                assert not _unread(blobs.client.ask(SIGN(_from(request, refused).having(option))))
+                assert not _read_fault(
+                    blobs.client.ask(SIGN(_with_source(request, refused).having(option)))
+                )
         for allowed in (address, f"{address}?{reads}"):
-            blobs.send_as_owner(_from(request, allowed))
-        blobs.send_as_owner(_from(request, f"{address}?{both}").having(option))
+            blobs.send_as_owner(_with_source(request, allowed))
+        blobs.send_as_owner(_with_source(request, f"{address}?{both}").having(option))
     for made in (source, target):
         blobs.remove(made)
 
 
 @each_operation
 def test_sources_of_another_account(blobs: BlobFixture, operation: BlobOperation) -> None:
-    """The owner of one account copies from another what a token lets it read, and no more."""
+    """The owner of one account copies from another only what a token grants."""
     second = blobs.create(account=SECOND_ACCOUNT, kind=operation.kind)
     with blobs.target_for(operation) as target:
         request = replace(operation.request(target), path=operation.request(second).path)
         plain = target.source_address.partition("?")[0]
         with blobs.unchanged():
             for token in ("", service_token(ACCOUNT, WRONG_KEY, target.container)):
-                asked = SIGN_SECOND(_from(request, f"{plain}?{token}"))
-                assert not _unread(blobs.client.ask(asked))
+                asked = SIGN_SECOND(_with_source(request, f"{plain}?{token}"))
+                assert not _read_fault(blobs.client.ask(asked))
         answer = blobs.client.ask(SIGN_SECOND(request))
         assert 200 <= answer.status < 300, answer
     blobs.remove(second)

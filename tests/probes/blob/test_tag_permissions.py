@@ -1,4 +1,4 @@
-"""Tags are set and read by those who may, and found by nobody where they may not look."""
+"""Permissions to set, read and search tags."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TAGGING = [
 ]
 
 
-# Set by those who may
+# Setting tags
 
 
 @pytest.mark.parametrize("operation", TAGGING, ids=str)
-def test_tags_with_a_blob_need_their_letter(blobs: BlobFixture, operation: BlobOperation) -> None:
+def test_setting_tags_with_a_write(blobs: BlobFixture, operation: BlobOperation) -> None:
     blob = "free_blob" if operation.creates else "blob"
     with blobs.target_for(operation) as target:
         name = getattr(target, blob)
@@ -53,8 +53,8 @@ def test_tags_with_a_blob_need_their_letter(blobs: BlobFixture, operation: BlobO
 
 
 @pytest.mark.parametrize("operation", TAGGING, ids=str)
-def test_an_empty_header_sets_none(blobs: BlobFixture, operation: BlobOperation) -> None:
-    """So it needs no letter, and must leave none behind."""
+def test_empty_tags_header(blobs: BlobFixture, operation: BlobOperation) -> None:
+    """An empty header needs no permission, and sets no tags."""
     with blobs.target_for(operation) as target:
         name = target.free_blob if operation.creates else target.blob
         token = service_token(ACCOUNT, KEY, target.container, name, permissions="w")
@@ -68,8 +68,8 @@ def test_an_empty_header_sets_none(blobs: BlobFixture, operation: BlobOperation)
             assert not refusal_fault(answer)
 
 
-def test_what_writes_without_tags_is_not_given_any(blobs: BlobFixture) -> None:
-    """Other writes know no such header: whatever it says, the tags stay as they are."""
+def test_tags_header_of_other_operations(blobs: BlobFixture) -> None:
+    """Operations without tags ignore the header."""
     rows = {"append_block", "put_page", "set_blob_metadata", "set_blob_properties", "put_block"}
     for operation in (form for form in OPERATIONS if form.row in rows and not form.creates):
         with blobs.target_for(operation) as target:
@@ -85,8 +85,8 @@ def test_what_writes_without_tags_is_not_given_any(blobs: BlobFixture) -> None:
 
 
 @pytest.mark.parametrize("include", ["tags", "metadata,tags", "TAGS", "tags,tags"])
-def test_tags_are_listed_to_those_who_may_read_them(blobs: BlobFixture, include: str) -> None:
-    """A container that shows its blobs to everybody does not show their tags."""
+def test_tags_in_listings(blobs: BlobFixture, include: str) -> None:
+    """Public access does not include tags."""
     query = (("restype", "container"), ("comp", "list"), ("include", include))
     target = blobs.create(access="container")
     listing = Request("GET", f"/{ACCOUNT}/{target.container}", query, (("x-ms-version", VERSION),))
@@ -116,14 +116,14 @@ def _find(container: str, where: str) -> Request:
 
 @pytest.fixture(scope="module")
 def shelves(blobs: BlobFixture) -> Iterator[tuple[BlobTarget, BlobTarget, BlobTarget]]:
-    """Two containers, and one of another account, with the same in each."""
+    """Two containers, and one of another account, with the same blob in each."""
     targets = blobs.create(), blobs.create(), blobs.create(account=SECOND_ACCOUNT)
     yield targets
     for target in targets:
         blobs.remove(target)
 
 
-def test_a_container_is_searched_alone(
+def test_search_of_a_container(
     blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
     mine, other, foreign = shelves
@@ -146,10 +146,10 @@ def test_a_container_is_searched_alone(
         assert answer.status == 200 or not refusal_fault(answer), (where, answer)
 
 
-def test_where_a_search_goes_on_is_no_way_out(
+def test_marker_of_another_search(
     blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
-    """A marker of the owner's search of everything leads nowhere else in a search of one."""
+    """A marker of a search of the account does not extend a search of a container."""
     mine, other, foreign = shelves
     page = ("maxresults", "1")
     markers = set()
@@ -170,7 +170,7 @@ def test_where_a_search_goes_on_is_no_way_out(
         assert foreign.container.encode() not in told
 
 
-def test_an_account_is_searched_alone(
+def test_search_of_an_account(
     blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
     mine, other, foreign = shelves
