@@ -19,6 +19,7 @@ from tests.history.service import HistoryService
 from tests.server import ROOT, Server, check, environment, eventually, served
 
 CLIENTS_END_SECONDS_MAX: Final = 30
+EXTENSION_MAX: Final = 4
 ORPHANED_SECONDS_MAX: Final = 60
 """How long clients go on if the process that started them is gone."""
 
@@ -31,6 +32,8 @@ class Plan(NamedTuple):
     workers: int
     workloads: tuple[str, ...] = ()
     """Empty: all workloads of the service."""
+    operations_min: int = 0
+    """A run with fewer operations goes on, at most for four times as long."""
 
 
 class Recorded(NamedTuple, Generic[OperationT]):
@@ -44,13 +47,14 @@ def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Rec
     """Makes a history, and asserts that the server stops and that its data is consistent."""
     directory.mkdir(parents=True, exist_ok=True)
     workloads = plan.workloads or tuple(service.workloads)
-    until = _moment_after(plan.seconds + ORPHANED_SECONDS_MAX)
+    seconds_max = plan.seconds * EXTENSION_MAX
+    until = time.monotonic_ns() + int((seconds_max + ORPHANED_SECONDS_MAX) * NANOSECONDS)
     assignment = Assignment(directory, plan.seed, until, workloads)
     with served(directory / "data", "--workers", str(plan.workers)) as server:
         service.create_resource(service.url(server))
         _publish_address(server, assignment, service)
         with _clients(assignment, service):
-            deaths = _disturb(server, assignment, service, _moment_after(plan.seconds))
+            deaths = _disturb(server, assignment, service, plan)
             assignment.stop.touch()
         deaths.append(_kill(server, assignment, service))
         operations = [each for log in assignment.logs() for each in service.log.read_client(log)]
@@ -108,27 +112,33 @@ def _clients(assignment: Assignment, service: HistoryService[Any]) -> Iterator[N
 
 
 def _disturb(
-    server: Server, assignment: Assignment, service: HistoryService[Any], until: int
+    server: Server, assignment: Assignment, service: HistoryService[Any], plan: Plan
 ) -> list[Death]:
     """Kills, in turn, the whole server and one of its processes, which it replaces itself."""
     source = random.Random(f"{assignment.seed} kills")
+    began = time.monotonic()
     deaths: list[Death] = []
-    while _sleep(source.uniform(0.7, 1.5), until):
+
+    def goes_on() -> bool:
+        """Waits a little; returns whether the run goes on."""
+        seconds = source.uniform(0.7, 1.5)
+        left = began + plan.seconds - time.monotonic()
+        time.sleep(min(left, seconds) if left > 0 else seconds)
+        if seconds < left:
+            return True
+        has_time = time.monotonic() < began + plan.seconds * EXTENSION_MAX
+        return has_time and _operations(assignment) < plan.operations_min
+
+    while goes_on():
         deaths.append(_kill(server, assignment, service))
-        if _sleep(source.uniform(0.7, 1.5), until):
+        if goes_on():
             os.kill(source.choice(server.children()), signal.SIGKILL)
     return deaths
 
 
-def _sleep(seconds: float, until: int) -> bool:
-    """Returns whether there is time left afterwards."""
-    left = (until - time.monotonic_ns()) / NANOSECONDS
-    time.sleep(max(0.0, min(left, seconds)))
-    return seconds < left
-
-
-def _moment_after(seconds: float) -> int:
-    return time.monotonic_ns() + int(seconds * NANOSECONDS)
+def _operations(assignment: Assignment) -> int:
+    """Counts the operations so far: two lines in the logs each."""
+    return sum(log.read_bytes().count(b"\n") for log in assignment.logs()) // 2
 
 
 def _kill(server: Server, assignment: Assignment, service: HistoryService[Any]) -> Death:

@@ -22,6 +22,7 @@ EXPECTED: Final = (
     AUTHENTICATION_FAILED,
     (400, "InvalidQueryParameterValue"),
     (400, "InvalidUri"),
+    (400, "XMethodNotUsingPost"),
     (405, "UnsupportedHttpVerb"),
     (400, "InvalidHeaderValue"),
 )

@@ -22,7 +22,8 @@ SELDOM = {Verb.SEAL, Verb.RESIZE}
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_servers_are_explained(tmp_path: Path, workers: int) -> None:
-    history = run_and_check(tmp_path, Plan(seed=workers, seconds=7.0, workers=workers), SERVICE)
+    plan = Plan(seed=workers, seconds=7.0, workers=workers, operations_min=600)
+    history = run_and_check(tmp_path, plan, SERVICE)
     assert len(history.deaths) > 2  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = [each.request for each in history.operations if isinstance(each.outcome, Done)]
@@ -32,7 +33,8 @@ def test_killed_servers_are_explained(tmp_path: Path, workers: int) -> None:
 
 
 def test_appends_and_pages_are_explained(tmp_path: Path) -> None:
-    history = run_and_check(tmp_path, Plan(3, 5.0, 2, ("appends", "pages")), SERVICE)
+    plan = Plan(3, 5.0, 2, ("appends", "pages"), operations_min=300)
+    history = run_and_check(tmp_path, plan, SERVICE)
     assert len(history.deaths) > 1
     done = {each.request.verb for each in history.operations if isinstance(each.outcome, Done)}
     assert done >= OF_APPENDS_AND_PAGES - SELDOM

@@ -15,13 +15,12 @@ from tests.history.table.service import SERVICE
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_servers(tmp_path: Path, workers: int) -> None:
-    history = run_and_check(tmp_path, Plan(seed=workers, seconds=5.0, workers=workers), SERVICE)
+    plan = Plan(seed=workers, seconds=5.0, workers=workers, operations_min=200)
+    history = run_and_check(tmp_path, plan, SERVICE)
     assert len(history.deaths) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = Counter(each.request.verb for each in history.operations if _is_done(each.outcome))
-    # A slow machine does not come to every verb within a few seconds.
-    assert done[Verb.GET] >= 5, done
-    assert sum(count for verb, count in done.items() if verb is not Verb.GET) >= 5, done
+    assert set(done) == set(Verb), done
 
 
 @pytest.mark.long
