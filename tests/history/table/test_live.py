@@ -15,7 +15,7 @@ from tests.history.table.service import SERVICE
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_servers(tmp_path: Path, workers: int) -> None:
-    plan = Plan(seed=workers, seconds=5.0, workers=workers, operations_min=200)
+    plan = Plan(seed=workers, seconds=3.0, workers=workers, operations_min=200)
     history = run_and_check(tmp_path, plan, SERVICE)
     assert len(history.deaths) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
