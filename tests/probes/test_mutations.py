@@ -49,6 +49,8 @@ def _has_released(server: Server, sockets: int, descriptors: int) -> bool:
 
 def _attack(fixture: ServiceFixture[Any], seed: int, count: int) -> None:
     server = fixture.server
+    # The server would close this idle connection during a long run.
+    fixture.client.close()
     processes, open_before = server.children(), _descriptors(server)
     log_length = len(server.log())
     runs = [RUNS[fixture.service](server, seed) for _ in range(THREADS)]
