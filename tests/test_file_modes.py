@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import environment, served, unique
 
 NOBODY_ELSE = 0o077
@@ -52,7 +53,7 @@ def etagere(*arguments: str) -> str:
 
 def test_what_a_server_makes_is_private(open_directory: Path) -> None:
     with served(open_directory) as server:
-        container = server.service().create_container(unique())
+        container = blob_service(server).create_container(unique())
         container.upload_blob("large", bytes(200_000))
         require_private(
             open_directory,
@@ -72,7 +73,7 @@ def test_what_a_server_makes_is_private(open_directory: Path) -> None:
 def test_what_was_open_is_closed_and_a_private_directory_not_warned_of(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     with served(directory) as server:
-        container = server.service().create_container(unique())
+        container = blob_service(server).create_container(unique())
         container.upload_blob("large", bytes(200_000))
         assert "other users can access" not in server.log()
     assert modes(tmp_path)["data"] == 0o700

@@ -33,6 +33,7 @@ from etagere.operations.blob.containers import create_container
 from tests.engine.sqlite_harness import SqliteHarness
 from tests.model.fronts import noise
 from tests.probes.client import Client, Request, shared_key
+from tests.sdk.blob.clients import blob_service
 from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
 CONTAINER = "box"
@@ -110,14 +111,14 @@ def test_a_body_in_more_segments_than_there_are_descriptors(spread: Path) -> Non
 
 
 def _downloaded(server: Server) -> bytes:
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         answer = client.ask(get("a"))
         assert answer.status == 200
         return answer.body
 
 
 def test_without_a_descriptor_a_download_is_refused(spread: Path) -> None:
-    with serving_spread(spread) as server, Client(server.endpoint) as client:
+    with serving_spread(spread) as server, Client(server.endpoints["blob"]) as client:
         assert client.ask(get("a", ("x-ms-range", "bytes=0-9"))).status == 206
         pid = front_end(server)
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -153,7 +154,7 @@ def test_without_a_descriptor_in_the_middle_the_connection_ends(spread: Path) ->
 @contextlib.contextmanager
 def slow_reader(server: Server, name: str) -> Iterator[socket.socket]:
     """A connection with the request sent, that takes no more than it is asked to."""
-    host, _, port = server.endpoint.removeprefix("http://").partition(":")
+    host, _, port = server.endpoints["blob"].removeprefix("http://").partition(":")
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * KIB)
         connection.settimeout(20)
@@ -170,7 +171,7 @@ def test_one_slow_reader_does_not_keep_the_space_of_others(tmp_path: Path) -> No
     directory = tmp_path / "data"
     slow, other = noise(2, 100 * MIB), noise(3, 8 * MIB)
     with served(directory, "--workers", "2") as server:
-        container = server.service().create_container(CONTAINER)
+        container = blob_service(server).create_container(CONTAINER)
         container.upload_blob("slow", slow)
         own = segment_files(directory)
         with slow_reader(server, "slow") as reader:
@@ -223,7 +224,7 @@ def spoil(directory: Path, collection: Collection[Any, Any], what: bytes) -> Non
 
 
 def require_refused(server: Server, name: str, place: str) -> None:
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         for headers in ((), (("x-ms-range", "bytes=0-9"),)):
             answer = client.ask(get(name, *headers))
             assert (answer.status, answer.code) == (500, "InternalError")
@@ -234,7 +235,7 @@ def require_refused(server: Server, name: str, place: str) -> None:
                 "PUT",
                 f"{PATH}/copy",
                 (("comp", "block"), ("blockid", base64.b64encode(b"1").decode())),
-                (("x-ms-copy-source", f"{server.endpoint}{PATH}/{name}"),),
+                (("x-ms-copy-source", f"{server.endpoints['blob']}{PATH}/{name}"),),
             )
         )
         assert client.ask(copied).status >= 400
@@ -245,14 +246,14 @@ def test_a_damaged_inline_body_is_not_sent(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     data = noise(3, 5_000)
     with served(directory) as server:
-        container = server.service().create_container(CONTAINER, public_access="container")
+        container = blob_service(server).create_container(CONTAINER, public_access="container")
         container.upload_blob("rotten", data)
         container.upload_blob("fine", b"fine")
         assert server.stop() == 0
         spoil(directory, INLINE, data)
         server.start()
         require_refused(server, "rotten", "the bytes of inline content")
-        fine = server.service().get_blob_client(CONTAINER, "fine")
+        fine = blob_service(server).get_blob_client(CONTAINER, "fine")
         assert fine.download_blob().readall() == b"fine"
         server.stop()
     assert "inline-damaged" in check(directory).stdout
@@ -262,7 +263,7 @@ def test_a_damaged_inline_interval_is_not_sent(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     data = noise(4, 3_000)
     with served(directory) as server:
-        container = server.service().create_container(CONTAINER, public_access="container")
+        container = blob_service(server).create_container(CONTAINER, public_access="container")
         blob = container.get_blob_client("rotten")
         blob.create_append_blob()
         for at in range(0, len(data), 1_000):
@@ -272,7 +273,7 @@ def test_a_damaged_inline_interval_is_not_sent(tmp_path: Path) -> None:
         spoil(directory, INTERVALS, data[:1_000])
         server.start()
         # What is appended to it does not hide the damage.
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             more = Request("PUT", f"{PATH}/rotten", (("comp", "appendblock"),), (), b"more")
             assert client.ask(sign(more)).status == 201
         require_refused(server, "rotten", "the inline interval at 0 of map")
@@ -284,13 +285,13 @@ def test_a_damaged_inline_interval_is_not_sent(tmp_path: Path) -> None:
 def test_a_damaged_short_body_in_a_segment_is_not_sent(tmp_path: Path, length: int) -> None:
     directory = tmp_path / "data"
     with served(directory) as server:
-        container = server.service().create_container(CONTAINER)
+        container = blob_service(server).create_container(CONTAINER)
         container.upload_blob("rotten", noise(5, length))
         (path,) = (directory / DIRECTORY_NAME).iterdir()
         descriptor = os.open(path, os.O_RDWR)
         os.pwrite(descriptor, b"\x00\x01\x02\x03", length // 2)
         os.close(descriptor)
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             answer = client.ask(get("rotten"))
             assert (answer.status, answer.code) == (500, "InternalError")
         assert "segment 1 at 0: checksum" in server.log()

@@ -36,6 +36,7 @@ from tests.history.workloads import (
     STAGED_BLOCKS,
     Workload,
 )
+from tests.sdk.blob.clients import blob_service
 from tests.server import ROOT, Server, check, environment, eventually, served
 
 WORKLOADS: Final[dict[str, Workload]] = {
@@ -73,7 +74,7 @@ def run(directory: Path, plan: Plan) -> Recorded:
     until = _moment_after(plan.seconds + ORPHANED_SECONDS_MAX)
     assignment = Assignment(directory, plan.seed, CLIENTS, until)
     with served(directory / "data", "--workers", str(plan.workers)) as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(CONTAINER)
         _publish(server, assignment)
         with _clients(assignment, plan):
@@ -95,7 +96,7 @@ def run(directory: Path, plan: Plan) -> Recorded:
 def _publish(server: Server, assignment: Assignment) -> None:
     """In one step, so that nobody reads half an address."""
     new = assignment.address.with_suffix(".new")
-    new.write_text(server.url(), "ascii")
+    new.write_text(server.url("blob"), "ascii")
     new.replace(assignment.address)
 
 

@@ -44,14 +44,14 @@ def bystanders(server: Server) -> Iterator[Bystanders]:
     """Clients that get one small blob again and again until the block ends."""
     container = unique("bystanders")
     path = f"/{ACCOUNT}/{container}"
-    with Client(server.endpoint) as owner:
+    with Client(server.endpoints["blob"]) as owner:
         created = owner.ask(_sign(Request("PUT", path, (("restype", "container"),))))
         headers = (("x-ms-blob-type", "BlockBlob"),)
         put = owner.ask(_sign(Request("PUT", f"{path}/blob", (), headers, b"x" * 1024)))
     assert (created.status, put.status) == (201, 201)
     measured = Bystanders()
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, server.endpoint, f"{path}/blob"],
+        [sys.executable, "-m", __name__, server.endpoints["blob"], f"{path}/blob"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,

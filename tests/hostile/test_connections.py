@@ -72,7 +72,7 @@ def test_a_front_end_that_does_not_answer_gets_no_connections(tmp_path: Path) ->
         try:
             for _ in range(16):
                 began = time.monotonic()
-                with Client(server.endpoint) as client:
+                with Client(server.endpoints["blob"]) as client:
                     assert client.ask(_sign(list_containers())).status == 200
                 assert time.monotonic() - began < 1.0
         finally:
@@ -87,7 +87,7 @@ def test_a_front_end_that_died_leaves_no_connection_behind(tmp_path: Path) -> No
             with connected(port_of(server), 16):
                 os.kill(server.children()[-1], signal.SIGKILL)
                 for _ in range(4):
-                    with Client(server.endpoint) as client:
+                    with Client(server.endpoints["blob"]) as client:
                         assert client.ask(_sign(list_containers())).status == 200
         eventually(lambda: len(server.children()) == 3, "the front end to be started again")
         eventually(lambda: min(spread(server, port_of(server), 16)) >= 6, "an even spread")
@@ -109,7 +109,7 @@ class Established:
         self._container = f"/{ACCOUNT}/{unique()}"
 
     def __enter__(self) -> Established:
-        with Client(self._server.endpoint) as client:
+        with Client(self._server.endpoints["blob"]) as client:
             created = client.ask(
                 _sign(Request("PUT", self._container, (("restype", "container"),)))
             )
@@ -129,7 +129,7 @@ class Established:
         headers = (("x-ms-blob-type", "BlockBlob"),)
         body = bytes(200_000)
         try:
-            with Client(self._server.endpoint) as client:
+            with Client(self._server.endpoints["blob"]) as client:
                 client.ask(_sign(Request("PUT", path, (), headers, body)))
                 first = client._socket
                 while not self._stop.is_set():
@@ -157,7 +157,7 @@ def test_silent_connections_keep_nobody_out(tmp_path: Path, workers: int) -> Non
     ):
         for _ in range(40):
             began = time.monotonic()
-            with Client(server.endpoint) as client:
+            with Client(server.endpoints["blob"]) as client:
                 assert client.ask(_sign(list_containers())).status == 200
             assert time.monotonic() - began < 2.0
             time.sleep(0.05)

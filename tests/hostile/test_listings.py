@@ -37,7 +37,7 @@ _LIST: Final = (("restype", "container"), ("comp", "list"), ("include", "metadat
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("listings") / "data"
     with served(directory, "--workers", "2") as started:
-        with Client(started.endpoint) as client:
+        with Client(started.endpoints["blob"]) as client:
             public = (("x-ms-blob-public-access", "container"),)
             made = client.ask(_sign(Request("PUT", _PATH, (("restype", "container"),), public)))
             assert made.status == 201
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def _put_blobs(server: Server, first: int) -> None:
     headers = (("x-ms-blob-type", "BlockBlob"), *_METADATA)
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         for number in range(first, _BLOBS, 8):
             path = f"{_PATH}/folder{number % 300:03}/blob{number:05}"
             assert client.ask(_sign(Request("PUT", path, (), headers, b"x" * 10_000))).status == 201
@@ -69,7 +69,7 @@ def _resident_mib(server: Server) -> int:
 @contextlib.contextmanager
 def _slow_readers(server: Server, request: Request, count: int) -> Iterator[list[socket.socket]]:
     """Clients that have asked, and take nothing unless they are told to."""
-    split = urlsplit(server.endpoint)
+    split = urlsplit(server.endpoints["blob"])
     with contextlib.ExitStack() as stack:
         readers = []
         for _ in range(count):
@@ -124,7 +124,7 @@ def test_pages_have_a_length_and_show_everything_once(
     parameters = dict((*_LIST, *more))
     names: list[str] = []
     marker = ""
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         while True:
             query = tuple({**parameters, "marker": marker}.items())
             answer = client.ask(_sign(Request("GET", _PATH, query)))

@@ -111,7 +111,7 @@ def test_a_body_in_chunks_of_a_byte(server: Server, signed: bool, status: int) -
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in document) + b"0\r\n\r\n"
 
     def attack() -> None:
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             sent = _sign_lite(request) if signed else request
             (answer,) = client.send_bytes(sent.raw() + chunks)
         assert answer.status == status
@@ -138,7 +138,7 @@ def test_a_preflight_that_names_many_headers(server: Server) -> None:
     preflight = Request("OPTIONS", f"{_BOX}/blob", (), headers)
 
     def attack() -> None:
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             for _ in range(3):
                 assert client.ask(preflight).status == 200
         time.sleep(0.05)

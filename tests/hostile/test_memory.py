@@ -47,7 +47,7 @@ class Senders:
     """Clients that send one request each, all at the same time."""
 
     def __init__(self, server: Server, raw: bytes, count: int) -> None:
-        self._address = "127.0.0.1", int(server.endpoint.rpartition(":")[2])
+        self._address = "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
         self._raw = raw
         self._go = threading.Event()
         self.answers: collections.Counter[tuple[int, str]] = collections.Counter()
@@ -77,7 +77,7 @@ class Senders:
 def assert_bounded(tmp_path: Path, count: int) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
         container = f"/{ACCOUNT}/{unique()}"
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             client.ask(_sign(Request("PUT", container, (("restype", "container"),))))
         before = resident_bytes(server)
         query = (("comp", "blocklist"),)
@@ -104,8 +104,8 @@ def memory_used_up(server: Server) -> Iterator[None]:
     """Beside clients that have sent all but the last byte of a document, each of which counts for
     four times its length, until no large one is taken any more."""
     path = f"/{ACCOUNT}/{unique()}"
-    address = "127.0.0.1", int(server.endpoint.rpartition(":")[2])
-    with Client(server.endpoint) as client, contextlib.ExitStack() as stack:
+    address = "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
+    with Client(server.endpoints["blob"]) as client, contextlib.ExitStack() as stack:
         client.ask(_sign(Request("PUT", path, (("restype", "container"),))))
         for length in (16 * MIB, 16 * MIB, 9 * MIB, 768 * KIB, *[16 * KIB] * 17):
             framed = (("Content-Length", str(length)),)

@@ -26,7 +26,7 @@ _ESTABLISHED = 1
 
 
 def address(server: Server) -> tuple[str, int]:
-    return "127.0.0.1", int(server.endpoint.rpartition(":")[2])
+    return "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
 
 
 def seconds_until_cut(connection: socket.socket, act: Callable[[], None]) -> float:
@@ -70,7 +70,7 @@ def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         container = f"/{ACCOUNT}/{unique()}"
         large = bytes(32 * MIB)
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             client.ask(_sign(Request("PUT", container, (("restype", "container"),))))
             put = client.ask(_sign(Request("PUT", f"{container}/large", (), BLOCK_BLOB, large)))
             assert put.status == 201

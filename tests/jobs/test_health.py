@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import ACCOUNT, KEY, Server, environment, eventually, served
 
 JOBS = {
@@ -130,7 +131,7 @@ def _failing(server: Server) -> set[str]:
 def test_a_server_is_started_while_another_drains(tmp_path: Path, workers: str) -> None:
     """On the same ports: it waits for as long as the other may take."""
     with served(tmp_path / "data", "--workers", workers) as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container("container")
         ports = [
             word
@@ -160,7 +161,7 @@ def _unfinished_upload(server: Server) -> socket.socket:
         permission=BlobSasPermissions(write=True),
         expiry=datetime.now(UTC) + timedelta(hours=1),
     )
-    address = urlsplit(server.url())
+    address = urlsplit(server.url("blob"))
     upload = socket.create_connection((str(address.hostname), int(address.port or 0)))
     head = f"PUT {address.path}/container/blob?{token} HTTP/1.1\r\nHost: {address.netloc}\r\n"
     upload.sendall(f"{head}x-ms-blob-type: BlockBlob\r\nContent-Length: 10\r\n\r\nhalf".encode())

@@ -36,7 +36,7 @@ class Stage:
         """`endless` is the address of what can be copied for ever."""
         self.server = server
         self.endless = endless
-        self.client = Client(server.endpoint)
+        self.client = Client(server.endpoints["blob"])
 
     def own(self, request: Request, account: str = ACCOUNT) -> Answer:
         """What the owner asks for is given."""

@@ -221,7 +221,7 @@ def test_a_source_in_the_development_account_under_another_name(stage: Stage) ->
     place = stage.make(access="container")
     own = stage.make(account=SECOND_ACCOUNT)
     token = account_token(ACCOUNT, KEY)
-    address = f"http://127.0.0.1:{urlsplit(stage.server.endpoint).port}"
+    address = f"http://127.0.0.1:{urlsplit(stage.server.endpoints['blob']).port}"
     source = f"{address}/{ACCOUNT}/{place.container}/{place.blob}?{token}"
     sign = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
     path = f"/{SECOND_ACCOUNT}/{own.container}/stolen"
@@ -235,7 +235,7 @@ def test_a_source_in_the_development_account_under_another_name(stage: Stage) ->
 def test_the_development_account_anywhere(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--development-account-anywhere") as server:
         request = Request("GET", f"/{ACCOUNT}/", (("comp", "list"),), (("Host", "etagere:10000"),))
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             assert client.ask(SIGN(request)).status == 200
         assert "WARNING" in server.log()
         assert "--development-account-anywhere" in server.log()
@@ -345,10 +345,10 @@ def test_errors_to_head_describe_no_body(
 def test_a_connection_goes_on_after_an_error_to_head(stage: Stage) -> None:
     request = SIGN(Request("HEAD", f"/{ACCOUNT}/nowhere/nothing")).raw()
     answers = b"".join(
-        [_head(stage.server.endpoint, Request("HEAD", f"/{ACCOUNT}/nowhere/nothing"))]
+        [_head(stage.server.endpoints["blob"], Request("HEAD", f"/{ACCOUNT}/nowhere/nothing"))]
     )
     assert answers.count(b"HTTP/1.1") == 1
-    where = urlsplit(stage.server.endpoint)
+    where = urlsplit(stage.server.endpoints["blob"])
     with socket.create_connection((where.hostname, where.port), 5) as connection:
         for _ in range(3):
             connection.sendall(request)

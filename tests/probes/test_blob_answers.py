@@ -78,7 +78,7 @@ class Sent(NamedTuple):
 
     def url(self, blob: str) -> str:
         token = service_token(ACCOUNT, KEY, self.container, permissions="r")
-        return f"{self.stage.server.url()}/{self.container}/{blob}?{token}"
+        return f"{self.stage.server.url('blob')}/{self.container}/{blob}?{token}"
 
     def list_blobs(self, *query: tuple[str, str], version: str = VERSION) -> ElementTree.Element:
         listed = self.ask("GET", "", (CONTAINER, ("comp", "list"), *query), version=version)

@@ -98,7 +98,7 @@ def _raw(stage: Stage, line: bytes, *headers: bytes) -> list[Answer]:
 @pytest.mark.parametrize("host", [b"Host: 127.0.0.1", b"Host: elsewhere.example:81"])
 def test_targets_in_absolute_form(stage: Stage, place: Place, scheme: str, host: bytes) -> None:
     token = account_token(ACCOUNT, KEY)
-    address = urlsplit(stage.server.endpoint).netloc
+    address = urlsplit(stage.server.endpoints["blob"]).netloc
     target = f"{scheme}://{address}{_path(place, place.blob)}?{token}"
     (answer,) = _raw(stage, f"GET {target} HTTP/1.1".encode(), host)
     assert (answer.status, answer.body) == (200, CONTENT)

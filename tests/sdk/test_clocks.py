@@ -14,15 +14,9 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueClient
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    Server,
-    check,
-    environment,
-    eventually,
-    refused,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import ACCOUNT, KEY, Server, check, environment, eventually
 
 _DAY_SECONDS = 86_400
 _FAR_SECONDS = 3_650 * _DAY_SECONDS
@@ -101,7 +95,7 @@ def seconds_ahead(moment: datetime | None) -> float:
 def test_a_paused_machine_catches_up_and_hurts_no_lease(tmp_path: Path) -> None:
     """Also when nobody writes; a lease of a minute lasts a minute, whenever it was taken."""
     machine = Machine(tmp_path)
-    with machine.served() as server, queue_of(server) as queue, server.service() as service:
+    with machine.served() as server, queue_of(server) as queue, blob_service(server) as service:
         queue.create_queue()
         container = service.create_container("container")
         blobs = [container.get_blob_client(f"blob {number}") for number in range(3)]
@@ -137,13 +131,13 @@ def _described(blob: object) -> bool:
 
 def test_a_clock_that_was_ten_years_ahead(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    with machine.served() as server, server.service() as service, queue_of(server) as queue:
+    with machine.served() as server, blob_service(server) as service, queue_of(server) as queue:
         before = service.create_container("container").upload_blob("before", b"before")
         queue.create_queue()
         queue.send_message("before")
         etag_before = before.get_blob_properties().etag
     machine.reboot(_FAR_SECONDS)
-    with machine.served() as server, server.service() as service, queue_of(server) as queue:
+    with machine.served() as server, blob_service(server) as service, queue_of(server) as queue:
         container = service.get_container_client("container")
         blob = container.upload_blob("meanwhile", b"one")
         snapshot = blob.create_snapshot()
@@ -168,7 +162,7 @@ def test_a_clock_that_was_ten_years_ahead(tmp_path: Path) -> None:
     assert mended.returncode == 0, mended.stderr
     assert machine.run("clock").returncode == 0
     assert check(machine.data).returncode == 0
-    with machine.served() as server, server.service() as service, queue_of(server) as queue:
+    with machine.served() as server, blob_service(server) as service, queue_of(server) as queue:
         container = service.get_container_client("container")
         assert container.get_blob_client("before").get_blob_properties().etag == etag_before
         blob = container.get_blob_client("meanwhile")
@@ -206,7 +200,7 @@ def test_a_clock_that_is_a_little_behind_is_accepted(tmp_path: Path) -> None:
     """As one that was set to local time."""
     machine = Machine(tmp_path)
     machine.reboot(14 * 3600)
-    with machine.served() as server, server.service() as service:
+    with machine.served() as server, blob_service(server) as service:
         service.create_container("container")
     machine.reboot(0)
     with machine.served():

@@ -13,6 +13,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import ContainerClient
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import check, eventually, served
 
 MIB = 1024 * 1024
@@ -46,7 +47,7 @@ def uploaded(container: ContainerClient, name: str) -> bool:
 def test_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         with served(disk / "data") as server:
-            with server.service() as service:
+            with blob_service(server) as service:
                 container = service.create_container("container")
                 fill_and_empty(container)
                 eventually(lambda: uploaded(container, "again"), "space that was freed is used")
@@ -69,7 +70,7 @@ def fill_and_empty(container: ContainerClient) -> None:
 def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
     """It gives way the reserve before it opens the ledger, so that what frees space is done."""
     with small_disk(tmp_path / "disk") as disk, served(disk / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             container = service.create_container("container")
             container.upload_blob("small", b"x")
             filler = disk / "filler"

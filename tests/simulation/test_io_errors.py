@@ -124,7 +124,7 @@ def _name(error: Error) -> str:
 def test_nothing_acknowledged_is_lost(tmp_path: Path, error: Error) -> None:
     directory = tmp_path / "data"
     with served(directory, "--workers", "1") as server:
-        assert _create_container(server.endpoint)
+        assert _create_container(server.endpoints["blob"])
         server.stop()
     acknowledged: dict[str, bytes] = {}
     with _broken(directory, error, tmp_path / "broken.log") as endpoint:
@@ -143,7 +143,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, error: Error) -> None:
     assert "INJECTED" in (tmp_path / "broken.trace").read_text(errors="replace")
     assert before > 0 or error.nth == 1
     with served(directory, "--workers", "1") as server:
-        with Client(server.endpoint) as reader:
+        with Client(server.endpoints["blob"]) as reader:
             for name, content in acknowledged.items():
                 answer = reader.ask(_sign(Request("GET", f"/{ACCOUNT}/container/{name}")))
                 assert (answer.status, answer.body) == (200, content), name

@@ -12,18 +12,15 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.storage.blob import BlobServiceClient, ContainerClient, PublicAccess
 
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import WRONG_CREDENTIALS, refused, with_headers
 from tests.server import (
-    ACCOUNT,
-    KEY,
     SECOND_ACCOUNT,
     SECOND_KEYS,
-    WRONG_KEY,
     Server,
     development_port,
-    refused,
     served,
     unique,
-    with_headers,
 )
 
 # Keys
@@ -31,24 +28,15 @@ from tests.server import (
 
 @pytest.mark.parametrize("key", SECOND_KEYS, ids=["first", "second"])
 def test_both_keys_of_an_account(server: Server, key: str) -> None:
-    with server.service(SECOND_ACCOUNT, key) as service:
+    with blob_service(server, SECOND_ACCOUNT, key) as service:
         container = service.create_container(unique())
         assert container.upload_blob("blob", b"content").download_blob().readall() == b"content"
         container.delete_container()
 
 
-@pytest.mark.parametrize(
-    ("account", "key"),
-    [
-        (ACCOUNT, WRONG_KEY),
-        (SECOND_ACCOUNT, WRONG_KEY),
-        (SECOND_ACCOUNT, KEY),
-        (ACCOUNT, SECOND_KEYS[0]),
-        ("nobody", KEY),
-    ],
-)
+@pytest.mark.parametrize(("account", "key"), WRONG_CREDENTIALS)
 def test_wrong_keys(server: Server, account: str, key: str) -> None:
-    with server.service(account, key) as service:
+    with blob_service(server, account, key) as service:
         with refused(403, "AuthenticationFailed"):
             list(service.list_containers())
         with refused(403, "AuthenticationFailed"):
@@ -59,16 +47,13 @@ def test_wrong_keys(server: Server, account: str, key: str) -> None:
 
 def test_one_account_signs_for_another(server: Server, container: ContainerClient) -> None:
     credential = {"account_name": SECOND_ACCOUNT, "account_key": SECOND_KEYS[0]}
-    service = BlobServiceClient(server.url(ACCOUNT), credential, retry_total=0)
+    service = BlobServiceClient(server.url("blob"), credential, retry_total=0)
     with service, refused(403, "AuthenticationFailed"):
         service.get_container_client(container.container_name).upload_blob("blob", b"")
 
 
 def test_connection_strings(server: Server, container: ContainerClient) -> None:
-    text = (
-        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
-        f"BlobEndpoint={server.url()};"
-    )
+    text = server.connection_string("blob")
     with BlobServiceClient.from_connection_string(text) as service:
         assert service.get_container_client(container.container_name).exists()
 
@@ -108,7 +93,7 @@ def _sent_at(minutes: int) -> Callable[[Any], None]:
 def anonymous(server: Server, container: ContainerClient) -> Iterator[ContainerClient]:
     """The same container, without credentials."""
     container.upload_blob("blob", b"content")
-    with ContainerClient(server.url(), container.container_name, retry_total=0) as client:
+    with ContainerClient(server.url("blob"), container.container_name, retry_total=0) as client:
         yield client
 
 
@@ -174,6 +159,6 @@ def _require_no_writes(anonymous: ContainerClient) -> None:
 
 
 def test_nobody_lists_containers(server: Server) -> None:
-    service = BlobServiceClient(server.url(), retry_total=0)
+    service = BlobServiceClient(server.url("blob"), retry_total=0)
     with service, refused(401, "NoAuthenticationInformation"):
         list(service.list_containers())

@@ -25,16 +25,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    Answer,
-    check,
-    refused,
-    served,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, check, served, unique
 
 MIB = 1024 * 1024
 THREADS, BLOCKS_EACH = 8, 50
@@ -57,7 +50,7 @@ def content(blob: BlobClient) -> bytes:
 
 
 def test_blocks_are_added(log: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     offset = 0
     for number, data in enumerate((b"one", b"two ", random.randbytes(5 * MIB)), 1):
         told = log.append_block(data, raw_response_hook=answer)
@@ -94,7 +87,7 @@ def test_upload_in_several_blocks(container: ContainerClient) -> None:
 
 
 def test_checksums(log: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     log.append_block(b"data", validate_content=True, raw_response_hook=answer)
     md5 = base64.b64encode(hashlib.md5(b"data", usedforsecurity=False).digest()).decode()
     assert answer.headers["content-md5"] == md5
@@ -239,7 +232,7 @@ def test_the_longest_block(log: BlobClient, version: str, mib_max: int) -> None:
 
 def test_sealed(log: BlobClient) -> None:
     log.append_block(b"data")
-    answer = Answer()
+    answer = ResponseRecorder()
     with refused(412, "AppendPositionConditionNotMet"):
         log.seal_append_blob(appendpos_condition=3)
     log.seal_append_blob(appendpos_condition=4, raw_response_hook=answer)
@@ -337,19 +330,19 @@ def test_of_those_who_say_where_one_wins(log: BlobClient) -> None:
 def test_what_was_added_survives(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         name, expected = unique(), b""
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(name)
             log = service.get_blob_client(name, "log")
             log.create_append_blob()
         for end in (server.kill, server.stop):
-            with server.service() as service:
+            with blob_service(server) as service:
                 log = service.get_blob_client(name, "log")
                 for number in range(20):
                     log.append_block(block_of(0, number), appendpos_condition=len(expected))
                     expected += block_of(0, number)
             end()
             server.start()
-            with server.service() as service:
+            with blob_service(server) as service:
                 assert content(service.get_blob_client(name, "log")) == expected
         server.stop()
         assert check(server.directory).returncode == 0

@@ -11,7 +11,9 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob.aio import BlobPrefix, ContainerClient
 
-from tests.server import Server, refused, unique
+from tests.sdk.blob.clients import async_blob_service
+from tests.sdk.harness import refused
+from tests.server import Server, unique
 
 MIB = 1024 * 1024
 
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWar
 
 @asynccontextmanager
 async def made(server: Server) -> AsyncIterator[ContainerClient]:
-    async with server.async_service() as service:
+    async with async_blob_service(server) as service:
         container = await service.create_container(unique("async"))
         yield container
         await container.delete_container()

@@ -24,7 +24,9 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from tests.server import ACCOUNT, KEY, WRONG_KEY, Answer, Server, refused, unique
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused
+from tests.server import ACCOUNT, KEY, WRONG_KEY, Server, unique
 
 HOUR = timedelta(hours=1)
 
@@ -60,7 +62,7 @@ def codes(parts: Any) -> list[str]:
 
 
 def test_blobs_are_deleted_together(container: ContainerClient, three: list[str]) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     parts = list(container.delete_blobs(*three, raw_response_hook=answer))
     assert answer.status == 202
     assert statuses(parts) == [202, 202, 202]
@@ -182,7 +184,7 @@ def test_a_token_is_in_every_part(container: ContainerClient, three: list[str]) 
 
 def test_a_wrong_key_opens_nothing(server: Server, container: ContainerClient) -> None:
     container.upload_blob("a", b"")
-    with server.service(key=WRONG_KEY) as service:
+    with blob_service(server, key=WRONG_KEY) as service:
         stranger = service.get_container_client(container.container_name)
         with refused(403, "AuthenticationFailed"):
             stranger.delete_blobs("a")
@@ -212,7 +214,7 @@ def send(
 ) -> Sent:
     scope = f"{container}?restype=container&" if container else "?"
     body = "".join(f"--b\r\n{part}\r\n" for part in parts) + "--b--\r\n"
-    address = urlsplit(server.endpoint)
+    address = urlsplit(server.endpoints["blob"])
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=20)
     try:
         headers = {"x-ms-version": "2021-12-02", "Content-Type": content_type}

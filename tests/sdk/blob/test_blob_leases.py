@@ -24,7 +24,9 @@ from azure.storage.blob import (
     ContentSettings,
 )
 
-from tests.server import Answer, Server, refused, served, unique, with_headers
+from tests.sdk.blob.clients import async_blob_service, blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import Server, served, unique
 
 HELD = "aaaaaaaa-0000-4000-8000-000000000001"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000002"
@@ -269,7 +271,7 @@ def blob(container: ContainerClient) -> BlobClient:
 
 def test_the_life_of_a_lease(container: ContainerClient, blob: BlobClient) -> None:
     etag = blob.get_blob_properties().etag
-    answer = Answer()
+    answer = ResponseRecorder()
     lease = blob.acquire_lease(60, raw_response_hook=answer)
     assert (answer.status, answer.headers["x-ms-lease-id"]) == (201, lease.id)
     assert lease.etag == etag
@@ -381,7 +383,7 @@ def test_requests_that_will_not_do(blob: BlobClient, header: str, value: str) ->
 
 def test_of_many_who_acquire_one_does(server: Server, blob: BlobClient) -> None:
     async def main() -> None:
-        async with server.async_service() as service:
+        async with async_blob_service(server) as service:
             contended = service.get_blob_client(blob.container_name, blob.blob_name)
             attempts = (contended.acquire_lease(60) for _ in range(16))
             outcomes = await asyncio.gather(*attempts, return_exceptions=True)
@@ -399,7 +401,7 @@ def test_of_many_who_acquire_one_does(server: Server, blob: BlobClient) -> None:
 
 def test_leases_survive_a_crash(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             shelf = Shelf(service.create_container("survivors"), [])
             etags = {
                 state: shelf.blob(state, "blob").get_blob_properties().etag
@@ -409,7 +411,7 @@ def test_leases_survive_a_crash(tmp_path: Path) -> None:
             service.get_blob_client("survivors", "fixed").acquire_lease(60, HELD)
         server.kill()
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             for state, etag in etags.items():
                 blob = service.get_blob_client("survivors", f"{state}/blob")
                 shown = blob.get_blob_properties()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.storage.blob import BlobLeaseClient, BlobType, ContainerClient, ContentSettings
 
-from tests.server import Answer, refused, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -40,7 +40,7 @@ def test_what_is_put_is_got(container: ContainerClient, size: int) -> None:
 
 
 def test_answer_to_an_upload(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob = container.get_blob_client("blob")
     told = blob.upload_blob(b"content", raw_response_hook=answer)
     assert answer.status == 201
@@ -171,7 +171,7 @@ def test_ranges(container: ContainerClient) -> None:
 
 def test_answer_to_a_range(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"0123456789")
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.download_blob(offset=2, length=3, raw_response_hook=answer).readall()
     assert answer.status == 206
     assert answer.headers["content-range"] == "bytes 2-4/10"
@@ -217,7 +217,7 @@ def test_validated_content(container: ContainerClient) -> None:
 def test_validated_ranges(container: ContainerClient) -> None:
     content = content_of(MIB)
     blob = container.upload_blob("blob", content)
-    answer = Answer()
+    answer = ResponseRecorder()
     downloaded = blob.download_blob(1_000, 5_000, validate_content=True, raw_response_hook=answer)
     assert downloaded.readall() == content[1_000:6_000]
     assert base64.b64decode(answer.headers["content-md5"]) == md5_of(content[1_000:6_000])
@@ -239,7 +239,7 @@ def test_malformed_md5(container: ContainerClient, written: str) -> None:
 
 
 def test_crc64(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     container.upload_blob("one", b"content", raw_response_hook=answer)
     crc = answer.headers["x-ms-content-crc64"]
     right = with_headers(x_ms_content_crc64=crc)
@@ -324,7 +324,7 @@ def test_bad_metadata(container: ContainerClient) -> None:
 
 def test_delete(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content")
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.delete_blob(raw_response_hook=answer)
     assert answer.status == 202
     assert answer.headers["x-ms-delete-type-permanent"] == "true"

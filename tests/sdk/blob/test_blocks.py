@@ -30,17 +30,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    Answer,
-    Server,
-    check,
-    refused,
-    served,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import async_blob_service, blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, Server, check, served, unique
 
 KIB, MIB = 1024, 1024 * 1024
 HOUR = timedelta(hours=1)
@@ -100,7 +92,7 @@ def with_block_id(written: str) -> Callable[[Any], None]:
 
 def test_blocks_become_a_blob_in_the_order_of_the_list(blob: BlobClient) -> None:
     stage(blob, a=b"one ", b=b"two ", c=b"three ")
-    answer = Answer()
+    answer = ResponseRecorder()
     etag = commit(blob, "c", "a", "b", "a", raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-request-server-encrypted"] == "true"
@@ -112,7 +104,7 @@ def test_blocks_become_a_blob_in_the_order_of_the_list(blob: BlobClient) -> None
 def test_staging_does_not_change_the_blob(blob: BlobClient) -> None:
     blob.upload_blob(b"content", metadata={"a": "b"})
     before = blob.get_blob_properties()
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.stage_block("a", b"new", raw_response_hook=answer)
     assert answer.status == 201
     assert "etag" not in answer.headers
@@ -249,7 +241,7 @@ def test_parallel_uploads_and_ranges_across_blocks(
     server: Server, container: ContainerClient
 ) -> None:
     content = large(3 * MIB + 17)
-    with server.service(max_single_put_size=64 * KIB, max_block_size=100 * KIB) as service:
+    with blob_service(server, max_single_put_size=64 * KIB, max_block_size=100 * KIB) as service:
         sender = service.get_blob_client(container.container_name, "large")
         sender.upload_blob(content, max_concurrency=4, metadata={"large": "yes"})
     blob = container.get_blob_client("large")
@@ -285,14 +277,14 @@ def test_long_lists(blob: BlobClient) -> None:
 
 def test_blocks_survive_a_crash(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.create_container("survivors").get_blob_client("blob")
             stage(blob, a=large(MIB), b=b"old")
             commit(blob, "a", "b")
             stage(blob, b=b"new", c=b"!")
         server.kill()
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client("survivors", "blob")
             assert shown(blob) == (["a", "b"], ["b", "c"])
             commit(blob, "a", "b", "c")
@@ -307,7 +299,7 @@ def test_the_asynchronous_client(server: Server, container: ContainerClient) -> 
 
     async def main() -> None:
         options = {"max_single_put_size": 64 * KIB, "max_block_size": 64 * KIB}
-        async with server.async_service(**options) as service:
+        async with async_blob_service(server, **options) as service:
             blob = service.get_blob_client(container.container_name, "large")
             await blob.upload_blob(content, max_concurrency=4)
             assert await (await blob.download_blob()).readall() == content
@@ -338,7 +330,7 @@ def test_writers_in_a_race(server: Server, container: ContainerClient) -> None:
 
     def write(letter: str) -> None:
         names = [f"{letter}{number}" for number in range(4)]
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             for _ in range(8):
                 stage(blob, **{name: letter.encode() * 1000 for name in names})
@@ -369,7 +361,7 @@ def test_kinds_of_lists(blob: BlobClient) -> None:
     stage(blob, c=b"1", a=b"12")
     assert shown(blob, "committed") == (["b", "a"], [])
     assert shown(blob, "uncommitted") == ([], ["a", "c"])
-    answer = Answer()
+    answer = ResponseRecorder()
     committed, uncommitted = blob.get_block_list("all", raw_response_hook=answer)
     assert [(block.id, block.size) for block in committed] == [("b", 3), ("a", 5)]
     assert [(block.id, block.size) for block in uncommitted] == [("a", 2), ("c", 1)]
@@ -400,7 +392,7 @@ def test_the_list_of_a_snapshot(container: ContainerClient, blob: BlobClient) ->
 def test_a_blob_that_is_not_committed(container: ContainerClient, blob: BlobClient) -> None:
     container.upload_blob("other", b"")
     stage(blob, a=b"12345")
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.get_block_list("all", raw_response_hook=answer)
     assert "x-ms-blob-content-length" not in answer.headers
     assert "etag" not in answer.headers
@@ -462,7 +454,7 @@ def test_staged_names_have_one_length(blob: BlobClient) -> None:
 
 
 def test_checksums_of_blocks(blob: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.stage_block("a", b"123456789", validate_content=True, raw_response_hook=answer)
     assert answer.headers["content-md5"] == md5_text(b"123456789")
     assert "x-ms-content-crc64" in answer.headers
@@ -487,7 +479,7 @@ def test_checksums_of_long_blocks(blob: BlobClient) -> None:
     """They are made by the thread that draws a block from its socket."""
     content = random.Random(1).randbytes((9 << 20) + 5)
     crc = base64.b64encode(crc64nvme(content).to_bytes(8, "little")).decode()
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.stage_block("a", content, validate_content=True, raw_response_hook=answer)
     assert answer.headers["content-md5"] == md5_text(content)
     told = with_headers(x_ms_content_crc64=crc)
@@ -586,7 +578,7 @@ def test_blocks_and_their_lists_take_no_conditions(blob: BlobClient) -> None:
 
 
 def test_in_no_container(server: Server) -> None:
-    with server.service() as service:
+    with blob_service(server) as service:
         blob = service.get_blob_client(unique("missing"), "blob")
         for use in (
             lambda: stage(blob, a=b"content"),

@@ -19,6 +19,7 @@ from azure.storage.blob import ContainerClient as SyncContainerClient
 from azure.storage.blob import generate_blob_sas
 from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
 
+from tests.sdk.blob.clients import async_blob_service, blob_service
 from tests.server import ACCOUNT, KEY, Server, served, unique
 
 MIB = 1024 * 1024
@@ -43,7 +44,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 async def services(server: Server, count: int) -> AsyncIterator[list[BlobServiceClient]]:
     """Several clients, each with its own connections."""
     async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(server.async_service()) for _ in range(count)]
+        yield [await stack.enter_async_context(async_blob_service(server)) for _ in range(count)]
 
 
 @contextlib.asynccontextmanager
@@ -217,7 +218,7 @@ def download_during_overwrites(server: Server, container: SyncContainerClient, l
     stop = threading.Event()
 
     def keep_overwriting() -> None:
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             number = 0
             while not stop.is_set():
@@ -227,7 +228,7 @@ def download_during_overwrites(server: Server, container: SyncContainerClient, l
     writer = threading.Thread(target=keep_overwriting)
     writer.start()
     try:
-        with server.service(max_single_get_size=length) as service:
+        with blob_service(server, max_single_get_size=length) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             for _ in range(6):
                 assert blob.download_blob().readall() in versions

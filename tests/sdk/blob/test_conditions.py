@@ -10,7 +10,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobClient, ContainerClient, ContentSettings
 
-from tests.server import Answer, refused
+from tests.sdk.harness import ResponseRecorder, refused
 
 HOUR = timedelta(hours=1)
 OTHER_ETAG = '"0x8D0000000000001"'
@@ -145,7 +145,7 @@ def test_every_change_has_its_own_etag(blob: BlobClient) -> None:
 
 
 def test_etags_are_quoted(blob: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.get_blob_properties(raw_response_hook=answer)
     etag = answer.headers["etag"]
     assert etag.startswith('"0x')

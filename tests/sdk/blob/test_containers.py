@@ -11,13 +11,14 @@ from azure.storage.blob import (
     PublicAccess,
 )
 
-from tests.server import Answer, refused, unique, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import unique
 
 HOUR = timedelta(hours=1)
 
 
 def test_create_and_properties(service: BlobServiceClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     container = service.get_container_client(unique())
     made = container.create_container(metadata={"Some": "thing"}, raw_response_hook=answer)
     assert answer.status == 201
@@ -50,7 +51,7 @@ def test_create_twice(container: ContainerClient) -> None:
 
 def test_delete_frees_the_name_at_once(container: ContainerClient) -> None:
     container.upload_blob("blob", b"old")
-    answer = Answer()
+    answer = ResponseRecorder()
     container.delete_container(raw_response_hook=answer)
     assert answer.status == 202
     with refused(404, "ContainerNotFound"):
@@ -162,7 +163,7 @@ def test_delete_conditions(container: ContainerClient) -> None:
 
 
 def test_lease_from_acquire_to_release(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     lease = container.acquire_lease(lease_duration=15, raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-lease-id"] == lease.id
@@ -224,7 +225,7 @@ def test_lease_conflicts(container: ContainerClient) -> None:
 
 def test_lease_break(container: ContainerClient) -> None:
     lease = container.acquire_lease(60)
-    answer = Answer()
+    answer = ResponseRecorder()
     left = lease.break_lease(lease_break_period=30, raw_response_hook=answer)
     assert answer.status == 202
     assert 29 <= left <= 30

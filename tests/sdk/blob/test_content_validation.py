@@ -25,7 +25,8 @@ from azure.storage.blob import (
 )
 
 from etagere.protocol.codecs.structured_messages import encoded
-from tests.server import ACCOUNT, KEY, Answer, refused, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY
 
 KIB, MIB = 1 << 10, 1 << 20
 KIND = "XSM/1.0; properties=crc64"
@@ -111,7 +112,7 @@ def raw(container: ContainerClient) -> Raw:
 
 @pytest.mark.parametrize("size", [1, 5 * KIB, 33 * KIB, 4 * MIB, 4 * MIB + 1, 13 * MIB])
 def test_structured_blocks(container: ContainerClient, size: int) -> None:
-    content, answer = content_of(size), Answer()
+    content, answer = content_of(size), ResponseRecorder()
     blob = container.get_blob_client("blob")
     stream = io.BytesIO(content)
     blob.stage_block("a", stream, validate_content="crc64", raw_response_hook=answer)
@@ -310,7 +311,7 @@ def test_structured_pages(container: ContainerClient, raw: Raw) -> None:
 
 
 def test_the_crc_of_a_whole_body(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob = container.get_blob_client("blob")
     blob.upload_blob(b"content", validate_content="crc64", raw_response_hook=answer)
     assert "x-ms-structured-body" not in answer.headers

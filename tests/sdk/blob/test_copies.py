@@ -22,17 +22,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    Answer,
-    Server,
-    refused,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 LARGE = bytes(range(256)) * 8_000
 LARGE_MD5 = hashlib.md5(LARGE, usedforsecurity=False).digest()
@@ -81,7 +73,7 @@ def read(blob: BlobClient) -> bytes:
 
 
 def test_a_copy_is_the_source_as_it_is(source: BlobClient, copy: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     told = copy.start_copy_from_url(source.url, raw_response_hook=answer)
     assert (answer.status, told["copy_status"]) == (202, "success")
     assert len(str(told["copy_id"])) == 36
@@ -270,7 +262,7 @@ def test_a_snapshot_is_no_destination(source: BlobClient) -> None:
 def test_another_account_needs_a_right(
     server: Server, container: ContainerClient, copy: BlobClient
 ) -> None:
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as service:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as service:
         theirs = service.create_container(unique())
         blob = theirs.upload_blob("blob", b"theirs")
         with refused(401, "CannotVerifyCopySource"):
@@ -323,8 +315,8 @@ def test_listings_tell_of_copies(
 # Copy Blob From URL
 
 
-def sync(copy: BlobClient, address: str, **options: Any) -> Answer:
-    answer = Answer()
+def sync(copy: BlobClient, address: str, **options: Any) -> ResponseRecorder:
+    answer = ResponseRecorder()
     told = copy.start_copy_from_url(
         address, requires_sync=True, raw_response_hook=answer, **options
     )
@@ -336,7 +328,7 @@ def test_while_the_client_waits(source: BlobClient, copy: BlobClient) -> None:
     answer = sync(copy, signed(source))
     assert "content-md5" not in answer.headers
     assert answer.headers["x-ms-content-crc64"]
-    uploaded = Answer()
+    uploaded = ResponseRecorder()
     source.upload_blob(LARGE, overwrite=True, raw_response_hook=uploaded)
     assert answer.headers["x-ms-content-crc64"] == uploaded.headers["x-ms-content-crc64"]
     assert read(copy) == LARGE

@@ -19,7 +19,9 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 from azure.storage.blob import BlobClient, BlobLeaseClient, BlobProperties, ContainerClient
 
 from etagere.jobs.copying import COPIES_MAX
-from tests.server import Answer, Server, check, eventually, refused, served, unique
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused
+from tests.server import Server, check, eventually, served, unique
 
 BODY = bytes(range(256)) * 4_000
 PENDING = "PendingCopyOperation"
@@ -95,12 +97,12 @@ def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
 
 @pytest.fixture
 def copy(own: Server) -> BlobClient:
-    return own.service().create_container(unique()).get_blob_client("copy")
+    return blob_service(own).create_container(unique()).get_blob_client("copy")
 
 
 def same(server: Server, blob: BlobClient) -> BlobClient:
     """The blob at the address that the server has now."""
-    return server.service().get_blob_client(blob.container_name, blob.blob_name)
+    return blob_service(server).get_blob_client(blob.container_name, blob.blob_name)
 
 
 def ended(blob: BlobClient) -> BlobProperties:
@@ -159,7 +161,7 @@ def test_a_copy_can_be_aborted(own: Server, copy: BlobClient, origin: Origin) ->
     copy_id = begin(copy, origin, destination_lease=lease)
     with refused(412, "LeaseIdMissing"):
         copy.abort_copy(copy_id)
-    answer = Answer()
+    answer = ResponseRecorder()
     copy.abort_copy(copy_id, lease=lease, raw_response_hook=answer)
     assert answer.status == 204
     left = copy.get_blob_properties()
@@ -181,7 +183,7 @@ def test_a_lease_that_ends_guards_no_copy(copy: BlobClient, origin: Origin) -> N
 
 
 def test_there_are_only_so_many_at_a_time(own: Server, copy: BlobClient, origin: Origin) -> None:
-    container = own.service().get_container_client(copy.container_name)
+    container = blob_service(own).get_container_client(copy.container_name)
     copies = [container.get_blob_client(f"copy-{number}") for number in range(COPIES_MAX)]
     for each in copies:
         begin(each, origin)
@@ -199,9 +201,9 @@ def test_two_front_ends(tmp_path: Path, origin: Origin) -> None:
     """Whichever of them is asked, and whichever carries the copy."""
     flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "2")
     with served(tmp_path / "two", *flags) as server:
-        container = server.service().create_container("box")
+        container = blob_service(server).create_container("box")
         for number in range(12):
-            copy = server.service().get_blob_client("box", f"copy-{number}")
+            copy = blob_service(server).get_blob_client("box", f"copy-{number}")
             copy_id = begin(copy, origin)
             same(server, copy).abort_copy(copy_id)
             with refused(409, "NoPendingCopyOperation"):
@@ -394,7 +396,7 @@ def _of_all_kinds(container: ContainerClient) -> list[BlobClient]:
 
 def test_all_is_counted(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        blobs = _of_all_kinds(server.service().create_container("box"))
+        blobs = _of_all_kinds(blob_service(server).create_container("box"))
 
         def copy_around(worker: int) -> None:
             for turn in range(36):

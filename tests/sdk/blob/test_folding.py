@@ -15,6 +15,7 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobClient, ContainerClient, generate_blob_sas
 
+from tests.sdk.blob.clients import blob_service
 from tests.sdk.blob.test_append_blobs import content, together
 from tests.server import ACCOUNT, KEY, Server, check, served, unique
 
@@ -88,7 +89,7 @@ def test_copies_part_from_what_they_are_copies_of(
 
 
 def test_nothing_is_lost_torn_or_doubled(tmp_path: Path) -> None:
-    with served(tmp_path / "data") as server, server.service() as service:
+    with served(tmp_path / "data") as server, blob_service(server) as service:
         shelf = service.create_container(unique())
         log = shelf.get_blob_client("log")
         log.create_append_blob()
@@ -134,12 +135,12 @@ def test_nothing_is_lost_torn_or_doubled(tmp_path: Path) -> None:
 def test_what_was_answered_survives_a_crash_while_it_is_folded(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         name, number = unique(), itertools.count()
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(name)
             service.get_blob_client(name, "log").create_append_blob()
         expected = b""
         for round_ in range(3):
-            with server.service() as service:
+            with blob_service(server) as service:
                 log = service.get_blob_client(name, "log")
                 killer = threading.Timer(0.6 + 0.13 * round_, server.kill)
                 killer.start()
@@ -153,7 +154,7 @@ def test_what_was_answered_survives_a_crash_while_it_is_folded(tmp_path: Path) -
                     pass
                 killer.join()
             server.start()
-            with server.service() as service:
+            with blob_service(server) as service:
                 found = content(service.get_blob_client(name, "log"))
             # The last one may have been added without an answer.
             assert found in (expected, expected + sent)

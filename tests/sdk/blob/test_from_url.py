@@ -26,19 +26,9 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    Answer,
-    Server,
-    check,
-    refused,
-    served,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, check, served, unique
 
 HOUR = timedelta(hours=1)
 MIB = 1 << 20
@@ -105,7 +95,7 @@ def test_blocks_of_ranges_make_the_same_blob(source: BlobClient, blob: BlobClien
 
 def test_a_block_of_all_says_its_checksums(source: BlobClient, blob: BlobClient) -> None:
     data = content(source)
-    plain, told = Answer(), Answer()
+    plain, told = ResponseRecorder(), ResponseRecorder()
     blob.stage_block("plain1", data, raw_response_hook=plain)
     blob.stage_block_from_url("whole0", readable(source), raw_response_hook=told)
     assert told.headers["x-ms-content-crc64"] == plain.headers["x-ms-content-crc64"]
@@ -155,7 +145,7 @@ def test_blocks_that_are_not_staged(
 
 
 def test_a_right_crc64_is_accepted(source: BlobClient, blob: BlobClient) -> None:
-    plain = Answer()
+    plain = ResponseRecorder()
     blob.stage_block("one", content(source), raw_response_hook=plain)
     crc = plain.headers["x-ms-content-crc64"]
     hook = with_headers(x_ms_source_content_crc64=crc)
@@ -192,7 +182,9 @@ def test_a_request_with_a_body_is_refused(server: Server, source: BlobClient) ->
     path = f"/{ACCOUNT}/{source.container_name}/made?comp=block&blockid=b25l&{both}"
     headers = {"x-ms-copy-source": readable(source), "x-ms-version": "2021-12-02"}
     for body, expected in ((b"body", 400), (b"", 201)):
-        connection = http.client.HTTPConnection(urlsplit(server.endpoint).netloc, timeout=10)
+        connection = http.client.HTTPConnection(
+            urlsplit(server.endpoints["blob"]).netloc, timeout=10
+        )
         connection.request("PUT", path, body, {**headers, "Content-Length": str(len(body))})
         assert connection.getresponse().status == expected
         connection.close()
@@ -327,7 +319,7 @@ def test_a_request_describes_a_blob_before_its_source(source: BlobClient, blob: 
 
 
 def test_whole_blobs_are_checked(source: BlobClient, blob: BlobClient) -> None:
-    data, told = content(source), Answer()
+    data, told = content(source), ResponseRecorder()
     with refused(400, "Md5Mismatch"):
         blob.upload_blob_from_url(readable(source), source_content_md5=md5(b"x"))
     assert not blob.exists()
@@ -406,7 +398,7 @@ def test_snapshots_are_sources(source: BlobClient, blob: BlobClient) -> None:
 
 def test_sources_have_to_be_readable(source: BlobClient, blob: BlobClient) -> None:
     """The key of the account does not count here: the source is read as by anybody."""
-    told = Answer()
+    told = ResponseRecorder()
     with refused(401, "CannotVerifyCopySource"):
         blob.upload_blob_from_url(source.url, raw_response_hook=told)
     assert told.headers["x-ms-copy-source-status-code"] == "401"
@@ -461,7 +453,7 @@ def test_public_blobs_are_sources(service: BlobServiceClient, blob: BlobClient) 
 
 
 def test_sources_of_another_account(server: Server, blob: BlobClient) -> None:
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         theirs = other.create_container(unique()).upload_blob("theirs", LARGE)
         with refused(401, "CannotVerifyCopySource"):
             blob.upload_blob_from_url(theirs.url)
@@ -490,7 +482,7 @@ def test_what_is_missing_cannot_be_read(source: BlobClient, blob: BlobClient) ->
 
 
 def test_other_names_of_this_server(server: Server, source: BlobClient, blob: BlobClient) -> None:
-    port = urlsplit(server.endpoint).port
+    port = urlsplit(server.endpoints["blob"]).port
     path = f"{source.container_name}/{quote(source.blob_name)}?{token(source)}"
     for address in (
         f"http://localhost:{port}/{ACCOUNT}/{path}",
@@ -577,7 +569,7 @@ def test_a_source_is_read_as_one_version(container: ContainerClient) -> None:
 def test_nothing_is_left_over(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The ledger still counts right who holds which bytes."""
     directory = tmp_path_factory.mktemp("from_url") / "data"
-    with served(directory) as server, server.service() as service:
+    with served(directory) as server, blob_service(server) as service:
         container = service.create_container("container")
         source = container.upload_blob("source", LARGE)
         for name in ("one", "two"):

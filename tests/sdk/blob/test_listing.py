@@ -14,7 +14,9 @@ from azure.storage.blob import (
     PublicAccess,
 )
 
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, refused, unique
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 TREE = ("a", "a/1", "a/2", "a/b/1", "a/b/2", "b", "c/1", "d//e", "é/1")
 
@@ -65,7 +67,7 @@ def test_pages_of_containers(service: BlobServiceClient) -> None:
 
 
 def test_accounts_do_not_see_each_other(server: Server, container: ContainerClient) -> None:
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         assert list(other.list_containers(container.container_name)) == []
         assert not other.get_container_client(container.container_name).exists()
 

@@ -17,7 +17,8 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from tests.server import ACCOUNT, KEY, refused, unique
+from tests.sdk.harness import refused
+from tests.server import ACCOUNT, KEY, unique
 
 METADATA_BYTES_MAX = 8 << 10
 SMILE = "\U0001f60a"

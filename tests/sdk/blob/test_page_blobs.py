@@ -24,7 +24,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import ACCOUNT, KEY, Answer, check, refused, served, unique, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, check, served, unique
 
 PAGE, MIB, TIB = 512, 1024 * 1024, 1024**4
 PAGES = 16
@@ -56,7 +58,7 @@ def set_number(blob: BlobClient, action: Any, number: Any = None, **options: Any
 
 def test_pages_are_written_and_cleared(disk: BlobClient) -> None:
     assert content(disk) == bytes(PAGES * PAGE)
-    answer = Answer()
+    answer = ResponseRecorder()
     expected = bytearray(PAGES * PAGE)
     for first, count in ((1, 3), (2, 1), (0, 1), (10, 6), (9, 2)):
         data = random.randbytes(count * PAGE)
@@ -96,7 +98,7 @@ def test_the_longest_write(container: ContainerClient) -> None:
 
 
 def test_checksums(disk: BlobClient) -> None:
-    data, answer = random.randbytes(PAGE), Answer()
+    data, answer = random.randbytes(PAGE), ResponseRecorder()
     disk.upload_page(data, 0, PAGE, validate_content=True, raw_response_hook=answer)
     md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
     assert answer.headers["content-md5"] == md5
@@ -242,7 +244,7 @@ def test_sequence_numbers(container: ContainerClient) -> None:
     blob = container.get_blob_client("disk")
     blob.create_page_blob(PAGE, sequence_number=5)
     assert number_of(blob) == 5
-    answer = Answer()
+    answer = ResponseRecorder()
     for action, number, following in (
         (SequenceNumberAction.Max, 3, 5),
         (SequenceNumberAction.Max, 7, 7),
@@ -307,7 +309,7 @@ def test_conditions_on_sequence_numbers(disk: BlobClient, asked: dict[str, Any],
 def test_resized(disk: BlobClient) -> None:
     disk.set_http_headers(ContentSettings(content_type="a/b", cache_control="none"))
     disk.upload_page(b"x" * 4 * PAGE, 0, 4 * PAGE)
-    answer = Answer()
+    answer = ResponseRecorder()
     disk.resize_blob(2 * PAGE, raw_response_hook=answer)
     assert answer.headers["x-ms-blob-sequence-number"] == "0"
     assert content(disk) == b"x" * 2 * PAGE
@@ -383,11 +385,11 @@ def test_pages_survive(tmp_path: Path) -> None:
     source = random.Random(3)
     with served(tmp_path / "data") as server:
         name, expected = unique(), bytearray(PAGES * PAGE)
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(name)
             service.get_blob_client(name, "disk").create_page_blob(PAGES * PAGE, sequence_number=4)
         for end in (server.kill, server.stop):
-            with server.service() as service:
+            with blob_service(server) as service:
                 disk = service.get_blob_client(name, "disk")
                 for _ in range(15):
                     first = source.randrange(PAGES)
@@ -397,7 +399,7 @@ def test_pages_survive(tmp_path: Path) -> None:
                 disk.create_snapshot()
             end()
             server.start()
-            with server.service() as service:
+            with blob_service(server) as service:
                 disk = service.get_blob_client(name, "disk")
                 assert content(disk) == expected
                 assert number_of(disk) == 4

@@ -9,7 +9,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobClient, ContainerClient
 
-from tests.server import Answer, refused, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
 
 PAGE, TIB = 512, 1024**4
 PAGES = 32
@@ -50,7 +50,7 @@ def test_pages_that_were_written(disk: BlobClient) -> None:
     write(disk, 1, 2)
     write(disk, 3)
     write(disk, 8)
-    answer = Answer()
+    answer = ResponseRecorder()
     assert listed(disk, raw_response_hook=answer) == [(1, 3), (8, 8)]
     assert answer.headers["x-ms-blob-content-length"] == str(PAGES * PAGE)
     assert answer.headers["etag"] == disk.get_blob_properties().etag

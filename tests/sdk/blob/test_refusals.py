@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from azure.storage.blob import ContainerClient
 
-from tests.server import refused, with_headers
+from tests.sdk.harness import refused, with_headers
 
 VERSION = "2020-01-01T00:00:00.0000000Z"
 

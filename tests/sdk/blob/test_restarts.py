@@ -11,7 +11,9 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobLeaseClient, ContainerClient
 
-from tests.server import Server, check, refused, served
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import Server, check, served
 
 NAME = "survivor"
 CLIENTS = 3
@@ -38,7 +40,7 @@ class Load:
 
     def run(self, server: Server, stop: threading.Event) -> None:
         """Until the server is gone."""
-        with server.service(connection_timeout=5, read_timeout=20) as service:
+        with blob_service(server, connection_timeout=5, read_timeout=20) as service:
             container = service.get_container_client(NAME)
             while not stop.is_set():
                 try:
@@ -91,7 +93,7 @@ def crash(server: Server, loads: list[Load], seconds: float) -> None:
 
 
 def verify(server: Server, loads: list[Load], lease_id: str) -> None:
-    with server.service() as service:
+    with blob_service(server) as service:
         container = service.get_container_client(NAME)
         for load in loads:
             load.verify(container)
@@ -106,7 +108,7 @@ def verify(server: Server, loads: list[Load], lease_id: str) -> None:
 def survive(directory: Path, rounds: int) -> None:
     loads = [Load(number) for number in range(CLIENTS)]
     with served(directory) as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             lease_id = service.create_container(NAME, {"Kept": "yes"}).acquire_lease().id
         for number in range(rounds):
             before = sum(load.acknowledged for load in loads)
@@ -130,12 +132,12 @@ def test_killed_under_load_often(tmp_path: Path) -> None:
 
 def test_stopped_and_started_again(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.create_container(NAME).upload_blob("blob", b"content")
             etag = blob.get_blob_properties().etag
         assert server.stop() == 0
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client(NAME, "blob")
             assert blob.get_blob_properties().etag == etag
             assert blob.download_blob().readall() == b"content"
@@ -145,7 +147,7 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
 def test_stopping_lets_requests_finish(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         load = Load(0)
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(NAME)
         thread = threading.Thread(target=load.run, args=(server, threading.Event()))
         thread.start()
@@ -155,7 +157,7 @@ def test_stopping_lets_requests_finish(tmp_path: Path) -> None:
         assert server.stop() == 0
         thread.join()
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             load.verify(service.get_container_client(NAME))
         assert server.stop() == 0
     assert check(tmp_path / "data").returncode == 0

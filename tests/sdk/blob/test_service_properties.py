@@ -17,7 +17,9 @@ from azure.storage.blob import (
     StaticWebsite,
 )
 
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, refused
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server
 
 BYTES_MAX = 64 << 10
 OFF = RetentionPolicy(enabled=False)
@@ -36,7 +38,7 @@ UNSUPPORTED, NO_DOCUMENT = "UnsupportedXmlNode", "InvalidXmlDocument"
 @pytest.fixture
 def account(server: Server) -> Iterator[BlobServiceClient]:
     """An account of which no other test minds what is set for it."""
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as client:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as client:
         yield client
         client.set_service_properties(**NOTHING)
 

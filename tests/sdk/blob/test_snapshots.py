@@ -22,7 +22,9 @@ from azure.storage.blob import (
 )
 
 from etagere.operations.blob.snapshots import DELETED_TOGETHER_MAX
-from tests.server import ACCOUNT, KEY, Answer, Server, refused, with_headers
+from tests.sdk.blob.clients import async_blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, Server
 
 HOUR = timedelta(hours=1)
 OTHER_ETAG = '"0x8D0000000000001"'
@@ -56,7 +58,7 @@ def listed(container: ContainerClient) -> list[tuple[str, str | None]]:
 
 def test_a_snapshot_is_what_the_blob_was(blob: BlobClient) -> None:
     before = blob.get_blob_properties()
-    answer = Answer()
+    answer = ResponseRecorder()
     taken = blob.create_snapshot(raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-snapshot"] == taken["snapshot"]
@@ -396,7 +398,7 @@ def test_the_asynchronous_client(server: Server, container: ContainerClient) -> 
     container.upload_blob("blob", b"old")
 
     async def main() -> None:
-        async with server.async_service() as service:
+        async with async_blob_service(server) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             taken = await asyncio.gather(*(blob.create_snapshot() for _ in range(8)))
             moments = sorted(str(each["snapshot"]) for each in taken)

@@ -12,7 +12,9 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobBlock, BlobClient, BlobServiceClient, ContainerClient
 
-from tests.server import Answer, Server, refused, unique, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import Server, unique
 
 MIB = 1 << 20
 DATA = bytes(range(256)) * 1024
@@ -154,7 +156,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
 
 @pytest.fixture(scope="module")
 def elsewhere_service(setting: Setting) -> Iterator[BlobServiceClient]:
-    with setting.server.service() as client:
+    with blob_service(setting.server) as client:
         yield client
 
 
@@ -251,7 +253,7 @@ def test_what_cannot_be_read_is_not_taken(
     setting: Setting, blob: BlobClient, name: str, status: int
 ) -> None:
     setting.forbidden.asked.clear()
-    told = Answer()
+    told = ResponseRecorder()
     with refused(status, "CannotVerifyCopySource") as details:
         blob.upload_blob_from_url(setting.address(name) + "?sig=secret", raw_response_hook=told)
     assert "secret" not in details.message
@@ -273,7 +275,7 @@ def test_only_the_range_that_was_asked_for_is_taken(
 @pytest.mark.parametrize("name", ["endless", "announces-much"])
 def test_no_more_is_taken_than_fits(setting: Setting, name: str) -> None:
     """The old version of an appended block has at most 4 MiB."""
-    with setting.server.service(api_version="2021-12-02") as old:
+    with blob_service(setting.server, api_version="2021-12-02") as old:
         blob = old.create_container(unique()).get_blob_client("blob")
         blob.create_append_blob()
         with refused(413, "RequestBodyTooLarge"):

@@ -19,9 +19,17 @@ from azure.storage.blob import (
     ContainerClient,
 )
 
-from tests.sdk.blob.test_sas import account_token, blob_token, container_token, holder
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Answer, Server, refused, unique
-from tests.server import with_headers as sending
+from tests.sdk.blob.clients import (
+    account_token,
+    blob_service,
+    blob_token,
+    container_token,
+    sas_client,
+    sas_service,
+)
+from tests.sdk.harness import ResponseRecorder, refused
+from tests.sdk.harness import with_headers as sending
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 ODD = {"+-./:=_ ": "first tag", "tag2": "+-./:=_", " a b": " "}
 UNMET = (412, "ConditionNotMet")
@@ -43,7 +51,7 @@ def names(found: Any) -> list[str]:
 def test_tags_come_back(blob: BlobClient) -> None:
     before = blob.get_blob_properties()
     assert blob.get_blob_tags() == {}
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.set_blob_tags(ODD, raw_response_hook=answer)
     assert answer.status == 204
     assert blob.get_blob_tags() == ODD
@@ -179,7 +187,7 @@ def test_what_is_no_text(server: Server, container: ContainerClient, blob: BlobC
         ("GET", f"{path}?restype=container&comp=blobs&where=a%3D'%FF'&", {}),
         ("GET", f"{path}?restype=container&comp=blobs&", {}),
     ]
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoints["blob"].removeprefix("http://"), timeout=10)
     for method, address, headers in requests:
         body = b"<Tags><TagSet/></Tags>" if method == "PUT" else None
         connection.request(method, address + token, body, headers)
@@ -194,7 +202,7 @@ def test_of_racers_for_one_state_one_wins(server: Server, container: ContainerCl
     container.upload_blob("job", b"", tags={"state": "free"})
 
     def take(number: int) -> bool:
-        with server.service() as service:
+        with blob_service(server) as service:
             job = service.get_blob_client(container.container_name, "job")
             try:
                 job.set_blob_tags({"state": str(number)}, if_tags_match_condition="state = 'free'")
@@ -220,7 +228,7 @@ def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Se
     for number, box in enumerate(boxes):
         for name in ("a", "ü <&> \x7f"):
             box.upload_blob(name, b"", tags={"mark": mark, "n": str(number), "x": "y"})
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as second:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as second:
         apart = second.create_container(boxes[0].container_name)
         apart.upload_blob("a", b"", tags={"mark": mark})
         assert len(list(second.find_blobs_by_tags(f"mark = '{mark}'"))) == 1
@@ -275,8 +283,8 @@ def test_markers_and_limits_of_searches(service: BlobServiceClient) -> None:
 
 def test_tags_need_a_letter_of_their_own(container: ContainerClient) -> None:
     container.upload_blob("blob", b"data", tags={"a": "1"})
-    with_letter = holder(container, container_token(container, permission="t"))
-    without = holder(container, container_token(container, permission="racwdl"))
+    with_letter = sas_client(container, container_token(container, permission="t"))
+    without = sas_client(container, container_token(container, permission="racwdl"))
     assert with_letter.get_blob_client("blob").get_blob_tags() == {"a": "1"}
     with_letter.get_blob_client("blob").set_blob_tags({"a": "2"})
     with refused(*MISMATCH):
@@ -285,13 +293,13 @@ def test_tags_need_a_letter_of_their_own(container: ContainerClient) -> None:
         without.get_blob_client("blob").get_blob_tags()
     with refused(*MISMATCH):
         without.get_blob_client("blob").set_blob_tags({})
-    for_blob = holder(container, blob_token(container, "blob", permission="t"))
+    for_blob = sas_client(container, blob_token(container, "blob", permission="t"))
     assert for_blob.get_blob_client("blob").get_blob_tags() == {"a": "2"}
 
 
 def test_to_write_with_tags_needs_both(container: ContainerClient) -> None:
-    without = holder(container, container_token(container, permission="cw"))
-    both = holder(container, container_token(container, permission="cwt"))
+    without = sas_client(container, container_token(container, permission="cw"))
+    both = sas_client(container, container_token(container, permission="cwt"))
     with refused(*MISMATCH):
         without.upload_blob("blob", b"data", tags={"a": "1"})
     block = without.get_blob_client("listed")
@@ -308,13 +316,13 @@ def test_to_write_with_tags_needs_both(container: ContainerClient) -> None:
 def test_to_find_needs_a_letter_too(server: Server, container: ContainerClient) -> None:
     container.upload_blob("blob", b"data", tags={"a": "1"})
     where = f"@container = '{container.container_name}' AND a = '1'"
-    finder = holder(container, container_token(container, permission="f"))
+    finder = sas_client(container, container_token(container, permission="f"))
     assert names(finder.find_blobs_by_tags("a = '1'")) == ["blob"]
-    other = holder(container, container_token(container, permission="racwdlt"))
+    other = sas_client(container, container_token(container, permission="racwdlt"))
     with refused(*MISMATCH):
         list(other.find_blobs_by_tags("a = '1'"))
-    found = BlobServiceClient(server.url(), account_token("f", "s"), retry_total=0)
+    found = sas_service(server, account_token("f", "s"))
     assert names(found.find_blobs_by_tags(where)) == ["blob"]
-    lacking = BlobServiceClient(server.url(), account_token("rwdlt", "sco"), retry_total=0)
+    lacking = sas_service(server, account_token("rwdlt", "sco"))
     with refused(*MISMATCH):
         list(lacking.find_blobs_by_tags(where))

@@ -20,7 +20,9 @@ from azure.storage.blob import (
     StandardBlobTier,
 )
 
-from tests.server import Answer, eventually, refused, served, unique, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import eventually, served, unique
 
 PENDING = "rehydrate-pending-to-"
 
@@ -30,8 +32,8 @@ def blob(container: ContainerClient) -> BlobClient:
     return container.upload_blob("blob", b"data")
 
 
-def set_tier(blob: BlobClient, tier: str, **options: object) -> Answer:
-    answer = Answer()
+def set_tier(blob: BlobClient, tier: str, **options: object) -> ResponseRecorder:
+    answer = ResponseRecorder()
     blob.set_standard_blob_tier(tier, raw_response_hook=answer, **options)  # type: ignore[arg-type]
     return answer
 
@@ -132,7 +134,7 @@ def test_the_way_out_of_the_archive(container: ContainerClient, blob: BlobClient
 
 def test_how_long_the_way_is_can_be_set(tmp_path: Path) -> None:
     seconds = "--rehydrate-standard-seconds=0", "--rehydrate-high-seconds=1000"
-    with served(tmp_path / "data", *seconds) as server, server.service() as service:
+    with served(tmp_path / "data", *seconds) as server, blob_service(server) as service:
         container = service.create_container(unique())
         for priority, tier in (("Standard", "Hot"), ("High", "Archive")):
             blob = container.upload_blob(priority, b"data")

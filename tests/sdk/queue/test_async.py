@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from azure.storage.queue import AccessPolicy, QueueMessage
 from azure.storage.queue.aio import QueueClient
 
-from tests.sdk.queue.clients import HOUR, KIB_64, async_queue_service, now
-from tests.server import Server, refused, unique
+from tests.sdk.harness import HOUR, now, refused
+from tests.sdk.queue.clients import KIB_64, async_queue_service
+from tests.server import Server, unique
 
 
 @asynccontextmanager

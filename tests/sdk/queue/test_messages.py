@@ -18,8 +18,8 @@ from azure.storage.queue import (
     TextBase64EncodePolicy,
 )
 
+from tests.sdk.harness import refused, with_headers
 from tests.sdk.queue.clients import KIB_64, contents
-from tests.server import refused, with_headers
 
 WEEK = timedelta(days=7)
 NOBODY = "5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10"

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from azure.storage.queue import AccessPolicy, QueueClient, QueueServiceClient
 
-from tests.sdk.queue.clients import HOUR, contents, now
-from tests.server import Answer, refused, unique
+from tests.sdk.harness import HOUR, ResponseRecorder, now, refused
+from tests.sdk.queue.clients import contents
+from tests.server import unique
 
 
 def test_made_once(queues: QueueServiceClient) -> None:
     queue = queues.get_queue_client(unique("made"))
-    answer = Answer()
+    answer = ResponseRecorder()
     queue.create_queue(metadata={"Colour": "red"}, raw_response_hook=answer)
     assert answer.status == 201
     # So the SDK tells that there was nothing left to do.

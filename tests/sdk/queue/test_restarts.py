@@ -8,8 +8,9 @@ from pathlib import Path
 from azure.core.exceptions import AzureError
 from azure.storage.queue import AccessPolicy, QueueClient, QueueMessage
 
-from tests.sdk.queue.clients import HOUR, KIB_64, contents, now, queue_service
-from tests.server import Server, check, refused, served
+from tests.sdk.harness import HOUR, now, refused
+from tests.sdk.queue.clients import KIB_64, contents, queue_service
+from tests.server import Server, check, served
 
 LONG = "é" * (KIB_64 // 2)
 

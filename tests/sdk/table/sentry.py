@@ -14,7 +14,7 @@ from typing import Final
 from tests.probes import judgement
 from tests.probes.client import Answer, Client, Request
 from tests.protocol.table.batches import PartAnswer, answers_in
-from tests.sdk.table.clients import unique
+from tests.sdk.table.clients import unique_table
 from tests.sdk.table.forms import JSON, Form, Place, table_key
 from tests.server import ACCOUNT, KEY, ROOT, SECOND_ACCOUNT, SECOND_KEYS, Server
 
@@ -39,7 +39,7 @@ class Sentry:
         return answer
 
     def make(self, account: str = ACCOUNT) -> Place:
-        name = unique("Probe")
+        name = unique_table("Probe")
         table = json.dumps({"TableName": name}).encode()
         self.own(Request("POST", f"/{account}/Tables", (), (JSON,), table), account)
         entity = b'{"PartitionKey":"p","RowKey":"r","Age":36}'

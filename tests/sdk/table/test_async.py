@@ -11,7 +11,8 @@ from azure.core import MatchConditions
 from azure.data.tables import EdmType, TableAccessPolicy, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient
 
-from tests.sdk.table.clients import HOUR, async_table_service, code_of, now, refused, unique
+from tests.sdk.harness import HOUR, error_code, now, refused
+from tests.sdk.table.clients import async_table_service, unique_table
 from tests.server import Server
 
 ADA: Final[dict[str, Any]] = {"PartitionKey": "Lovelace", "RowKey": "Ada", "Age": 36}
@@ -20,7 +21,7 @@ ADA: Final[dict[str, Any]] = {"PartitionKey": "Lovelace", "RowKey": "Ada", "Age"
 def run(server: Server, test: Callable[[TableClient], Awaitable[None]]) -> None:
     async def main() -> None:
         async with async_table_service(server) as service:
-            table = await service.create_table(unique("Async"))
+            table = await service.create_table(unique_table("Async"))
             await test(table)
             await table.delete_table()
 
@@ -91,7 +92,7 @@ def test_transactions(server: Server) -> None:
         assert len({each["etag"] for each in told}) >= 1
         with pytest.raises(TableTransactionError) as caught:
             await table.submit_transaction([("delete", ADA), ("create", {**ADA, "RowKey": "B"})])
-        assert (code_of(caught.value), caught.value.index) == ("EntityAlreadyExists", 1)
+        assert (error_code(caught.value), caught.value.index) == ("EntityAlreadyExists", 1)
         assert (await table.get_entity("Lovelace", "Ada"))["Age"] == 36
 
     run(server, test)

@@ -16,7 +16,8 @@ from azure.core.exceptions import ResourceExistsError, ResourceModifiedError
 from azure.data.tables import TableClient, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient as AsyncTableClient
 
-from tests.sdk.table.clients import async_table_service, code_of, table_service, unique
+from tests.sdk.harness import error_code
+from tests.sdk.table.clients import async_table_service, table_service, unique_table
 from tests.server import Server, served
 
 WRITERS: Final = 6
@@ -41,7 +42,7 @@ def crowded(
 def name(crowded: Server) -> str:
     """Of a table."""
     with table_service(crowded) as service:
-        return service.create_table(unique("Crowded")).table_name
+        return service.create_table(unique_table("Crowded")).table_name
 
 
 # A counter
@@ -125,7 +126,7 @@ def _move(table: TableClient, chance: random.Random) -> bool:
     try:
         table.submit_transaction(changes)
     except TableTransactionError as error:
-        assert code_of(error) == "UpdateConditionNotSatisfied"
+        assert error_code(error) == "UpdateConditionNotSatisfied"
         return False
     return True
 

@@ -8,8 +8,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.data.tables import TableClient, UpdateMode
 
-from tests.sdk.table.clients import refused
-from tests.server import Answer
+from tests.sdk.harness import ResponseRecorder, refused
 
 ADA: Final[dict[str, Any]] = {"PartitionKey": "p", "RowKey": "r"}
 IF_SEEN: Final = MatchConditions.IfNotModified
@@ -45,7 +44,7 @@ def test_only_the_last_version_is_changed(table: TableClient, mode: UpdateMode) 
 def test_what_is_not_there(table: TableClient, mode: UpdateMode) -> None:
     with refused(404, "ResourceNotFound"):
         table.update_entity(ADA, mode=mode)
-    answer = Answer()
+    answer = ResponseRecorder()
     table.delete_entity("p", "r", raw_response_hook=answer)
     assert answer.status == 404
     table.upsert_entity(ADA, mode=mode)

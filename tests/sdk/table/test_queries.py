@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 from azure.data.tables import EdmType, TableClient, TableServiceClient
 
-from tests.sdk.table.clients import refused, rows, unique
+from tests.sdk.harness import refused
+from tests.sdk.table.clients import row_keys, unique_table
 
 # For each type, values in their order; row 0 has the first, and so on.
 VALUES: Final[dict[str, list[Any]]] = {
@@ -36,7 +37,7 @@ OPERATORS: Final = {
 @pytest.fixture(scope="module")
 def kinds(tables: TableServiceClient) -> Iterator[TableClient]:
     """Five entities, with a value of each type; and one without any."""
-    table = tables.create_table(unique("Kinds"))
+    table = tables.create_table(unique_table("Kinds"))
     for row in range(5):
         values = {name: of_type[row] for name, of_type in VALUES.items()}
         entity = {"PartitionKey": "p", "RowKey": str(row), "Flag": row == 4, **values}
@@ -54,20 +55,20 @@ def test_operators(kinds: TableClient, name: str, operator: str) -> None:
         if isinstance(value, float) and math.isinf(value):
             # The SDK writes infinities as Python does; filters have a word of their own.
             query = f"{name} {operator} {'INF' if value > 0 else '-INF'}"
-            found = rows(kinds, query)
+            found = row_keys(kinds, query)
         else:
             query = f"{name} {operator} @value"
-            found = rows(kinds, query, parameters={"value": value})
+            found = row_keys(kinds, query, parameters={"value": value})
         expected = [str(row) for row in range(5) if OPERATORS[operator](row, at)]
         assert found == expected, (query, value)
 
 
 def test_booleans(kinds: TableClient) -> None:
-    assert rows(kinds, "Flag eq @flag", parameters={"flag": True}) == ["4"]
-    assert rows(kinds, "Flag eq false") == ["0", "1", "2", "3"]
-    assert rows(kinds, "Flag ne true") == ["0", "1", "2", "3"]
-    assert rows(kinds, "not Flag") == ["0", "1", "2", "3", "bare"]
-    assert rows(kinds, "Flag") == ["4"]
+    assert row_keys(kinds, "Flag eq @flag", parameters={"flag": True}) == ["4"]
+    assert row_keys(kinds, "Flag eq false") == ["0", "1", "2", "3"]
+    assert row_keys(kinds, "Flag ne true") == ["0", "1", "2", "3"]
+    assert row_keys(kinds, "not Flag") == ["0", "1", "2", "3", "bare"]
+    assert row_keys(kinds, "Flag") == ["4"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_booleans(kinds: TableClient) -> None:
     ],
 )
 def test_filters(kinds: TableClient, query: str, expected: list[str]) -> None:
-    assert rows(kinds, query) == expected
+    assert row_keys(kinds, query) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,15 +114,15 @@ def test_filters(kinds: TableClient, query: str, expected: list[str]) -> None:
 def test_what_is_no_filter(kinds: TableClient, query: str) -> None:
     if query == "Int":
         # A property by itself is one that should be true.
-        assert rows(kinds, query) == []
+        assert row_keys(kinds, query) == []
         return
     with refused(400, "InvalidInput"):
-        rows(kinds, query)
+        row_keys(kinds, query)
 
 
 def test_parameters_cannot_break_out(kinds: TableClient) -> None:
     for value in ("x' or Int ge 0 or Text eq 'x", "'", "''", "' or true or '"):
-        assert rows(kinds, "Text eq @value", parameters={"value": value}) == []
+        assert row_keys(kinds, "Text eq @value", parameters={"value": value}) == []
 
 
 def test_a_filter_may_hold_any_text(table: TableClient) -> None:
@@ -164,7 +165,7 @@ def test_pages(table: TableClient) -> None:
         ]
         assert [row for page in pages for row in page] == everybody
         assert all(len(page) == size for page in pages[:-1])
-    assert rows(table, "Odd eq true", results_per_page=9) == everybody[1::2]
+    assert row_keys(table, "Odd eq true", results_per_page=9) == everybody[1::2]
 
 
 def test_a_page_is_found_again_by_its_token(table: TableClient) -> None:
@@ -201,7 +202,7 @@ def test_more_than_a_thousand(table: TableClient) -> None:
     pages = [len(list(page)) for page in table.list_entities().by_page()]
     assert pages == [1_000, 100]
     # Further than what is looked at while others wait.
-    assert len(rows(table, "RowKey eq '42'")) == 11
+    assert len(row_keys(table, "RowKey eq '42'")) == 11
 
 
 def test_pages_of_large_entities_are_short(table: TableClient) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from tests.probes.client import Answer, Request
 from tests.protocol.table.batches import BATCH_TYPE, PartAnswer, answers_in, change_set, part
-from tests.sdk.table.clients import holder, refused, table_token, unique
+from tests.sdk.harness import refused
+from tests.sdk.table.clients import sas_client, table_token, unique_table
 from tests.sdk.table.forms import JSON, Place
 from tests.sdk.table.sentry import OWNERS, Sentry
 from tests.server import ACCOUNT, Server
@@ -148,7 +149,7 @@ def test_headers(
 
 
 def test_headers_of_tables_that_come_and_go(sentry: Sentry, place: Place) -> None:
-    name = unique()
+    name = unique_table()
     answer = ask(sentry, place, "POST", "Tables", {"TableName": name})
     assert (answer.status, own_headers(answer.headers)) == (201, {**DATA, **MADE})
     answer = ask(sentry, place, "DELETE", f"Tables('{name}')")
@@ -442,9 +443,9 @@ def test_a_token_for_some_keys_is_not_good_for_others(sentry: Sentry, server: Se
     token = table_token(
         place.table, start_pk="a", start_rk="a", end_pk="b", end_rk="b", permission="raud"
     )
-    with holder(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
+    with sas_client(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
         table.create_entity({"PartitionKey": "c", "RowKey": "r"})
-    with holder(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
+    with sas_client(server, place.table, token) as table, refused(403, "AuthorizationFailure"):
         table.get_entity("p", "r")
     sentry.remove(place)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from azure.data.tables import TableAccessPolicy, TableClient, TableServiceClient
 
-from tests.sdk.table.clients import HOUR, now, refused, rows, unique
-from tests.server import Answer
+from tests.sdk.harness import HOUR, ResponseRecorder, now, refused
+from tests.sdk.table.clients import row_keys, unique_table
 
 
 def test_made_once(tables: TableServiceClient) -> None:
-    name = unique("Made")
+    name = unique_table("Made")
     table = tables.get_table_client(name)
-    answer = Answer()
+    answer = ResponseRecorder()
     assert table.create_table(raw_response_hook=answer).name == name
     assert answer.status in {201, 204}
     for again in (name, name.upper(), name.lower()):
@@ -29,16 +29,16 @@ def test_deleted_and_made_again_at_once(table: TableClient) -> None:
         table.create_entity({"PartitionKey": "p", "RowKey": str(number)})
         table.delete_table()
         with refused(404, "TableNotFound"):
-            rows(table)
+            row_keys(table)
         table.create_table()
-        assert rows(table) == []
+        assert row_keys(table) == []
 
 
 def test_what_is_not_there(tables: TableServiceClient) -> None:
-    table = tables.get_table_client(unique("Missing"))
+    table = tables.get_table_client(unique_table("Missing"))
     entity = {"PartitionKey": "p", "RowKey": "r"}
     for call in (
-        lambda: rows(table),
+        lambda: row_keys(table),
         lambda: table.get_entity("p", "r"),
         lambda: table.create_entity(entity),
         lambda: table.upsert_entity(entity),
@@ -53,7 +53,7 @@ def test_what_is_not_there(tables: TableServiceClient) -> None:
     with refused(404, "ResourceNotFound"):
         table.set_table_access_policy({})
     # So the SDK tells that there was nothing left to do.
-    answer = Answer()
+    answer = ResponseRecorder()
     table.delete_table(raw_response_hook=answer)
     assert answer.status == 404
 
@@ -71,7 +71,7 @@ def test_the_name_of_the_list_of_tables(tables: TableServiceClient) -> None:
 
 
 def test_lists(tables: TableServiceClient) -> None:
-    prefix = unique("Listed")
+    prefix = unique_table("Listed")
     names = [f"{prefix}{letter}" for letter in "aBcDe"]
     for name in reversed(names):
         tables.create_table(name)

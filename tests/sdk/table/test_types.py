@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from azure.data.tables import EdmType, EntityProperty, TableClient, UpdateMode
 
-from tests.sdk.table.clients import refused
+from tests.sdk.harness import refused
 
 KEYS: Final = {"PartitionKey": "p", "RowKey": "r"}
 
