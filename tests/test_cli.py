@@ -22,7 +22,7 @@ from etagere.config import Config
 from etagere.engine import ledger
 from etagere.settings import SETTINGS
 from tests.bodies.objects import OBJECTS
-from tests.bodies.stores import CONFIG, Broken, build, expected
+from tests.bodies.stores import CONFIG, DamagedStore, build, expected
 from tests.engine.sqlite_harness import SqliteHarness
 
 ROOT = Path(__file__).parent.parent
@@ -99,12 +99,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def broken(sound: Path, tmp_path: Path) -> Broken:
-    return Broken(sound, tmp_path / "data")
+def broken(sound: Path, tmp_path: Path) -> DamagedStore:
+    return DamagedStore(sound, tmp_path / "data")
 
 
 @pytest.fixture
-def serving(broken: Broken) -> Iterator[SqliteHarness]:
+def serving(broken: DamagedStore) -> Iterator[SqliteHarness]:
     """A server that runs over the store."""
     harness = SqliteHarness(broken.directory, CONFIG)
     harness.start()
@@ -276,7 +276,7 @@ def test_services_that_are_not_known_keep_a_check_from_judging(sound: Path) -> N
     assert check("--data", sound).returncode == 0
 
 
-def test_findings_are_grouped_and_summed_up(broken: Broken) -> None:
+def test_findings_are_grouped_and_summed_up(broken: DamagedStore) -> None:
     broken.execute("DELETE FROM inline_bodies")
     for number in range(4_000, 4_060):
         broken.path(number).write_bytes(b"")
@@ -290,7 +290,7 @@ def test_findings_are_grouped_and_summed_up(broken: Broken) -> None:
     assert shown.stdout.endswith(": 61 problems (1 loss, 60 leaks, 0 faults)\n")
 
 
-def test_json(broken: Broken) -> None:
+def test_json(broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", broken.directory, "--json", "--fast")
     assert shown.returncode == 1
@@ -306,7 +306,7 @@ def test_json(broken: Broken) -> None:
     assert json.loads(clean.stdout)["leaks_removed"] == 1
 
 
-def test_names_cannot_play_with_the_terminal(broken: Broken) -> None:
+def test_names_cannot_play_with_the_terminal(broken: DamagedStore) -> None:
     content = broken.content("small")
     broken.put_content("\x1b[2J\u202eä", content)
     broken.execute("DELETE FROM inline_bodies")
@@ -315,7 +315,7 @@ def test_names_cannot_play_with_the_terminal(broken: Broken) -> None:
     assert "\\x1b[2J\\u202e\\xe4" in shown.stdout
 
 
-def test_fast_skips_the_bytes(broken: Broken) -> None:
+def test_fast_skips_the_bytes(broken: DamagedStore) -> None:
     number = broken.segment_of("single")
     path = broken.path(number)
     path.write_bytes(bytes(path.stat().st_size))
@@ -334,7 +334,7 @@ def test_check_runs_beside_a_server(serving: SqliteHarness) -> None:
 # Repairs
 
 
-def test_repair_removes_leaks_and_checks_again(broken: Broken) -> None:
+def test_repair_removes_leaks_and_checks_again(broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     broken.delete(OBJECTS, ("single",))
     broken.delete(OBJECTS, ("small",))
@@ -348,7 +348,7 @@ def test_repair_removes_leaks_and_checks_again(broken: Broken) -> None:
     assert not broken.path(4_000).exists()
 
 
-def test_repair_leaves_losses(broken: Broken) -> None:
+def test_repair_leaves_losses(broken: DamagedStore) -> None:
     broken.execute("DELETE FROM inline_bodies")
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", broken.directory, "--repair")
@@ -357,7 +357,7 @@ def test_repair_leaves_losses(broken: Broken) -> None:
     assert "1 problem (1 loss, 0 leaks, 0 faults)" in shown.stdout
 
 
-def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: Broken) -> None:
+def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", serving.directory, "--repair")
     assert shown.returncode == 2
@@ -370,41 +370,41 @@ def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: Brok
 # What cannot be checked
 
 
-def no_directory(store: Broken) -> None:
+def no_directory(store: DamagedStore) -> None:
     shutil.rmtree(store.directory)
 
 
-def a_file(store: Broken) -> None:
+def a_file(store: DamagedStore) -> None:
     no_directory(store)
     store.directory.write_text("not a directory", encoding="utf-8")
 
 
-def no_ledger(store: Broken) -> None:
+def no_ledger(store: DamagedStore) -> None:
     ledger.database_path(store.directory).unlink()
 
 
-def ledger_is_a_directory(store: Broken) -> None:
+def ledger_is_a_directory(store: DamagedStore) -> None:
     no_ledger(store)
     ledger.database_path(store.directory).mkdir()
 
 
-def other_file(store: Broken) -> None:
+def other_file(store: DamagedStore) -> None:
     ledger.database_path(store.directory).write_text("notes" * 10_000, encoding="utf-8")
 
 
-def other_database(store: Broken) -> None:
+def other_database(store: DamagedStore) -> None:
     store.execute("PRAGMA application_id = 7")
 
 
-def empty_file(store: Broken) -> None:
+def empty_file(store: DamagedStore) -> None:
     ledger.database_path(store.directory).write_bytes(b"")
 
 
-def newer_schema(store: Broken) -> None:
+def newer_schema(store: DamagedStore) -> None:
     store.execute("PRAGMA user_version = 77")
 
 
-def damaged_schema(store: Broken) -> None:
+def damaged_schema(store: DamagedStore) -> None:
     with ledger.database_path(store.directory).open("r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 3_000)
@@ -427,7 +427,7 @@ def damaged_schema(store: Broken) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_cannot_be_checked_is_one_line(
-    broken: Broken, damage: object, words: str, options: tuple[str, ...]
+    broken: DamagedStore, damage: object, words: str, options: tuple[str, ...]
 ) -> None:
     assert callable(damage)
     damage(broken)
@@ -440,7 +440,9 @@ def test_what_cannot_be_checked_is_one_line(
 
 @only_root
 @pytest.mark.parametrize("options", [(), ("--repair",)], ids=["check", "repair"])
-def test_directory_of_somebody_else_is_one_line(broken: Broken, options: tuple[str, ...]) -> None:
+def test_directory_of_somebody_else_is_one_line(
+    broken: DamagedStore, options: tuple[str, ...]
+) -> None:
     broken.directory.chmod(0o700)
     command = as_nobody("import tests.bodies.objects")
     shown = start("check", "--data", broken.directory, *options, command=command)
@@ -452,7 +454,7 @@ def test_directory_of_somebody_else_is_one_line(broken: Broken, options: tuple[s
 # With a terminal
 
 
-def test_progress_is_shown_on_a_terminal_and_cleared(broken: Broken) -> None:
+def test_progress_is_shown_on_a_terminal_and_cleared(broken: DamagedStore) -> None:
     parent, child = pty.openpty()
     with subprocess.Popen(
         [*WITH_OBJECTS, "check", "--data", str(broken.directory)],
@@ -479,7 +481,7 @@ def test_progress_is_shown_on_a_terminal_and_cleared(broken: Broken) -> None:
     assert output.endswith(b"clean\n")
 
 
-def test_reader_that_has_seen_enough_is_no_error(broken: Broken) -> None:
+def test_reader_that_has_seen_enough_is_no_error(broken: DamagedStore) -> None:
     for number in range(4_000, 6_000):
         broken.path(number).write_bytes(b"")
     with subprocess.Popen(

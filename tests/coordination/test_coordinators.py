@@ -1,4 +1,4 @@
-"""The contract of coordinators, for each of them: liveness, sole workers and pins."""
+"""The contract of coordinators, for each implementation: liveness, sole workers and pins."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_process_is_alive_until_it_leaves(join: Join) -> None:
 
 
 def test_a_killed_process_leaves_nothing_behind(join: Join) -> None:
-    """Neither its life, nor its tasks, nor its pins."""
+    """Neither its liveness, nor its tasks, nor its pins."""
     receiving, sending = os.pipe()
     pid = os.fork()
     if pid == 0:

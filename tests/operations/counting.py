@@ -1,4 +1,4 @@
-"""What operations read, counted."""
+"""A transaction that counts what an operation reads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from etagere.engine.interface import FILTERED_SCAN_BYTES_MAX, Counted, FilteredR
 from etagere.engine.records import Collection, K, R, Span
 
 
-class Counting:
-    """A snapshot that counts the rows that are read from it."""
+class CountingTxn:
+    """A read transaction that counts the rows it returns."""
 
     def __init__(self, txn: ReadTxn) -> None:
         self._txn = txn

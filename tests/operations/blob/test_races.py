@@ -1,8 +1,7 @@
-"""Any two operations on one blob, one of them run at every point within the other.
+"""Pairs of operations on one blob, one of them run at every step of the other.
 
-The engine in memory shows what a decision rests on that was not guarded: each pair must come to
-what it comes to one after the other, in one order or the other, and every count must be right.
-"""
+The memory engine exposes decisions that rest on unguarded records: each pair must have the result
+of one of the two serial orders, and every count must be right."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.operations.blob.snapshots import delete_snapshot, snapshot_blob
 from etagere.protocol.blob.drafting import Drafting
 from tests.clocks import SharedClock
-from tests.operations.blob.accounts import require_balanced, require_orderly, rows
-from tests.operations.blob.shelf import BOX, committed, latest
+from tests.operations.blob.consistency import require_balanced, require_reachable, rows
+from tests.operations.blob.fixture import BOX, committed, latest
 
 pytestmark = pytest.mark.usefixtures("short_chunks")
 
@@ -64,14 +63,14 @@ A, B, C, D, E = b"a", b"b", b"c", b"d", b"e"
 
 
 class Call(NamedTuple):
-    """An operation and what it is asked."""
+    """An operation and its command."""
 
     operation: Callable[[WriteTxn, Any], Any]
     command: Any
 
 
 def _body(number: int) -> Body:
-    """An upload of ten bytes at a place of its own."""
+    """Returns an upload of ten bytes at its own place."""
     return Body(new_id(), 10, 0, pieces=(Piece(SEGMENT, 10 * number, 10),))
 
 
@@ -84,7 +83,7 @@ def _run(engine: MemoryEngine, call: Call) -> str:
 
 
 def _finish(txn: MemoryWriteTxn, call: Call) -> str:
-    """What a call comes to: a refusal's code, or whether it has an answer."""
+    """Runs a call and returns the code of its refusal, or whether it has a result."""
     try:
         answer = call.operation(txn, call.command)
         txn.commit()
@@ -108,7 +107,7 @@ async def _all(steps: AsyncIterator[ExtendDraft]) -> list[ExtendDraft]:
 
 
 class World(NamedTuple):
-    """A blob with everything that a blob can have, and what can be done to it."""
+    """A blob with everything that a blob can have, and the calls to run on it."""
 
     engine: MemoryEngine
     calls: dict[str, Call]
@@ -125,7 +124,7 @@ def _world() -> World:
     for call in (
         Call(create_container, CreateContainer(BOX, new_id())),
         *(_block(name, number) for number, name in enumerate((A, B, C, D, E))),
-        Call(block_lists.put_block_list, made),  # which leaves a block to be removed
+        Call(block_lists.put_block_list, made),  # which leaves a block to remove
         Call(snapshot_blob, SnapshotBlob(NAME)),
         _block(C, 6),
         _block(E, 7),
@@ -138,7 +137,7 @@ def _world() -> World:
     assert steps
     for step in steps:
         _run(engine, Call(block_lists.extend_draft, step))
-    # By now what waits is stale, and so is the draft: both may be used, and may be dropped.
+    # By now the staged blocks and the draft have expired: they may be used or dropped.
     clock.advance(8 * 24 * 3600 * TICKS_PER_SECOND)
     calls = {
         "put": Call(put_blob, PutBlob(NAME, _body(8))),
@@ -177,7 +176,7 @@ _COME_AGAIN = ("drop stale", "purge drafts")
 
 
 def _visible(txn: ReadTxn, _: None) -> object:
-    """What clients can see."""
+    """Returns the state that clients can see."""
     container = txn.get(CONTAINERS, BOX.key)
     if container is None:
         return "no container"
@@ -194,8 +193,7 @@ def _visible(txn: ReadTxn, _: None) -> object:
 
 
 def _settled(engine: MemoryEngine, world: World, names: tuple[str, str]) -> object:
-    """What can be seen when nothing is left to be removed, every count having been right before
-    and after."""
+    """Purges everything and returns the visible state; checks all counts before and after."""
     _look(engine, require_balanced)
     for name in names:
         if name in _COME_AGAIN:
@@ -205,7 +203,7 @@ def _settled(engine: MemoryEngine, world: World, names: tuple[str, str]) -> obje
         while _removed(engine, call):
             pass
     _look(engine, require_balanced)
-    _look(engine, require_orderly)
+    _look(engine, require_reachable)
     return _look(engine, _visible)
 
 
@@ -219,15 +217,15 @@ def _removed(engine: MemoryEngine, call: Call) -> int:
 Outcome = tuple[dict[str, str], object]
 
 
-def _one_after_the_other(world: World, names: tuple[str, str]) -> Outcome:
+def _run_serially(world: World, names: tuple[str, str]) -> Outcome:
     engine = world.engine.restarted()
     codes = {name: _run(engine, world.calls[name]) for name in names}
     return codes, _settled(engine, world, names)
 
 
-def _one_within_the_other(world: World, outer: str, inner: str, step: int) -> Outcome | None:
-    """What the two come to if the inner is run before this step of the outer; None if the outer
-    has no such step. Whoever meets a conflict is run again afterwards, as the engine does."""
+def _run_interleaved(world: World, outer: str, inner: str, step: int) -> Outcome | None:
+    """Runs `inner` before a step of `outer` and returns the outcome, or None if `outer` has no such
+    step. A call that meets a conflict is run again afterwards, as the engine does."""
     engine = world.engine.restarted()
     codes: dict[str, str] = {}
     steps = 0
@@ -272,26 +270,26 @@ OPERATIONS = (
 )
 
 
-def _require_some_order(world: World, outer: str, inner: str) -> None:
-    serial = [_one_after_the_other(world, names) for names in ((outer, inner), (inner, outer))]
+def _require_serializable(world: World, outer: str, inner: str) -> None:
+    serial = [_run_serially(world, names) for names in ((outer, inner), (inner, outer))]
     step = 1
-    while (found := _one_within_the_other(world, outer, inner, step)) is not None:
+    while (found := _run_interleaved(world, outer, inner, step)) is not None:
         assert found in serial, (outer, inner, step)
         step += 1
     assert step > 2
 
 
 @pytest.mark.parametrize("outer", OPERATIONS)
-def test_any_two_come_to_what_they_come_to_in_turn(outer: str) -> None:
+def test_pairs_of_operations_are_serializable(outer: str) -> None:
     world = _world()
     assert list(world.calls) == list(OPERATIONS)
     for inner in OPERATIONS:
         if inner != outer:
-            _require_some_order(world, outer, inner)
+            _require_serializable(world, outer, inner)
 
 
-def test_so_do_those_that_come_first() -> None:
-    """Where nothing is, a decision rests on what is absent."""
+def test_pairs_on_an_empty_container_are_serializable() -> None:
+    """Where nothing exists, a decision rests on the absence of records."""
     engine = MemoryEngine()
     opening = engine.begin()
     opening.put(SEGMENTS, (SEGMENT,), Segment(new_id()))
@@ -306,4 +304,4 @@ def test_so_do_those_that_come_first() -> None:
         "delete container": Call(delete_container, DeleteContainer(BOX)),
     }
     for outer, inner in permutations(calls, 2):
-        _require_some_order(World(engine, calls), outer, inner)
+        _require_serializable(World(engine, calls), outer, inner)

@@ -1,8 +1,7 @@
-"""Any two operations on one queue, one of them run at every point within the other.
+"""Pairs of operations on one queue, one of them run at every step of the other.
 
-The engine in memory shows what a decision rests on that was not guarded: each pair must come to
-what it comes to one after the other, in one order or the other. No two ever get the same message.
-"""
+The memory engine exposes decisions that rest on unguarded records: each pair must have the result
+of one of the two serial orders, and no two operations ever get the same message."""
 
 from __future__ import annotations
 
@@ -31,30 +30,30 @@ from etagere.model.queues import (
 from etagere.operations.queue import messages, queues
 from etagere.operations.queue.collections import MESSAGES, QUEUES, TEXTS
 from tests.clocks import SharedClock
-from tests.operations.blob.accounts import rows
-from tests.operations.queue.desk import LONG, TRAY
-from tests.operations.queue.ledger import left_behind, require_consistent
+from tests.operations.blob.consistency import rows
+from tests.operations.queue.consistency import message_records, require_consistent
+from tests.operations.queue.fixture import LONG, TRAY
 
 OTHER: Final = QueueName(TRAY.account, "other")
 RED: Final = (("Colour", "red"),)
 
 
 class Call(NamedTuple):
-    """An operation and what it is asked."""
+    """An operation and its command."""
 
     operation: Callable[[WriteTxn, Any], Any]
     command: Any
 
 
 class World(NamedTuple):
-    """A queue with messages of every kind, and what can be done to it."""
+    """A queue with messages of every kind, and the calls to run on it."""
 
     engine: MemoryEngine
     calls: dict[str, Call]
 
 
 class Outcome(NamedTuple):
-    """What two operations come to: what each was told, and what there is afterwards."""
+    """The result of two operations: what each returned, and the state afterwards."""
 
     told: dict[str, object]
     left: object
@@ -76,7 +75,7 @@ def _do(engine: MemoryEngine, call: Call) -> Any:
 
 
 def _world() -> World:
-    """Three that can be seen, in this order, one that is hidden, and two that are over."""
+    """Puts three visible messages, a hidden one and two expired ones, in this order."""
     clock = SharedClock()
     clock.freeze()
     engine = MemoryEngine(clock)
@@ -99,7 +98,7 @@ def _world() -> World:
         "get one": _get(1),
         "get two": _get(2),
         "get all": _get(32),
-        # Those that can be seen are hidden by it, as if it had come before whoever passes over.
+        # This hides the visible messages, as if it had run before an operation that skips them.
         "shorten": Call(messages.update_message, _update(long, "short", 20)),
         "lengthen": Call(messages.update_message, _update(first, LONG.title(), 20)),
         "show": Call(messages.update_message, _update(hidden, None, 0)),
@@ -157,7 +156,7 @@ OPERATIONS: Final = (
 )
 
 
-# What they come to
+# Outcomes
 
 
 def _run(engine: MemoryEngine, call: Call) -> object:
@@ -165,7 +164,7 @@ def _run(engine: MemoryEngine, call: Call) -> object:
 
 
 def _finish(txn: MemoryWriteTxn, call: Call) -> object:
-    """What a call tells: a refusal's code, or its answer, without what differs by the moment."""
+    """Runs a call and returns the code of its refusal, or its result without timestamps."""
     try:
         answer = call.operation(txn, call.command)
         txn.commit()
@@ -187,8 +186,8 @@ def _look(engine: MemoryEngine, question: Callable[[MemoryReadTxn, None], Any]) 
 
 
 def _left(txn: ReadTxn, _: None) -> object:
-    """What there is of the queues, once nothing is left to be removed; receipts have no meaning
-    to anybody but the one who was given them."""
+    """Returns the state of the queues after a purge; receipts are left out, because they differ by
+    run."""
     described = {name: queue.metadata for name, queue in rows(txn, QUEUES).items()}
     texts = {key: apart.text for (key,), apart in rows(txn, TEXTS).items()}
     found = [
@@ -208,14 +207,14 @@ def _settled(engine: MemoryEngine, told: dict[str, object]) -> Outcome:
     return Outcome(shown, _look(engine, _left))
 
 
-def _one_after_the_other(world: World, names: tuple[str, str]) -> Outcome:
+def _run_serially(world: World, names: tuple[str, str]) -> Outcome:
     engine = world.engine.restarted()
     return _settled(engine, {name: _run(engine, world.calls[name]) for name in names})
 
 
-def _one_within_the_other(world: World, outer: str, inner: str, step: int) -> Outcome | None:
-    """What the two come to if the inner is run before this step of the outer; None if the outer
-    has no such step. Whoever meets a conflict is run again afterwards, as the engine does."""
+def _run_interleaved(world: World, outer: str, inner: str, step: int) -> Outcome | None:
+    """Runs `inner` before a step of `outer` and returns the outcome, or None if `outer` has no such
+    step. A call that meets a conflict is run again afterwards, as the engine does."""
     engine = world.engine.restarted()
     told: dict[str, object] = {}
     steps = 0
@@ -239,15 +238,15 @@ def _one_within_the_other(world: World, outer: str, inner: str, step: int) -> Ou
 
 
 @pytest.mark.parametrize("outer", OPERATIONS)
-def test_any_two_come_to_what_they_come_to_in_turn(outer: str) -> None:
+def test_pairs_of_operations_are_serializable(outer: str) -> None:
     world = _world()
     assert list(world.calls) == list(OPERATIONS)
     for inner in OPERATIONS:
         if inner == outer:
             continue
-        serial = [_one_after_the_other(world, order) for order in ((outer, inner), (inner, outer))]
+        serial = [_run_serially(world, order) for order in ((outer, inner), (inner, outer))]
         step = 1
-        while (found := _one_within_the_other(world, outer, inner, step)) is not None:
+        while (found := _run_interleaved(world, outer, inner, step)) is not None:
             assert found in serial, (outer, inner, step)
             step += 1
         assert step > 2
@@ -259,8 +258,8 @@ def _taken(txn: MemoryWriteTxn, command: GetMessages) -> tuple[MessageResult, ..
     return taken
 
 
-def test_nobody_takes_what_another_is_taking() -> None:
-    """They pass over it, and neither waits for the other."""
+def test_concurrent_receivers_skip_each_others_messages() -> None:
+    """Neither waits for the other."""
     engine = _world().engine
     one, other = engine.begin(), engine.begin()
     mine = _taken(one, GetMessages(TRAY, 2, 30))
@@ -272,7 +271,7 @@ def test_nobody_takes_what_another_is_taking() -> None:
     assert _do(engine, _get(32)) == ()
 
 
-def test_nobody_takes_what_was_found_and_another_is_taking() -> None:
+def test_messages_found_before_another_receiver_took_them() -> None:
     engine = _world().engine
     found = GetMessages(TRAY, 32, 30, _look(engine, _visible).places)
     one, other = engine.begin(), engine.begin()
@@ -282,11 +281,11 @@ def test_nobody_takes_what_was_found_and_another_is_taking() -> None:
     assert [shown.text for shown in theirs] == [LONG, "third"]
     one.commit()
     other.commit()
-    # They are hidden now, wherever they were found.
+    # They are hidden now, wherever the scan found them.
     assert _do(engine, Call(messages.get_messages, found)) == ()
 
 
-def test_what_was_not_taken_after_all_can_be_taken() -> None:
+def test_messages_of_a_rolled_back_receive_can_be_received() -> None:
     engine = _world().engine
     one = engine.begin()
     taken = _taken(one, GetMessages(TRAY, 32, 30))
@@ -295,17 +294,17 @@ def test_what_was_not_taken_after_all_can_be_taken() -> None:
     assert len(_do(engine, _get(32))) == len(taken) == 3
 
 
-def test_nothing_is_left_of_a_queue_that_was_taken_apart_by_two() -> None:
-    """What is over may be removed for that reason while it is removed with its queue."""
+def test_concurrent_purges_leave_nothing() -> None:
+    """An expired message may be removed while its deleted queue is purged."""
     world = _world()
     _do(world.engine, world.calls["delete queue"])
     for outer, inner in (("expire", "purge"), ("purge", "expire")):
         step = 1
-        while _one_within_the_other(world, outer, inner, step) is not None:
+        while _run_interleaved(world, outer, inner, step) is not None:
             step += 1
         assert step > 2
     engine = world.engine.restarted()
     for call in _LATER.values():
         while _do(engine, call):
             pass
-    assert _look(engine, left_behind) == {}
+    assert _look(engine, message_records) == {}

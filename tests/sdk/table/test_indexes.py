@@ -19,7 +19,7 @@ from etagere.engine.interface import ReadTxn, T
 from etagere.engine.sqlite import Reader
 from etagere.model.tables import PropertyIndex, TableName
 from etagere.operations.table.tables import get_table
-from tests.operations.table.cabinet import left_behind, require_agreement
+from tests.operations.table.fixture import orphaned_records, require_index_consistency
 from tests.sdk.table.clients import table_service
 from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
@@ -84,7 +84,7 @@ def test_an_index_is_made_and_kept(server: Server) -> None:
         assert found(table, "Word eq 'word 7'") == with_word("word 7")
         eventually(lambda: is_ready(server, "Word"), "the index is ready")
         assert set(indexes(server)) == {"Word"}
-        assert look(server, require_agreement, None) == COUNT
+        assert look(server, require_index_consistency, None) == COUNT
         assert found(table, "Word eq 'word 7'") == with_word("word 7")
         # Whatever happens now, it is found at once.
         changed = {"PartitionKey": "03", "RowKey": "07", "Word": "word 7"}
@@ -108,9 +108,9 @@ def test_an_index_is_made_and_kept(server: Server) -> None:
         for size in (None, 1, 4):
             assert found(table, "Word eq 'word 7'", results_per_page=size) == with_word("word 7")
         assert found(table, "Word eq 7") == [("10", "07")]
-        assert look(server, require_agreement, None) == COUNT - 1
+        assert look(server, require_index_consistency, None) == COUNT - 1
         table.delete_table()
-        eventually(lambda: look(server, left_behind, None) == 0, "nothing is left")
+        eventually(lambda: look(server, orphaned_records, None) == 0, "nothing is left")
 
 
 def test_a_server_that_is_killed_while_it_builds(server: Server) -> None:
@@ -120,14 +120,14 @@ def test_a_server_that_is_killed_while_it_builds(server: Server) -> None:
         assert found(table, "RowKey eq '07' and Number gt 5100") == [("51", "07")]
         eventually(lambda: "RowKey" in indexes(server), "the index is noted")
     server.kill()
-    look(server, require_agreement, None)
+    look(server, require_index_consistency, None)
     server.start()
     with table_service(server) as service:
         table = service.get_table_client(NAME)
         # Who needs it has it built to its end.
         assert found(table, "RowKey eq '07' and Number gt 5100") == [("51", "07")]
         eventually(lambda: is_ready(server, "RowKey"), "the index is ready")
-        assert look(server, require_agreement, None) == COUNT
+        assert look(server, require_index_consistency, None) == COUNT
         assert found(table, "RowKey eq '07' and Number lt 200") == [("00", "07"), ("01", "07")]
     server.stop()
     assert check(server.directory).returncode == 0
