@@ -1,8 +1,7 @@
 """Measures how long well-behaved clients wait while another client is hostile.
 
-The bystanders run in a process of their own, so that what the test does to the server does not
-slow them down. Each has a connection of its own and sends a small request every few milliseconds.
-"""
+The bystanders run in their own process, so that the test's load on the server does not slow them
+down. Each has its own connection and sends a small request every few milliseconds."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _sign = shared_key(ACCOUNT, KEY)
 
 
 class Bystanders:
-    """What the bystanders measured; filled in when their time is over."""
+    """The bystanders' measurements; filled in at the end."""
 
     def __init__(self) -> None:
         self.waits_seconds: list[float] = []
@@ -41,7 +40,7 @@ class Bystanders:
 
 @contextlib.contextmanager
 def bystanders(server: Server) -> Iterator[Bystanders]:
-    """Clients that get one small blob again and again until the block ends."""
+    """Runs clients that get one small blob repeatedly until the block ends."""
     container = unique("bystanders")
     path = f"/{ACCOUNT}/{container}"
     with Client(server.endpoints["blob"]) as owner:
@@ -71,8 +70,8 @@ def bystanders(server: Server) -> Iterator[Bystanders]:
 def assert_others_do_not_wait(
     server: Server, attack: Callable[[], object], seconds_max: float = WAIT_SECONDS_MAX
 ) -> None:
-    """Fails if bystanders wait too long beside the attack in each of several attempts: the stall
-    that a request causes is there every time, the noise of a busy machine is not."""
+    """Fails if bystanders wait too long beside the attack in each of several attempts: a stall that
+    a request causes recurs every time, the noise of a busy machine does not."""
     slowest = []
     for _ in range(_ATTEMPTS):
         with bystanders(server) as others:
@@ -110,7 +109,7 @@ def _main(endpoint: str, path: str) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    # What was measured before everybody had connected belongs to the start.
+    # Measurements from before all clients had connected are discarded.
     print(json.dumps([wait for mine in waits for wait in mine[1:]]))
 
 

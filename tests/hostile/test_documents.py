@@ -1,4 +1,5 @@
-"""Documents that are costly to read: others do not wait, and the refusal is the documented one."""
+"""Documents that are expensive to parse: others do not wait, and the error is the documented
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings to many slow readers: memory is bounded and comes back, and others do not wait."""
+"""Listings for many slow readers: memory is bounded and released, and others do not wait."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _put_blobs(server: Server, first: int) -> None:
 
 
 def _resident_mib(server: Server) -> int:
-    """Of all processes of the server, pages that they share counted once."""
+    """Returns the memory of all processes of the server; shared pages count once."""
     kib = 0
     for pid in (server.pid, *server.children()):
         with contextlib.suppress(FileNotFoundError):
@@ -68,7 +68,7 @@ def _resident_mib(server: Server) -> int:
 
 @contextlib.contextmanager
 def _slow_readers(server: Server, request: Request, count: int) -> Iterator[list[socket.socket]]:
-    """Clients that have asked, and take nothing unless they are told to."""
+    """Opens connections that have sent a request, and read only on demand."""
     split = urlsplit(server.endpoints["blob"])
     with contextlib.ExitStack() as stack:
         readers = []
@@ -81,11 +81,11 @@ def _slow_readers(server: Server, request: Request, count: int) -> Iterator[list
         yield readers
 
 
-def test_slow_readers_take_little_memory_and_give_it_back(server: Server) -> None:
+def test_slow_readers_take_little_memory_and_release_it(server: Server) -> None:
     before = _resident_mib(server)
     anonymous = Request("GET", _PATH, _LIST, (("x-ms-version", "2021-12-02"),))
     with _slow_readers(server, anonymous, _READERS) as readers:
-        # Each of them has its first bytes: all pages are there.
+        # Each of them has its first bytes, so all pages exist.
         for reader in readers:
             reader.settimeout(10)
             assert reader.recv(256).startswith(b"HTTP/1.1 200")
@@ -118,9 +118,7 @@ def test_others_do_not_wait_for_long_pages(server: Server) -> None:
     ],
     ids=["flat", "folders", "mixed", "everything"],
 )
-def test_pages_have_a_length_and_show_everything_once(
-    server: Server, more: tuple[tuple[str, str], ...]
-) -> None:
+def test_pages_are_bounded_and_complete(server: Server, more: tuple[tuple[str, str], ...]) -> None:
     parameters = dict((*_LIST, *more))
     names: list[str] = []
     marker = ""
@@ -153,7 +151,7 @@ def _until(name: str, delimiter: str) -> str:
 
 @pytest.mark.parametrize("service", ["blob", "queue"])
 def test_pages_of_containers_and_queues(server: Server, service: str) -> None:
-    """With as much metadata as there may be: a page holds what 8 MiB hold."""
+    """With the maximum of metadata: a page holds at most 8 MiB."""
     endpoint = server.endpoints[service]
     kind = (("restype", "container"),) if service == "blob" else ()
     count = 250

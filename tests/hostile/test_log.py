@@ -1,4 +1,4 @@
-"""The ledger's log beside clients that read for long: short, and nobody waits for it."""
+"""The write-ahead log with clients that read for long: it stays short, and nobody waits for it."""
 
 from __future__ import annotations
 

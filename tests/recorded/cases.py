@@ -1,4 +1,4 @@
-"""Requests that were recorded, as cases: what has to be there before, what is sent, what comes."""
+"""Recorded requests as cases: setup, request and expected response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 
 
 class Target:
-    """A server with two accounts, and connections to it, one for each thread and service."""
+    """A server with two accounts, and connections to it, one per thread and service."""
 
     def __init__(self, server: Server, endless: str) -> None:
         """`endless` is the address of what can be copied for ever."""
@@ -47,8 +47,8 @@ class Target:
             client.close()
 
 
-class Scene:
-    """What a case prepares, with the key of the account and in names of its own."""
+class CaseContext:
+    """Setup of a case, signed with the account key and with unique names."""
 
     def __init__(self, target: Target, service: str, version: str, account: str = ACCOUNT) -> None:
         self.target = target
@@ -71,7 +71,7 @@ class Scene:
         headers: dict[str, str] | None = None,
         body: bytes | str = b"",
     ) -> Request:
-        """`path` is below the account and not encoded yet."""
+        """Returns a request; `path` is below the account and not encoded yet."""
         common = {"x-ms-version": self.version, "x-ms-client-request-id": str(uuid4())}
         said = {name: value for name, value in {**common, **(headers or {})}.items() if value}
         return Request(
@@ -83,7 +83,7 @@ class Scene:
         )
 
     def do(self, *arguments: Any, **options: Any) -> Answer:
-        """Something that succeeds."""
+        """Sends a request that must succeed."""
         return self.do_request(self.request(*arguments, **options))
 
     def do_request(self, request: Request) -> Answer:
@@ -95,8 +95,10 @@ class Scene:
         return self.target.client(self.service).ask(request)
 
 
-def other_account(scene: Scene) -> Scene:
-    return Scene(scene.target, scene.service, scene.version or "2021-08-06", SECOND_ACCOUNT)
+def other_account(context: CaseContext) -> CaseContext:
+    return CaseContext(
+        context.target, context.service, context.version or "2021-08-06", SECOND_ACCOUNT
+    )
 
 
 def signer(service: str, account: str = ACCOUNT) -> Signer:
@@ -106,12 +108,12 @@ def signer(service: str, account: str = ACCOUNT) -> Signer:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of request, and what it is answered with."""
+    """One kind of request and its expected response."""
 
     service: str
     operation: str
     status: int
-    make: Callable[[Scene], Request]
+    make: Callable[[CaseContext], Request]
     code: str = ""
     name: str = ""
     body: str = ""
@@ -143,10 +145,10 @@ class Catalogue:
 
     def case(
         self, operation: str, status: int, code: str = "", **options: Any
-    ) -> Callable[[Callable[[Scene], Request]], Callable[[Scene], Request]]:
-        """A decorator for a function that prepares the scene and returns the request."""
+    ) -> Callable[[Callable[[CaseContext], Request]], Callable[[CaseContext], Request]]:
+        """Decorates a function that does the setup and returns the request."""
 
-        def add(make: Callable[[Scene], Request]) -> Callable[[Scene], Request]:
+        def add(make: Callable[[CaseContext], Request]) -> Callable[[CaseContext], Request]:
             self.add(operation, status, code, make=make, **options)
             return make
 
@@ -158,7 +160,7 @@ class Catalogue:
         status: int,
         code: str = "",
         *,
-        make: Callable[[Scene], Request],
+        make: Callable[[CaseContext], Request],
         having: Iterable[str] = (),
         lacking: Iterable[str] = (),
         **options: Any,

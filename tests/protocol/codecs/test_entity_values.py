@@ -1,4 +1,4 @@
-"""Entities whose form is known are decoded as if each of their values was looked at."""
+"""Entities of a known shape are decoded as if each value were decoded by itself."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def _one_by_one(members: dict[str, Any]) -> Properties | Refusal:
 
 
 @given(st.lists(st.tuples(VALUES, TYPES, st.booleans()), max_size=4), st.booleans())
-def test_every_way_gives_the_same(
-    columns: list[tuple[Any, Any, bool]], lacks_a_value: bool
-) -> None:
+def test_both_decoders_agree(columns: list[tuple[Any, Any, bool]], lacks_a_value: bool) -> None:
     members: dict[str, Any] = {"PartitionKey": "p", "RowKey": "r"}
     for number, (value, type_name, type_first) in enumerate(columns):
         said = {f"P{number}": value}
