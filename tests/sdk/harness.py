@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -100,3 +101,26 @@ def preflight(
     if headers:
         request = request.having(("Access-Control-Request-Headers", headers))
     return request
+
+
+def run_in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Calls a function in several threads at once and returns its results; raises if one fails."""
+    results: list[Any] = [None] * count
+    ready = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        ready.wait()
+        try:
+            results[number] = work(number)
+        except BaseException as error:
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results

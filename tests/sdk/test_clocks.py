@@ -1,4 +1,4 @@
-"""Servers on machines whose wall clock is set, was paused, or was wrong for a while."""
+"""Servers on machines whose wall clock is changed, was paused, or was wrong for a while."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ boot."""
 
 
 class Machine:
-    """Where the clock is ahead."""
+    """A machine whose clock is ahead of the real one."""
 
     def __init__(self, directory: Path) -> None:
         self.data = directory / "data"
@@ -88,12 +88,12 @@ def seconds_ahead(moment: datetime | None) -> float:
     return (moment - datetime.now(UTC)).total_seconds()
 
 
-# A machine that was paused
+# A paused machine
 
 
 @pytest.mark.long
-def test_a_paused_machine_catches_up_and_hurts_no_lease(tmp_path: Path) -> None:
-    """Also when nobody writes; a lease of a minute lasts a minute, whenever it was taken."""
+def test_a_paused_machine_catches_up_and_keeps_lease_durations(tmp_path: Path) -> None:
+    """Even without writes; a lease of a minute lasts a minute, whenever it was acquired."""
     machine = Machine(tmp_path)
     with machine.served() as server, queue_of(server) as queue, blob_service(server) as service:
         queue.create_queue()
@@ -126,7 +126,7 @@ def _described(blob: object) -> bool:
     return True
 
 
-# A machine whose clock was years ahead
+# A clock that was years ahead
 
 
 def test_a_clock_that_was_ten_years_ahead(tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_a_clock_that_was_ten_years_ahead(tmp_path: Path) -> None:
         blob.upload_blob(b"two", overwrite=True)
         wrong_etag = blob.get_blob_properties().etag
         queue.send_message("meanwhile", visibility_timeout=2)
-        # What had a week to live is gone by this clock.
+        # Messages with a week to live have expired by this clock.
         eventually(lambda: _messages(queue) == 1, "the end of the other message")
     machine.reboot(0)
 
-    # It does not start, and says why.
+    # It does not start, and reports the reason.
     refusal = machine.run("serve", *_free_ports())
     assert refusal.returncode == 2
     assert len(refusal.stderr.splitlines()) == 1
@@ -197,7 +197,7 @@ def _free_ports() -> list[str]:
 
 
 def test_a_clock_that_is_a_little_behind_is_accepted(tmp_path: Path) -> None:
-    """As one that was set to local time."""
+    """Such as one that was set to local time."""
     machine = Machine(tmp_path)
     machine.reboot(14 * 3600)
     with machine.served() as server, blob_service(server) as service:
@@ -207,7 +207,7 @@ def test_a_clock_that_is_a_little_behind_is_accepted(tmp_path: Path) -> None:
         pass
 
 
-def test_a_reset_needs_a_clock_that_is_right_and_no_server(tmp_path: Path) -> None:
+def test_a_reset_needs_a_correct_clock_and_no_server(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with machine.served():
         running = machine.run("clock", "--reset")

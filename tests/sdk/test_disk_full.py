@@ -1,4 +1,4 @@
-"""A disk that is full: uploads are refused, everything else goes on."""
+"""A full disk: uploads are refused, everything else works."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def fill_and_empty(container: ContainerClient) -> None:
     assert list(container.list_blob_names()) == []
 
 
-def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
-    """It gives way the reserve before it opens the ledger, so that what frees space is done."""
+def test_a_writer_restarts_on_a_full_disk(tmp_path: Path) -> None:
+    """It releases the reserve before it opens the ledger, so that deletes succeed."""
     with small_disk(tmp_path / "disk") as disk, served(disk / "data") as server:
         with blob_service(server) as service:
             container = service.create_container("container")
@@ -86,7 +86,7 @@ def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
 
 
 def fill(path: Path) -> None:
-    """Takes all space that is left."""
+    """Uses up all remaining space."""
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))

@@ -1,4 +1,4 @@
-"""Containers on the server that all SDK tests share."""
+"""Containers on the shared server of the SDK tests."""
 
 from __future__ import annotations
 

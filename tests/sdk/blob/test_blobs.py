@@ -1,4 +1,4 @@
-"""Block blobs through the SDK: written, read, described and deleted."""
+"""Block blobs: put, get, properties and delete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def md5_of(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     "size", [0, 1, 511, 32 * KIB, 32 * KIB + 1, MIB, 5 * MIB + 3, 33 * MIB, 64 * MIB]
 )
-def test_what_is_put_is_got(container: ContainerClient, size: int) -> None:
+def test_put_and_get(container: ContainerClient, size: int) -> None:
     content = content_of(size)
     blob = container.upload_blob("blob", content)
     shown = blob.get_blob_properties()
@@ -39,7 +39,7 @@ def test_what_is_put_is_got(container: ContainerClient, size: int) -> None:
     assert blob.download_blob().readall() == content
 
 
-def test_answer_to_an_upload(container: ContainerClient) -> None:
+def test_response_to_an_upload(container: ContainerClient) -> None:
     answer = ResponseRecorder()
     blob = container.get_blob_client("blob")
     told = blob.upload_blob(b"content", raw_response_hook=answer)
@@ -69,7 +69,7 @@ def test_properties(container: ContainerClient) -> None:
     assert blob.download_blob().properties.etag == shown.etag
 
 
-def test_overwriting_keeps_the_creation_and_nothing_else(container: ContainerClient) -> None:
+def test_overwriting_keeps_only_the_creation_time(container: ContainerClient) -> None:
     settings = ContentSettings(content_type="text/plain", content_language="fr")
     blob = container.upload_blob("blob", b"old", metadata={"a": "b"}, content_settings=settings)
     old = blob.get_blob_properties()
@@ -83,7 +83,7 @@ def test_overwriting_keeps_the_creation_and_nothing_else(container: ContainerCli
     assert blob.download_blob().readall() == b"newer"
 
 
-def test_no_overwriting_unless_asked(container: ContainerClient) -> None:
+def test_overwriting_must_be_requested(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"old")
     with refused(409, "BlobAlreadyExists"):
         blob.upload_blob(b"new")
@@ -105,7 +105,7 @@ def test_text(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Unheard", "Block Blob"])
-def test_kinds_that_will_not_do(container: ContainerClient, kind: str) -> None:
+def test_unsupported_blob_types(container: ContainerClient, kind: str) -> None:
     with refused(400, "InvalidHeaderValue") as told:
         container.upload_blob("blob", b"", raw_request_hook=with_headers(x_ms_blob_type=kind))
     assert told.details["headername"] == "x-ms-blob-type"
@@ -142,7 +142,7 @@ def test_kinds_that_will_not_do(container: ContainerClient, kind: str) -> None:
         "a//b",
     ],
 )
-def test_names_that_will_do(container: ContainerClient, name: str) -> None:
+def test_valid_names(container: ContainerClient, name: str) -> None:
     blob = container.upload_blob(name, name.encode(), metadata={"a": "b"})
     assert blob.download_blob().readall() == name.encode()
     assert blob.get_blob_properties().metadata == {"a": "b"}
@@ -152,7 +152,7 @@ def test_names_that_will_do(container: ContainerClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 1025, "é" * 1025, "😀" * 513, "/".join("s" * 255)], ids=len)
-def test_names_that_will_not_do(container: ContainerClient, name: str) -> None:
+def test_invalid_names(container: ContainerClient, name: str) -> None:
     with refused(400, "OutOfRangeInput"):
         container.upload_blob(name, b"")
 
@@ -169,7 +169,7 @@ def test_ranges(container: ContainerClient) -> None:
     assert blob.download_blob(offset=50_000).readall() == content[50_000:]
 
 
-def test_answer_to_a_range(container: ContainerClient) -> None:
+def test_response_to_a_range(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"0123456789")
     answer = ResponseRecorder()
     blob.download_blob(offset=2, length=3, raw_response_hook=answer).readall()
@@ -249,7 +249,7 @@ def test_crc64(container: ContainerClient) -> None:
     assert sorted(container.list_blob_names()) == ["one", "two"]
 
 
-def test_an_md5_of_the_client_is_checked_and_kept(container: ContainerClient) -> None:
+def test_an_md5_of_the_client_is_checked_and_stored(container: ContainerClient) -> None:
     right = bytearray(hashlib.md5(b"content", usedforsecurity=False).digest())
     settings = ContentSettings(content_md5=right)
     blob = container.upload_blob("blob", b"content", content_settings=settings)
@@ -259,7 +259,7 @@ def test_an_md5_of_the_client_is_checked_and_kept(container: ContainerClient) ->
     assert blob.download_blob().readall() == b"content"
 
 
-# Descriptions
+# Properties and metadata
 
 
 def test_content_settings(container: ContainerClient) -> None:
@@ -319,7 +319,7 @@ def test_bad_metadata(container: ContainerClient) -> None:
         container.upload_blob("other", b"", metadata={"with-dash": "y"})
 
 
-# Deletion, and what is not there
+# Deletion and missing blobs
 
 
 def test_delete(container: ContainerClient) -> None:
@@ -332,7 +332,7 @@ def test_delete(container: ContainerClient) -> None:
         blob.delete_blob()
 
 
-def test_what_is_not_there(container: ContainerClient) -> None:
+def test_a_missing_blob(container: ContainerClient) -> None:
     blob = container.get_blob_client("missing")
     assert not blob.exists()
     with refused(404, "BlobNotFound") as told:

@@ -1,4 +1,4 @@
-"""Clients that get in each other's way, in one front end and in two."""
+"""Concurrent clients, with one front end and with two."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ async def won(attempt: Awaitable[Any]) -> bool:
 
 
 async def race(server: Server, rounds: int, begin: Race, run: Race) -> None:
-    """Of the racers of a round, who all have seen the same, exactly one wins."""
+    """Checks that exactly one of the concurrent clients of a round wins, all of which have seen the
+    same state."""
     async with clients(server, 6) as racers:
         for number in range(rounds):
             blobs = [racer.get_blob_client(f"blob {number % 7}") for racer in racers]
@@ -134,11 +135,11 @@ def test_one_racer_wins(pair: Server, kind: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", RACES)
-def test_one_racer_wins_for_long(pair: Server, kind: str) -> None:
+def test_one_racer_wins_in_long_runs(pair: Server, kind: str) -> None:
     asyncio.run(race(pair, ROUNDS_LONG, *RACES[kind]))
 
 
-def test_one_container_is_created(pair: Server) -> None:
+def test_one_of_many_container_creators_wins(pair: Server) -> None:
     async def main() -> None:
         async with services(pair, 6) as racers:
             for _ in range(30):
@@ -149,7 +150,7 @@ def test_one_container_is_created(pair: Server) -> None:
     asyncio.run(main())
 
 
-def test_one_lease_is_granted(pair: Server) -> None:
+def test_one_of_many_lease_acquirers_wins(pair: Server) -> None:
     async def main() -> None:
         async with clients(pair, 6) as racers:
             for _ in range(30):
@@ -166,7 +167,7 @@ def test_one_lease_is_granted(pair: Server) -> None:
 # ETags
 
 
-def test_no_two_contents_share_an_etag(pair: Server) -> None:
+def test_etags_identify_contents(pair: Server) -> None:
     seen: dict[str, bytes] = {}
 
     def note(etag: str, content: bytes) -> None:
@@ -212,7 +213,7 @@ def test_larger_downloads_during_overwrites(server: Server, container: SyncConta
 
 
 def download_during_overwrites(server: Server, container: SyncContainerClient, length: int) -> None:
-    """Each download is one version, whole."""
+    """Checks that each download is one complete version."""
     versions = [version_of(number, length) for number in range(3)]
     container.upload_blob("blob", versions[0])
     stop = threading.Event()
@@ -237,7 +238,7 @@ def download_during_overwrites(server: Server, container: SyncContainerClient, l
         writer.join()
 
 
-def test_a_slow_download_outlives_its_blob(container: SyncContainerClient) -> None:
+def test_a_slow_download_survives_the_deletion_of_its_blob(container: SyncContainerClient) -> None:
     content = version_of(7)
     blob = container.upload_blob("blob", content)
     token = generate_blob_sas(
@@ -258,10 +259,10 @@ def test_a_slow_download_outlives_its_blob(container: SyncContainerClient) -> No
     assert received == content
 
 
-# Reading one's own writes
+# Read your own writes
 
 
-def test_writes_are_seen_by_everyone_at_once(pair: Server) -> None:
+def test_writes_are_visible_to_all_clients_at_once(pair: Server) -> None:
     checks = 0
 
     async def write_and_read(number: int, containers: list[ContainerClient]) -> None:
@@ -289,7 +290,7 @@ def test_writes_are_seen_by_everyone_at_once(pair: Server) -> None:
 
 
 async def connect_to_both(server: Server, containers: list[ContainerClient]) -> None:
-    """Opens connections until each front end has some; they are kept and used again."""
+    """Opens connections until each front end has some; they are kept alive and reused."""
     before = sockets(server)
     for burst in range(4, 100, 4):
         await asyncio.gather(
@@ -302,7 +303,7 @@ async def connect_to_both(server: Server, containers: list[ContainerClient]) -> 
 
 
 def sockets(server: Server) -> dict[int, int]:
-    """How many sockets each process of a server has open."""
+    """Returns the number of open sockets per process of a server."""
     return {
         pid: sum(
             link.is_symlink() and str(link.readlink()).startswith("socket:")

@@ -77,7 +77,7 @@ def test_writes_if_modified_since(blob: BlobClient) -> None:
 
 
 @pytest.mark.parametrize("kind", ["metadata", "headers", "delete"])
-def test_conditions_on_what_is_not_there(container: ContainerClient, kind: str) -> None:
+def test_conditions_on_missing_blobs(container: ContainerClient, kind: str) -> None:
     write = WRITES[kind](container.get_blob_client("missing"))
     with refused(404, "BlobNotFound"):
         write(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)

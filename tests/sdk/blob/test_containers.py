@@ -1,4 +1,4 @@
-"""Containers through the SDK."""
+"""Containers: create, properties, metadata, leases and access."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_delete_frees_the_name_at_once(container: ContainerClient) -> None:
         container.get_blob_client("blob").download_blob()
 
 
-def test_what_is_not_there(service: BlobServiceClient) -> None:
+def test_a_missing_container(service: BlobServiceClient) -> None:
     container = service.get_container_client(unique())
     with refused(404, "ContainerNotFound"):
         container.delete_container()
@@ -79,7 +79,7 @@ def test_what_is_not_there(service: BlobServiceClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["abc", "a" * 63, "0-1", "$root", "$web", "$logs"])
-def test_names_that_will_do(service: BlobServiceClient, name: str) -> None:
+def test_valid_names(service: BlobServiceClient, name: str) -> None:
     container = service.create_container(name)
     try:
         assert container.get_container_properties().name == name
@@ -101,7 +101,7 @@ def test_names_that_will_do(service: BlobServiceClient, name: str) -> None:
         ("$other", "InvalidResourceName"),
     ],
 )
-def test_names_that_will_not_do(service: BlobServiceClient, name: str, code: str) -> None:
+def test_invalid_names(service: BlobServiceClient, name: str, code: str) -> None:
     with refused(400, code):
         service.create_container(name)
 
@@ -180,7 +180,7 @@ def test_lease_from_acquire_to_release(container: ContainerClient) -> None:
     assert (shown.lease.status, shown.lease.state) == ("unlocked", "available")
 
 
-def test_infinite_lease_guards_the_container_from_deletion(container: ContainerClient) -> None:
+def test_infinite_lease_prevents_deletion(container: ContainerClient) -> None:
     lease = container.acquire_lease()
     assert container.get_container_properties().lease.duration == "infinite"
     with refused(412, "LeaseIdMissing") as told:
@@ -240,12 +240,12 @@ def test_lease_break(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("duration", [0, 14, 61, -2])
-def test_lease_durations_that_will_not_do(container: ContainerClient, duration: int) -> None:
+def test_invalid_lease_durations(container: ContainerClient, duration: int) -> None:
     with refused(400, "InvalidHeaderValue"):
         container.acquire_lease(duration)
 
 
-def test_lease_ids_that_will_not_do(container: ContainerClient) -> None:
+def test_invalid_lease_ids(container: ContainerClient) -> None:
     with refused(400, "InvalidHeaderValue"):
         container.acquire_lease(lease_id="not a guid")
 
@@ -260,7 +260,7 @@ def test_lease_conditions(container: ContainerClient) -> None:
 # Access
 
 
-def test_public_access_is_kept(service: BlobServiceClient) -> None:
+def test_public_access_round_trip(service: BlobServiceClient) -> None:
     name = unique()
     container = service.create_container(name, public_access=PublicAccess.BLOB)
     assert container.get_container_properties().public_access == "blob"

@@ -1,4 +1,5 @@
-"""Copies of blobs through the SDK, of what is in this store: at once, and one after the other."""
+"""Copies of blobs of this server: Copy Blob, Copy Blob From URL, Abort Copy Blob, Incremental Copy
+Blob."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def copy(container: ContainerClient) -> BlobClient:
 
 
 def signed(blob: BlobClient, *, account: str = ACCOUNT, key: str = KEY, **permissions: bool) -> str:
-    """The address of a blob with a token that lets anybody read it."""
+    """Returns the URL of a blob with a token to read it."""
     token = generate_blob_sas(
         account,
         blob.container_name,
@@ -72,7 +73,9 @@ def read(blob: BlobClient) -> bytes:
 # Copy Blob
 
 
-def test_a_copy_is_the_source_as_it_is(source: BlobClient, copy: BlobClient) -> None:
+def test_a_copy_has_the_content_and_properties_of_its_source(
+    source: BlobClient, copy: BlobClient
+) -> None:
     answer = ResponseRecorder()
     told = copy.start_copy_from_url(source.url, raw_response_hook=answer)
     assert (answer.status, told["copy_status"]) == (202, "success")
@@ -96,7 +99,9 @@ def test_a_copy_is_the_source_as_it_is(source: BlobClient, copy: BlobClient) -> 
     assert read(copy) == LARGE
 
 
-def test_what_the_request_says_counts(source: BlobClient, copy: BlobClient) -> None:
+def test_the_request_overrides_properties_of_the_source(
+    source: BlobClient, copy: BlobClient
+) -> None:
     tier, tags = StandardBlobTier.COOL, {"tag": "value"}
     copy.start_copy_from_url(source.url, {"a": "b"}, standard_blob_tier=tier, tags=tags)
     shown = copy.get_blob_properties()
@@ -182,7 +187,7 @@ def test_kinds_must_agree(container: ContainerClient, source: BlobClient) -> Non
         source.start_copy_from_url(page.url)
 
 
-# On what terms
+# Preconditions
 
 
 def test_conditions_of_both_ends(source: BlobClient, copy: BlobClient) -> None:
@@ -237,7 +242,7 @@ def test_leases_of_both_ends(source: BlobClient, copy: BlobClient) -> None:
     assert copy.get_blob_properties().lease.state == "leased"
 
 
-def test_what_is_not_there(container: ContainerClient, copy: BlobClient) -> None:
+def test_missing_sources(container: ContainerClient, copy: BlobClient) -> None:
     with refused(404, "BlobNotFound"):
         copy.start_copy_from_url(container.get_blob_client("missing").url)
     nowhere = copy.url.replace(container.container_name, "nowhere")
@@ -259,7 +264,7 @@ def test_a_snapshot_is_no_destination(source: BlobClient) -> None:
         source.start_copy_from_url(source.url, raw_request_hook=source_range)
 
 
-def test_another_account_needs_a_right(
+def test_sources_of_another_account_need_a_token(
     server: Server, container: ContainerClient, copy: BlobClient
 ) -> None:
     with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as service:
@@ -270,7 +275,7 @@ def test_another_account_needs_a_right(
         address = signed(blob, account=SECOND_ACCOUNT, key=SECOND_KEYS[0])
         copy.start_copy_from_url(address)
         assert read(copy) == b"theirs"
-        # The token is told to nobody.
+        # The token is not in the copy source.
         assert copy.get_blob_properties().copy.source == blob.url
         theirs.set_container_access_policy({}, public_access=PublicAccess.BLOB)
         copy.start_copy_from_url(blob.url)
@@ -291,7 +296,7 @@ def test_a_token_for_the_destination(source: BlobClient, copy: BlobClient) -> No
 
     with refused(403, "AuthorizationPermissionMismatch"):
         holder(read=True).start_copy_from_url(signed(source))
-    # Its holder has no right to the source but what its address gives.
+    # The token of the destination does not authorize the source.
     with refused(401, "CannotVerifyCopySource"):
         holder(create=True).start_copy_from_url(source.url)
     holder(create=True).start_copy_from_url(signed(source))
@@ -301,7 +306,7 @@ def test_a_token_for_the_destination(source: BlobClient, copy: BlobClient) -> No
     assert read(copy) == LARGE
 
 
-def test_listings_tell_of_copies(
+def test_listings_contain_copy_properties(
     container: ContainerClient, source: BlobClient, copy: BlobClient
 ) -> None:
     told = copy.start_copy_from_url(source.url)
@@ -324,7 +329,7 @@ def sync(copy: BlobClient, address: str, **options: Any) -> ResponseRecorder:
     return answer
 
 
-def test_while_the_client_waits(source: BlobClient, copy: BlobClient) -> None:
+def test_copy_blob_from_url(source: BlobClient, copy: BlobClient) -> None:
     answer = sync(copy, signed(source))
     assert "content-md5" not in answer.headers
     assert answer.headers["x-ms-content-crc64"]
@@ -346,7 +351,7 @@ def test_while_the_client_waits(source: BlobClient, copy: BlobClient) -> None:
         )
 
 
-def test_the_client_waits_with_a_right_of_its_own(source: BlobClient, copy: BlobClient) -> None:
+def test_copy_blob_from_url_with_a_token(source: BlobClient, copy: BlobClient) -> None:
     with refused(401, "CannotVerifyCopySource"):
         sync(copy, source.url)
     missing = source.url.replace("/source", "/missing")
@@ -377,9 +382,7 @@ def test_a_finite_lease_is_enough(source: BlobClient, copy: BlobClient) -> None:
     assert read(copy) == LARGE
 
 
-def test_the_client_does_not_wait_for_too_much(
-    container: ContainerClient, copy: BlobClient
-) -> None:
+def test_copy_blob_from_url_has_a_size_limit(container: ContainerClient, copy: BlobClient) -> None:
     source = container.get_blob_client("pages")
     source.create_page_blob((256 << 20) + 512)
     with refused(409, "CannotVerifyCopySource") as told:
@@ -417,7 +420,7 @@ def step(copy: BlobClient, address: str) -> str:
     return str(shown.copy.destination_snapshot)
 
 
-def test_snapshots_in_a_row(container: ContainerClient, copy: BlobClient) -> None:
+def test_incremental_copies(container: ContainerClient, copy: BlobClient) -> None:
     source = container.get_blob_client("pages")
     source.create_page_blob(1024)
     moments, taken = [], []

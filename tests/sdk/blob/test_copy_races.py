@@ -1,4 +1,4 @@
-"""Copies and what happens at the same time: other requests, other servers, and the end of ours."""
+"""Copies during other requests, from other servers, and across restarts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROUNDS = 40
 
 
 class Origin(ThreadingHTTPServer):
-    """Another server: what it sends slowly it sends to its end when it is told to go on."""
+    """Another server; slow responses continue when the test says so."""
 
     daemon_threads = True
 
@@ -89,7 +89,7 @@ def origin() -> Iterator[Origin]:
 
 @pytest.fixture
 def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
-    """A server of this test's own, which may read from the other one."""
+    """A server for one test that may copy from the other server."""
     flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "1")
     with served(tmp_path / "data", *flags) as started:
         yield started
@@ -101,7 +101,7 @@ def copy(own: Server) -> BlobClient:
 
 
 def same(server: Server, blob: BlobClient) -> BlobClient:
-    """The blob at the address that the server has now."""
+    """Returns the blob at the server's current URL."""
     return blob_service(server).get_blob_client(blob.container_name, blob.blob_name)
 
 
@@ -116,7 +116,7 @@ def begin(copy: BlobClient, origin: Origin, **options: Any) -> str:
     return str(told["copy_id"])
 
 
-def test_what_is_elsewhere_is_read_afterwards(copy: BlobClient, origin: Origin) -> None:
+def test_copies_from_another_server_are_asynchronous(copy: BlobClient, origin: Origin) -> None:
     copy.upload_blob(b"old")
     copy_id = begin(copy, origin)
     held = copy.get_blob_properties()
@@ -174,7 +174,7 @@ def test_a_copy_can_be_aborted(own: Server, copy: BlobClient, origin: Origin) ->
     assert check(own.directory).returncode == 0
 
 
-def test_a_lease_that_ends_guards_no_copy(copy: BlobClient, origin: Origin) -> None:
+def test_a_finite_lease_is_not_enough(copy: BlobClient, origin: Origin) -> None:
     copy.upload_blob(b"old")
     lease = copy.acquire_lease(15)
     with refused(412, "InfiniteLeaseDurationRequired"):
@@ -182,7 +182,7 @@ def test_a_lease_that_ends_guards_no_copy(copy: BlobClient, origin: Origin) -> N
     assert copy.download_blob().readall() == b"old"
 
 
-def test_there_are_only_so_many_at_a_time(own: Server, copy: BlobClient, origin: Origin) -> None:
+def test_pending_copies_are_limited(own: Server, copy: BlobClient, origin: Origin) -> None:
     container = blob_service(own).get_container_client(copy.container_name)
     copies = [container.get_blob_client(f"copy-{number}") for number in range(COPIES_MAX)]
     for each in copies:
@@ -198,7 +198,7 @@ def test_there_are_only_so_many_at_a_time(own: Server, copy: BlobClient, origin:
 
 
 def test_two_front_ends(tmp_path: Path, origin: Origin) -> None:
-    """Whichever of them is asked, and whichever carries the copy."""
+    """Whichever front end gets the request, and whichever runs the copy."""
     flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "2")
     with served(tmp_path / "two", *flags) as server:
         container = blob_service(server).create_container("box")
@@ -233,7 +233,7 @@ def test_sources_that_fail(copy: BlobClient, origin: Origin) -> None:
     assert copy.download_blob().readall() == BODY
 
 
-def test_a_client_can_wait_for_what_is_elsewhere(copy: BlobClient, origin: Origin) -> None:
+def test_copy_blob_from_url_from_another_server(copy: BlobClient, origin: Origin) -> None:
     told = copy.start_copy_from_url(origin.url("plain?sig=secret"), requires_sync=True)
     assert told["copy_status"] == "success"
     shown = copy.get_blob_properties()
@@ -245,7 +245,7 @@ def test_a_client_can_wait_for_what_is_elsewhere(copy: BlobClient, origin: Origi
     assert copy.download_blob().readall() == BODY
 
 
-# The end of ours
+# Restarts
 
 
 def kill_front_end(server: Server) -> None:
@@ -265,7 +265,7 @@ def restart_stopped(server: Server) -> None:
 
 
 @pytest.mark.parametrize("end", [kill_front_end, restart_killed, restart_stopped])
-def test_a_copy_that_nobody_carries_on_has_failed(
+def test_an_interrupted_copy_fails(
     own: Server, copy: BlobClient, origin: Origin, end: Callable[[Server], None]
 ) -> None:
     begin(copy, origin)
@@ -275,7 +275,7 @@ def test_a_copy_that_nobody_carries_on_has_failed(
     def has_failed() -> bool:
         try:
             return copy.get_blob_properties().copy.status == "failed"
-        except AzureError:  # while the front end is not back yet
+        except AzureError:  # before the front end has restarted
             return False
 
     eventually(has_failed, "the end of a copy")
@@ -300,7 +300,7 @@ def whole(blob: BlobClient) -> bool:
     return (found.readall(), found.properties.metadata) in versions()
 
 
-def test_a_source_that_changes_is_copied_in_one_version(container: ContainerClient) -> None:
+def test_a_changing_source_is_copied_atomically(container: ContainerClient) -> None:
     source, copy = container.get_blob_client("source"), container.get_blob_client("copy")
     stop = threading.Event()
 
@@ -321,7 +321,7 @@ def test_a_source_that_changes_is_copied_in_one_version(container: ContainerClie
         changing.result()
 
 
-def test_a_source_that_goes_is_copied_or_missing(container: ContainerClient) -> None:
+def test_a_deleted_source_is_copied_or_missing(container: ContainerClient) -> None:
     source, copy = container.get_blob_client("source"), container.get_blob_client("copy")
     data, metadata = versions()[0]
 
@@ -343,7 +343,7 @@ def test_a_source_that_goes_is_copied_or_missing(container: ContainerClient) -> 
                 copy.delete_blob()
 
 
-def test_two_copies_to_one_place(container: ContainerClient) -> None:
+def test_two_copies_to_one_destination(container: ContainerClient) -> None:
     sources = [
         container.upload_blob(metadata["version"], data, metadata=metadata)
         for data, metadata in versions()
@@ -375,13 +375,13 @@ def test_a_copy_and_a_lease(container: ContainerClient) -> None:
             except HttpResponseError as error:
                 assert error.status_code == 412
                 expected = b"old"
-        # The lease came second, or it kept the copy out.
+        # The lease came second, or it excluded the copy.
         assert copy.download_blob().readall() == expected
         assert copy.get_blob_properties().lease.state == "leased"
 
 
 def _of_all_kinds(container: ContainerClient) -> list[BlobClient]:
-    """Two of each kind, behind each other."""
+    """Returns two blobs of each kind."""
     blobs = [container.upload_blob(f"block-{n}", bytes([n]) * 40_000) for n in (1, 2)]
     for n in (1, 2):
         blobs.append(container.get_blob_client(f"page-{n}"))
@@ -394,7 +394,7 @@ def _of_all_kinds(container: ContainerClient) -> list[BlobClient]:
     return blobs
 
 
-def test_all_is_counted(tmp_path: Path) -> None:
+def test_reference_counts_are_right(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         blobs = _of_all_kinds(blob_service(server).create_container("box"))
 

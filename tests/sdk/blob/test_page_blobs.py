@@ -1,4 +1,4 @@
-"""Page blobs through the SDK: written, cleared, resized, numbered, in races, and kept."""
+"""Page blobs: writing, clearing, resizing, sequence numbers, concurrency and restarts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def set_number(blob: BlobClient, action: Any, number: Any = None, **options: Any
     blob.set_sequence_number(action, number, **options)
 
 
-# Written and cleared
+# Writing and clearing
 
 
 def test_pages_are_written_and_cleared(disk: BlobClient) -> None:
@@ -79,7 +79,7 @@ def test_pages_are_written_and_cleared(disk: BlobClient) -> None:
     assert disk.download_blob(700, 3000).readall() == expected[700:3700]
 
 
-def test_upload_whole(container: ContainerClient) -> None:
+def test_upload_a_whole_blob(container: ContainerClient) -> None:
     data = random.randbytes(5 * MIB) + bytes(4 * MIB) + random.randbytes(PAGE)
     blob = container.upload_blob("disk", data, blob_type=BlobType.PAGEBLOB)
     assert content(blob) == data
@@ -129,7 +129,7 @@ def test_the_largest_blob(container: ContainerClient) -> None:
         blob.create_page_blob(8 * TIB + PAGE)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_largest_blob(container: ContainerClient) -> None:
         ("", 400, "MissingRequiredHeader"),
     ],
 )
-def test_ranges_that_will_not_do(disk: BlobClient, asked: str, status: int, code: str) -> None:
+def test_invalid_ranges(disk: BlobClient, asked: str, status: int, code: str) -> None:
     with refused(status, code):
         disk.upload_page(b"x" * PAGE, 0, PAGE, raw_request_hook=with_headers(x_ms_range=asked))
     assert content(disk) == bytes(PAGES * PAGE)
@@ -180,7 +180,7 @@ def test_either_header_names_the_range(disk: BlobClient) -> None:
     ("asked", "code"),
     [("", "MissingRequiredHeader"), ("erase", "InvalidHeaderValue")],
 )
-def test_what_is_neither_written_nor_cleared(disk: BlobClient, asked: str, code: str) -> None:
+def test_invalid_page_writes(disk: BlobClient, asked: str, code: str) -> None:
     with refused(400, code):
         disk.upload_page(bytes(PAGE), 0, PAGE, raw_request_hook=with_headers(x_ms_page_write=asked))
     with refused(400, "InvalidHeaderValue"):
@@ -189,7 +189,7 @@ def test_what_is_neither_written_nor_cleared(disk: BlobClient, asked: str, code:
         )
 
 
-def test_what_has_no_pages(container: ContainerClient) -> None:
+def test_blobs_without_pages(container: ContainerClient) -> None:
     missing, block = container.get_blob_client("missing"), container.get_blob_client("block")
     block.upload_blob(bytes(PAGE))
     for blob, status, code in ((missing, 404, "BlobNotFound"), (block, 409, "InvalidBlobType")):
@@ -275,7 +275,7 @@ def test_sequence_numbers(container: ContainerClient) -> None:
         ({"x_ms_blob_content_length": "x"}, "InvalidHeaderValue"),
     ],
 )
-def test_properties_that_will_not_do(disk: BlobClient, headers: dict[str, str], code: str) -> None:
+def test_invalid_properties(disk: BlobClient, headers: dict[str, str], code: str) -> None:
     with refused(400, code):
         set_number(disk, SequenceNumberAction.Max, 7, raw_request_hook=with_headers(**headers))
     with refused(400, "MissingRequiredHeader"):
@@ -306,7 +306,7 @@ def test_conditions_on_sequence_numbers(disk: BlobClient, asked: dict[str, Any],
         disk.clear_page(0, PAGE, **asked)
 
 
-def test_resized(disk: BlobClient) -> None:
+def test_resize(disk: BlobClient) -> None:
     disk.set_http_headers(ContentSettings(content_type="a/b", cache_control="none"))
     disk.upload_page(b"x" * 4 * PAGE, 0, 4 * PAGE)
     answer = ResponseRecorder()
@@ -325,7 +325,7 @@ def test_resized(disk: BlobClient) -> None:
 
 
 def test_overlapping_writes_are_never_torn(disk: BlobClient) -> None:
-    """Each writes all pages with its letter, so whoever reads sees one letter."""
+    """Each writes all pages with its own letter, so every reader sees one letter."""
     threads, rounds = 6, 20
     errors: list[BaseException] = []
 
@@ -348,8 +348,8 @@ def test_overlapping_writes_are_never_torn(disk: BlobClient) -> None:
     assert not errors, errors
 
 
-def test_one_of_many_moves_a_sequence_number(disk: BlobClient) -> None:
-    """A lock by sequence numbers: of those who saw the same number, one goes on."""
+def test_one_of_many_increments_a_sequence_number(disk: BlobClient) -> None:
+    """A lock by sequence numbers: one of the clients that saw the same number wins."""
     threads, won = 6, []
     etag = disk.get_blob_properties().etag
     ready = threading.Barrier(threads)
@@ -378,10 +378,10 @@ def test_one_of_many_moves_a_sequence_number(disk: BlobClient) -> None:
     assert number_of(disk) == won[0]
 
 
-# Kept
+# Restarts
 
 
-def test_pages_survive(tmp_path: Path) -> None:
+def test_pages_survive_a_crash(tmp_path: Path) -> None:
     source = random.Random(3)
     with served(tmp_path / "data") as server:
         name, expected = unique(), bytearray(PAGES * PAGE)

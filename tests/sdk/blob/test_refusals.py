@@ -1,4 +1,4 @@
-"""What is not carried out yet is refused, never done to something else."""
+"""Unsupported requests are refused and never treated as other ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_versions_of_a_source(container: ContainerClient) -> None:
     assert list(container.list_blob_names()) == ["source"]
 
 
-def test_markers_that_are_none(container: ContainerClient) -> None:
+def test_invalid_markers(container: ContainerClient) -> None:
     with refused(400, "OutOfRangeInput"):
         [list(page) for page in container.list_blobs().by_page("%%%")]
 

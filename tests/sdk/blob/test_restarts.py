@@ -1,4 +1,4 @@
-"""Servers killed outright under load: what was acknowledged is there afterwards."""
+"""Servers killed under load: everything acknowledged is there afterwards."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def content_of(seed: int) -> bytes:
 
 
 class Load:
-    """One client that writes and deletes blobs of its own, and remembers what it was told.
+    """A client that writes and deletes its own blobs, and records what was acknowledged.
 
-    Of each blob it knows what it may hold: one state, or two while nobody has said whether the
-    last write was carried out. None is "not there".
-    """
+    It knows the possible contents of each blob: one, or two while the outcome of the last write is
+    unknown. None means that the blob does not exist."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,7 +38,7 @@ class Load:
         self._random = random.Random(number)
 
     def run(self, server: Server, stop: threading.Event) -> None:
-        """Until the server is gone."""
+        """Runs until the server is gone."""
         with blob_service(server, connection_timeout=5, read_timeout=20) as service:
             container = service.get_container_client(NAME)
             while not stop.is_set():
@@ -64,7 +63,7 @@ class Load:
         self.acknowledged += 1
 
     def verify(self, container: ContainerClient) -> None:
-        """What is there is what was acknowledged; from here on it is known again."""
+        """Checks that the blobs have an acknowledged content, which is then known again."""
         there = set(container.list_blob_names(name_starts_with=f"{self.number}/"))
         assert there <= self.known.keys()
         for name, states in self.known.items():
@@ -130,7 +129,7 @@ def test_killed_under_load_often(tmp_path: Path) -> None:
     survive(tmp_path / "data", 50)
 
 
-def test_stopped_and_started_again(tmp_path: Path) -> None:
+def test_stop_and_restart(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         with blob_service(server) as service:
             blob = service.create_container(NAME).upload_blob("blob", b"content")

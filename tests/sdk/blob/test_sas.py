@@ -1,4 +1,4 @@
-"""Shared access signatures and stored policies through the SDK."""
+"""SAS tokens and stored access policies of blobs and containers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MISMATCH = "AuthorizationPermissionMismatch"
 LETTERS = "racwdl"
 
 
-# Letters
+# Permissions
 
 Action = Callable[[ContainerClient], Any]
 
@@ -66,7 +66,7 @@ def require(client: ContainerClient, action: Action, allowed: bool, code: str = 
 
 @pytest.mark.parametrize("kind", ON_BLOBS)
 @pytest.mark.parametrize("letter", LETTERS)
-def test_letters_on_blobs(container: ContainerClient, kind: str, letter: str) -> None:
+def test_permissions_on_blobs(container: ContainerClient, kind: str, letter: str) -> None:
     needed, action = ON_BLOBS[kind]
     name = "new" if kind == "create" else "old"
     for token in (
@@ -83,18 +83,18 @@ def test_letters_on_blobs(container: ContainerClient, kind: str, letter: str) ->
 
 @pytest.mark.parametrize("kind", ON_CONTAINERS)
 @pytest.mark.parametrize("letter", LETTERS)
-def test_letters_on_containers(container: ContainerClient, kind: str, letter: str) -> None:
+def test_permissions_on_containers(container: ContainerClient, kind: str, letter: str) -> None:
     needed, action = ON_CONTAINERS[kind]
     require(sas_client(container, account_token(letter, "c")), action, letter in needed)
 
 
 @pytest.mark.parametrize("letter", LETTERS)
-def test_listing_with_the_token_of_a_container(container: ContainerClient, letter: str) -> None:
+def test_listing_with_a_container_token(container: ContainerClient, letter: str) -> None:
     client = sas_client(container, container_token(container, permission=letter))
     require(client, lambda it: list(it.list_blobs()), letter == "l")
 
 
-def test_tokens_of_containers_do_not_manage_them(container: ContainerClient) -> None:
+def test_container_tokens_cannot_manage_the_container(container: ContainerClient) -> None:
     with sas_client(container, container_token(container, permission="racwdl")) as client:
         with refused(403, "AuthorizationFailure"):
             client.delete_container()
@@ -105,7 +105,9 @@ def test_tokens_of_containers_do_not_manage_them(container: ContainerClient) -> 
     assert container.exists()
 
 
-def test_tokens_reach_nothing_else(service: BlobServiceClient, container: ContainerClient) -> None:
+def test_tokens_are_limited_to_their_resource(
+    service: BlobServiceClient, container: ContainerClient
+) -> None:
     container.upload_blob("one", b"")
     container.upload_blob("two", b"")
     other = service.create_container(unique())
@@ -149,7 +151,7 @@ def test_account_tokens_for_other_services(container: ContainerClient) -> None:
         client.get_container_properties()
 
 
-# Times, places, signatures
+# Validity, IP ranges, signatures
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_tokens_replace_headers(container: ContainerClient) -> None:
 # Stored policies
 
 
-def test_policies_are_kept(container: ContainerClient) -> None:
+def test_policies_round_trip(container: ContainerClient) -> None:
     start, expiry = (now().replace(microsecond=0, tzinfo=None) + part for part in (-HOUR, HOUR))
     policies = {f"policy {n}": AccessPolicy("rl", expiry, start) for n in range(5)}
     container.set_container_access_policy(policies)
@@ -251,7 +253,7 @@ def test_policies_take_effect_and_are_revoked_at_once(container: ContainerClient
                 client.download_blob("old")
 
 
-def test_policies_leave_the_rest_to_the_token(container: ContainerClient) -> None:
+def test_tokens_supply_what_the_policy_leaves_out(container: ContainerClient) -> None:
     container.upload_blob("old", b"content")
     container.set_container_access_policy({"it": AccessPolicy(permission="r")})
     token = blob_token(container, "old", permission=None, policy_id="it")
@@ -262,7 +264,7 @@ def test_policies_leave_the_rest_to_the_token(container: ContainerClient) -> Non
         client.download_blob("old")
 
 
-def test_leases_guard_policies(container: ContainerClient) -> None:
+def test_a_lease_protects_the_policies(container: ContainerClient) -> None:
     lease = container.acquire_lease()
     container.set_container_access_policy({}, lease=lease)
     other = "11111111-2222-3333-4444-555555555555"

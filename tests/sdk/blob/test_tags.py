@@ -1,4 +1,4 @@
-"""Tags through the SDK."""
+"""Blob tags: set, get, conditions, searches and permissions."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def names(found: Any) -> list[str]:
     return [item.name for item in found]
 
 
-# Set and shown
+# Set and get
 
 
-def test_tags_come_back(blob: BlobClient) -> None:
+def test_tags_round_trip(blob: BlobClient) -> None:
     before = blob.get_blob_properties()
     assert blob.get_blob_tags() == {}
     answer = ResponseRecorder()
@@ -94,7 +94,7 @@ def test_a_snapshot_keeps_its_tags(container: ContainerClient) -> None:
         ({"n" * 129: ""}, "TagsTooLarge"),
     ],
 )
-def test_what_no_blob_may_have(blob: BlobClient, tags: dict[str, str], code: str) -> None:
+def test_invalid_tags(blob: BlobClient, tags: dict[str, str], code: str) -> None:
     blob.set_blob_tags({"kept": "1"})
     with refused(400, code):
         blob.set_blob_tags(tags)
@@ -104,7 +104,7 @@ def test_what_no_blob_may_have(blob: BlobClient, tags: dict[str, str], code: str
     assert blob.download_blob().readall() == b"data"
 
 
-def test_what_arrives_is_what_was_sent(blob: BlobClient) -> None:
+def test_checksums_of_requests(blob: BlobClient) -> None:
     md5 = base64.b64encode(hashlib.md5(b"other", usedforsecurity=False).digest()).decode()
     with refused(400, "Md5Mismatch"):
         blob.set_blob_tags({"a": "1"}, raw_request_hook=sending(Content_MD5=md5))
@@ -114,7 +114,7 @@ def test_what_arrives_is_what_was_sent(blob: BlobClient) -> None:
     assert blob.get_blob_tags() == {}
 
 
-def test_what_is_not_there_has_no_tags(container: ContainerClient) -> None:
+def test_a_missing_blob_has_no_tags(container: ContainerClient) -> None:
     missing = container.get_blob_client("missing")
     with refused(404, "BlobNotFound"):
         missing.get_blob_tags()
@@ -169,15 +169,17 @@ def test_conditions_on_tags(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("asked", ["a", "a = 1", "a = '1' OR", "NOT a = '1'", "(" * 900])
-def test_a_condition_that_asks_nothing(blob: BlobClient, asked: str) -> None:
+def test_an_empty_condition(blob: BlobClient, asked: str) -> None:
     with refused(400, "InvalidHeaderValue"):
         blob.get_blob_properties(if_tags_match_condition=asked)
     with refused(400, "InvalidHeaderValue"):
         blob.set_blob_tags({}, if_tags_match_condition=asked)
 
 
-def test_what_is_no_text(server: Server, container: ContainerClient, blob: BlobClient) -> None:
-    """Which no SDK sends."""
+def test_invalid_utf8_in_a_condition(
+    server: Server, container: ContainerClient, blob: BlobClient
+) -> None:
+    """No SDK sends this."""
     token = container_token(container, permission="rwtf")
     path = f"/{container.account_name}/{container.container_name}"
     requests: list[tuple[str, str, dict[str, bytes]]] = [
@@ -198,7 +200,7 @@ def test_what_is_no_text(server: Server, container: ContainerClient, blob: BlobC
     assert blob.download_blob().readall() == b"data"
 
 
-def test_of_racers_for_one_state_one_wins(server: Server, container: ContainerClient) -> None:
+def test_one_of_many_conditional_changes_wins(server: Server, container: ContainerClient) -> None:
     container.upload_blob("job", b"", tags={"state": "free"})
 
     def take(number: int) -> bool:
@@ -219,7 +221,7 @@ def test_of_racers_for_one_state_one_wins(server: Server, container: ContainerCl
     assert names(container.find_blobs_by_tags(f"state = '{winner}'")) == ["job"]
 
 
-# Found
+# Searches
 
 
 def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Server) -> None:
@@ -262,7 +264,7 @@ def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Se
 @pytest.mark.parametrize(
     "where", ["a", "a <> '1'", "a = '1' or b = '1'", "@container = 'x'", "(" * 5_000]
 )
-def test_a_search_for_nothing(container: ContainerClient, where: str) -> None:
+def test_invalid_search_expressions(container: ContainerClient, where: str) -> None:
     with refused(400, "InvalidQueryParameterValue"):
         list(container.find_blobs_by_tags(where))
 
@@ -278,10 +280,10 @@ def test_markers_and_limits_of_searches(service: BlobServiceClient) -> None:
         list(missing.find_blobs_by_tags("a = '1'"))
 
 
-# Rights
+# Permissions
 
 
-def test_tags_need_a_letter_of_their_own(container: ContainerClient) -> None:
+def test_tag_operations_need_their_own_permission(container: ContainerClient) -> None:
     container.upload_blob("blob", b"data", tags={"a": "1"})
     with_letter = sas_client(container, container_token(container, permission="t"))
     without = sas_client(container, container_token(container, permission="racwdl"))
@@ -297,7 +299,7 @@ def test_tags_need_a_letter_of_their_own(container: ContainerClient) -> None:
     assert for_blob.get_blob_client("blob").get_blob_tags() == {"a": "2"}
 
 
-def test_to_write_with_tags_needs_both(container: ContainerClient) -> None:
+def test_writing_with_tags_needs_both_permissions(container: ContainerClient) -> None:
     without = sas_client(container, container_token(container, permission="cw"))
     both = sas_client(container, container_token(container, permission="cwt"))
     with refused(*MISMATCH):
@@ -313,7 +315,7 @@ def test_to_write_with_tags_needs_both(container: ContainerClient) -> None:
     assert names(container.find_blobs_by_tags("a = '1'")) == ["blob", "listed"]
 
 
-def test_to_find_needs_a_letter_too(server: Server, container: ContainerClient) -> None:
+def test_searches_need_their_own_permission(server: Server, container: ContainerClient) -> None:
     container.upload_blob("blob", b"data", tags={"a": "1"})
     where = f"@container = '{container.container_name}' AND a = '1'"
     finder = sas_client(container, container_token(container, permission="f"))

@@ -1,4 +1,4 @@
-"""Who is let in to queues: keys, tokens of accounts and of queues, stored policies."""
+"""Access to queues: keys, account and queue tokens, stored policies."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MISMATCH = "AuthorizationPermissionMismatch"
 OUT_OF_REACH = "AuthorizationFailure"
 
 Action = Callable[[QueueClient, Any], Any]
-"""What is done to a queue that has one message, whose last receipt this is."""
+"""An operation on a queue with one message, given its last receipt."""
 
 ON_MESSAGES: dict[str, tuple[str, str, Action]] = {
-    # By what it needs of the token of a queue ("" is what none has) and of that of an account.
+    # Permissions needed in a queue token ("": none is enough) and in an account token.
     "put": ("a", "a", lambda queue, _: queue.send_message("new")),
     "get": ("p", "p", lambda queue, _: queue.receive_message()),
     "peek": ("r", "r", lambda queue, _: queue.peek_messages()),
@@ -65,7 +65,7 @@ def test_wrong_keys(server: Server, account: str, key: str) -> None:
             service.get_queue_client("never").send_message("never")
 
 
-def test_accounts_share_nothing(server: Server, queue: QueueClient) -> None:
+def test_accounts_are_isolated(server: Server, queue: QueueClient) -> None:
     queue.send_message("mine")
     with queue_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         namesake = other.get_queue_client(queue.queue_name)
@@ -83,7 +83,7 @@ def test_connection_strings(server: Server, queue: QueueClient) -> None:
         assert service.get_queue_client(queue.queue_name).get_queue_properties().metadata == {}
 
 
-# Letters
+# Permissions
 
 
 def require(client: QueueClient, action: Action, held: Any, code: str) -> None:
@@ -97,7 +97,7 @@ def require(client: QueueClient, action: Action, held: Any, code: str) -> None:
 
 @pytest.mark.parametrize("kind", [*ON_MESSAGES, *(f"{kind} queue" for kind in ON_QUEUES)])
 @pytest.mark.parametrize("letter", "raup")
-def test_letters_of_a_queue(queue: QueueClient, kind: str, letter: str) -> None:
+def test_permissions_of_queue_tokens(queue: QueueClient, kind: str, letter: str) -> None:
     on_queue = kind.endswith(" queue")
     table = ON_QUEUES if on_queue else ON_MESSAGES
     needed, _, action = table[kind.removesuffix(" queue")]
@@ -108,7 +108,9 @@ def test_letters_of_a_queue(queue: QueueClient, kind: str, letter: str) -> None:
 
 @pytest.mark.parametrize("kind", ON_MESSAGES)
 @pytest.mark.parametrize("letter", "rwdlacup")
-def test_letters_of_an_account_on_messages(queue: QueueClient, kind: str, letter: str) -> None:
+def test_permissions_of_account_tokens_on_messages(
+    queue: QueueClient, kind: str, letter: str
+) -> None:
     _, needed, action = ON_MESSAGES[kind]
     held = queue.send_message("text")
     code = "" if letter == needed else MISMATCH
@@ -117,14 +119,16 @@ def test_letters_of_an_account_on_messages(queue: QueueClient, kind: str, letter
 
 @pytest.mark.parametrize("kind", ON_QUEUES)
 @pytest.mark.parametrize("letter", "rwdlacup")
-def test_letters_of_an_account_on_queues(queue: QueueClient, kind: str, letter: str) -> None:
+def test_permissions_of_account_tokens_on_queues(
+    queue: QueueClient, kind: str, letter: str
+) -> None:
     _, needed, action = ON_QUEUES[kind]
     held = queue.send_message("text")
     code = "" if letter == needed else MISMATCH
     require(sas_client(queue, account_token(letter, "c")), action, held, code)
 
 
-def test_letters_of_an_account_on_the_service(server: Server) -> None:
+def test_permissions_of_account_tokens_on_the_service(server: Server) -> None:
     with QueueServiceClient(server.url("queue"), account_token("l", "s"), retry_total=0) as client:
         list(client.list_queues())
         with refused(403, MISMATCH):
@@ -140,7 +144,7 @@ def test_letters_of_an_account_on_the_service(server: Server) -> None:
                 owner.delete_queue(name)
 
 
-def test_types_of_resources(queue: QueueClient) -> None:
+def test_resource_types_of_account_tokens(queue: QueueClient) -> None:
     for types in ("s", "c", "sc"):
         client = sas_client(queue, account_token("raup", types))
         with client, refused(403, "AuthorizationResourceTypeMismatch"):
@@ -150,10 +154,10 @@ def test_types_of_resources(queue: QueueClient) -> None:
         client.get_queue_properties()
 
 
-# Where tokens are good
+# Scope of tokens
 
 
-def test_tokens_reach_nothing_else(queues: QueueServiceClient, queue: QueueClient) -> None:
+def test_tokens_are_limited_to_their_queue(queues: QueueServiceClient, queue: QueueClient) -> None:
     other = queues.create_queue(unique("other"))
     with sas_client(other, queue_token(queue)) as client, refused(403, "AuthenticationFailed"):
         client.send_message("never")
@@ -233,7 +237,7 @@ def test_policies_take_effect_and_are_revoked_at_once(queue: QueueClient) -> Non
                 client.peek_messages()
 
 
-def test_policies_leave_the_rest_to_the_token(queue: QueueClient) -> None:
+def test_tokens_supply_what_the_policy_leaves_out(queue: QueueClient) -> None:
     queue.set_queue_access_policy({"it": AccessPolicy(permission="r")})
     token = queue_token(queue, permission=None, policy_id="it")
     with sas_client(queue, token) as client:
@@ -243,7 +247,7 @@ def test_policies_leave_the_rest_to_the_token(queue: QueueClient) -> None:
         client.peek_messages()
 
 
-def test_policies_go_with_their_queue(queue: QueueClient) -> None:
+def test_deleting_a_queue_revokes_its_policies(queue: QueueClient) -> None:
     queue.set_queue_access_policy({"it": AccessPolicy("r", now() + HOUR)})
     token = queue_token(queue, permission=None, expiry=None, policy_id="it")
     with sas_client(queue, token) as client:

@@ -1,4 +1,4 @@
-"""The asynchronous client, on the main paths."""
+"""The asynchronous client: the main operations."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_lists(server: Server) -> None:
     asyncio.run(main())
 
 
-def test_many_at_once(server: Server) -> None:
+def test_concurrent_requests(server: Server) -> None:
     async def test(queue: QueueClient) -> None:
         texts = [str(number) * (KIB_64 // 8) for number in range(50)]
         await asyncio.gather(*map(queue.send_message, texts))

@@ -1,4 +1,4 @@
-"""Tables on the server that all tests of the SDK share."""
+"""Tables on the shared server of the SDK tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in to tables: keys, tokens of accounts and of tables, stored policies."""
+"""Access to tables: keys, account and table tokens, stored policies."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ OUT_OF_REACH: Final = "AuthorizationFailure"
 FAILED: Final = "AuthenticationFailed"
 
 Action = Callable[[TableClient], Any]
-"""What is done to a table that has one entity."""
+"""An operation on a table with one entity."""
 
 OLD: Final[dict[str, Any]] = {"PartitionKey": "p", "RowKey": "old", "Age": 36}
 NEW: Final[dict[str, Any]] = {"PartitionKey": "p", "RowKey": "new"}
 
 ON_ENTITIES: Final[dict[str, tuple[str, Action]]] = {
-    # By the letters that it needs, of the token of a table as well as of that of an account.
+    # Permissions needed, in a table token as well as in an account token.
     "query": ("r", row_keys),
     "get": ("r", lambda table: table.get_entity("p", "old")),
     "insert": ("a", lambda table: table.create_entity(NEW)),
@@ -53,7 +53,7 @@ ON_ENTITIES: Final[dict[str, tuple[str, Action]]] = {
     "group of deletes": ("d", lambda table: table.submit_transaction([("delete", OLD)])),
 }
 ON_TABLES: Final[dict[str, tuple[str, Action]]] = {
-    # Any of the letters that an account's token needs; the token of a table never will do.
+    # Permissions of which an account token needs one; no table token is enough.
     "create": ("cw", lambda table: table.create_table()),
     "delete": ("d", lambda table: table.delete_table()),
     "policies": ("", lambda table: table.get_table_access_policy()),
@@ -97,7 +97,7 @@ def test_wrong_keys(server: Server, account: str, key: str) -> None:
                 call()
 
 
-def test_accounts_share_nothing(server: Server, table: TableClient) -> None:
+def test_accounts_are_isolated(server: Server, table: TableClient) -> None:
     table.create_entity(OLD)
     with table_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         namesake = other.get_table_client(table.table_name)
@@ -116,11 +116,11 @@ def test_connection_strings(server: Server, table: TableClient) -> None:
     assert row_keys(table) == ["new"]
 
 
-# Letters
+# Permissions
 
 
 @pytest.mark.parametrize("kind", ON_ENTITIES)
-def test_letters_of_a_table(server: Server, table: TableClient, kind: str) -> None:
+def test_permissions_of_table_tokens(server: Server, table: TableClient, kind: str) -> None:
     needed, action = ON_ENTITIES[kind]
     table.create_entity(OLD)
     for letters in ("r", "a", "u", "d", "rad", "rud"):
@@ -133,7 +133,7 @@ def test_letters_of_a_table(server: Server, table: TableClient, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ON_TABLES)
-def test_no_token_of_a_table_is_for_the_table_itself(
+def test_table_tokens_cannot_manage_the_table(
     server: Server, table: TableClient, kind: str
 ) -> None:
     _, action = ON_TABLES[kind]
@@ -143,7 +143,9 @@ def test_no_token_of_a_table_is_for_the_table_itself(
 
 
 @pytest.mark.parametrize("kind", ON_ENTITIES)
-def test_letters_of_an_account_on_entities(server: Server, table: TableClient, kind: str) -> None:
+def test_permissions_of_account_tokens_on_entities(
+    server: Server, table: TableClient, kind: str
+) -> None:
     needed, action = ON_ENTITIES[kind]
     table.create_entity(OLD)
     rest = "".join(letter for letter in "rwdlacup" if letter not in needed)
@@ -153,7 +155,7 @@ def test_letters_of_an_account_on_entities(server: Server, table: TableClient, k
 
 @pytest.mark.parametrize("kind", ON_TABLES)
 @pytest.mark.parametrize("letter", "rwdlacup")
-def test_letters_of_an_account_on_tables(server: Server, kind: str, letter: str) -> None:
+def test_permissions_of_account_tokens_on_tables(server: Server, kind: str, letter: str) -> None:
     needed, action = ON_TABLES[kind]
     name = unique_table("Letters")
     with table_service(server) as service:
@@ -164,7 +166,7 @@ def test_letters_of_an_account_on_tables(server: Server, kind: str, letter: str)
         service.delete_table(name)
 
 
-def test_letters_of_an_account_on_the_service(server: Server) -> None:
+def test_permissions_of_account_tokens_on_the_service(server: Server) -> None:
     def service(letters: str, types: str) -> TableServiceClient:
         credential = AzureSasCredential(account_token(letters, types))
         return TableServiceClient(server.url("table"), credential=credential, retry_total=0)
@@ -179,17 +181,17 @@ def test_letters_of_an_account_on_the_service(server: Server) -> None:
         list(client.list_tables())
 
 
-def test_types_of_resources(server: Server, table: TableClient) -> None:
+def test_resource_types_of_account_tokens(server: Server, table: TableClient) -> None:
     for types in ("s", "c", "sc"):
         client = sas_client(server, table.table_name, account_token("raud", types))
         with client, refused(403, "AuthorizationResourceTypeMismatch"):
             client.create_entity(NEW)
 
 
-# Where tokens are good
+# Scope of tokens
 
 
-def test_tokens_reach_nothing_else(
+def test_tokens_are_limited_to_their_table(
     server: Server, tables: TableServiceClient, table: TableClient
 ) -> None:
     other = tables.create_table(unique_table("Other"))
@@ -206,7 +208,7 @@ def test_tokens_reach_nothing_else(
     other.delete_table()
 
 
-def test_the_case_of_a_name_does_not_matter(server: Server, table: TableClient) -> None:
+def test_table_names_in_tokens_ignore_case(server: Server, table: TableClient) -> None:
     table.create_entity(OLD)
     for signed in (table.table_name, table.table_name.upper(), table.table_name.lower()):
         with sas_client(server, table.table_name.swapcase(), table_token(signed)) as client:
@@ -286,7 +288,7 @@ def test_policies_take_effect_and_are_revoked_at_once(server: Server, table: Tab
                     client.submit_transaction([("update", OLD)])
 
 
-def test_policies_go_with_their_table(server: Server, table: TableClient) -> None:
+def test_deleting_a_table_revokes_its_policies(server: Server, table: TableClient) -> None:
     policy = TableAccessPolicy(permission="r", expiry=now() + HOUR, start=now() - HOUR)
     table.set_table_access_policy({"it": policy})
     token = table_token(table.table_name, permission=None, expiry=None, policy_id="it")

@@ -1,4 +1,4 @@
-"""The asynchronous client, on the main paths."""
+"""The asynchronous client: the main operations."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def test_entities(server: Server) -> None:
 
 def test_queries(server: Server) -> None:
     async def test(table: TableClient) -> None:
-        everybody = [f"{number:03}" for number in range(90)]
+        row_keys = [f"{number:03}" for number in range(90)]
         await table.submit_transaction(
             [
                 ("create", {"PartitionKey": "p", "RowKey": row, "Number": int(row)})
-                for row in everybody
+                for row in row_keys
             ]
         )
         found = table.query_entities(
             "Number ge @low", parameters={"low": 40}, results_per_page=7, select=["RowKey"]
         )
-        assert [entity["RowKey"] async for entity in found] == everybody[40:]
+        assert [entity["RowKey"] async for entity in found] == row_keys[40:]
         sizes = [
             len([entity async for entity in page])
             async for page in table.list_entities(results_per_page=40).by_page()
@@ -98,7 +98,7 @@ def test_transactions(server: Server) -> None:
     run(server, test)
 
 
-def test_many_at_once(server: Server) -> None:
+def test_concurrent_requests(server: Server) -> None:
     async def test(table: TableClient) -> None:
         entities = [{"PartitionKey": "p", "RowKey": f"{row:02}"} for row in range(50)]
         etags = await asyncio.gather(*map(table.create_entity, entities))

@@ -1,4 +1,4 @@
-"""Tokens for some of the entities of a table: nothing else is touched or seen with them."""
+"""Table tokens with key ranges: their holders change and see only entities within."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def test_queries(
 @pytest.mark.parametrize(
     "bounds", [{"start_rk": "2"}, {"end_rk": "2"}, {"start_pk": "a", "end_rk": "2"}]
 )
-def test_a_row_bounds_nothing_without_its_partition(
+def test_a_row_key_bound_needs_a_partition_key(
     server: Server, letters: TableClient, bounds: dict[str, str]
 ) -> None:
-    """There is no such token: to pass over what it says would grant more than it was meant to."""
+    """There is no such token; ignoring the bound would grant more than intended."""
     token = table_token(letters.table_name, **bounds)
     with (
         sas_client(server, letters.table_name, token) as guest,

@@ -1,7 +1,7 @@
-"""Answers as the real service was recorded to give them: headers, codes, texts and forms of errors.
+"""Responses that match recordings of the real service: headers, codes, messages and forms of
+errors.
 
-Of the headers only those are compared that are the service's, not the connection's.
-"""
+Only headers of the service are compared, not those of the connection."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def ask(
 
 
 def own_headers(headers: dict[str, str]) -> dict[str, str]:
-    """What is the service's, with values that no test knows replaced by their names."""
+    """Returns the headers of the service; unpredictable values are replaced by their names."""
     told = {k: v for k, v in headers.items() if k not in OF_CONNECTION | OF_REQUEST}
     for name in ("location", "dataserviceid"):
         if name in told:
@@ -84,11 +84,11 @@ def own_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def message(answer: Answer | PartAnswer) -> str:
-    """The text of an OData error, without request id and time."""
+    """Returns the message of an OData error without request ID and time."""
     return str(json.loads(answer.body)["odata.error"]["message"]["value"].partition("\n")[0])
 
 
-# Headers of answers
+# Response headers
 
 DATA: Final = {**CACHED, "content-type": MINIMAL}
 TAGGED: Final = {**CACHED, "etag": "etag"}
@@ -148,7 +148,7 @@ def test_headers(
     assert (answer.status, own_headers(answer.headers)) == (status, expected), answer
 
 
-def test_headers_of_tables_that_come_and_go(sentry: Sentry, place: Place) -> None:
+def test_headers_of_create_and_delete_table(sentry: Sentry, place: Place) -> None:
     name = unique_table()
     answer = ask(sentry, place, "POST", "Tables", {"TableName": name})
     assert (answer.status, own_headers(answer.headers)) == (201, {**DATA, **MADE})
@@ -206,7 +206,8 @@ def test_headers_of_a_group(sentry: Sentry, place: Place) -> None:
 @pytest.mark.parametrize(
     ("parts", "status", "text"),
     [
-        # The only operation of a change set is not counted where the entity itself is the matter.
+        # The index of the only operation of a change set is left out for errors of the entity
+        # itself.
         (
             [("PUT", "r", (STALE,))],
             412,
@@ -233,7 +234,7 @@ def test_headers_of_a_group(sentry: Sentry, place: Place) -> None:
         ),
     ],
 )
-def test_groups_that_are_refused(
+def test_refused_groups(
     sentry: Sentry,
     place: Place,
     parts: list[tuple[str, str, Headers]],
@@ -248,13 +249,13 @@ def test_groups_that_are_refused(
     assert own_headers(told.headers) == {**PART, **preference, "content-type": MINIMAL}
 
 
-def test_a_group_for_a_table_that_is_not_there(sentry: Sentry, place: Place) -> None:
+def test_a_group_for_a_missing_table(sentry: Sentry, place: Place) -> None:
     _, (told,) = group(sentry, place, asked(Place("Absent"), "POST", "r", NO_CONTENT))
     assert (told.status, message(told)) == (404, "0:The table specified does not exist.")
     assert own_headers(told.headers) == {**PART, "content-type": MINIMAL}
 
 
-# Codes and texts
+# Codes and messages
 
 LONG_NAME: Final = {"PartitionKey": "p", "RowKey": "long", "a" * 256: 1}
 MANY: Final = {"PartitionKey": "p", "RowKey": "many", **{f"p{n}": n for n in range(253)}}
@@ -329,7 +330,7 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
                 f"for the resource '{ACCOUNT}.{{table}}'.",
             ),
         ),
-        # Values that do not fit their types, and keys that are no strings
+        # Values that do not match their types, and keys that are not strings
         *(
             ("MERGE", ENTITY, {"X": value, "X@odata.type": name}, (), (400, "InvalidInput", text))
             for name, value, text in (
@@ -358,7 +359,7 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
             (),
             (400, "InvalidInput", WRONG_INPUT),
         ),
-        # Options of OData that the service does not have
+        # Unsupported OData options
         *(
             (
                 "GET",
@@ -375,7 +376,7 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
             for option in ("$skip", "$orderby", "$expand", "$inlinecount")
         ),
         ("GET", "{table}()?NextRowKey=1!4!cg--", b"", (), (400, "InvalidInput", WRONG_INPUT)),
-        # If-Match that is there and says nothing, and versions without upserts
+        # Empty If-Match, and versions without upserts
         *(
             (
                 method,
@@ -425,20 +426,20 @@ def test_refusals(
     assert ask(sentry, place, "GET", "{table}()").body == before
 
 
-def test_an_upsert_with_the_first_version_that_has_it(sentry: Sentry, place: Place) -> None:
+def test_upserts_in_their_first_version(sentry: Sentry, place: Place) -> None:
     for method in ("PUT", "MERGE"):
         headers = (("x-ms-version", "2011-08-18"),)
         assert ask(sentry, place, method, ENTITY, {"Age": 7}, headers).status == 204
 
 
-def test_an_entity_longer_than_any(sentry: Sentry, place: Place) -> None:
+def test_an_entity_beyond_the_size_limit(sentry: Sentry, place: Place) -> None:
     body = json.dumps({**entity("long"), "Text": "x" * (4 << 20)}).encode()
     for method, below in (("POST", "{table}"), ("PUT", ENTITY), ("MERGE", ENTITY)):
         answer = ask(sentry, place, method, below, body)
         assert (answer.status, answer.code) == (413, "RequestBodyTooLarge")
 
 
-def test_a_token_for_some_keys_is_not_good_for_others(sentry: Sentry, server: Server) -> None:
+def test_a_token_with_a_key_range(sentry: Sentry, server: Server) -> None:
     place = sentry.make()
     token = table_token(
         place.table, start_pk="a", start_rk="a", end_pk="b", end_rk="b", permission="raud"
@@ -450,7 +451,7 @@ def test_a_token_for_some_keys_is_not_good_for_others(sentry: Sentry, server: Se
     sentry.remove(place)
 
 
-# What is no OData
+# Errors in XML
 
 XML_ERROR: Final = re.compile(
     r'<\?xml version="1\.0" encoding="utf-8"\?>'
@@ -490,8 +491,8 @@ def test_errors_in_xml(
     assert found[1] == code
 
 
-def test_who_is_not_known_is_told_the_code(sentry: Sentry, place: Place) -> None:
-    """In JSON if that is accepted."""
+def test_authentication_errors(sentry: Sentry, place: Place) -> None:
+    """In JSON if the client accepts that."""
     wrong = ("Authorization", f"SharedKey {ACCOUNT}:AAAA")
     date = ("x-ms-date", "Mon, 01 Jan 2024 00:00:00 GMT")
     text = (
@@ -511,7 +512,7 @@ def test_who_is_not_known_is_told_the_code(sentry: Sentry, place: Place) -> None
 # Queries
 
 
-def test_no_entities_asked_for(sentry: Sentry, place: Place) -> None:
+def test_queries_for_no_entities(sentry: Sentry, place: Place) -> None:
     for below in ("{table}()?$top=0", "Tables?$top=0"):
         answer = ask(sentry, place, "GET", below)
         assert (answer.status, json.loads(answer.body)["value"]) == (200, [])
@@ -540,7 +541,7 @@ def test_the_metadata_of_a_projection(sentry: Sentry, place: Place) -> None:
 # Conditions
 
 
-def test_an_unmet_condition_says_what_is_current(sentry: Sentry, place: Place) -> None:
+def test_an_unmet_condition_returns_the_current_etag(sentry: Sentry, place: Place) -> None:
     current = ask(sentry, place, "GET", ENTITY).headers["etag"]
     details = {"Condition": "If-Match", "Sent": STALE[1], "Current": current}
     for method in ("PUT", "MERGE", "DELETE"):
@@ -552,7 +553,7 @@ def test_an_unmet_condition_says_what_is_current(sentry: Sentry, place: Place) -
     assert (told.status, json.loads(told.body)["details"]) == (412, details)
 
 
-def test_what_is_current_is_told_only_to_those_who_may_read(
+def test_the_current_etag_needs_read_permission(
     sentry: Sentry, place: Place, server: Server
 ) -> None:
     for permission, shown in (("ru", True), ("u", False)):

@@ -91,7 +91,7 @@ TOO_LONG: Final = ("create", keys("long", Value="x" * 32_769))
     ],
 )
 @pytest.mark.parametrize("at", [0, 1, 99])
-def test_all_or_nothing(
+def test_transactions_are_atomic(
     table: TableClient, operation: Operation, status: int, code: str, at: int
 ) -> None:
     table.create_entity(keys("taken"))
@@ -102,13 +102,13 @@ def test_all_or_nothing(
     assert row_keys(table) == ["taken"]
 
 
-def test_no_entity_twice(table: TableClient) -> None:
+def test_an_entity_occurs_once(table: TableClient) -> None:
     error = failing(table, ("create", keys("a")), ("create", keys("b")), ("delete", keys("a")))
     assert (error_code(error), error.index) == ("InvalidDuplicateRow", 2)
     assert row_keys(table) == []
 
 
-def test_a_hundred_and_no_more(table: TableClient) -> None:
+def test_at_most_100_operations(table: TableClient) -> None:
     table.submit_transaction([("create", keys(f"{row:03}")) for row in range(100)])
     assert len(row_keys(table)) == 100
     with pytest.raises(Exception, match="InvalidInput"):
@@ -116,7 +116,7 @@ def test_a_hundred_and_no_more(table: TableClient) -> None:
     assert len(row_keys(table)) == 100
 
 
-def test_four_mebibytes_and_no_more(table: TableClient) -> None:
+def test_at_most_4_mib(table: TableClient) -> None:
     long = {"A": "x" * 32_768, "B": "y" * 32_768}
     table.submit_transaction([("create", keys(f"{row:03}", **long)) for row in range(60)])
     with pytest.raises(RequestTooLargeError):
@@ -124,8 +124,8 @@ def test_four_mebibytes_and_no_more(table: TableClient) -> None:
     assert len(row_keys(table, select=["RowKey"])) == 60
 
 
-def test_under_a_token(server: Server, table: TableClient) -> None:
-    """A token for the table is enough for a group of what it allows."""
+def test_transactions_with_a_table_token(server: Server, table: TableClient) -> None:
+    """A table token is enough for a group of allowed operations."""
     table.create_entity(keys("a"))
     with sas_client(server, table.table_name, table_token(table.table_name)) as guest:
         guest.submit_transaction([("create", keys("b")), ("update", keys("a", Age=36))])

@@ -1,4 +1,4 @@
-"""What no SDK asks for: requests put together by hand, signed, over a connection."""
+"""Raw signed requests that no SDK sends."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_levels(sentry: Sentry, place: Place, level: str) -> None:
         assert shown["odata.id"] == f"http://127.0.0.1/{ACCOUNT}/{path}"
 
 
-def test_heads_have_no_bodies(sentry: Sentry, place: Place) -> None:
+def test_head_responses_have_no_body(sentry: Sentry, place: Place) -> None:
     for below in ("Tables", "{table}()", "{table}(PartitionKey='p',RowKey='r')"):
         got = sentry.own(request(place, "GET", below))
         head = sentry.own(request(place, "HEAD", below))
@@ -106,7 +106,7 @@ def test_heads_have_no_bodies(sentry: Sentry, place: Place) -> None:
 
 
 @pytest.mark.parametrize("scheme", [table_key, table_key_lite])
-def test_either_date_is_signed(sentry: Sentry, place: Place, scheme: Any) -> None:
+def test_either_date_header_can_be_signed(sentry: Sentry, place: Place, scheme: Any) -> None:
     query = request(place, "GET", "{table}()")
     for dated in (
         query.having(("Date", http_date())),
@@ -116,11 +116,11 @@ def test_either_date_is_signed(sentry: Sentry, place: Place, scheme: Any) -> Non
         assert sentry.client.ask(scheme(ACCOUNT, KEY)(dated)).status == 200
 
 
-def test_errors_are_told_in_json(sentry: Sentry, place: Place) -> None:
+def test_errors_in_json(sentry: Sentry, place: Place) -> None:
     missing = request(place, "GET", "{table}(PartitionKey='p',RowKey='missing')")
     answer = sentry.client.ask(table_key(ACCOUNT, KEY)(missing))
     error = json.loads(answer.body)["odata.error"]
-    # Clients take no error that has more than these.
+    # Clients accept no other members in an error.
     assert error.keys() == {"code", "message"}
     assert (error["code"], error["message"]["lang"]) == ("ResourceNotFound", "en-US")
     assert answer.headers["content-type"].startswith("application/json;odata=minimalmetadata")
@@ -133,7 +133,7 @@ def chunked(asked: Request, size: int) -> Request:
     return replace(signed, body=framed + b"0\r\n\r\n")
 
 
-def test_bodies_may_come_in_chunks(sentry: Sentry, place: Place) -> None:
+def test_chunked_bodies(sentry: Sentry, place: Place) -> None:
     insert = part("POST", f"/{place.table}", {"PartitionKey": "p", "RowKey": "chunked"})
     group = request(place, "POST", "$batch", change_set([insert]), Content_Type=BATCH_TYPE)
     answer = sentry.client.ask(chunked(group, 7))
