@@ -26,13 +26,13 @@ def test_every_figure_is_measured_and_reported(
     written = tmp_path / "figures.json"
     where = ["--directory", str(tmp_path), "--json", str(written)]
     assert main(["--rounds", "1", "--quick", *where]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     rows = json.loads(written.read_text(encoding="utf-8"))
     keys = [row["key"] for row in rows]
     groups = [group for group in GROUPS.values() if not group.on_request]
     figures = [figure for group in groups for figure in group.figures]
     figures = [figure for figure in figures if figure.key in keys or not _needs_others(figure)]
-    assert all(figure.text in told for figure in figures)
+    assert all(figure.text in output for figure in figures)
     assert keys == [figure.key for figure in figures]
     assert not any(_of_others(figure) for figure in figures if _is_over_http(figure))
     assert all(row["values"] for row in rows)
@@ -66,9 +66,9 @@ def test_only_named_figures_are_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["gets", "--rounds", "2", "--quick", "--directory", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert "a read of one record" in told
-    assert "conditional puts" not in told
+    output = capsys.readouterr().out
+    assert "a read of one record" in output
+    assert "conditional puts" not in output
     with pytest.raises(SystemExit):
         main(["no such benchmark"])
     assert "no such benchmark" in capsys.readouterr().err

@@ -294,13 +294,18 @@ def test_json(broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", broken.directory, "--json", "--fast")
     assert shown.returncode == 1
-    told = json.loads(shown.stdout)
-    assert (told["clean"], told["losses"], told["leaks"], told["faults"]) == (False, 0, 1, 0)
-    (finding,) = told["findings"]
+    document = json.loads(shown.stdout)
+    assert (document["clean"], document["losses"], document["leaks"], document["faults"]) == (
+        False,
+        0,
+        1,
+        0,
+    )
+    (finding,) = document["findings"]
     assert finding["kind"] == "file-unused"
     assert finding["severity"] == "leak"
     assert finding["where"] == "segments/00000fa0.seg"
-    assert told["objects"] == len(expected())
+    assert document["objects"] == len(expected())
     clean = check("--data", broken.directory, "--json", "--repair")
     assert clean.returncode == 0
     assert json.loads(clean.stdout)["leaks_removed"] == 1

@@ -218,9 +218,9 @@ def test_wrong_usage_is_one_line_and_shows_no_key(
     data: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     options = ("--data", data) if arguments else ()
-    told = refused("account", *arguments, *options)
-    assert words in told
-    assert KEY[:-1] not in told
+    output = refused("account", *arguments, *options)
+    assert words in output
+    assert KEY[:-1] not in output
     assert not data.exists()
 
 
@@ -228,16 +228,16 @@ def test_errors_of_other_directories_are_one_line(data: Path) -> None:
     data.mkdir()
     (data / ledger.DATABASE_NAME).write_text("notes" * 10_000, encoding="utf-8")
     for arguments in (("add", "mine"), ("list",), ("remove", "mine")):
-        told = refused("account", *arguments, "--data", data)
-        assert "is not an Étagère ledger" in told
+        output = refused("account", *arguments, "--data", data)
+        assert "is not an Étagère ledger" in output
 
 
 def test_wrong_settings_are_one_line(data: Path) -> None:
-    told = refused("account", "list", variables={"ETAGERE_BLOB_PORT": "many"})
-    assert "ETAGERE_BLOB_PORT: 'many'" in told
-    told = refused("connection-string", variables={"ETAGERE_ACCOUNTS": f"{KEY}:mine"})
-    assert "ETAGERE_ACCOUNTS: account 1" in told
-    assert KEY not in told
+    output = refused("account", "list", variables={"ETAGERE_BLOB_PORT": "many"})
+    assert "ETAGERE_BLOB_PORT: 'many'" in output
+    output = refused("connection-string", variables={"ETAGERE_ACCOUNTS": f"{KEY}:mine"})
+    assert "ETAGERE_ACCOUNTS: account 1" in output
+    assert KEY not in output
     assert "cannot be read" in refused("account", "list", "--config", data / "missing.toml")
 
 
@@ -300,8 +300,8 @@ def test_connection_string_of_a_stored_account(store: Path) -> None:
     assert shown.stderr == ""
     assert fields(shown.stdout)["AccountKey"] == KEY
     assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:10001/mine"
-    told = refused("connection-string", "--account", "yours", "--data", store)
-    assert "account yours does not exist in" in told
+    output = refused("connection-string", "--account", "yours", "--data", store)
+    assert "account yours does not exist in" in output
 
 
 def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
@@ -310,8 +310,8 @@ def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
     shown = start("connection-string", *options, variables=variables)
     assert fields(shown.stdout)["AccountKey"] == KEY2
     assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:81/yours"
-    told = refused("connection-string", "--account", "theirs", "--data", data)
-    assert "account theirs is not in the settings" in told
+    output = refused("connection-string", "--account", "theirs", "--data", data)
+    assert "account theirs is not in the settings" in output
     assert not data.exists()
 
 

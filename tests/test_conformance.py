@@ -55,7 +55,7 @@ def test_listed_outcomes_are_expected(name: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "told"),
+    ("name", "outcome", "expected"),
     [
         ("container::create", "failed", "failed, but is not listed: an error"),
         ("container::create", "skipped", "was skipped, but is not listed"),
@@ -64,9 +64,9 @@ def test_listed_outcomes_are_expected(name: str, outcome: str) -> None:
         ("container_async::copy", "passed", "passed, but is listed as missing: copies"),
     ],
 )
-def test_unlisted_outcomes_are_unexpected(name: str, outcome: str, told: str) -> None:
+def test_unlisted_outcomes_are_unexpected(name: str, outcome: str, expected: str) -> None:
     (surprise,) = surprises(name, outcome)
-    assert surprise.startswith(f"{node(name)} {told}")
+    assert surprise.startswith(f"{node(name)} {expected}")
 
 
 def test_inapplicable_tests_cannot_be_missing() -> None:

@@ -378,10 +378,10 @@ WRONG_ACCOUNTS = [
 
 
 def assert_secret(error: BaseException) -> None:
-    told = "".join(traceback.format_exception(error)) + repr(error)
+    output = "".join(traceback.format_exception(error)) + repr(error)
     for key in (KEY, KEY2, "QUJD"):
         for at in range(0, len(key) - 3, 4):
-            assert key[at : at + 4] not in told
+            assert key[at : at + 4] not in output
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG_ACCOUNTS)

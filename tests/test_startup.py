@@ -124,19 +124,21 @@ def refused(
 def test_introduction(tmp_path: Path) -> None:
     account = f"{SECOND_ACCOUNT}:{SECOND_KEYS[0]}"
     with serving(tmp_path, variables={"ETAGERE_ACCOUNTS": account}) as server:
-        told = server.introduction()
-        url = told["blob"]
+        result = server.introduction()
+        url = result["blob"]
         assert url.startswith("http://127.0.0.1:")
         assert url.endswith("/devstoreaccount1")
-        assert f"AccountKey={KEY};BlobEndpoint={url};" in told["connect"]
-        with BlobServiceClient.from_connection_string(told["connect"]) as service:
+        assert f"AccountKey={KEY};BlobEndpoint={url};" in result["connect"]
+        with BlobServiceClient.from_connection_string(result["connect"]) as service:
             assert list(service.list_containers()) == []
-        assert told["data"] == str(tmp_path / "etagere-data")
-        assert told["stop"] == f"^C, or kill {server.pid}"
-        assert list(told) == [*SERVICES, "connect", "data", "stop"]
+        assert result["data"] == str(tmp_path / "etagere-data")
+        assert result["stop"] == f"^C, or kill {server.pid}"
+        assert list(result) == [*SERVICES, "connect", "data", "stop"]
         assert SECOND_KEYS[0] not in server.log()
         os.kill(server.pid, signal.SIGTERM)
-        endpoints = [f"{name}={told[name].removesuffix('/devstoreaccount1')}" for name in SERVICES]
+        endpoints = [
+            f"{name}={result[name].removesuffix('/devstoreaccount1')}" for name in SERVICES
+        ]
         assert server.end() == (0, f"READY {' '.join(endpoints)}\n")
 
 
@@ -173,9 +175,9 @@ def test_introduction_of_a_server_in_memory(tmp_path: Path) -> None:
 def test_introduction_with_tls(tmp_path: Path, certificates: Path) -> None:
     pair = ("--tls-cert", certificates / "one.crt", "--tls-key", certificates / "one.key")
     with serving(tmp_path, *pair, "--host", "localhost") as server:
-        told = server.introduction()
-        assert told["blob"].startswith("https://localhost:")
-        assert told["connect"].startswith("DefaultEndpointsProtocol=https;")
+        result = server.introduction()
+        assert result["blob"].startswith("https://localhost:")
+        assert result["connect"].startswith("DefaultEndpointsProtocol=https;")
 
 
 def test_unused_settings_are_reported(tmp_path: Path) -> None:
@@ -191,9 +193,9 @@ def test_unused_settings_are_reported(tmp_path: Path) -> None:
 def test_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        told = refused(tmp_path, "--blob-port", port)
-    assert f"cannot listen on port {port} of 127.0.0.1: Address already in use" in told
-    assert "--blob-port" in told
+        output = refused(tmp_path, "--blob-port", port)
+    assert f"cannot listen on port {port} of 127.0.0.1: Address already in use" in output
+    assert "--blob-port" in output
     assert not (tmp_path / "etagere-data").exists()
 
 
@@ -201,9 +203,9 @@ def test_port_in_use(tmp_path: Path) -> None:
     "host", ["192.0.2.1", "no-such-host.invalid", "ä" * 70, "::g"], ids=range(4)
 )
 def test_addresses_of_other_machines(tmp_path: Path, host: str) -> None:
-    told = refused(tmp_path, "--host", host)
-    assert f"cannot listen on host {host!r}: " in told
-    assert "--host" in told
+    output = refused(tmp_path, "--host", host)
+    assert f"cannot listen on host {host!r}: " in output
+    assert "--host" in output
 
 
 def test_directory_in_use(tmp_path: Path) -> None:
@@ -268,9 +270,9 @@ def test_directory_below_a_file(tmp_path: Path) -> None:
 @only_root
 def test_directory_of_another_user(tmp_path: Path) -> None:
     command = as_nobody("import tests")
-    told = refused(tmp_path, "--data", tmp_path / "data", command=command)
-    assert told.endswith(" cannot be used: Permission denied\n")
-    assert str(tmp_path) in told
+    output = refused(tmp_path, "--data", tmp_path / "data", command=command)
+    assert output.endswith(" cannot be used: Permission denied\n")
+    assert str(tmp_path) in output
 
 
 def test_full_disk(tmp_path: Path) -> None:
@@ -281,10 +283,10 @@ def test_full_disk(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip(f"no small file system can be made here: {mounted.stderr.strip()}")
     try:
-        told = refused(tmp_path, "--data", disk / "data")
+        output = refused(tmp_path, "--data", disk / "data")
     finally:
         subprocess.run(["umount", str(disk)], check=True)
-    assert f"the ledger in {disk / 'data'} cannot be used: database or disk is full" in told
+    assert f"the ledger in {disk / 'data'} cannot be used: database or disk is full" in output
 
 
 # Invalid settings
@@ -304,14 +306,14 @@ def test_full_disk(tmp_path: Path) -> None:
 )
 def test_invalid_settings_files(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "etagere.toml").write_bytes(content)
-    told = refused(tmp_path, "--config", "etagere.toml")
-    assert told.startswith("etagere: etagere.toml")
-    assert words in told
+    output = refused(tmp_path, "--config", "etagere.toml")
+    assert output.startswith("etagere: etagere.toml")
+    assert words in output
 
 
 def test_unreadable_settings_files(tmp_path: Path) -> None:
-    told = refused(tmp_path, variables={"ETAGERE_CONFIG": "missing.toml"})
-    assert "missing.toml cannot be read: No such file or directory" in told
+    output = refused(tmp_path, variables={"ETAGERE_CONFIG": "missing.toml"})
+    assert "missing.toml cannot be read: No such file or directory" in output
     assert "cannot be read: Is a directory" in refused(tmp_path, "--config", tmp_path)
 
 
@@ -319,8 +321,8 @@ def test_unreadable_settings_files(tmp_path: Path) -> None:
 def test_settings_file_of_another_user(tmp_path: Path) -> None:
     file = tmp_path / "etagere.toml"
     file.touch(mode=0o600)
-    told = refused(tmp_path, "--config", file, command=as_nobody("import tests"))
-    assert f"{file} cannot be read: Permission denied" in told
+    output = refused(tmp_path, "--config", file, command=as_nobody("import tests"))
+    assert f"{file} cannot be read: Permission denied" in output
 
 
 @pytest.mark.parametrize(
@@ -337,9 +339,9 @@ def test_settings_file_of_another_user(tmp_path: Path) -> None:
     ],
 )
 def test_flags(tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
-    told = refused(tmp_path, *flags)
-    assert words in told
-    assert KEY[:-1] not in told
+    output = refused(tmp_path, *flags)
+    assert words in output
+    assert KEY[:-1] not in output
 
 
 @pytest.fixture(scope="module")
@@ -451,8 +453,8 @@ def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
         lock = tmp_path / "etagere-data" / "lock"
         eventually(lambda: lock in opened(waiting.pid), "a server that waits for the directory")
         waiting.send_signal(signal.SIGINT)
-        _, told = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
-        assert (waiting.returncode, told) == (130, "")
+        _, output = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
+        assert (waiting.returncode, output) == (130, "")
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
@@ -494,7 +496,7 @@ def opened(pid: int) -> list[Path]:
 
 def lives(pid: int) -> bool:
     try:
-        told = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        result = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return told.rpartition(")")[2].split()[0] != "Z"
+    return result.rpartition(")")[2].split()[0] != "Z"

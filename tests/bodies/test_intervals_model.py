@@ -91,14 +91,14 @@ def require_differences(
     found: list[tuple[int, int, bool]], old: list[Byte], new: list[Byte], start: int, end: int
 ) -> None:
     """Checks for exactly the expected ranges, ignoring clears of ranges that were already empty."""
-    told = {at: written for first, behind, written in found for at in range(first, behind)}
+    result = {at: written for first, behind, written in found for at in range(first, behind)}
     for at in range(start, min(end, len(new))):
         before = old[at] if at < len(old) else None
         if before != new[at] or isinstance(new[at], int):
-            assert told.pop(at) is (new[at] is not None)
+            assert result.pop(at) is (new[at] is not None)
         elif new[at] is None:
-            assert not told.pop(at, False)
-    assert not told
+            assert not result.pop(at, False)
+    assert not result
     for one, following in pairwise(found):
         assert one[1] < following[0] or (one[1] == following[0] and one[2] != following[2])
 

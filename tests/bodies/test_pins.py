@@ -114,22 +114,22 @@ def test_on_a_full_disk_a_pin_stays_wide(
 
 
 def test_pins_end_with_their_process(directory: Path) -> None:
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         pin = LocalCoordinator(directory).pin()
         pin.narrow([1, 2, 3])
-        os.write(tell, b"!")
+        os.write(writer, b"!")
         time.sleep(60)
         os._exit(0)
     try:
-        os.read(told, 1)
+        os.read(reader, 1)
         assert pinned(directory).segments == {1, 2, 3}
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
-        os.close(told)
-        os.close(tell)
+        os.close(reader)
+        os.close(writer)
     assert pinned(directory) == PinnedSegments(None, frozenset())
     assert list((directory / local.DIRECTORY_NAME).iterdir()) == []
 
@@ -137,14 +137,14 @@ def test_pins_end_with_their_process(directory: Path) -> None:
 def test_narrowing_a_pin_is_atomic(directory: Path) -> None:
     """One process pins and narrows in a loop while another reads the pins. Each pin is for a
     segment that is announced before narrowing and withdrawn after the release."""
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     stop, stopped = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(stopped)
-        _pin_again_and_again(directory, tell, stop)
+        _pin_again_and_again(directory, writer, stop)
     try:
-        os.read(told, 1)
+        os.read(reader, 1)
         wanted = directory / "wanted"
         looks = 0
         began = time.monotonic()
@@ -161,7 +161,7 @@ def test_narrowing_a_pin_is_atomic(directory: Path) -> None:
     finally:
         os.close(stopped)
         os.waitpid(pid, 0)
-        for descriptor in (told, tell, stop):
+        for descriptor in (reader, writer, stop):
             os.close(descriptor)
 
 

@@ -80,10 +80,10 @@ def test_a_killed_process_leaves_nothing_behind(join: Join) -> None:
     os.close(sending)
 
 
-async def _work_for_ever(coordinator: Coordinator, told: int) -> None:
+async def _work_for_ever(coordinator: Coordinator, writer: int) -> None:
     async with coordinator.sole_worker("sweeping"):
         coordinator.pin().narrow([7])
-        os.write(told, coordinator.process_id)
+        os.write(writer, coordinator.process_id)
         time.sleep(60)
 
 

@@ -269,8 +269,8 @@ def test_an_old_ledger_releases_its_pages_after_compaction(tmp_path: Path) -> No
     _with_engine(tmp_path, _put_and_delete)
     assert path.stat().st_size > 20 * MIB, "there is nothing to give back"
     command = [sys.executable, "-m", "etagere", "compact", "--data", str(directory)]
-    told = subprocess.check_output(command, text=True, env=environment())
-    assert "bytes after" in told
+    output = subprocess.check_output(command, text=True, env=environment())
+    assert "bytes after" in output
     assert path.stat().st_size < 2 * MIB
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA auto_vacuum").fetchone() == (2,)

@@ -46,7 +46,7 @@ _INVALID: Final = (400, "InvalidXmlDocument")
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
         (_filled(b"<BlockList><!--", b"x", b"--></BlockList>"), _INVALID),
         (_filled(b"<BlockList a='", b"x", b"'></BlockList>"), _INVALID),
@@ -83,10 +83,10 @@ _INVALID: Final = (400, "InvalidXmlDocument")
         "spaces",
     ],
 )
-def test_a_block_list_of_16_mib(server: Server, document: bytes, told: tuple[int, str]) -> None:
+def test_a_block_list_of_16_mib(server: Server, document: bytes, expected: tuple[int, str]) -> None:
     def attack() -> None:
         before = _cpu_seconds(server)
-        assert _put_block_list(server, document) == told
+        assert _put_block_list(server, document) == expected
         spent.append(_cpu_seconds(server) - before)
         time.sleep(0.05)
 

@@ -59,9 +59,9 @@ def _resident_mib(server: Server) -> int:
     kib = 0
     for pid in (server.pid, *server.children()):
         with contextlib.suppress(FileNotFoundError):
-            told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+            result = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
             kib += sum(
-                int(line.split()[1]) for line in told.splitlines() if line.startswith("Pss:")
+                int(line.split()[1]) for line in result.splitlines() if line.startswith("Pss:")
             )
     return kib // 1024
 

@@ -117,11 +117,11 @@ def test_a_refused_change_of_a_group_has_its_index() -> None:
     assert response.reason == ""
 
 
-@pytest.mark.parametrize(("status", "told"), [(404, 404), (302, 400), (418, 400), (503, 500)])
-def test_errors_of_the_copy_source_are_reported(status: int, told: int) -> None:
+@pytest.mark.parametrize(("status", "expected"), [(404, 404), (302, 400), (418, 400), (503, 500)])
+def test_errors_of_the_copy_source_are_reported(status: int, expected: int) -> None:
     refusal = unread(status, "Broken", "It is broken.").refusal
     found, headers, body = answer(exchange(), refusal)
-    assert found == told
+    assert found == expected
     assert headers[b"x-ms-copy-source-status-code"] == str(status).encode()
     assert headers[b"x-ms-copy-source-error-code"] == b"Broken"
     assert b"<Message>It is broken.\n" in body

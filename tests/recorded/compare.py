@@ -79,9 +79,9 @@ def differences(
     if not expected.is_part:
         # Requests with an unknown version get no version header.
         unknown = not recorded.code_in_header and recorded.code in {"", "InvalidHeaderValue"}
-        told = answer.headers.get("x-ms-version")
-        if told != (None if unknown else version) and version:
-            yield Difference("headers", f"x-ms-version: {told}")
+        result = answer.headers.get("x-ms-version")
+        if result != (None if unknown else version) and version:
+            yield Difference("headers", f"x-ms-version: {result}")
 
 
 def error_code(answer: Answer) -> str:
@@ -180,11 +180,11 @@ def _error(expected: Expected, answer: Answer) -> Iterator[Difference]:
         return
     if form != _form_of_error(expected):
         yield Difference("body", f"an error as {form} for {_form_of_error(expected)}")
-    told = _MESSAGE.fullmatch(message)
-    if told is None:
+    result = _MESSAGE.fullmatch(message)
+    if result is None:
         yield Difference("message", f"without id and time: {message!r}")
-    elif recorded.message is not None and told[1] != recorded.message:
-        yield Difference("message", f"{told[1]!r} for {recorded.message!r}")
+    elif recorded.message is not None and result[1] != recorded.message:
+        yield Difference("message", f"{result[1]!r} for {recorded.message!r}")
     for name in recorded.extra:
         if name not in details:
             yield Difference("body", f"no element {name}")

@@ -87,8 +87,8 @@ class Digest:
 def digest(service: str) -> Digest:
     text = (DATA / f"recorded_{service}.json").read_text("utf-8")
     answers = []
-    for operation, told in json.loads(text)["operations"].items():
-        for row in (*told.get("answers", ()), *told.get("errors", ())):
+    for operation, result in json.loads(text)["operations"].items():
+        for row in (*result.get("answers", ()), *result.get("errors", ())):
             answers.append(_recorded(operation, row))
     return Digest(tuple(answers))
 
@@ -96,7 +96,7 @@ def digest(service: str) -> Digest:
 def _recorded(operation: str, row: dict[str, Any]) -> Recorded:
     known = {name: value for name, value in row.items() if name != "when"}
     known["sometimes"] = {
-        name: OptionalItem(**told) for name, told in row.get("sometimes", {}).items()
+        name: OptionalItem(**result) for name, result in row.get("sometimes", {}).items()
     }
     known["extra"] = tuple(row.get("extra", ()))
     known["tree"] = _node(row["tree"][0]) if "tree" in row else None
@@ -138,8 +138,8 @@ def _term(term: str, request: Request, version: str, answer: Answer) -> bool | N
         return request.header(sent[1].lower()) is not None
     if asked := re.fullmatch(r"\?([$\w]+)(?:=(\w+))?", term):
         return _asks(request, asked[1], asked[2])
-    if told := re.fullmatch(r"answer ([\w-]+): (.+)", term):
-        return answer.headers.get(told[1].lower()) == told[2]
+    if result := re.fullmatch(r"answer ([\w-]+): (.+)", term):
+        return answer.headers.get(result[1].lower()) == result[2]
     if said := re.fullmatch(r"([\w-]+): (.+)", term):
         return request.header(said[1].lower()) == said[2]
     if term == "SAS":

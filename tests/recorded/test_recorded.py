@@ -199,4 +199,4 @@ def test_forms_are_matched(value: str, form: str, verdict: bool) -> None:
 def test_the_data_contain_only_recorded_operations() -> None:
     for service in SERVICES:
         for recorded in digest(service).answers:
-            assert all(told.n <= recorded.n for told in recorded.sometimes.values()), recorded
+            assert all(result.n <= recorded.n for result in recorded.sometimes.values()), recorded

@@ -118,8 +118,8 @@ def test_several_dates() -> None:
 
 @given(moments, st.integers(0, TICKS_PER_SECOND - 1))
 def test_instants_are_written_to_the_tick(moment: datetime, fraction: int) -> None:
-    told = format_instant(seconds_of(moment) * TICKS_PER_SECOND + fraction)
-    assert told == f"{moment.replace(tzinfo=None).isoformat()}.{fraction:07}Z"
+    result = format_instant(seconds_of(moment) * TICKS_PER_SECOND + fraction)
+    assert result == f"{moment.replace(tzinfo=None).isoformat()}.{fraction:07}Z"
 
 
 @given(

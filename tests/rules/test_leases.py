@@ -655,8 +655,8 @@ def test_refusals_never_contain_a_lease_id(lease: Lease, action: LeaseAction, no
         check_read(lease, B, now, CONTAINER),
     ):
         if isinstance(refusal, Refusal):
-            told = repr(refusal).lower().replace("-", "")
-            assert not any(lease_id.hex() in told for lease_id in (A, B, C))
+            output = repr(refusal).lower().replace("-", "")
+            assert not any(lease_id.hex() in output for lease_id in (A, B, C))
 
 
 class LeaseRecord(Record, frozen=True):
@@ -744,10 +744,10 @@ def test_invalid_guids(text: str) -> None:
 @given(st.uuids())
 @example(uuid.UUID(int=0))
 def test_lease_ids_round_trip(lease_id: uuid.UUID) -> None:
-    told = format_lease_id(lease_id.bytes)
-    assert told == str(lease_id)
-    assert parse_lease_id(told) == parse_lease_id(told.upper()) == lease_id.bytes
-    assert parse_lease_id(f"{{{told}}}") == parse_lease_id(lease_id.hex) == lease_id.bytes
+    result = format_lease_id(lease_id.bytes)
+    assert result == str(lease_id)
+    assert parse_lease_id(result) == parse_lease_id(result.upper()) == lease_id.bytes
+    assert parse_lease_id(f"{{{result}}}") == parse_lease_id(lease_id.hex) == lease_id.bytes
 
 
 @given(st.text(max_size=50))

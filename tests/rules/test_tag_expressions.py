@@ -206,7 +206,7 @@ def test_searches_by_container() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("a <> '1'", "A search does not know <>."),
         ("a = '1' OR b = '1'", "Expected AND, not 'OR'."),
@@ -219,8 +219,8 @@ def test_searches_by_container() -> None:
         ),
     ],
 )
-def test_malformed_searches(text: str, told: str) -> None:
-    assert reason(parse_search(text)) == told
+def test_malformed_searches(text: str, expected: str) -> None:
+    assert reason(parse_search(text)) == expected
 
 
 def test_contradictions_find_nothing() -> None:

@@ -148,11 +148,11 @@ def test_time_of_the_last_change(since: int | None, not_since: int | None, met: 
     inferred = replace(blob(), created=7 * second + 1)
     arrived = on_the_way("Hot", due=7 * second + 1)
     for changed in (chosen, inferred, arrived):
-        told = check_changed(changed, 8 * second, since=since, not_since=not_since)
-        assert (told is None) is met
-        if told is not None:
-            assert told.code == "ConditionNotMet"
-            assert told.facts["Current"] == format_http_date(7)
+        result = check_changed(changed, 8 * second, since=since, not_since=not_since)
+        assert (result is None) is met
+        if result is not None:
+            assert result.code == "ConditionNotMet"
+            assert result.facts["Current"] == format_http_date(7)
 
 
 # Block blobs, every pair. "=" unchanged, "+" changed at once, "~" rehydration starts, "x" refused

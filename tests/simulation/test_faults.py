@@ -57,7 +57,7 @@ SPILLING = Config(
     sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, group_seconds_max=5.0, page_cache_bytes=64 * KIB
 )
 
-Told = dict[str, Ending]
+Outcomes = dict[str, Ending]
 
 
 @pytest.fixture
@@ -84,13 +84,13 @@ def item(number: int) -> str:
     return f"item-{number}"
 
 
-async def put_all(engine: Engine, round_: str = "") -> Told:
+async def put_all(engine: Engine, round_: str = "") -> Outcomes:
     """Runs many concurrent writes of two KiB each."""
     await eventually(lambda: engine.write(put_item, PutItem("first")))  # connects
     return await put_more(engine, round_)
 
 
-async def put_more(engine: Engine, round_: str) -> Told:
+async def put_more(engine: Engine, round_: str) -> Outcomes:
     names = [round_ + item(number) for number in range(TASKS)]
     puts = [engine.write(put_item, PutItem(name, Item(name * 200))) for name in names]
     return dict(zip(names, await asyncio.gather(*map(ending_of, puts)), strict=True))
@@ -109,17 +109,17 @@ def seen_items(server: Server) -> dict[str, Item]:
     return run(read())
 
 
-def require_as_told(told: Told, seen: dict[str, Item]) -> None:
+def require_outcomes(outcomes: Outcomes, seen: dict[str, Item]) -> None:
     """Checks that acknowledged writes are present, failed ones are not, and nothing is torn."""
-    for name, ending in told.items():
+    for name, ending in outcomes.items():
         if ending.happened is not None:
             assert (name in seen) == ending.happened, (name, ending)
         assert name not in seen or seen[name] == Item(name * 200)
 
 
-def require_all_or_none(told: Told, seen: dict[str, Item]) -> None:
+def require_all_or_none(outcomes: Outcomes, seen: dict[str, Item]) -> None:
     """Checks that the writes of unknown outcome were one commit."""
-    there = {name in seen for name, ending in told.items() if ending.kind == "unknown"}
+    there = {name in seen for name, ending in outcomes.items() if ending.kind == "unknown"}
     assert len(there) <= 1
 
 
@@ -127,30 +127,32 @@ def require_works_again(server: Server) -> None:
     async def write() -> None:
         async with front_end(server) as front:
             await eventually(lambda: front.engine.write(put_item, PutItem("again")))
-            told = await put_more(front.engine, "again-")
-            assert {ending.kind for ending in told.values()} == {"done"}
+            result = await put_more(front.engine, "again-")
+            assert {ending.kind for ending in result.values()} == {"done"}
 
     run(write())
 
 
-def put_under_faults(server: Server, round_: str = "") -> Told:
-    async def write() -> Told:
+def put_under_faults(server: Server, round_: str = "") -> Outcomes:
+    async def write() -> Outcomes:
         async with front_end(server) as front:
             return await put_all(front.engine, round_)
 
     return run(write())
 
 
-def require_settled(server: Server, faults: LedgerFaults, told: Told) -> None:
+def require_settled(server: Server, faults: LedgerFaults, outcomes: Outcomes) -> None:
     """Checks the outcomes now, after the fault has passed, and after a crash of everything."""
     seen = seen_items(server)
-    require_as_told(told, seen)
-    require_all_or_none(told, seen)
+    require_outcomes(outcomes, seen)
+    require_all_or_none(outcomes, seen)
     faults.stop()
     require_works_again(server)
     server.crash_and_restart()
     after = seen_items(server)
-    assert {name: after.get(name) for name in told} == {name: seen.get(name) for name in told}
+    assert {name: after.get(name) for name in outcomes} == {
+        name: seen.get(name) for name in outcomes
+    }
 
 
 # Commits
@@ -165,10 +167,10 @@ def strike_after_connecting(
     nth: int = 1,
     lasting: bool = False,
     short: bool = False,
-) -> Told:
+) -> Outcomes:
     """Runs many concurrent writes with a fault from the first of them on."""
 
-    async def write() -> Told:
+    async def write() -> Outcomes:
         async with front_end(server) as front:
             await front.engine.write(put_item, PutItem("first"))
             faults.strike(call, LedgerFile.LOG, error, nth=nth, lasting=lasting, short=short)
@@ -183,22 +185,22 @@ def test_a_log_that_is_full_once_fails_no_write(
     tmp_path: Path, faults: LedgerFaults, nth: int, short: bool
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=nth, short=short)
+        outcomes = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=nth, short=short)
         assert faults.injected == 1
         assert f"rolled back a group of {TASKS} operations" in server.log()
-        assert {ending.kind for ending in told.values()} == {"done"}
-        require_settled(server, faults, told)
+        assert {ending.kind for ending in outcomes.values()} == {"done"}
+        require_settled(server, faults, outcomes)
 
 
 def test_a_log_that_stays_full_fails_writes_that_need_space(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=4, lasting=True)
-        assert {(ending.kind, ending.reason) for ending in told.values()} == {
+        outcomes = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=4, lasting=True)
+        assert {(ending.kind, ending.reason) for ending in outcomes.values()} == {
             ("fault", FaultReason.DISK_FULL)
         }
-        require_settled(server, faults, told)
+        require_settled(server, faults, outcomes)
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -207,42 +209,44 @@ def test_a_commit_that_cannot_be_written_has_an_unknown_outcome(
     tmp_path: Path, faults: LedgerFaults, nth: int, short: bool
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(
+        outcomes = strike_after_connecting(
             server, faults, Call.WRITE, IOERR_WRITE, nth=nth, short=short
         )
-        assert {ending.kind for ending in told.values()} == {"unknown"}
+        assert {ending.kind for ending in outcomes.values()} == {"unknown"}
         assert f"the commit of {TASKS} operations failed" in server.log()
-        require_settled(server, faults, told)
+        require_settled(server, faults, outcomes)
 
 
 def test_a_commit_that_cannot_be_synced_has_an_unknown_outcome(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC)
-        assert {ending.kind for ending in told.values()} == {"unknown"}
-        require_settled(server, faults, told)
+        outcomes = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC)
+        assert {ending.kind for ending in outcomes.values()} == {"unknown"}
+        require_settled(server, faults, outcomes)
 
 
 def test_a_sync_that_keeps_failing(tmp_path: Path, faults: LedgerFaults) -> None:
     """No call hangs or gets a wrong outcome, however long it lasts."""
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC, lasting=True)
+        outcomes = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC, lasting=True)
 
         async def two_more() -> None:
             async with front_end(server) as front:
-                told.update(await put_more(front.engine, "second-"))
-                told.update(await put_more(front.engine, "third-"))
+                outcomes.update(await put_more(front.engine, "second-"))
+                outcomes.update(await put_more(front.engine, "third-"))
 
         run(two_more())
         # Once the log is known to be unwritable, nothing is tried.
-        assert {ending.kind for ending in told.values()} == {"unknown", "fault"}
+        assert {ending.kind for ending in outcomes.values()} == {"unknown", "fault"}
         seen = seen_items(server)
         faults.stop()
         require_works_again(server)
         server.crash_and_restart()
         after = seen_items(server)
-        assert {name for name in told if name in seen} == {name for name in told if name in after}
+        assert {name for name in outcomes if name in seen} == {
+            name for name in outcomes if name in after
+        }
 
 
 @pytest.mark.parametrize("call, error", [(Call.SYNC, IOERR_FSYNC), (Call.WRITE, IOERR_WRITE)])
@@ -252,8 +256,8 @@ def test_a_read_after_an_unknown_outcome_survives_a_crash(
     """A read after an unknown outcome shows which it is: a restart right after it neither undoes
     the write nor brings it back from the log."""
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, call, error)
-        assert {ending.kind for ending in told.values()} == {"unknown"}
+        outcomes = strike_after_connecting(server, faults, call, error)
+        assert {ending.kind for ending in outcomes.values()} == {"unknown"}
         wait_until(lambda: not faults.armed, "the fault")
         seen = seen_items(server)
         server.crash_and_restart()
@@ -286,7 +290,7 @@ def spill_under_faults(
     return run(write())
 
 
-def require_spilled_as_told(
+def require_spilled_outcomes(
     server: Server, large: dict[bytes, Ending], counted: list[Ending]
 ) -> None:
     async def read() -> None:
@@ -318,9 +322,9 @@ def test_a_statement_that_fails_once_fails_no_write(
         assert "rolled back a group" in server.log()
         assert {ending.kind for ending in (*large.values(), *counted)} == {"done"}
         assert sorted(ending.value for ending in counted) == [*range(1, TASKS // 2 + 1)]
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
         server.crash_and_restart()
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
 
 
 @pytest.mark.parametrize("error", [FULL, IOERR_WRITE])
@@ -331,11 +335,11 @@ def test_statements_that_keep_failing(tmp_path: Path, faults: LedgerFaults, erro
         reason = FaultReason.DISK_FULL if error == FULL else FaultReason.FAILED
         assert {(ending.kind, ending.reason) for ending in large.values()} == {("fault", reason)}
         assert "done" not in {ending.kind for ending in counted}
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
         faults.stop()
         require_works_again(server)
         server.crash_and_restart()
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
 
 
 # Checkpoints
@@ -350,21 +354,21 @@ CHECKPOINTED = Config(
 def test_a_checkpoint_on_a_full_disk_is_retried(tmp_path: Path, faults: LedgerFaults) -> None:
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
         faults.strike(Call.WRITE, LedgerFile.DATABASE, FULL, lasting=True)
-        told: Told = {}
+        result: Outcomes = {}
         for round_ in ("one-", "two-", "three-"):
-            told.update(put_under_faults(server, round_))
+            result.update(put_under_faults(server, round_))
         assert faults.injected
         assert "a checkpoint failed" in server.log()
-        assert {ending.kind for ending in told.values()} == {"done"}
-        require_as_told(told, seen_items(server))
+        assert {ending.kind for ending in result.values()} == {"done"}
+        require_outcomes(result, seen_items(server))
         # SQLite ignores errors in the checkpoint of a connection that it closes; apsw would not.
         faults.stop()
         server.crash_and_restart()  # with a partial checkpoint in the database
-        require_as_told(told, seen_items(server))
+        require_outcomes(result, seen_items(server))
         faults.count(Call.SYNC, LedgerFile.DATABASE)
         require_works_again(server)
         wait_until(lambda: faults.seen, "a checkpoint")
-        require_as_told(told, seen_items(server))
+        require_outcomes(result, seen_items(server))
 
 
 @pytest.mark.parametrize(
@@ -385,31 +389,31 @@ def test_a_failed_checkpoint_restarts_from_the_start_of_the_log(
     so that this state outlives the writer."""
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
 
-        async def put_rounds(told: Told, name: str, count: int) -> None:
+        async def put_rounds(outcomes: Outcomes, name: str, count: int) -> None:
             async with front_end(server) as front:
                 await eventually(lambda: front.engine.write(put_item, PutItem("first")))
                 for number in range(count):
-                    told.update(await put_more(front.engine, f"{name}-{number}-"))
+                    outcomes.update(await put_more(front.engine, f"{name}-{number}-"))
 
-        async def put_beside_a_reader() -> Told:
-            told: Told = {}
+        async def put_beside_a_reader() -> Outcomes:
+            outcomes: Outcomes = {}
             async with front_end(server) as reader:
                 await reader.engine.read(get_item, "first")
                 faults.strike(call, LedgerFile.DATABASE, error, nth=nth, short=short, dropping=True)
                 while not faults.injected:
-                    await put_rounds(told, f"before-{len(told)}", 3)
+                    await put_rounds(outcomes, f"before-{len(outcomes)}", 3)
                 await eventually(lambda: reader.engine.write(put_item, PutItem("again")))
                 # Beyond the next checkpoint, after which the log is overwritten.
                 faults.count(Call.SYNC, LedgerFile.DATABASE)
                 while faults.seen < 3:
-                    await put_rounds(told, f"after-{len(told)}", 3)
-            return told
+                    await put_rounds(outcomes, f"after-{len(outcomes)}", 3)
+            return outcomes
 
-        told = run(put_beside_a_reader())
+        outcomes = run(put_beside_a_reader())
         assert "a checkpoint failed" in server.log()
-        assert sum(ending.kind == "done" for ending in told.values()) > TASKS
+        assert sum(ending.kind == "done" for ending in outcomes.values()) > TASKS
         server.crash_and_restart()
-        require_as_told(told, seen_items(server))
+        require_outcomes(outcomes, seen_items(server))
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5])
@@ -418,13 +422,13 @@ def test_a_sync_of_the_log_that_drops_pages_loses_nothing(
 ) -> None:
     """Only the writer has the database open, so its log is recovered when the writer reopens it."""
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
-        told = put_under_faults(server, "before-")
+        outcomes = put_under_faults(server, "before-")
         faults.strike(Call.SYNC, LedgerFile.LOG, IOERR_FSYNC, nth=nth, dropping=True)
         for number in range(6):
-            told.update(put_under_faults(server, f"during-{number}-"))
+            outcomes.update(put_under_faults(server, f"during-{number}-"))
         assert faults.injected == 1
         server.crash_and_restart()
-        require_as_told(told, seen_items(server))
+        require_outcomes(outcomes, seen_items(server))
         require_works_again(server)
 
 
@@ -432,20 +436,20 @@ def test_nothing_acknowledged_is_lost_while_checkpoints_fail(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
-        told = put_under_faults(server, "before-")
+        outcomes = put_under_faults(server, "before-")
         faults.strike(Call.SYNC, LedgerFile.DATABASE, IOERR_FSYNC, lasting=True, dropping=True)
 
         async def put_until_it_fails_again() -> None:
             async with front_end(server) as front:
                 while faults.injected < 3:
-                    told.update(await put_more(front.engine, f"during-{len(told)}-"))
+                    outcomes.update(await put_more(front.engine, f"during-{len(outcomes)}-"))
                     await asyncio.sleep(0.02)
 
         run(put_until_it_fails_again())
         faults.stop()
         require_works_again(server)
         server.crash_and_restart()
-        require_as_told(told, seen_items(server))
+        require_outcomes(outcomes, seen_items(server))
 
 
 # A full disk

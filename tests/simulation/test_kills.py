@@ -89,13 +89,13 @@ def test_a_writer_is_killed_with_requests_in_flight(tmp_path: Path) -> None:
                 send(pid, signal.SIGSTOP)
                 begun = await begin_all(front.engine, "in-flight")
                 send(pid, signal.SIGKILL)
-                told = await endings(begun)
-                assert {ending.kind for ending in told.values()} == {"unknown"}
+                outcomes = await endings(begun)
+                assert {ending.kind for ending in outcomes.values()} == {"unknown"}
                 began = time.monotonic()
                 await front.engine.write(put_item, PutItem("next", Item("next")))
                 assert time.monotonic() - began < 5.0
                 # It had not even read them.
-                await require_items(front.engine, dict.fromkeys(told, False))
+                await require_items(front.engine, dict.fromkeys(outcomes, False))
                 await require_items(front.engine, {"kept": True, "next": True})
                 assert f"writer (pid {pid}) exited: signal 9; restarting it" in server.log()
                 assert server.writer_pid != pid
@@ -119,8 +119,8 @@ def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 pid = server.writer_pid
                 with stopped(pid):
                     began = time.monotonic()
-                    told = await endings(await begin_all(front.engine, "in-flight"))
-                    assert {ending.kind for ending in told.values()} == {"unknown"}
+                    outcomes = await endings(await begin_all(front.engine, "in-flight"))
+                    assert {ending.kind for ending in outcomes.values()} == {"unknown"}
                     assert time.monotonic() - began < 5.0
                     await require_items(front.engine, {"kept": True})  # reads are not affected
                     again = await ending_of(front.engine.write(put_item, PutItem("more")))

@@ -137,7 +137,7 @@ class StoreView:
         expected = None if held is None else held.data()
         if found == expected:
             return ""
-        return f"has {_told(found)}, not {_told(expected)}"
+        return f"has {_described(found)}, not {_described(expected)}"
 
     async def _staged_differs(self, name: str, parts: tuple[Part, ...]) -> str:
         def read(txn: ReadTxn, name: str) -> list[tuple[int, int | None]]:
@@ -150,7 +150,7 @@ class StoreView:
         return "" if found == expected else f"{len(found)} blocks staged, not {len(expected)}"
 
 
-def _told(data: bytes | None) -> str:
+def _described(data: bytes | None) -> str:
     return "nothing" if data is None else f"{len(data)} bytes of CRC {crc64nvme(data):016x}"
 
 

@@ -57,6 +57,7 @@ from tests.operations.blob import test_races as races
 from tests.operations.blob.consistency import rows
 from tests.operations.blob.fixture import BOX, NOTHING_SENT, BlobFixture, blob_test
 from tests.operations.fixture import code_of
+from tests.operations.interleaving import Call, look
 
 NAME = BlobName(BOX, "log")
 MISSING = BlobName(BOX, "missing")
@@ -295,8 +296,8 @@ def _pages(first: int, behind: int) -> Body:
     return Body(b"", (behind - first) * PAGE, 0, pieces=pieces)
 
 
-def _calls(kind: BlobKind, moment: int) -> dict[str, races.Call]:
-    name, call = races.NAME, races.Call
+def _calls(kind: BlobKind, moment: int) -> dict[str, Call]:
+    name, call = races.NAME, Call
     common = {
         "snapshot": call(snapshot_blob, SnapshotBlob(name)),
         "delete one": call(delete_snapshot, DeleteSnapshot(name, moment)),
@@ -334,7 +335,7 @@ def test_pairs_of_changes_are_serializable(kind: BlobKind) -> None:
     opening.put(SEGMENTS, (races.SEGMENT,), Segment(new_id()))
     opening.commit()
     length = 2 * PAGE if kind is BlobKind.PAGE else 0
-    name, call = races.NAME, races.Call
+    name, call = races.NAME, Call
     made = PutBlob(name, NOTHING_SENT, kind=kind, content_id=new_id(), length=length)
     first = (
         call(put_page, PutPage(name, 0, _pages(0, 2), new_id()))
@@ -347,8 +348,8 @@ def test_pairs_of_changes_are_serializable(kind: BlobKind) -> None:
         first,
         call(snapshot_blob, SnapshotBlob(name)),
     ):
-        assert races._run(engine, step) == "something"
-    moment = next(iter(races._look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
-    world = races.World(engine, _calls(kind, moment))
-    for outer, inner in permutations(world.calls, 2):
-        races._require_serializable(world, outer, inner)
+        assert races.run(engine, step) == "something"
+    moment = next(iter(look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
+    pairs = races.interleavings(engine, _calls(kind, moment))
+    for outer, inner in permutations(pairs.calls, 2):
+        pairs.require_serializable(outer, inner)

@@ -209,8 +209,8 @@ async def test_kinds(blobs: BlobFixture) -> None:
     assert await code_of(copy(blobs, to(block))) == "InvalidBlobType"
     assert await code_of(copy(blobs, to(), of(block))) == "InvalidBlobType"
     wrong_tier = to(BlobName(BOX, "new"), tier="P10")
-    told = await code_of(copy(blobs, wrong_tier, of(block)))
-    assert told == "AccessTierNotSupportedForBlobType"
+    result = await code_of(copy(blobs, wrong_tier, of(block)))
+    assert result == "AccessTierNotSupportedForBlobType"
     assert await blobs.read(maps_held, None) == 2
     for name, left in ((SOURCE, 2), (append, 2), (COPY, 1), (BlobName(BOX, "sealed"), 0)):
         await blobs.write(delete_blob, DeleteBlob(name))
@@ -410,8 +410,8 @@ async def test_only_page_blobs_are_copied_incrementally(blobs: BlobFixture) -> N
     await blobs.put("source", b"data")
     moment = await blobs.snapshot("source")
     command = CopyIncrementally(to(), of(snapshot=moment))
-    told = await code_of(blobs.write(copies.copy_incrementally, command))
-    assert told == "InvalidSourceBlobType"
+    result = await code_of(blobs.write(copies.copy_incrementally, command))
+    assert result == "InvalidSourceBlobType"
     await put_kind(blobs, BlobName(BOX, "page"), BlobKind.PAGE, 512)
     moment = await blobs.snapshot("page")
     await blobs.put("copy", b"block")

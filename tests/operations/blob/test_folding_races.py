@@ -54,6 +54,7 @@ from tests.operations.blob.test_folding import (
     _small,
     due_soon,
 )
+from tests.operations.interleaving import Call, look
 
 __all__ = ["due_soon"]
 
@@ -154,7 +155,7 @@ def test_pairs_of_changes_are_serializable() -> None:
     opening = engine.begin()
     opening.put(SEGMENTS, (races.SEGMENT,), Segment(new_id()))
     opening.commit()
-    name, call = races.NAME, races.Call
+    name, call = races.NAME, Call
     made = PutBlob(name, NOTHING_SENT, kind=BlobKind.APPEND, content_id=new_id())
     for step in (
         call(create_container, CreateContainer(BOX, new_id())),
@@ -164,11 +165,11 @@ def test_pairs_of_changes_are_serializable() -> None:
         call(snapshot_blob, SnapshotBlob(name)),
         call(append_small_block, _small(b"three", name)),
     ):
-        assert races._run(engine, step) == "something"
-    moment = next(iter(races._look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
+        assert races.run(engine, step) == "something"
+    moment = next(iter(look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
     fold = Fold(made.content_id, 0, 11, (InlineRun(0, 11),), 3)
 
-    def folding(offset: int) -> races.Call:
+    def folding(offset: int) -> Call:
         crc = crc64nvme(b"onetwothree")
         body = Body(b"", 11, crc, pieces=(Piece(races.SEGMENT, offset, 11, crc),))
         return call(fold_blocks, FoldBlocks(name, fold, body, new_id()))
@@ -187,6 +188,6 @@ def test_pairs_of_changes_are_serializable() -> None:
         "put": call(put_blob, msgspec.structs.replace(made, content_id=new_id())),
         "reap": call(reap, Reap()),
     }
-    world = races.World(engine, calls)
-    for outer, inner in permutations(world.calls, 2):
-        races._require_serializable(world, outer, inner)
+    pairs = races.interleavings(engine, calls)
+    for outer, inner in permutations(pairs.calls, 2):
+        pairs.require_serializable(outer, inner)

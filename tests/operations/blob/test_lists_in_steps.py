@@ -160,7 +160,7 @@ async def _remove(blobs: BlobFixture, name: str) -> None:
 # Changes between two steps
 
 
-async def _nothing(_shelf: BlobFixture, _name: str) -> None:
+async def _nothing(_blobs: BlobFixture, _name: str) -> None:
     pass
 
 

@@ -91,7 +91,7 @@ async def _set(blobs: BlobFixture, name: BlobName = NAME, **asked: Any) -> Blob:
     )
 
 
-async def _told(
+async def _page_ranges(
     blobs: BlobFixture, snapshot: int | None = None, limit: int = 100, **asked: Any
 ) -> PageRangesResult:
     ask = GetBlob(NAME, snapshot=snapshot)
@@ -101,9 +101,9 @@ async def _told(
 async def _ranges(blobs: BlobFixture, snapshot: int | None = None, **asked: Any) -> list[Any]:
     """Returns page numbers: written ranges as pairs, cleared ranges with a mark."""
     found = []
-    for told in (await _told(blobs, snapshot, **asked)).ranges:
-        pages = told.start // PAGE, told.end // PAGE
-        found.append(pages if told.written else (*pages, "cleared"))
+    for result in (await _page_ranges(blobs, snapshot, **asked)).ranges:
+        pages = result.start // PAGE, result.end // PAGE
+        found.append(pages if result.written else (*pages, "cleared"))
     return found
 
 
@@ -267,10 +267,10 @@ async def test_ranges_in_pages(blobs: BlobFixture) -> None:
         found: list[PageRange] = []
         following: int | None = 0
         while following is not None:
-            told = await _told(blobs, limit=limit, start=following)
-            assert 0 < len(told.ranges) <= limit
-            found += told.ranges
-            following = told.following
+            result = await _page_ranges(blobs, limit=limit, start=following)
+            assert 0 < len(result.ranges) <= limit
+            found += result.ranges
+            following = result.following
         assert found == expected
 
 
@@ -288,7 +288,7 @@ async def test_ranges_of_a_range(blobs: BlobFixture) -> None:
         (6 * PAGE, None, []),
     ):
         assert await _ranges(blobs, first=first, last=last) == pages, (first, last)
-    assert await code_of(_told(blobs, first=8 * PAGE)) == "InvalidRange"
+    assert await code_of(_page_ranges(blobs, first=8 * PAGE)) == "InvalidRange"
 
 
 @blob_test
@@ -320,17 +320,17 @@ async def test_differences_since_a_snapshot(blobs: BlobFixture) -> None:
     assert await _ranges(blobs, previous=first, first=2 * PAGE, last=4 * PAGE - 1) == [
         (3, 4, "cleared")
     ]
-    told = await _told(blobs, previous=first, limit=1)
-    assert (len(told.ranges), told.following) == (1, 3 * PAGE)
+    result = await _page_ranges(blobs, previous=first, limit=1)
+    assert (len(result.ranges), result.following) == (1, 3 * PAGE)
     # Pages that were written and cleared since are listed, although they are zero in both.
     await _write(blobs, 7, b"d" * PAGE)
     await _clear(blobs, 7, 8)
     assert await _ranges(blobs, previous=second) == [(6, 7), (7, 8, "cleared")]
-    newer = _told(blobs, first, previous=second)
+    newer = _page_ranges(blobs, first, previous=second)
     assert await code_of(newer) == "PreviousSnapshotCannotBeNewer"
-    assert await code_of(_told(blobs, previous=first + 1)) == "PreviousSnapshotNotFound"
+    assert await code_of(_page_ranges(blobs, previous=first + 1)) == "PreviousSnapshotNotFound"
     await _put(blobs, 8 * PAGE)
-    assert await code_of(_told(blobs, previous=second)) == "BlobOverwritten"
+    assert await code_of(_page_ranges(blobs, previous=second)) == "BlobOverwritten"
     assert await _ranges(blobs, second, previous=first) == [(1, 2), (3, 4, "cleared")]
     await blobs.require_sound()
 
@@ -364,7 +364,7 @@ async def test_ranges_match_a_model(blobs: BlobFixture) -> None:
             assert written == {number for number, page in enumerate(pages) if page}
     for moment, pages in kept.items():
         changed = {
-            page for told in await _ranges(blobs, previous=moment) for page in range(*told[:2])
+            page for result in await _ranges(blobs, previous=moment) for page in range(*result[:2])
         }
         assert changed >= {number for number in range(16) if pages[number] != content[number]}
     await blobs.require_sound()

@@ -204,9 +204,9 @@ async def test_cost_of_a_search_follows_its_results(blobs: BlobFixture) -> None:
     costs: list[list[int]] = []
     for numbers in (range(150), range(150, 650)):
         await _fill(blobs, numbers)
-        told = [await blobs.read(counted, search) for search in searches]
-        costs.append([cost for _, cost in told])
-        assert [len(page.blobs) for page, _ in told] == [1, 1, 6, 1, 1, 5, 5, 1, 0, 1]
+        result = [await blobs.read(counted, search) for search in searches]
+        costs.append([cost for _, cost in result])
+        assert [len(page.blobs) for page, _ in result] == [1, 1, 6, 1, 1, 5, 5, 1, 0, 1]
     few, many = costs
     assert max(few) < 150, few
     assert all(later <= earlier + 100 for earlier, later in zip(few, many, strict=True)), costs

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from itertools import permutations
 from typing import Any
 
 import pytest
 
-from etagere.engine.interface import Conflict, ReadTxn, Refused
+from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine
 from etagere.errors import Refusal
 from etagere.model.blobs import (
@@ -45,6 +43,7 @@ from tests.clocks import SharedClock
 from tests.operations.blob.consistency import rows
 from tests.operations.blob.fixture import BOX, NOTHING_SENT, BlobFixture, blob_test
 from tests.operations.fixture import ACCOUNT, code_of
+from tests.operations.interleaving import Call, Interleavings, execute, look
 from tests.operations.pages import find_blobs
 
 NAME = BlobName(BOX, "blob")
@@ -174,9 +173,9 @@ async def test_preconditions_of_tag_operations(blobs: BlobFixture) -> None:
     etag = format_etag(blob.stamp)
 
     async def attempt(conditions: Conditions) -> tuple[str, str]:
-        told = await code_of(blobs.write(set_blob_tags, SetBlobTags(NAME, RED, conditions)))
+        result = await code_of(blobs.write(set_blob_tags, SetBlobTags(NAME, RED, conditions)))
         read = GetBlob(NAME, conditions)
-        return told, await code_of(blobs.read(operations.get_blob_tags, read))
+        return result, await code_of(blobs.read(operations.get_blob_tags, read))
 
     unmet = "ConditionNotMet"
     assert await attempt(Conditions(if_tags="color = 'red'")) == (unmet, unmet)
@@ -197,9 +196,9 @@ async def test_one_of_many_conditional_changes_wins(blobs: BlobFixture) -> None:
         command = SetBlobTags(NAME, (("state", f"taken by {number}"),), conditions)
         return await code_of(blobs.write(set_blob_tags, command))
 
-    told = await asyncio.gather(*(take(number) for number in range(12)))
-    assert sorted(told) == ["", *["ConditionNotMet"] * 11]
-    assert await shown(blobs) == (("state", f"taken by {told.index('')}"),)
+    outcomes = await asyncio.gather(*(take(number) for number in range(12)))
+    assert sorted(outcomes) == ["", *["ConditionNotMet"] * 11]
+    assert await shown(blobs) == (("state", f"taken by {outcomes.index('')}"),)
     await blobs.read(require_indexed, None)
 
 
@@ -254,88 +253,40 @@ async def test_a_deleted_container_is_hidden_and_purged_in_steps(blobs: BlobFixt
 # Pairs of concurrent changes
 
 _IF_RED = Conditions(if_tags="color = 'red'")
-RACERS: dict[str, tuple[Any, Any]] = {
-    "set": (set_blob_tags, SetBlobTags(NAME, (("a", "1"), ("color", "blue")))),
-    "set if red": (set_blob_tags, SetBlobTags(NAME, (("b", "1"),), _IF_RED)),
-    "clear": (set_blob_tags, SetBlobTags(NAME, ())),
-    "put": (put_blob, PutBlob(NAME, NOTHING_SENT, tags=(("color", "red"), ("put", "")))),
-    "put if red": (put_blob, PutBlob(NAME, NOTHING_SENT, conditions=_IF_RED)),
-    "put another": (put_blob, PutBlob(BlobName(BOX, "other"), NOTHING_SENT, tags=RED)),
-    "snapshot": (snapshot_blob, SnapshotBlob(NAME)),
-    "delete": (delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE)),
-    "delete container": (delete_container, DeleteContainer(BOX)),
-    "purge": (purge_containers, PurgeContainers()),
+CALLS: dict[str, Call] = {
+    "set": Call(set_blob_tags, SetBlobTags(NAME, (("a", "1"), ("color", "blue")))),
+    "set if red": Call(set_blob_tags, SetBlobTags(NAME, (("b", "1"),), _IF_RED)),
+    "clear": Call(set_blob_tags, SetBlobTags(NAME, ())),
+    "put": Call(put_blob, PutBlob(NAME, NOTHING_SENT, tags=(("color", "red"), ("put", "")))),
+    "put if red": Call(put_blob, PutBlob(NAME, NOTHING_SENT, conditions=_IF_RED)),
+    "put another": Call(put_blob, PutBlob(BlobName(BOX, "other"), NOTHING_SENT, tags=RED)),
+    "snapshot": Call(snapshot_blob, SnapshotBlob(NAME)),
+    "delete": Call(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE)),
+    "delete container": Call(delete_container, DeleteContainer(BOX)),
+    "purge": Call(purge_containers, PurgeContainers()),
 }
 
 
-class InterleavedCalls:
-    """Two calls on a container with a blob, run to their end or up to some step."""
-
-    def __init__(self, tags: Tags) -> None:
-        clock = SharedClock()
-        clock.freeze()
-        self.engine = MemoryEngine(clock)
-        self.run((create_container, CreateContainer(BOX, new_id())))
-        self.run((put_blob, PutBlob(NAME, NOTHING_SENT, tags=tags)))
-
-    def run(self, call: tuple[Any, Any], interrupt: Any = None) -> str:
-        txn = self.engine.begin(interrupt) if interrupt else self.engine.begin()
-        try:
-            call[0](txn, call[1])
-            txn.commit()
-        except Refused as refused:
-            return refused.refusal.code
-        finally:
-            txn.rollback()
-        return ""
-
-    def outcome(self, codes: dict[str, str]) -> tuple[dict[str, str], object]:
-        """Returns what each call returned and the state afterwards; the index must agree."""
-        self.run(RACERS["purge"])
-        txn = self.engine.begin_read()
-        try:
-            require_indexed(txn, None)
-            kept = {key[1]: blob.tags for key, blob in rows(txn, BLOBS).items()}
-            return codes, (sorted(name for _, name in rows(txn, CONTAINERS)), kept)
-        finally:
-            txn.close()
+def _show_outcome(engine: MemoryEngine, results: dict[str, object]) -> object:
+    """Checks that the index agrees."""
+    execute(engine, CALLS["purge"])
+    look(engine, require_indexed)
+    tags = {
+        key[1]: blob.tags for key, blob in look(engine, lambda txn, _: rows(txn, BLOBS)).items()
+    }
+    containers = look(engine, lambda txn, _: rows(txn, CONTAINERS))
+    return results, (sorted(name for _, name in containers), tags)
 
 
-def _interleaved(tags: Tags, outer: str, inner: str, step: int) -> tuple[object, bool]:
-    arena, codes, steps = InterleavedCalls(tags), dict[str, str](), 0
-
-    def interrupt() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            with suppress(Conflict):
-                codes[inner] = arena.run(RACERS[inner])
-
-    try:
-        codes[outer] = arena.run(RACERS[outer], interrupt)
-    except Conflict:
-        codes[outer] = arena.run(RACERS[outer])
-    if inner not in codes:
-        codes[inner] = arena.run(RACERS[inner])
-    return arena.outcome(codes), steps >= step
-
-
-@pytest.mark.parametrize("outer", RACERS)
+@pytest.mark.parametrize("outer", CALLS)
 @pytest.mark.parametrize("tags", [(), RED])
 def test_pairs_of_changes_are_serializable(outer: str, tags: Tags) -> None:
-    for inner in RACERS:
-        if inner == outer:
-            continue
-        expected = []
-        for order in permutations((outer, inner)):
-            arena = InterleavedCalls(tags)
-            codes = {name: arena.run(RACERS[name]) for name in order}
-            expected.append(arena.outcome(codes))
-        step = 1
-        while True:
-            outcome, was_reached = _interleaved(tags, outer, inner, step)
-            if not was_reached:
-                break
-            assert outcome in expected, (outer, inner, step)
-            step += 1
-        assert step > 1
+    clock = SharedClock()
+    clock.freeze()
+    engine = MemoryEngine(clock)
+    execute(engine, Call(create_container, CreateContainer(BOX, new_id())))
+    execute(engine, Call(put_blob, PutBlob(NAME, NOTHING_SENT, tags=tags)))
+    pairs = Interleavings(engine, CALLS, lambda _: "", _show_outcome)
+    for inner in CALLS:
+        if inner != outer:
+            pairs.require_serializable(outer, inner, steps_min=1)

@@ -124,12 +124,12 @@ class Comparison:
     """Runs each step on the queue and on the model, and compares the results."""
 
     def __init__(self, queue: QueueFixture) -> None:
-        self._desk = queue
+        self._queue = queue
         self._model = Model()
         self._receipts: list[MessageResult] = []
 
     async def step(self, step: Step) -> None:
-        queue = self._desk
+        queue = self._queue
         match step:
             case Put():
                 await self._put(step)
@@ -156,32 +156,32 @@ class Comparison:
                 await queue.purge_step(step.rows_max)
 
     async def _put(self, step: Put) -> None:
-        put = await self._desk.put(step.text, hidden=step.hidden, lives=step.lives)
+        put = await self._queue.put(step.text, hidden=step.hidden, lives=step.lives)
         self._receipts.append(put)
         self._model.messages[put.id] = ModelMessage(
             step.text,
-            self._desk.after(step.hidden),
-            None if step.lives is None else self._desk.after(step.lives),
+            self._queue.after(step.hidden),
+            None if step.lives is None else self._queue.after(step.lives),
             put.message.receipt,
         )
 
     async def _get(self, step: Get) -> None:
-        expected = list(self._model.seen(self._desk.now).items())[: step.count]
-        taken = await self._desk.get(step.count, hidden=step.hidden)
+        expected = list(self._model.seen(self._queue.now).items())[: step.count]
+        taken = await self._queue.get(step.count, hidden=step.hidden)
         assert [shown.id for shown in taken] == [key for key, _ in expected]
         for shown, (key, known) in zip(taken, expected, strict=True):
-            visible = self._desk.after(step.hidden)
+            visible = self._queue.after(step.hidden)
             changed = replace(
                 known, visible=visible, receipt=shown.message.receipt, taken=known.taken + 1
             )
-            assert _told(shown) == changed
+            assert _observed(shown) == changed
             self._model.messages[key] = changed
         self._receipts += taken
 
     async def _update(self, receipt: MessageResult, step: Update) -> None:
-        known = self._model.held(receipt, self._desk.now)
-        visible = self._desk.after(step.hidden)
-        call = self._desk.update(receipt, step.text, hidden=step.hidden)
+        known = self._model.held(receipt, self._queue.now)
+        visible = self._queue.after(step.hidden)
+        call = self._queue.update(receipt, step.text, hidden=step.hidden)
         if known is None:
             assert await code_of(call) == "MessageNotFound"
         elif known.expires is not None and visible > known.expires:
@@ -192,28 +192,28 @@ class Comparison:
             stamp = updated.message.receipt
             assert stamp > known.receipt
             changed = replace(known, text=text, visible=visible, receipt=stamp)
-            assert _told(updated) == changed
+            assert _observed(updated) == changed
             self._model.messages[receipt.id] = changed
             self._receipts.append(updated)
 
     async def _delete(self, receipt: MessageResult) -> None:
-        known = self._model.held(receipt, self._desk.now)
-        assert await self._desk.is_void(receipt) == (known is None)
+        known = self._model.held(receipt, self._queue.now)
+        assert await self._queue.is_void(receipt) == (known is None)
         if known is not None:
             del self._model.messages[receipt.id]
 
     async def compare(self) -> None:
-        now = self._desk.now
+        now = self._queue.now
         seen = self._model.seen(now)
-        assert {shown.id: _told(shown) for shown in await self._desk.peek()} == seen
-        assert list(seen) == [shown.id for shown in await self._desk.peek()]
+        assert {shown.id: _observed(shown) for shown in await self._queue.peek()} == seen
+        assert list(seen) == [shown.id for shown in await self._queue.peek()]
         # At least the existing messages, and at most those that were put.
-        living, counted = len(self._model.living(now)), await self._desk.count()
+        living, counted = len(self._model.living(now)), await self._queue.count()
         assert living <= counted <= len(self._model.messages)
-        await self._desk.require_consistent()
+        await self._queue.require_consistent()
 
 
-def _told(shown: MessageResult) -> ModelMessage:
+def _observed(shown: MessageResult) -> ModelMessage:
     message = shown.message
     return ModelMessage(
         shown.text, message.visible, message.expires, message.receipt, message.taken

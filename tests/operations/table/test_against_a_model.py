@@ -134,7 +134,7 @@ class Comparison:
     """Runs each step on the table and on the model, and compares the results."""
 
     def __init__(self, table: TableFixture) -> None:
-        self._cabinet = table
+        self._table = table
         self._model = Model()
 
     async def step(self, step: Step) -> None:
@@ -144,11 +144,11 @@ class Comparison:
             case Look():
                 await self._look(step)
             case Recreate():
-                await self._cabinet.delete_table()
-                await self._cabinet.create()
+                await self._table.delete_table()
+                await self._table.create()
                 self._model.entities.clear()
             case Purge():
-                await self._cabinet.purge_step(step.rows_max)
+                await self._table.purge_step(step.rows_max)
 
     async def _group(self, group: Group) -> None:
         model, changes, expected = self._model, list[EntityChange](), dict[Keys, Cells | None]()
@@ -163,7 +163,7 @@ class Comparison:
             else:
                 expected[keys] = outcome
         try:
-            stamps = await self._cabinet.change(*changes)
+            stamps = await self._table.change(*changes)
         except Refused as error:
             assert (error.refusal.code, error.refusal.facts[INDEX]) == refused
             return
@@ -180,17 +180,17 @@ class Comparison:
 
     async def _look(self, look: Look) -> None:
         chosen = filter_of(look.filter)
-        expected = {k: e for k, e in self._told().items() if chosen.matches(k, e)}
+        expected = {k: e for k, e in self._expected_entities().items() if chosen.matches(k, e)}
         query, found = Query(PEOPLE, look.limit, chosen), list[tuple[Keys, Entity]]()
         while True:
-            page = await self._cabinet.query(query)
+            page = await self._table.query(query)
             found += page.entities
             if page.following is None:
                 break
             query = query._replace(start=page.following)
         assert found == list(expected.items())
 
-    def _told(self) -> dict[Keys, Entity]:
+    def _expected_entities(self) -> dict[Keys, Entity]:
         return {
             keys: Entity(
                 stamp,
@@ -204,10 +204,10 @@ class Comparison:
         }
 
     async def compare(self) -> None:
-        told = self._told()
-        assert await self._cabinet.contents() == told
-        for keys, entity in told.items():
-            assert await self._cabinet.get(keys) == entity
+        result = self._expected_entities()
+        assert await self._table.contents() == result
+        for keys, entity in result.items():
+            assert await self._table.get(keys) == entity
 
 
 def _properties(wanted: RandomChange) -> Properties:

@@ -141,9 +141,11 @@ async def test_one_of_many_conditional_updates_wins(table: TableFixture) -> None
         for number in range(20)
     ]
     outcomes = await asyncio.gather(*racers, return_exceptions=True)
-    won = [number for number, told in enumerate(outcomes) if not isinstance(told, BaseException)]
-    lost = [told for told in outcomes if isinstance(told, Refused)]
-    assert (len(won), {told.refusal.code for told in lost}) == (1, {STALE})
+    won = [
+        number for number, result in enumerate(outcomes) if not isinstance(result, BaseException)
+    ]
+    lost = [result for result in outcomes if isinstance(result, Refused)]
+    assert (len(won), {result.refusal.code for result in lost}) == (1, {STALE})
     assert (await table.get(ADA)).properties == properties_of(Winner=f"racer {won[0]}")
 
 
@@ -151,6 +153,8 @@ async def test_one_of_many_conditional_updates_wins(table: TableFixture) -> None
 async def test_one_of_many_inserts_wins(table: TableFixture) -> None:
     racers = [table.change(insert(ADA, Winner=number)) for number in range(20)]
     outcomes = await asyncio.gather(*racers, return_exceptions=True)
-    won = [number for number, told in enumerate(outcomes) if not isinstance(told, BaseException)]
+    won = [
+        number for number, result in enumerate(outcomes) if not isinstance(result, BaseException)
+    ]
     assert len(won) == 1
     assert (await table.get(ADA)).properties == properties_of(Winner=won[0])

@@ -240,8 +240,8 @@ class TablePair:
         found = []
         while True:
             page = await table.query(query)
-            told = [(keys, repr(entity.properties)) for keys, entity in page.entities]
-            found.append((told, page.following))
+            output = [(keys, repr(entity.properties)) for keys, entity in page.entities]
+            found.append((output, page.following))
             if page.following is None:
                 return found
             query = query._replace(start=page.following)

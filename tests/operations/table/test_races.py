@@ -1,19 +1,13 @@
-"""Pairs of operations on one table, one of them run at every step of the other.
-
-The memory engine exposes decisions that rest on unguarded records: each pair must have the result
-of one of the two serial orders."""
+"""Pairs of concurrent operations on one table: serializable, with consistent indexes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pytest
 
-from etagere.engine.interface import Conflict, Refused, WriteTxn
-from etagere.engine.memory import MemoryEngine, MemoryWriteTxn
+from etagere.engine.memory import MemoryEngine
 from etagere.model.ids import new_id
 from etagere.model.service import AccessPolicy, SignedIdentifier
 from etagere.model.tables import (
@@ -34,6 +28,7 @@ from etagere.operations.table.collections import (
 )
 from tests.clocks import SharedClock
 from tests.operations.blob.consistency import rows
+from tests.operations.interleaving import Call, Interleavings, execute, execute_until_done
 from tests.operations.table.fixture import (
     ADA,
     PEOPLE,
@@ -43,20 +38,6 @@ from tests.operations.table.fixture import (
 )
 
 BYRON: Final = Keys("Lovelace", "Byron")
-
-
-class Call(NamedTuple):
-    """An operation and its command."""
-
-    operation: Callable[[WriteTxn, Any], Any]
-    command: Any
-
-
-class Outcome(NamedTuple):
-    """What each call returned, and the state after a purge."""
-
-    told: dict[str, object]
-    left: object
 
 
 def _change(*changes: EntityChange) -> Call:
@@ -95,49 +76,29 @@ def _calls(stamp: int) -> dict[str, Call]:
 NAMES: Final = (*_calls(0), "purge")
 
 
-def _do(engine: MemoryEngine, call: Call) -> Any:
-    txn = engine.begin()
-    answer = call.operation(txn, call.command)
-    txn.commit()
-    return answer
-
-
-def _world() -> tuple[MemoryEngine, dict[str, Call]]:
+def _populated() -> Interleavings:
     """Creates a table with an entity and an index to build, and leaves records of a deleted table
     of the same name with a partially built index."""
     clock = SharedClock()
     clock.freeze()
     engine = MemoryEngine(clock)
     create = Call(tables.create_table, CreateTable(PEOPLE, new_id()))
-    _do(engine, create)
-    _do(engine, _change(insert(ADA, By="nobody"), insert(BYRON)))
+    execute(engine, create)
+    execute(engine, _change(insert(ADA, By="nobody"), insert(BYRON)))
     request_index = Call(indexes.request_index, indexes.RequestIndex(PEOPLE, "By"))
-    _do(engine, request_index)
-    _do(engine, BUILD)
-    _do(engine, Call(tables.delete_table, DeleteTable(PEOPLE)))
-    _do(engine, Call(tables.create_table, CreateTable(PEOPLE, new_id())))
-    (stamp,) = _do(engine, _change(insert(ADA, By="nobody")))
-    _do(engine, request_index)
-    return engine, {**_calls(stamp), "purge": PURGE}
+    execute(engine, request_index)
+    execute(engine, BUILD)
+    execute(engine, Call(tables.delete_table, DeleteTable(PEOPLE)))
+    execute(engine, Call(tables.create_table, CreateTable(PEOPLE, new_id())))
+    (stamp,) = execute(engine, _change(insert(ADA, By="nobody")))
+    execute(engine, request_index)
+    calls = {**_calls(stamp), "purge": PURGE}
+    return Interleavings(engine, calls, lambda _: "done", _show_outcome)
 
 
-def _finish(txn: MemoryWriteTxn, call: Call) -> str:
-    """Runs a call and returns the code of its refusal, or that it succeeded."""
-    try:
-        call.operation(txn, call.command)
-        txn.commit()
-    except Refused as refused:
-        return refused.refusal.code
-    finally:
-        txn.rollback()
-    return "done"
-
-
-def _settled(engine: MemoryEngine, told: dict[str, object]) -> Outcome:
-    while _do(engine, BUILD):
-        pass
-    while _do(engine, PURGE):
-        pass
+def _show_outcome(engine: MemoryEngine, results: dict[str, object]) -> object:
+    execute_until_done(engine, BUILD)
+    execute_until_done(engine, PURGE)
     txn = engine.begin_read()
     try:
         names = {table.id: (key, table.policies) for key, table in rows(txn, TABLES).items()}
@@ -151,57 +112,26 @@ def _settled(engine: MemoryEngine, told: dict[str, object]) -> Outcome:
         require_index_consistency(txn, None)
     finally:
         txn.close()
-    return Outcome(told, (sorted(names.values(), key=repr), left))
-
-
-def _run_serially(names: tuple[str, str]) -> Outcome:
-    engine, calls = _world()
-    return _settled(engine, {name: _finish(engine.begin(), calls[name]) for name in names})
-
-
-def _run_interleaved(outer: str, inner: str, step: int) -> Outcome | None:
-    """Runs `inner` before a step of `outer` and returns the outcome, or None if `outer` has no such
-    step. A call that meets a conflict is run again afterwards, as the engine does."""
-    engine, calls = _world()
-    told: dict[str, object] = {}
-    steps = 0
-
-    def interrupt() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            with suppress(Conflict):
-                told[inner] = _finish(engine.begin(), calls[inner])
-
-    try:
-        told[outer] = _finish(engine.begin(interrupt), calls[outer])
-    except Conflict:
-        told[outer] = _finish(engine.begin(), calls[outer])
-    if steps < step:
-        return None
-    if inner not in told:
-        told[inner] = _finish(engine.begin(), calls[inner])
-    return _settled(engine, told)
+    return results, (sorted(names.values(), key=repr), left)
 
 
 @pytest.mark.parametrize("outer", NAMES)
 def test_pairs_of_operations_are_serializable(outer: str) -> None:
+    pairs = _populated()
     for inner in NAMES:
-        if inner == outer:
-            continue
-        orders = ((outer, inner), (inner, outer))
-        expected = [_run_serially(order) for order in orders]
-        step = 1
-        while (outcome := _run_interleaved(outer, inner, step)) is not None:
-            assert outcome in expected, (inner, step)
-            step += 1
-        assert step > 1, "there was a point at which to interrupt"
+        if inner != outer:
+            pairs.require_serializable(outer, inner, steps_min=1)
 
 
 def test_order_matters_for_some_pairs() -> None:
     """Shows that the other test can fail: for many pairs the order changes the outcome."""
     # Changes of indexes are not visible in results.
     names = [name for name in NAMES if "index" not in name]
-    pairs = [pair for pair in product(names, names) if pair[0] < pair[1]]
-    differing = [pair for pair in pairs if _run_serially(pair) != _run_serially(pair[::-1])]
-    assert len(differing) > len(pairs) // 3
+    pairs = _populated()
+    orders = [pair for pair in product(names, names) if pair[0] < pair[1]]
+    differing = [
+        (first, second)
+        for first, second in orders
+        if pairs.run_serially(first, second) != pairs.run_serially(second, first)
+    ]
+    assert len(differing) > len(orders) // 3

@@ -166,9 +166,9 @@ def test_round_trip(identifiers: list[SignedIdentifier]) -> None:
     read = decode(encoded, "queue")
     assert isinstance(read, tuple)
     assert encode(read) == encoded
-    for told, given_ in zip(read, identifiers, strict=True):
-        assert (told.id, told.policy.permission) == (given_.id, given_.policy.permission)
-        assert _ticks(told.policy) == _ticks(given_.policy)
+    for result, given_ in zip(read, identifiers, strict=True):
+        assert (result.id, result.policy.permission) == (given_.id, given_.policy.permission)
+        assert _ticks(result.policy) == _ticks(given_.policy)
 
 
 def _ticks(policy: AccessPolicy) -> list[int | None]:
@@ -176,7 +176,7 @@ def _ticks(policy: AccessPolicy) -> list[int | None]:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("2024-02-05", "2024-02-05T00:00:00.0000000Z"),
         ("2024-02-05T10:11Z", "2024-02-05T10:11:00.0000000Z"),
@@ -185,9 +185,9 @@ def _ticks(policy: AccessPolicy) -> list[int | None]:
         ("2024-02-05T10:11:12.1234567Z", "2024-02-05T10:11:12.1234567Z"),
     ],
 )
-def test_times_are_written_with_all_digits(written: str, told: str) -> None:
+def test_times_are_written_with_all_digits(written: str, expected: str) -> None:
     shown = encode((SignedIdentifier("a", AccessPolicy(written, written, "r")),)).decode()
-    assert f"<Start>{told}</Start><Expiry>{told}</Expiry>" in shown
+    assert f"<Start>{expected}</Start><Expiry>{expected}</Expiry>" in shown
 
 
 def test_too_many_policies() -> None:

@@ -117,15 +117,15 @@ def expected(
         lead = {"odata.etag": lead["odata.etag"]}
     members: dict[str, object] = {} if level is Level.NO_METADATA else lead
     stated = "Edm.DateTime" if level is Level.FULL else ""
-    told: dict[str, tuple[str, object]] = {
+    result: dict[str, tuple[str, object]] = {
         "PartitionKey": ("", keys.partition),
         "RowKey": ("", keys.row),
         "Timestamp": (stated, timestamp),
     }
     known = entity.properties
     columns = zip(known.names, known.types, known.values, strict=True)
-    told |= {name: plain(letter, value) for name, letter, value in columns}
-    for name, (type_name, value) in told.items():
+    result |= {name: plain(letter, value) for name, letter, value in columns}
+    for name, (type_name, value) in result.items():
         if select is None or name in select:
             if type_name and level is not Level.NO_METADATA:
                 members[f"{name}@odata.type"] = type_name
@@ -149,13 +149,13 @@ def same_as(document: object) -> str:
 def test_pages_match_the_straightforward_encoding(
     page: list[tuple[Keys, Entity]], level: Level, select: list[str] | None, origin: Origin
 ) -> None:
-    told = [expected(keys, entity, origin, level, select) for keys, entity in page]
+    result = [expected(keys, entity, origin, level, select) for keys, entity in page]
     metadata = f"{origin.address}/$metadata#People"
     projection = "" if select is None else f"&$select={','.join(select)}"
     lead = {} if level is Level.NO_METADATA else {"odata.metadata": metadata + projection}
     body = encode_entities(page, "People", origin, level, select)
-    assert read(body) == same_as({**lead, "value": told})
-    for (keys, entity), members in zip(page, told, strict=True):
+    assert read(body) == same_as({**lead, "value": result})
+    for (keys, entity), members in zip(page, result, strict=True):
         element = f"{metadata}/@Element{projection}"
         lead = lead and {"odata.metadata": element}
         alone = encode_entity(keys, entity, "People", origin, level, select)
@@ -173,6 +173,6 @@ def test_colliding_names_and_annotations() -> None:
     text = Entity(2, Properties(("a",), "s", ("5",)))
     page = [(keys, number), (keys, text), (keys, number)]
     for select in (None, ["a", "a@odata.type"]):
-        told = [expected(*pair, origin, Level.MINIMAL, select) for pair in page]
+        result = [expected(*pair, origin, Level.MINIMAL, select) for pair in page]
         body = encode_entities(page, "People", origin, Level.MINIMAL, select)
-        assert repr(json.loads(body, object_pairs_hook=list)[1][1]) == same_as(told)
+        assert repr(json.loads(body, object_pairs_hook=list)[1][1]) == same_as(result)

@@ -32,9 +32,9 @@ def row(name: str, value: str) -> str:
 
 
 def test_tags_round_trip_sorted_by_name() -> None:
-    told = document(row("b", " x "), row("a", "+-./:=_"), row("c", ""))
+    result = document(row("b", " x "), row("a", "+-./:=_"), row("c", ""))
     tags = (("a", "+-./:=_"), ("b", " x "), ("c", ""))
-    assert decode(told) == tags
+    assert decode(result) == tags
     assert decode(encode(tags)) == tags
     assert encode(tags).endswith(b"<Tag><Key>c</Key><Value></Value></Tag></TagSet></Tags>")
 
@@ -45,7 +45,7 @@ def test_an_empty_tag_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("sent", "code"),
     [
         (b"", "InvalidXmlDocument"),
         (b"<Tags>", "InvalidXmlDocument"),
@@ -70,8 +70,8 @@ def test_an_empty_tag_set() -> None:
         (document() + b" " * BYTES_MAX, "InvalidXmlDocument"),
     ],
 )
-def test_malformed_documents_are_refused(told: bytes, code: str) -> None:
-    found = decode(told)
+def test_malformed_documents_are_refused(sent: bytes, code: str) -> None:
+    found = decode(sent)
     assert isinstance(found, Refusal)
     assert found.code == code
 
@@ -109,7 +109,7 @@ def test_markers_round_trip(blob: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "decoded",
     [
         b"",
         b"x",
@@ -123,8 +123,8 @@ def test_markers_round_trip(blob: str) -> None:
         b"\0" * 16 + b"box/" + b"n" * 1_025,
     ],
 )
-def test_malformed_marker_contents(told: bytes) -> None:
-    assert parse_marker(base64.urlsafe_b64encode(told).decode()) is None
+def test_malformed_marker_contents(decoded: bytes) -> None:
+    assert parse_marker(base64.urlsafe_b64encode(decoded).decode()) is None
 
 
 @pytest.mark.parametrize("written", ["!", "é", "a", "\udc80", "AAAA AAAA"])

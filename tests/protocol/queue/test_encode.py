@@ -55,9 +55,9 @@ def read(document: bytes) -> list[dict[str, str]]:
 
 def test_elements_by_operation() -> None:
     assert read(encode.put(shown())) == [TIMES | RECEIPT]
-    told = {"DequeueCount": "3", "MessageText": "text"}
-    assert read(at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | told]
-    assert read(at_once(encode.peeked([shown()]))) == [TIMES | told]
+    result = {"DequeueCount": "3", "MessageText": "text"}
+    assert read(at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | result]
+    assert read(at_once(encode.peeked([shown()]))) == [TIMES | result]
 
 
 def test_the_order_of_the_elements() -> None:
@@ -71,8 +71,8 @@ def test_no_messages() -> None:
 
 def test_messages_that_never_expire() -> None:
     for_ever = Message(NEW_YEAR, None, NEW_YEAR, 1, "text")
-    (told,) = read(encode.put(shown(message=for_ever)))
-    assert told["ExpirationTime"] == "Fri, 31 Dec 9999 23:59:59 GMT"
+    (result,) = read(encode.put(shown(message=for_ever)))
+    assert result["ExpirationTime"] == "Fri, 31 Dec 9999 23:59:59 GMT"
 
 
 def test_receipts_are_as_long_as_a_stamp() -> None:
@@ -142,10 +142,10 @@ def test_a_page_without_metadata() -> None:
 
 def test_a_page_repeats_the_request_and_has_a_marker() -> None:
     root = page(prefix="<a>", maxresults="9999", marker="Ym94LTI=", next_marker="box-4")
-    told = {child.tag: child.text for child in root if not len(child)}
-    assert list(told) == ["Prefix", "MaxResults", "Marker", "Queues", "NextMarker"]
-    assert (told["Prefix"], told["MaxResults"], told["Marker"]) == ("<a>", "9999", "Ym94LTI=")
-    assert base64.urlsafe_b64decode(told["NextMarker"] or "") == b"box-4"
+    result = {child.tag: child.text for child in root if not len(child)}
+    assert list(result) == ["Prefix", "MaxResults", "Marker", "Queues", "NextMarker"]
+    assert (result["Prefix"], result["MaxResults"], result["Marker"]) == ("<a>", "9999", "Ym94LTI=")
+    assert base64.urlsafe_b64decode(result["NextMarker"] or "") == b"box-4"
     assert [child.tag for child in page(prefix="")] == ["Prefix", "Queues", "NextMarker"]
 
 

@@ -136,8 +136,8 @@ class TableServiceFixture:
         asked = request(method, target, body, **headers)
         response = self._runner.run(self.service.handle(asked))
         assert isinstance(response.body, bytes)
-        told = {name.decode().lower(): text(value) for name, value in response.headers}
-        return Answer(response.status, told, response.body)
+        result = {name.decode().lower(): text(value) for name, value in response.headers}
+        return Answer(response.status, result, response.body)
 
     def group(self, *parts: bytes) -> list[PartAnswer]:
         """Returns the responses to a change set."""

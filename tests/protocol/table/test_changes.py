@@ -148,10 +148,10 @@ def test_response_to_an_insert(tables: TableServiceFixture) -> None:
     assert answer.status == 201
     assert answer.headers["location"] == f"{ADDRESS}/{ENTITY}"
     assert "preference-applied" not in answer.headers
-    told = answer.json()
-    assert told["odata.metadata"] == f"{ADDRESS}/$metadata#People/@Element"
-    assert told["odata.etag"] == answer.headers["etag"]
-    assert {name: told[name] for name in ADA} == ADA
+    document = answer.json()
+    assert document["odata.metadata"] == f"{ADDRESS}/$metadata#People/@Element"
+    assert document["odata.etag"] == answer.headers["etag"]
+    assert {name: document[name] for name in ADA} == ADA
 
 
 @pytest.mark.parametrize(
@@ -195,23 +195,23 @@ def test_levels(tables: TableServiceFixture, level: str) -> None:
     ):
         assert answer.status == 200
         assert answer.headers["content-type"].startswith(asked)
-        told = answer.json()
-        assert told["Big"] == "5"
-        assert ("Big@odata.type" in told) == (level != "nometadata")
-        assert ("odata.etag" in told) == (level != "nometadata")
-        assert ("odata.type" in told) == (level == "fullmetadata")
+        document = answer.json()
+        assert document["Big"] == "5"
+        assert ("Big@odata.type" in document) == (level != "nometadata")
+        assert ("odata.etag" in document) == (level != "nometadata")
+        assert ("odata.type" in document) == (level == "fullmetadata")
         if level == "fullmetadata":
-            assert told["odata.type"] == f"{ACCOUNT}.People"
-            assert told["odata.editLink"] == ENTITY
-            assert told["Timestamp@odata.type"] == "Edm.DateTime"
+            assert document["odata.type"] == f"{ACCOUNT}.People"
+            assert document["odata.editLink"] == ENTITY
+            assert document["Timestamp@odata.type"] == "Edm.DateTime"
 
 
 @pytest.mark.parametrize("accept", ["", "*/*", "application/*", "application/json", "json"])
 def test_default_metadata_level(tables: TableServiceFixture, accept: str) -> None:
     tables.insert("p", "r")
-    told = tables.ask("GET", "People()", Accept=accept).json()
-    assert "odata.etag" in told["value"][0]
-    assert "odata.id" not in told["value"][0]
+    document = tables.ask("GET", "People()", Accept=accept).json()
+    assert "odata.etag" in document["value"][0]
+    assert "odata.id" not in document["value"][0]
 
 
 @pytest.mark.parametrize("content_type", ["application/atom+xml", "text/plain", "json", "a/b;c"])
@@ -255,7 +255,7 @@ def test_unsupported_accept_headers(tables: TableServiceFixture, accept: str, co
 
 def test_a_delete_ignores_the_content_type(tables: TableServiceFixture) -> None:
     tables.insert("p", "r")
-    told = tables.ask("DELETE", ENTITY, b"", If_Match="*", Content_Type="text/plain")
-    assert told.status == 204
+    response = tables.ask("DELETE", ENTITY, b"", If_Match="*", Content_Type="text/plain")
+    assert response.status == 204
     refused = tables.ask("PUT", ENTITY, b"{}", Content_Type="text/plain")
     assert (refused.status, refused.code) == (415, "MediaTypeNotSupported")

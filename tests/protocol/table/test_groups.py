@@ -55,10 +55,10 @@ def test_requests_of_the_sdks(tables: TableServiceFixture, name: str) -> None:
     body = body.replace(stale, etag.encode(), 1).replace(stale, b"*")
     answer = tables.ask("POST", "$batch", body, Content_Type=content_type)
     assert answer.status == 202
-    told = answers_in(answer.headers["content-type"], answer.body)
+    responses = answers_in(answer.headers["content-type"], answer.body)
     created = 204 if name == "javascript" else 201
-    assert [each.status for each in told] == [created, 204, 204, 204, 204, 204, 204]
-    assert ["etag" in each.headers for each in told] == [True] * 5 + [False] * 2
+    assert [each.status for each in responses] == [created, 204, 204, 204, 204, 204, 204]
+    assert ["etag" in each.headers for each in responses] == [True] * 5 + [False] * 2
     found = tables.ask("GET", "People()", Accept=NO_METADATA).json()["value"]
     assert [(each["RowKey"], "Old" in each) for each in found] == [
         ("1", False),
@@ -78,8 +78,12 @@ def test_requests_of_the_sdks_are_atomic(tables: TableServiceFixture, name: str)
     tables.insert(PARTITION, *"23", Old=True)
     content_type, body = golden(name)
     answer = tables.ask("POST", "$batch", body, Content_Type=content_type)
-    (told,) = answers_in(answer.headers["content-type"], answer.body)
-    assert (told.status, told.code, told.operation) == (412, "UpdateConditionNotSatisfied", 2)
+    (response,) = answers_in(answer.headers["content-type"], answer.body)
+    assert (response.status, response.code, response.operation) == (
+        412,
+        "UpdateConditionNotSatisfied",
+        2,
+    )
     assert tables.rows("$filter=Old%20eq%20true") == tables.rows() == ["2", "3"]
 
 
@@ -114,8 +118,8 @@ def test_responses_equal_those_of_single_requests(tables: TableServiceFixture) -
     ],
 )
 def test_urls_may_be_absolute_or_relative(tables: TableServiceFixture, address: str) -> None:
-    (told,) = tables.group(part("POST", address, {"PartitionKey": "p", "RowKey": "r"}))
-    assert told.status == 201
+    (response,) = tables.group(part("POST", address, {"PartitionKey": "p", "RowKey": "r"}))
+    assert response.status == 201
     assert tables.rows() == ["r"]
 
 
@@ -151,8 +155,8 @@ def test_a_refused_part_refuses_the_group(
     for at in (0, 1, 2):
         parts = [insert("1"), insert("2")]
         parts.insert(at, request_)
-        (told,) = tables.group(*parts)
-        assert (told.status, told.code, told.operation) == (status, code, at)
+        (response,) = tables.group(*parts)
+        assert (response.status, response.code, response.operation) == (status, code, at)
         assert tables.rows() == ["there"]
 
 
@@ -167,17 +171,17 @@ def test_method_override_in_a_part(tables: TableServiceFixture) -> None:
 
 
 def test_a_group_has_one_partition(tables: TableServiceFixture) -> None:
-    (told,) = tables.group(insert("1"), insert("2"), insert("3", "q"), insert("4", "q"))
-    assert (told.status, told.code) == (400, "CommandsInBatchActOnDifferentPartitions")
-    assert told.operation == 2
+    (response,) = tables.group(insert("1"), insert("2"), insert("3", "q"), insert("4", "q"))
+    assert (response.status, response.code) == (400, "CommandsInBatchActOnDifferentPartitions")
+    assert response.operation == 2
     assert tables.rows() == []
 
 
 def test_a_group_has_distinct_entities(tables: TableServiceFixture) -> None:
     for second in (insert("1"), part("DELETE", entity("1"), If_Match="*")):
-        (told,) = tables.group(insert("1"), insert("2"), second)
-        assert (told.status, told.code) == (400, "InvalidDuplicateRow")
-        assert told.operation == 2
+        (response,) = tables.group(insert("1"), insert("2"), second)
+        assert (response.status, response.code) == (400, "InvalidDuplicateRow")
+        assert response.operation == 2
         assert tables.rows() == []
 
 
@@ -187,29 +191,29 @@ def test_row_keys_are_case_sensitive(tables: TableServiceFixture) -> None:
 
 def test_a_group_has_one_table(tables: TableServiceFixture) -> None:
     tables.ask("POST", "Tables", {"TableName": "Others"})
-    (told,) = tables.group(insert("1"), insert("2", table="Others"))
-    assert (told.status, told.code, told.operation) == (400, "InvalidInput", 1)
+    (response,) = tables.group(insert("1"), insert("2", table="Others"))
+    assert (response.status, response.code, response.operation) == (400, "InvalidInput", 1)
     assert tables.rows() == tables.rows(table="Others") == []
     assert len(tables.group(insert("1"), insert("2", table="pEOPLE"))) == 2
 
 
 def test_a_missing_table(tables: TableServiceFixture) -> None:
-    (told,) = tables.group(insert("1", table="Nobody"), insert("2", table="Nobody"))
-    assert (told.status, told.code, told.operation) == (404, "TableNotFound", 0)
+    (response,) = tables.group(insert("1", table="Nobody"), insert("2", table="Nobody"))
+    assert (response.status, response.code, response.operation) == (404, "TableNotFound", 0)
 
 
 def test_an_invalid_table_name(tables: TableServiceFixture) -> None:
     """The part gets the error, as for every other mistake in it."""
-    (told,) = tables.group(insert("1", table="a-b"))
-    assert (told.status, told.code, told.operation) == (400, "InvalidResourceName", 0)
+    (response,) = tables.group(insert("1", table="a-b"))
+    assert (response.status, response.code, response.operation) == (400, "InvalidResourceName", 0)
 
 
 # Sizes
 
 
 def test_at_most_100_changes(tables: TableServiceFixture) -> None:
-    told = tables.group(*(insert(f"{number:03}") for number in range(100)))
-    assert [each.status for each in told] == [201] * 100
+    responses = tables.group(*(insert(f"{number:03}") for number in range(100)))
+    assert [each.status for each in responses] == [201] * 100
     many = change_set(insert(f"x{number:03}") for number in range(101))
     (refused,) = tables.batch(many)
     assert (refused.status, refused.code) == (400, "InvalidInput")
@@ -265,10 +269,10 @@ def test_invalid_content_types(tables: TableServiceFixture, content_type: str) -
 def test_a_single_query(tables: TableServiceFixture) -> None:
     tables.insert("p", "1", "2", "3", Age=36)
     query = "/People()?$filter=RowKey%20ge%20'2'&$select=RowKey,Age&$top=1"
-    (told,) = tables.batch(single_query(part("GET", query, Accept=NO_METADATA)))
-    assert told.status == 200
-    assert json.loads(told.body) == {"value": [{"RowKey": "2", "Age": 36}]}
-    assert "x-ms-continuation-nextrowkey" in told.headers
+    (response,) = tables.batch(single_query(part("GET", query, Accept=NO_METADATA)))
+    assert response.status == 200
+    assert json.loads(response.body) == {"value": [{"RowKey": "2", "Age": 36}]}
+    assert "x-ms-continuation-nextrowkey" in response.headers
     (point,) = tables.batch(single_query(part("GET", f"{ADDRESS}{entity('3')}")))
     assert (point.status, json.loads(point.body)["RowKey"]) == (200, "3")
     assert "etag" in point.headers
@@ -280,9 +284,9 @@ def test_a_single_query_with_a_url_in_its_filter(tables: TableServiceFixture, ad
     tables.insert("p", "1", Site="http://example.org/x")
     tables.insert("p", "2", Site="http://example.org/y")
     query = f"{address}?$filter=Site%20eq%20'http://example.org/x'"
-    (told,) = tables.batch(single_query(part("GET", query, Accept=NO_METADATA)))
-    assert told.status == 200, told
-    assert [each["RowKey"] for each in json.loads(told.body)["value"]] == ["1"]
+    (response,) = tables.batch(single_query(part("GET", query, Accept=NO_METADATA)))
+    assert response.status == 200, response
+    assert [each["RowKey"] for each in json.loads(response.body)["value"]] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +306,7 @@ def test_a_single_query_with_a_url_in_its_filter(tables: TableServiceFixture, ad
 def test_a_single_query_that_is_refused(
     tables: TableServiceFixture, address: str, status: int, code: str
 ) -> None:
-    (told,) = tables.batch(single_query(part("GET", address)))
-    assert (told.status, told.code) == (status, code)
+    (response,) = tables.batch(single_query(part("GET", address)))
+    assert (response.status, response.code) == (status, code)
     message = json.loads(told.body)["odata.error"]["message"]["value"]
     assert not message.startswith("0:"), "only changes have an index"

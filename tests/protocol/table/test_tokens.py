@@ -51,8 +51,8 @@ def test_changes_inside_and_outside_the_range(kept: TableServiceFixture, name: s
     with kept.as_caller(sas_caller(keys=REACH)):
         for keys in WITHOUT:
             assert kept.ask(method, address(keys), body, **headers).refusal == REFUSED
-            (told,) = kept.group(part(method, f"/{address(keys)}", body, **headers))
-            assert (told.status, told.code, told.operation) == (*REFUSED, 0)
+            (response,) = kept.group(part(method, f"/{address(keys)}", body, **headers))
+            assert (response.status, response.code, response.operation) == (*REFUSED, 0)
     assert kept.ask("GET", "People()").json() == before
     with kept.as_caller(sas_caller(keys=REACH)):
         for keys in WITHIN:
@@ -64,8 +64,8 @@ def test_inserts_inside_and_outside_the_range(tables: TableServiceFixture) -> No
         for partition, row in WITHOUT:
             entity = {"PartitionKey": partition, "RowKey": row}
             assert tables.ask("POST", "People", entity).refusal == REFUSED
-            (told,) = tables.group(part("POST", "/People", entity))
-            assert (told.status, told.code) == REFUSED
+            (response,) = tables.group(part("POST", "/People", entity))
+            assert (response.status, response.code) == REFUSED
         for partition, row in WITHIN:
             tables.insert(partition, row)
     assert len(tables.rows()) == len(WITHIN)
@@ -73,11 +73,11 @@ def test_inserts_inside_and_outside_the_range(tables: TableServiceFixture) -> No
 
 def test_one_change_outside_refuses_the_group(kept: TableServiceFixture) -> None:
     with kept.as_caller(sas_caller(keys=REACH)):
-        (told,) = kept.group(
+        (response,) = kept.group(
             part("DELETE", f"/{address(('b', '2'))}", If_Match="*"),
             part("DELETE", f"/{address(('b', '1'))}", If_Match="*"),
         )
-        assert (told.status, told.code, told.operation) == (*REFUSED, 1)
+        assert (response.status, response.code, response.operation) == (*REFUSED, 1)
     assert len(kept.rows()) == 15
 
 
@@ -85,12 +85,12 @@ def test_reads_inside_and_outside_the_range(kept: TableServiceFixture) -> None:
     with kept.as_caller(sas_caller(keys=REACH)):
         for keys in WITHOUT:
             assert kept.ask("GET", address(keys)).refusal == REFUSED
-            (told,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
-            assert (told.status, told.code) == REFUSED
+            (response,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
+            assert (response.status, response.code) == REFUSED
         for keys in WITHIN:
             assert kept.ask("GET", address(keys)).status == 200
-            (told,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
-            assert told.status == 200
+            (response,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
+            assert response.status == 200
 
 
 RANGES: Final = (
@@ -176,11 +176,11 @@ def test_each_part_needs_its_own_permission(kept: TableServiceFixture, letters: 
     }
     with kept.as_caller(sas_caller(letters)):
         for needed, request in parts.items():
-            (told,) = kept.group(request)
+            (response,) = kept.group(request)
             if set(needed) <= set(letters):
-                assert told.status < 300
+                assert response.status < 300
             else:
-                assert (told.status, told.code, told.operation) == (*LACKING, 0)
+                assert (response.status, response.code, response.operation) == (*LACKING, 0)
         (queried,) = kept.batch(single_query(part("GET", "/People()")))
         if "r" in letters:
             assert queried.status == 200
@@ -192,10 +192,10 @@ def test_a_part_for_another_table(kept: TableServiceFixture) -> None:
     kept.ask("POST", "Tables", {"TableName": "Others"})
     entity = {"PartitionKey": "a", "RowKey": "1"}
     with kept.as_caller(sas_caller()):
-        (told,) = kept.group(part("POST", "/Others", entity))
-        assert (told.status, told.code) == REFUSED
-        (told,) = kept.batch(single_query(part("GET", "/Others()")))
-        assert (told.status, told.code) == REFUSED
+        (response,) = kept.group(part("POST", "/Others", entity))
+        assert (response.status, response.code) == REFUSED
+        (response,) = kept.batch(single_query(part("GET", "/Others()")))
+        assert (response.status, response.code) == REFUSED
     assert kept.rows(table="Others") == []
 
 
@@ -210,7 +210,7 @@ def test_a_token_of_an_account_for_one_service(kept: TableServiceFixture) -> Non
     )
     with kept.as_caller(holder):
         entity = {"PartitionKey": "a", "RowKey": "new"}
-        (told,) = kept.group(part("POST", "/People", entity))
-        assert told.status == 201
-        (told,) = kept.group(part("DELETE", f"/{address(('a', '1'))}", If_Match="*"))
-        assert (told.status, told.code) == LACKING
+        (response,) = kept.group(part("POST", "/People", entity))
+        assert response.status == 201
+        (response,) = kept.group(part("DELETE", f"/{address(('a', '1'))}", If_Match="*"))
+        assert (response.status, response.code) == LACKING

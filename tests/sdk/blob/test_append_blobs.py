@@ -50,7 +50,7 @@ def test_append_blocks(log: BlobClient) -> None:
     answer = ResponseRecorder()
     offset = 0
     for number, data in enumerate((b"one", b"two ", random.randbytes(5 * MIB)), 1):
-        told = log.append_block(data, raw_response_hook=answer)
+        result = log.append_block(data, raw_response_hook=answer)
         assert answer.status == 201
         assert answer.headers["x-ms-blob-append-offset"] == str(offset)
         assert answer.headers["x-ms-blob-committed-block-count"] == str(number)
@@ -58,7 +58,7 @@ def test_append_blocks(log: BlobClient) -> None:
         assert "x-ms-content-crc64" in answer.headers
         offset += len(data)
         shown = log.get_blob_properties()
-        assert (shown.size, shown.etag) == (offset, told["etag"])
+        assert (shown.size, shown.etag) == (offset, result["etag"])
     assert content(log)[:7] == b"onetwo "
     assert log.download_blob(2, 4).readall() == b"etwo"
 
@@ -262,8 +262,8 @@ def test_concurrent_appends_lose_nothing(log: BlobClient) -> None:
     def work(writer: int) -> list[int]:
         offsets = []
         for number in range(BLOCKS_EACH):
-            told = log.append_block(block_of(writer, number))
-            offsets.append(int(str(told["blob_append_offset"])))
+            result = log.append_block(block_of(writer, number))
+            offsets.append(int(str(result["blob_append_offset"])))
         return offsets
 
     offsets = run_in_threads(THREADS, work)

@@ -221,10 +221,10 @@ def send(
         target = f"/{ACCOUNT}/{scope}comp=batch&{token}"
         connection.request("POST", target, body.encode(), headers)
         answer = connection.getresponse()
-        told = answer.read().decode()
+        result = answer.read().decode()
     finally:
         connection.close()
-    heads = [one.split("\r\n\r\n")[0] for one in told.split("HTTP/1.1 ")[1:]]
+    heads = [one.split("\r\n\r\n")[0] for one in result.split("HTTP/1.1 ")[1:]]
     found = [(int(head[:3]), _header(head, "x-ms-error-code")) for head in heads]
     return answer.status, answer.headers.get("x-ms-error-code", ""), found
 

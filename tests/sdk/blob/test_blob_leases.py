@@ -210,10 +210,10 @@ def test_actions(leased_blobs: LeasedBlobs, state: str, action: str) -> None:
         ACTIONS[action](blob)
         after = outcome
     else:
-        with refused(409, outcome) as told:
+        with refused(409, outcome) as error:
             ACTIONS[action](blob)
-        assert told.details["leasestate"] == state
-        assert HELD not in str(told.details)
+        assert error.details["leasestate"] == state
+        assert HELD not in str(error.details)
         after = state
     shown = blob.get_blob_properties()
     assert shown.lease.state == after
@@ -372,9 +372,9 @@ def test_forms_of_lease_ids(blob: BlobClient, written: str) -> None:
 )
 def test_invalid_requests(blob: BlobClient, header: str, value: str) -> None:
     hook = with_headers(**{header.replace("-", "_"): value})
-    with refused(400, "InvalidHeaderValue") as told:
+    with refused(400, "InvalidHeaderValue") as error:
         blob.acquire_lease(raw_request_hook=hook)
-    assert (told.details["headername"], told.details["headervalue"]) == (header, value)
+    assert (error.details["headername"], error.details["headervalue"]) == (header, value)
     with refused(400, "InvalidHeaderValue"):
         lease_of(blob).break_lease(61)
     assert state_of(blob) == "available"

@@ -42,14 +42,14 @@ def test_put_and_get(container: ContainerClient, size: int) -> None:
 def test_response_to_an_upload(container: ContainerClient) -> None:
     answer = ResponseRecorder()
     blob = container.get_blob_client("blob")
-    told = blob.upload_blob(b"content", raw_response_hook=answer)
+    result = blob.upload_blob(b"content", raw_response_hook=answer)
     assert answer.status == 201
     assert base64.b64decode(answer.headers["content-md5"]) == md5_of(b"content")
     assert len(base64.b64decode(answer.headers["x-ms-content-crc64"])) == 8
     assert answer.headers["x-ms-request-server-encrypted"] == "true"
     shown = blob.get_blob_properties()
-    assert told["etag"] == shown.etag == answer.headers["etag"]
-    assert told["last_modified"] == shown.last_modified
+    assert result["etag"] == shown.etag == answer.headers["etag"]
+    assert result["last_modified"] == shown.last_modified
 
 
 def test_properties(container: ContainerClient) -> None:
@@ -106,9 +106,9 @@ def test_text(container: ContainerClient) -> None:
 
 @pytest.mark.parametrize("kind", ["Unheard", "Block Blob"])
 def test_unsupported_blob_types(container: ContainerClient, kind: str) -> None:
-    with refused(400, "InvalidHeaderValue") as told:
+    with refused(400, "InvalidHeaderValue") as error:
         container.upload_blob("blob", b"", raw_request_hook=with_headers(x_ms_blob_type=kind))
-    assert told.details["headername"] == "x-ms-blob-type"
+    assert error.details["headername"] == "x-ms-blob-type"
 
 
 # Names
@@ -225,10 +225,10 @@ def test_validated_ranges(container: ContainerClient) -> None:
 
 def test_wrong_md5(container: ContainerClient) -> None:
     wrong = base64.b64encode(md5_of(b"other")).decode()
-    with refused(400, "Md5Mismatch") as told:
+    with refused(400, "Md5Mismatch") as error:
         container.upload_blob("blob", b"content", raw_request_hook=with_headers(Content_MD5=wrong))
-    assert told.details["userspecifiedmd5"] == wrong
-    assert base64.b64decode(told.details["servercalculatedmd5"]) == md5_of(b"content")
+    assert error.details["userspecifiedmd5"] == wrong
+    assert base64.b64decode(error.details["servercalculatedmd5"]) == md5_of(b"content")
     assert not container.get_blob_client("blob").exists()
 
 
@@ -284,11 +284,11 @@ def test_setting_some_headers_clears_the_others(container: ContainerClient) -> N
     first = ContentSettings(content_type="text/plain", content_language="fr")
     blob = container.upload_blob("blob", b"content", content_settings=first, metadata={"a": "b"})
     old = blob.get_blob_properties()
-    told = blob.set_http_headers(
+    result = blob.set_http_headers(
         ContentSettings(content_type="text/html", cache_control="no-store")
     )
     new = blob.get_blob_properties()
-    assert told["etag"] == new.etag != old.etag
+    assert result["etag"] == new.etag != old.etag
     assert new.content_settings.content_type == "text/html"
     assert new.content_settings.cache_control == "no-store"
     assert new.content_settings.content_language is None
@@ -299,9 +299,9 @@ def test_setting_some_headers_clears_the_others(container: ContainerClient) -> N
 def test_metadata(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content", metadata={"Old": "1"})
     old = blob.get_blob_properties()
-    told = blob.set_blob_metadata({"CamelCase": "Two words", "_x1": ""})
+    result = blob.set_blob_metadata({"CamelCase": "Two words", "_x1": ""})
     new = blob.get_blob_properties()
-    assert told["etag"] == new.etag != old.etag
+    assert result["etag"] == new.etag != old.etag
     assert new.metadata == {"CamelCase": "Two words", "_x1": ""}
     assert blob.download_blob().properties.metadata == new.metadata
     blob.set_blob_metadata({})
@@ -310,9 +310,9 @@ def test_metadata(container: ContainerClient) -> None:
 
 def test_bad_metadata(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content")
-    with refused(400, "InvalidMetadata") as told:
+    with refused(400, "InvalidMetadata") as error:
         blob.set_blob_metadata({"1x": "y"})
-    assert told.details["name"] == "1x"
+    assert error.details["name"] == "1x"
     with refused(400, "MetadataTooLarge"):
         blob.set_blob_metadata({"x": "y" * 8192})
     with refused(400, "InvalidMetadata"):
@@ -335,9 +335,9 @@ def test_delete(container: ContainerClient) -> None:
 def test_a_missing_blob(container: ContainerClient) -> None:
     blob = container.get_blob_client("missing")
     assert not blob.exists()
-    with refused(404, "BlobNotFound") as told:
+    with refused(404, "BlobNotFound") as error:
         blob.download_blob()
-    assert "The specified blob does not exist." in told.message
+    assert "The specified blob does not exist." in error.message
     with refused(404, "BlobNotFound"):
         blob.get_blob_properties()
     with refused(404, "BlobNotFound"):

@@ -143,10 +143,10 @@ def test_sources_of_a_list(
     etag = commit(blob, "o", "x")
     stage(blob, n=b"new", x=b"after")
     if expected is None:
-        with refused(400, "InvalidBlockList") as told:
+        with refused(400, "InvalidBlockList") as error:
             blob.commit_block_list(listed)
-        assert base64.b64decode(told.details["blockid"]) == name.encode()
-        assert told.details["lookedfor"].lower() == source.value
+        assert base64.b64decode(error.details["blockid"]) == name.encode()
+        assert error.details["lookedfor"].lower() == source.value
         assert blob.get_blob_properties().etag == etag
         assert shown(blob) == (["o", "x"], ["n", "x"])
     else:
@@ -442,9 +442,9 @@ def test_names_of_any_bytes(blob: BlobClient) -> None:
 
 def test_staged_names_have_one_length(blob: BlobClient) -> None:
     stage(blob, aa=b"content")
-    with refused(400, "InvalidBlobOrBlock") as told:
+    with refused(400, "InvalidBlobOrBlock") as error:
         stage(blob, a=b"content")
-    assert (told.details["blockidlength"], told.details["expectedlength"]) == ("1", "2")
+    assert (error.details["blockidlength"], error.details["expectedlength"]) == ("1", "2")
     commit(blob, "aa")
     stage(blob, a=b"content")  # committed blocks do not bind later ones
     commit(blob, "a", "aa")
@@ -482,8 +482,8 @@ def test_checksums_of_long_blocks(blob: BlobClient) -> None:
     answer = ResponseRecorder()
     blob.stage_block("a", content, validate_content=True, raw_response_hook=answer)
     assert answer.headers["content-md5"] == md5_text(content)
-    told = with_headers(x_ms_content_crc64=crc)
-    blob.stage_block("b", content, raw_request_hook=told, raw_response_hook=answer)
+    result = with_headers(x_ms_content_crc64=crc)
+    blob.stage_block("b", content, raw_request_hook=result, raw_response_hook=answer)
     assert answer.headers["x-ms-content-crc64"] == crc
     changed = content[:-1] + b"?"
     for code, sent in (
@@ -509,9 +509,9 @@ def test_checksums_of_lists(blob: BlobClient) -> None:
 
 
 def test_an_empty_block(blob: BlobClient) -> None:
-    with refused(400, "InvalidHeaderValue") as told:
+    with refused(400, "InvalidHeaderValue") as error:
         stage(blob, a=b"")
-    assert told.details["headername"] == "Content-Length"
+    assert error.details["headername"] == "Content-Length"
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,8 @@ async def race(server: Server, rounds: int, begin: Race, run: Race) -> None:
 
 async def _require_winner(blob: BlobClient, racer: int) -> None:
     shown = await blob.get_blob_properties()
-    told = await (await blob.download_blob()).readall()
-    assert told == b"racer %d" % racer or shown.metadata == {"racer": str(racer)}
+    result = await (await blob.download_blob()).readall()
+    assert result == b"racer %d" % racer or shown.metadata == {"racer": str(racer)}
 
 
 async def put(blob: BlobClient, number: int, _etag: str | None) -> None:
@@ -176,9 +176,9 @@ def test_etags_identify_contents(pair: Server) -> None:
     async def write(blob: BlobClient, writer: int) -> None:
         for number in range(60):
             content = b"%d of %d" % (number, writer)
-            told = await blob.upload_blob(content, overwrite=True)
-            assert told["etag"] not in seen or seen[told["etag"]] == content
-            note(told["etag"], content)
+            result = await blob.upload_blob(content, overwrite=True)
+            assert result["etag"] not in seen or seen[result["etag"]] == content
+            note(result["etag"], content)
 
     async def read(blob: BlobClient) -> None:
         for _ in range(60):
@@ -270,9 +270,9 @@ def test_writes_are_visible_to_all_clients_at_once(pair: Server) -> None:
         for turn in range(70):
             blobs = [container.get_blob_client(f"blob {number}") for container in containers]
             written = b"%d %d" % (number, turn)
-            told = await blobs[turn % 4].upload_blob(written, overwrite=True)
+            result = await blobs[turn % 4].upload_blob(written, overwrite=True)
             for downloaded in await asyncio.gather(*(blob.download_blob() for blob in blobs)):
-                assert downloaded.properties.etag == told["etag"]
+                assert downloaded.properties.etag == result["etag"]
                 assert await downloaded.readall() == written
                 checks += 1
             if turn % 5 == 4:

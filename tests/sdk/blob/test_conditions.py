@@ -42,10 +42,10 @@ def blob(container: ContainerClient) -> BlobClient:
 def test_writes_if_match(blob: BlobClient, kind: str) -> None:
     write = WRITES[kind](blob)
     current = blob.get_blob_properties().etag
-    with refused(412, "ConditionNotMet") as told:
+    with refused(412, "ConditionNotMet") as error:
         write(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
-    assert current in str(told.details)
-    assert OTHER_ETAG in str(told.details)
+    assert current in str(error.details)
+    assert OTHER_ETAG in str(error.details)
     assert blob.get_blob_properties().etag == current
     write(etag=current, match_condition=MatchConditions.IfNotModified)
 

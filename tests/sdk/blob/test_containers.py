@@ -43,10 +43,10 @@ def test_create_and_properties(service: BlobServiceClient) -> None:
 
 
 def test_create_twice(container: ContainerClient) -> None:
-    with refused(409, "ContainerAlreadyExists") as told:
+    with refused(409, "ContainerAlreadyExists") as error:
         container.create_container()
-    assert "The specified container already exists." in told.message
-    assert "RequestId:" in told.message
+    assert "The specified container already exists." in error.message
+    assert "RequestId:" in error.message
 
 
 def test_delete_frees_the_name_at_once(container: ContainerClient) -> None:
@@ -143,9 +143,9 @@ def test_largest_metadata(container: ContainerClient) -> None:
 def test_metadata_conditions(container: ContainerClient) -> None:
     changed = container.get_container_properties().last_modified
     container.set_container_metadata({"a": "1"}, if_modified_since=changed - HOUR)
-    with refused(412, "ConditionNotMet") as told:
+    with refused(412, "ConditionNotMet") as error:
         container.set_container_metadata({"a": "2"}, if_modified_since=changed + HOUR)
-    assert told.details
+    assert error.details
     assert container.get_container_properties().metadata == {"a": "1"}
 
 
@@ -183,10 +183,10 @@ def test_lease_from_acquire_to_release(container: ContainerClient) -> None:
 def test_infinite_lease_prevents_deletion(container: ContainerClient) -> None:
     lease = container.acquire_lease()
     assert container.get_container_properties().lease.duration == "infinite"
-    with refused(412, "LeaseIdMissing") as told:
+    with refused(412, "LeaseIdMissing") as error:
         container.delete_container()
-    assert told.details["leasestate"] == "leased"
-    assert lease.id not in str(told.details)
+    assert error.details["leasestate"] == "leased"
+    assert lease.id not in str(error.details)
     with refused(412, "LeaseIdMismatchWithContainerOperation"):
         container.delete_container(lease="11111111-2222-3333-4444-555555555555")
     container.upload_blob("blob", b"only deletion needs the lease")

@@ -94,14 +94,14 @@ def test_structured_blocks(container: ContainerClient, size: int) -> None:
 def test_structured_blobs(container: ContainerClient, raw: RawMessageClient, size: int) -> None:
     """Stored and returned checksums are of the content, not of the message."""
     content = content_of(size)
-    told = raw.put(encoded(content), size)
-    assert told.status == 201
-    assert told.headers["x-ms-structured-body"] == KIND
+    response = raw.put(encoded(content), size)
+    assert response.status == 201
+    assert response.headers["x-ms-structured-body"] == KIND
     blob = container.get_blob_client("blob")
     shown = blob.get_blob_properties()
     assert shown.size == size
     assert (
-        told.headers["content-md5"]
+        response.headers["content-md5"]
         == base64.b64encode(bytes(shown.content_settings.content_md5 or b"")).decode()
     )
     assert blob.download_blob().readall() == content
@@ -126,8 +126,8 @@ def test_damaged_messages_change_nothing(
     blob = container.upload_blob("blob", b"before")
     etag = blob.get_blob_properties().etag
     for message, code in damaged(encoded(b"x" * 100)):
-        told = raw.put(message, 100, path)
-        assert (told.status, told.code) == (400, code)
+        response = raw.put(message, 100, path)
+        assert (response.status, response.code) == (400, code)
     assert blob.get_blob_properties().etag == etag
     assert blob.get_block_list("uncommitted")[1] == []
 
@@ -146,14 +146,16 @@ def test_damaged_messages_change_nothing(
 def test_headers_of_messages(
     container: ContainerClient, raw: RawMessageClient, headers: dict[str, str], code: str
 ) -> None:
-    told = raw.put(encoded(b"abc"), 3, **headers)
-    assert (told.status, told.code) == (400, code)
+    response = raw.put(encoded(b"abc"), 3, **headers)
+    assert (response.status, response.code) == (400, code)
     assert not container.get_blob_client("blob").exists()
 
 
 def test_a_length_without_a_message(container: ContainerClient, raw: RawMessageClient) -> None:
-    told = raw("PUT", "blob", b"abc", x_ms_blob_type="BlockBlob", x_ms_structured_content_length=3)
-    assert (told.status, told.code) == (400, "MissingRequiredHeader")
+    response = raw(
+        "PUT", "blob", b"abc", x_ms_blob_type="BlockBlob", x_ms_structured_content_length=3
+    )
+    assert (response.status, response.code) == (400, "MissingRequiredHeader")
     assert not container.get_blob_client("blob").exists()
 
 
@@ -163,8 +165,8 @@ def test_limits_apply_to_the_content(raw: RawMessageClient) -> None:
     block = "blob?comp=block&blockid=YQ%3D%3D"
     old = {"x_ms_version": "2015-12-11"}
     assert raw.put(encoded(content), len(content), block, **old).status == 201
-    told = raw.put(encoded(content + b"x"), len(content) + 1, block, **old)
-    assert (told.status, told.code) == (413, "RequestBodyTooLarge")
+    response = raw.put(encoded(content + b"x"), len(content) + 1, block, **old)
+    assert (response.status, response.code) == (413, "RequestBodyTooLarge")
     empty = raw.put(encoded(b""), 0, block)
     assert (empty.status, empty.code) == (400, "InvalidHeaderValue")
 
@@ -172,10 +174,10 @@ def test_limits_apply_to_the_content(raw: RawMessageClient) -> None:
 def test_a_message_that_ends_early(container: ContainerClient, raw: RawMessageClient) -> None:
     """Its segments are shorter than its length says."""
     message = encoded(b"x" * 100)
-    told = raw.put(message[:-18], 100)
-    assert (told.status, told.code) == (400, "InvalidHeaderValue")
-    told = raw.put(message[:-18] + message[:18], 100)
-    assert (told.status, told.code) == (400, "Crc64Mismatch")
+    response = raw.put(message[:-18], 100)
+    assert (response.status, response.code) == (400, "InvalidHeaderValue")
+    response = raw.put(message[:-18] + message[:18], 100)
+    assert (response.status, response.code) == (400, "Crc64Mismatch")
     assert not container.get_blob_client("blob").exists()
 
 
@@ -187,12 +189,12 @@ def test_structured_downloads(container: ContainerClient, raw: RawMessageClient,
     content = content_of(size)
     blob = container.upload_blob("blob", content)
     assert blob.download_blob(validate_content="crc64").readall() == content
-    told = raw("GET", "blob", x_ms_structured_body=KIND)
-    assert told.status == 200
-    assert told.headers["x-ms-structured-body"] == KIND
-    assert told.headers["x-ms-structured-content-length"] == str(size)
-    assert told.headers["content-length"] == str(len(told.body))
-    assert told.body == encoded(content)
+    response = raw("GET", "blob", x_ms_structured_body=KIND)
+    assert response.status == 200
+    assert response.headers["x-ms-structured-body"] == KIND
+    assert response.headers["x-ms-structured-content-length"] == str(size)
+    assert response.headers["content-length"] == str(len(response.body))
+    assert response.body == encoded(content)
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (5, 100), (MIB, 5 * MIB), (0, 9 * MIB)])
@@ -204,11 +206,11 @@ def test_structured_ranges(
     wanted = content[start : start + length]
     assert blob.download_blob(start, length, validate_content="crc64").readall() == wanted
     end = start + length - 1
-    told = raw("GET", "blob", x_ms_structured_body=KIND, x_ms_range=f"bytes={start}-{end}")
-    assert told.status == 206
-    assert told.headers["content-range"] == f"bytes {start}-{end}/{9 * MIB}"
-    assert told.headers["x-ms-structured-content-length"] == str(length)
-    assert told.body == encoded(wanted)
+    response = raw("GET", "blob", x_ms_structured_body=KIND, x_ms_range=f"bytes={start}-{end}")
+    assert response.status == 206
+    assert response.headers["content-range"] == f"bytes {start}-{end}/{9 * MIB}"
+    assert response.headers["x-ms-structured-content-length"] == str(length)
+    assert response.body == encoded(wanted)
 
 
 def test_chunks_of_a_structured_download(container: ContainerClient) -> None:
@@ -230,22 +232,22 @@ def test_a_structured_range_with_its_checksum(
     container: ContainerClient, raw: RawMessageClient
 ) -> None:
     container.upload_blob("blob", b"0123456789")
-    told = raw(
+    response = raw(
         "GET",
         "blob",
         x_ms_structured_body=KIND,
         x_ms_range="bytes=2-4",
         x_ms_range_get_content_crc64="true",
     )
-    assert told.body == encoded(b"234")
-    crc = int.from_bytes(base64.b64decode(told.headers["x-ms-content-crc64"]), "little")
+    assert response.body == encoded(b"234")
+    crc = int.from_bytes(base64.b64decode(response.headers["x-ms-content-crc64"]), "little")
     assert crc == crc64nvme(b"234")
 
 
 def test_unknown_kinds_of_messages(container: ContainerClient, raw: RawMessageClient) -> None:
     container.upload_blob("blob", b"content")
-    told = raw("GET", "blob", x_ms_structured_body="XSM/9.0")
-    assert (told.status, told.code) == (400, "InvalidHeaderValue")
+    response = raw("GET", "blob", x_ms_structured_body="XSM/9.0")
+    assert (response.status, response.code) == (400, "InvalidHeaderValue")
 
 
 # The other kinds of blobs
@@ -257,8 +259,8 @@ def test_structured_appends(container: ContainerClient, raw: RawMessageClient) -
     blob.create_append_blob()
     for part in parts:
         blob.append_block(io.BytesIO(part), validate_content="crc64")
-    told = raw.put(encoded(b"x" * 100)[:-1] + b"?", 100, "blob?comp=appendblock")
-    assert (told.status, told.code) == (400, "Crc64Mismatch")
+    response = raw.put(encoded(b"x" * 100)[:-1] + b"?", 100, "blob?comp=appendblock")
+    assert (response.status, response.code) == (400, "Crc64Mismatch")
     content = b"".join(parts)
     assert blob.download_blob(validate_content="crc64").readall() == content
 
@@ -270,13 +272,13 @@ def test_structured_pages(container: ContainerClient, raw: RawMessageClient) -> 
     blob.create_page_blob(length)
     for offset in (0, 5 * MIB):
         where = {"x_ms_page_write": "update", "x_ms_range": f"bytes={offset}-{offset + 511}"}
-        told = raw.put(encoded(page), 512, "blob?comp=page", **where)
-        assert (told.status, told.headers["x-ms-structured-body"]) == (201, KIND)
+        response = raw.put(encoded(page), 512, "blob?comp=page", **where)
+        assert (response.status, response.headers["x-ms-structured-body"]) == (201, KIND)
     content = page.ljust(5 * MIB, b"\0") + page.ljust(4 * MIB, b"\0")
     assert blob.download_blob(validate_content="crc64").readall() == content
-    told = raw("GET", "blob", x_ms_structured_body=KIND)
-    assert told.headers["content-length"] == str(len(told.body))
-    assert told.body == encoded(content)
+    response = raw("GET", "blob", x_ms_structured_body=KIND)
+    assert response.headers["content-length"] == str(len(response.body))
+    assert response.body == encoded(content)
 
 
 # Checksums in headers
@@ -288,17 +290,17 @@ def test_the_crc_of_a_whole_body(container: ContainerClient) -> None:
     blob.upload_blob(b"content", validate_content="crc64", raw_response_hook=answer)
     assert "x-ms-structured-body" not in answer.headers
     wrong = base64.b64encode(crc64nvme(b"other").to_bytes(8, "little")).decode()
-    with refused(400, "Crc64Mismatch") as told:
+    with refused(400, "Crc64Mismatch") as error:
         blob.stage_block("a", b"content", raw_request_hook=with_headers(x_ms_content_crc64=wrong))
-    assert told.details["userspecifiedcrc"] == wrong
-    assert told.details["servercalculatedcrc"] == answer.headers["x-ms-content-crc64"]
+    assert error.details["userspecifiedcrc"] == wrong
+    assert error.details["servercalculatedcrc"] == answer.headers["x-ms-content-crc64"]
 
 
 def test_both_checksums(raw: RawMessageClient) -> None:
     md5 = base64.b64encode(bytes(16)).decode()
     crc = base64.b64encode(bytes(8)).decode()
     for path in ("blob", "blob?comp=block&blockid=YQ%3D%3D"):
-        told = raw(
+        response = raw(
             "PUT",
             path,
             b"content",
@@ -306,10 +308,10 @@ def test_both_checksums(raw: RawMessageClient) -> None:
             Content_MD5=md5,
             x_ms_content_crc64=crc,
         )
-        assert (told.status, told.code) == (400, "BothCrc64AndMd5HeaderPresent")
+        assert (response.status, response.code) == (400, "BothCrc64AndMd5HeaderPresent")
 
 
 @pytest.mark.parametrize("written", ["not base64!", "c2hvcnQ=", "AAAAAAAAAAAA"])
 def test_malformed_crcs(raw: RawMessageClient, written: str) -> None:
-    told = raw("PUT", "blob", b"x", x_ms_blob_type="BlockBlob", x_ms_content_crc64=written)
-    assert (told.status, told.code) == (400, "InvalidHeaderValue")
+    response = raw("PUT", "blob", b"x", x_ms_blob_type="BlockBlob", x_ms_content_crc64=written)
+    assert (response.status, response.code) == (400, "InvalidHeaderValue")

@@ -77,17 +77,17 @@ def test_a_copy_has_the_content_and_properties_of_its_source(
     source: BlobClient, copy: BlobClient
 ) -> None:
     answer = ResponseRecorder()
-    told = copy.start_copy_from_url(source.url, raw_response_hook=answer)
-    assert (answer.status, told["copy_status"]) == (202, "success")
-    assert len(str(told["copy_id"])) == 36
+    result = copy.start_copy_from_url(source.url, raw_response_hook=answer)
+    assert (answer.status, result["copy_status"]) == (202, "success")
+    assert len(str(result["copy_id"])) == 36
     shown, of_source = copy.get_blob_properties(), source.get_blob_properties()
-    assert told["etag"] == shown.etag
-    assert told["last_modified"] == shown.last_modified
+    assert result["etag"] == shown.etag
+    assert result["last_modified"] == shown.last_modified
     assert read(copy) == LARGE
     assert dict(shown.content_settings) == dict(of_source.content_settings)
     assert bytes(shown.content_settings.content_md5 or b"") == LARGE_MD5
     assert shown.metadata == {"Its": "own"}
-    assert shown.copy.id == told["copy_id"]
+    assert shown.copy.id == result["copy_id"]
     assert (shown.copy.status, shown.copy.source) == ("success", source.url)
     assert shown.copy.progress == f"{len(LARGE)}/{len(LARGE)}"
     completed = shown.copy.completion_time
@@ -309,9 +309,9 @@ def test_a_token_for_the_destination(source: BlobClient, copy: BlobClient) -> No
 def test_listings_contain_copy_properties(
     container: ContainerClient, source: BlobClient, copy: BlobClient
 ) -> None:
-    told = copy.start_copy_from_url(source.url)
+    result = copy.start_copy_from_url(source.url)
     listed = {blob.name: blob for blob in container.list_blobs(include=["copy"])}
-    assert listed["copy"].copy.id == told["copy_id"]
+    assert listed["copy"].copy.id == result["copy_id"]
     assert listed["copy"].copy.source == source.url
     assert listed["copy"].copy.progress == f"{len(LARGE)}/{len(LARGE)}"
     assert listed["source"].copy.id is None
@@ -322,10 +322,10 @@ def test_listings_contain_copy_properties(
 
 def sync(copy: BlobClient, address: str, **options: Any) -> ResponseRecorder:
     answer = ResponseRecorder()
-    told = copy.start_copy_from_url(
+    result = copy.start_copy_from_url(
         address, requires_sync=True, raw_response_hook=answer, **options
     )
-    assert (answer.status, told["copy_status"]) == (202, "success")
+    assert (answer.status, result["copy_status"]) == (202, "success")
     return answer
 
 
@@ -385,9 +385,9 @@ def test_a_finite_lease_is_enough(source: BlobClient, copy: BlobClient) -> None:
 def test_copy_blob_from_url_has_a_size_limit(container: ContainerClient, copy: BlobClient) -> None:
     source = container.get_blob_client("pages")
     source.create_page_blob((256 << 20) + 512)
-    with refused(409, "CannotVerifyCopySource") as told:
+    with refused(409, "CannotVerifyCopySource") as error:
         sync(copy, signed(source))
-    assert "exceeds the maximum permissible limit (256MB)" in told.message
+    assert "exceeds the maximum permissible limit (256MB)" in error.message
     source.resize_blob(256 << 10)
     sync(copy, signed(source))
     assert copy.get_blob_properties().size == 256 << 10
@@ -397,8 +397,8 @@ def test_copy_blob_from_url_has_a_size_limit(container: ContainerClient, copy: B
 
 
 def test_nothing_to_abort(source: BlobClient, copy: BlobClient) -> None:
-    told = copy.start_copy_from_url(source.url)
-    copy_id = str(told["copy_id"])
+    result = copy.start_copy_from_url(source.url)
+    copy_id = str(result["copy_id"])
     with refused(409, "NoPendingCopyOperation"):
         copy.abort_copy(copy_id)
     with refused(400, "InvalidQueryParameterValue"):
@@ -412,11 +412,11 @@ def test_nothing_to_abort(source: BlobClient, copy: BlobClient) -> None:
 
 
 def step(copy: BlobClient, address: str) -> str:
-    told = copy.start_copy_from_url(address, incremental_copy=True)
-    assert told["copy_status"] == "pending"
+    result = copy.start_copy_from_url(address, incremental_copy=True)
+    assert result["copy_status"] == "pending"
     shown = copy.get_blob_properties()
     assert (shown.copy.status, shown.copy.incremental_copy) == ("success", True)
-    assert shown.copy.id == told["copy_id"]
+    assert shown.copy.id == result["copy_id"]
     return str(shown.copy.destination_snapshot)
 
 

@@ -58,8 +58,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(BODY)))
         self.send_header("x-ms-meta-from", "elsewhere")
         if name in ("right", "wrong"):
-            told = BODY if name == "right" else b"other"
-            md5 = hashlib.md5(told, usedforsecurity=False).digest()
+            result = BODY if name == "right" else b"other"
+            md5 = hashlib.md5(result, usedforsecurity=False).digest()
             self.send_header("Content-MD5", base64.b64encode(md5).decode())
         self.end_headers()
         half = len(BODY) // 2
@@ -111,9 +111,9 @@ def ended(blob: BlobClient) -> BlobProperties:
 
 
 def begin(copy: BlobClient, origin: Origin, **options: Any) -> str:
-    told = copy.start_copy_from_url(origin.url("slow"), **options)
-    assert told["copy_status"] == "pending"
-    return str(told["copy_id"])
+    result = copy.start_copy_from_url(origin.url("slow"), **options)
+    assert result["copy_status"] == "pending"
+    return str(result["copy_id"])
 
 
 def test_copies_from_another_server_are_asynchronous(copy: BlobClient, origin: Origin) -> None:
@@ -234,8 +234,8 @@ def test_sources_that_fail(copy: BlobClient, origin: Origin) -> None:
 
 
 def test_copy_blob_from_url_from_another_server(copy: BlobClient, origin: Origin) -> None:
-    told = copy.start_copy_from_url(origin.url("plain?sig=secret"), requires_sync=True)
-    assert told["copy_status"] == "success"
+    result = copy.start_copy_from_url(origin.url("plain?sig=secret"), requires_sync=True)
+    assert result["copy_status"] == "success"
     shown = copy.get_blob_properties()
     assert (shown.metadata, shown.size) == ({"from": "elsewhere"}, len(BODY))
     assert shown.copy.source == origin.url("plain")
@@ -335,9 +335,9 @@ def test_a_deleted_source_is_copied_or_missing(container: ContainerClient) -> No
     with ThreadPoolExecutor(2) as pool:
         for _ in range(ROUNDS):
             source.upload_blob(data, metadata=metadata)
-            told = pool.submit(attempt)
+            result = pool.submit(attempt)
             source.delete_blob()
-            assert told.result() in (202, 404)
+            assert result.result() in (202, 404)
             if copy.exists():
                 assert whole(copy)
                 copy.delete_blob()
@@ -352,11 +352,11 @@ def test_two_copies_to_one_destination(container: ContainerClient) -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(ROUNDS):
             addresses = [source.url for source in sources * 2]
-            told = list(pool.map(copy.start_copy_from_url, addresses))
-            assert len({answer["copy_id"] for answer in told}) == 4
+            result = list(pool.map(copy.start_copy_from_url, addresses))
+            assert len({answer["copy_id"] for answer in result}) == 4
             assert whole(copy)
             last = copy.get_blob_properties()
-            (won,) = [answer for answer in told if answer["copy_id"] == last.copy.id]
+            (won,) = [answer for answer in result if answer["copy_id"] == last.copy.id]
             assert won["etag"] == last.etag
 
 

@@ -45,8 +45,8 @@ def test_blocks_of_all_sizes(log: BlobClient) -> None:
     expected = b""
     for length in (1, 100, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 7, 300 * KIB, 5):
         data = random.randbytes(length)
-        told = log.append_block(data, validate_content=True)
-        assert int(str(told["blob_append_offset"])) == len(expected)
+        result = log.append_block(data, validate_content=True)
+        assert int(str(result["blob_append_offset"])) == len(expected)
         expected += data
         assert content(log) == expected
     assert log.download_blob(validate_content=True).readall() == expected

@@ -97,15 +97,15 @@ def test_a_block_of_a_whole_source_returns_its_checksums(
     source: BlobClient, blob: BlobClient
 ) -> None:
     data = content(source)
-    plain, told = ResponseRecorder(), ResponseRecorder()
+    plain, response = ResponseRecorder(), ResponseRecorder()
     blob.stage_block("plain1", data, raw_response_hook=plain)
-    blob.stage_block_from_url("whole0", readable(source), raw_response_hook=told)
-    assert told.headers["x-ms-content-crc64"] == plain.headers["x-ms-content-crc64"]
+    blob.stage_block_from_url("whole0", readable(source), raw_response_hook=response)
+    assert response.headers["x-ms-content-crc64"] == plain.headers["x-ms-content-crc64"]
     blob.stage_block_from_url(
-        "whole1", readable(source), source_content_md5=md5(data), raw_response_hook=told
+        "whole1", readable(source), source_content_md5=md5(data), raw_response_hook=response
     )
-    assert told.status == 201
-    assert told.headers["content-md5"] == base64.b64encode(md5(data)).decode()
+    assert response.status == 201
+    assert response.headers["content-md5"] == base64.b64encode(md5(data)).decode()
     blob.commit_block_list([BlobBlock("whole1")])
     assert content(blob) == data
 
@@ -167,9 +167,9 @@ def test_a_right_crc64_is_accepted(source: BlobClient, blob: BlobClient) -> None
 
 def test_a_range_beyond_the_end_is_refused(source: BlobClient, blob: BlobClient) -> None:
     length = len(content(source))
-    with refused(416, "CannotVerifyCopySource") as told:
+    with refused(416, "CannotVerifyCopySource") as error:
         blob.stage_block_from_url("one", readable(source), length, 10)
-    assert told.details["copysourceerrorcode"] == "InvalidRange"
+    assert error.details["copysourceerrorcode"] == "InvalidRange"
 
 
 def test_a_request_with_a_body_is_refused(server: Server, source: BlobClient) -> None:
@@ -324,15 +324,15 @@ def test_the_request_overrides_properties_of_the_source(
 
 
 def test_checksums_of_whole_blobs(source: BlobClient, blob: BlobClient) -> None:
-    data, told = content(source), ResponseRecorder()
+    data, response = content(source), ResponseRecorder()
     with refused(400, "Md5Mismatch"):
         blob.upload_blob_from_url(readable(source), source_content_md5=md5(b"x"))
     assert not blob.exists()
     blob.upload_blob_from_url(
-        readable(source), source_content_md5=md5(data), raw_response_hook=told
+        readable(source), source_content_md5=md5(data), raw_response_hook=response
     )
-    assert told.headers["content-md5"] == base64.b64encode(md5(data)).decode()
-    assert "x-ms-content-crc64" in told.headers
+    assert response.headers["content-md5"] == base64.b64encode(md5(data)).decode()
+    assert "x-ms-content-crc64" in response.headers
 
 
 def test_checksums_of_large_blobs_are_checked_on_request(container: ContainerClient) -> None:
@@ -404,11 +404,11 @@ def test_snapshots_are_sources(source: BlobClient, blob: BlobClient) -> None:
 def test_sources_must_be_readable(source: BlobClient, blob: BlobClient) -> None:
     """The account key of the request does not count: the source is read anonymously or by its own
     token."""
-    told = ResponseRecorder()
+    response = ResponseRecorder()
     with refused(401, "CannotVerifyCopySource"):
-        blob.upload_blob_from_url(source.url, raw_response_hook=told)
-    assert told.headers["x-ms-copy-source-status-code"] == "401"
-    assert told.headers["x-ms-copy-source-error-code"] == "NoAuthenticationInformation"
+        blob.upload_blob_from_url(source.url, raw_response_hook=response)
+    assert response.headers["x-ms-copy-source-status-code"] == "401"
+    assert response.headers["x-ms-copy-source-error-code"] == "NoAuthenticationInformation"
     with refused(403, "CannotVerifyCopySource") as details:
         blob.upload_blob_from_url(readable(source, permission="w"))
     assert details.details["copysourceerrorcode"] == "AuthorizationPermissionMismatch"
@@ -450,9 +450,9 @@ def test_public_blobs_are_sources(service: BlobServiceClient, blob: BlobClient) 
     shown = public.upload_blob("shown", SMALL)
     blob.upload_blob_from_url(shown.url)
     assert content(blob) == SMALL
-    with refused(404, "CannotVerifyCopySource") as told:
+    with refused(404, "CannotVerifyCopySource") as error:
         blob.upload_blob_from_url(public.get_blob_client("absent").url, overwrite=True)
-    assert told.details["copysourceerrorcode"] == "BlobNotFound"
+    assert error.details["copysourceerrorcode"] == "BlobNotFound"
     public.delete_container()
 
 
@@ -475,9 +475,9 @@ def test_missing_sources(source: BlobClient, blob: BlobClient) -> None:
         "absent",
         credential=source.credential,
     )
-    with refused(404, "CannotVerifyCopySource") as told:
+    with refused(404, "CannotVerifyCopySource") as error:
         blob.stage_block_from_url("one", readable(absent))
-    assert told.details["copysourceerrorcode"] == "BlobNotFound"
+    assert error.details["copysourceerrorcode"] == "BlobNotFound"
     address = f"{source.url}?snapshot={quote('2020-01-01T00:00:00.0000000Z')}&{token(source)}"
     with refused(404, "CannotVerifyCopySource"):
         blob.stage_block_from_url("one", address)
@@ -527,10 +527,10 @@ def test_source_conditions(source: BlobClient, blob: BlobClient) -> None:
         {"source_etag": '"0x1"', "source_match_condition": MatchConditions.IfModified},
     ]
     for status, conditions in unmet:
-        with refused(status, "CannotVerifyCopySource") as told:
+        with refused(status, "CannotVerifyCopySource") as output:
             blob.upload_blob_from_url(readable(source), overwrite=True, **conditions)
         if status == 412:
-            assert told.details["copysourceerrorcode"] == "ConditionNotMet"
+            assert output.details["copysourceerrorcode"] == "ConditionNotMet"
     assert not blob.exists()
     for conditions in met:
         blob.upload_blob_from_url(readable(source), overwrite=True, **conditions)
@@ -594,5 +594,5 @@ def test_reference_counts_are_right(tmp_path_factory: pytest.TempPathFactory) ->
         source.delete_blob()
         assert content(container.get_blob_client("two")) == LARGE
         assert server.stop() == 0
-    told = check(directory)
-    assert told.returncode == 0, told.stdout
+    result = check(directory)
+    assert result.returncode == 0, result.stdout

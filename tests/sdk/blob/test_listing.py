@@ -185,9 +185,9 @@ def test_names_that_are_invalid_in_xml(container: ContainerClient) -> None:
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_invalid_page_sizes(container: ContainerClient, size: int) -> None:
-    with refused(400, "OutOfRangeQueryParameterValue") as told:
+    with refused(400, "OutOfRangeQueryParameterValue") as error:
         list(container.list_blobs(results_per_page=size))
-    assert told.details["queryparametername"] == "maxresults"
+    assert error.details["queryparametername"] == "maxresults"
 
 
 def test_no_blobs(container: ContainerClient) -> None:

@@ -105,8 +105,8 @@ def test_odd_names(container: ContainerClient, raw: RawNamesClient, name: str) -
     """Each is a distinct name: nothing is normalised, truncated or decoded twice."""
     assert raw.put(f"/{quote(name, safe='')}").status == 201
     assert list(container.list_blob_names()) == [name]
-    told = raw.send("HEAD", f"/{quote(name, safe='/')}")
-    assert told.status == 200
+    response = raw.send("HEAD", f"/{quote(name, safe='/')}")
+    assert response.status == 200
 
 
 def test_names_that_look_alike_are_not_the_same(
@@ -132,9 +132,9 @@ def test_an_encoded_slash_is_a_slash(container: ContainerClient, raw: RawNamesCl
 def test_invalid_utf8_is_refused(
     container: ContainerClient, raw: RawNamesClient, written: str
 ) -> None:
-    told = raw.put(written)
-    assert told.status == 400
-    assert told.code in {"InvalidUri", "InvalidResourceName"}
+    response = raw.put(written)
+    assert response.status == 400
+    assert response.code in {"InvalidUri", "InvalidResourceName"}
     assert list(container.list_blob_names()) == []
 
 
@@ -229,8 +229,8 @@ def test_metadata_beyond_the_limit(service: BlobServiceClient, container: Contai
 def test_invalid_metadata(
     container: ContainerClient, raw: RawNamesClient, headers: tuple[tuple[str, str], ...], code: str
 ) -> None:
-    told = raw.put("/blob", *headers)
-    assert (told.status, told.code) == (400, code)
+    response = raw.put("/blob", *headers)
+    assert (response.status, response.code) == (400, code)
     assert list(container.list_blob_names()) == []
 
 

@@ -62,18 +62,18 @@ def test_pages_are_written_and_cleared(disk: BlobClient) -> None:
     expected = bytearray(PAGES * PAGE)
     for first, count in ((1, 3), (2, 1), (0, 1), (10, 6), (9, 2)):
         data = random.randbytes(count * PAGE)
-        told = disk.upload_page(data, first * PAGE, len(data), raw_response_hook=answer)
+        result = disk.upload_page(data, first * PAGE, len(data), raw_response_hook=answer)
         assert answer.status == 201
         assert answer.headers["x-ms-blob-sequence-number"] == "0"
         assert answer.headers["x-ms-request-server-encrypted"] == "true"
         assert "x-ms-content-crc64" in answer.headers
-        assert told["etag"] == disk.get_blob_properties().etag
+        assert result["etag"] == disk.get_blob_properties().etag
         expected[first * PAGE : first * PAGE + len(data)] = data
         assert content(disk) == expected
-    told = disk.clear_page(2 * PAGE, 9 * PAGE, raw_response_hook=answer)
+    result = disk.clear_page(2 * PAGE, 9 * PAGE, raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-blob-sequence-number"] == "0"
-    assert told["etag"] == disk.get_blob_properties().etag
+    assert result["etag"] == disk.get_blob_properties().etag
     expected[2 * PAGE : 11 * PAGE] = bytes(9 * PAGE)
     assert content(disk) == expected
     assert disk.download_blob(700, 3000).readall() == expected[700:3700]

@@ -29,12 +29,12 @@ def write(blob: BlobClient, first: int, count: int = 1) -> None:
 def listed(blob: BlobClient, **asked: Any) -> list[Any]:
     """Returns inclusive page numbers: written ranges as pairs, cleared ranges with a mark."""
     found = []
-    for told in blob.list_page_ranges(**asked):
-        assert told.start is not None
-        assert told.end is not None
-        pages = told.start // PAGE, told.end // PAGE
-        assert (told.start % PAGE, told.end % PAGE) == (0, PAGE - 1)
-        found.append((*pages, "cleared") if told.cleared else pages)
+    for result in blob.list_page_ranges(**asked):
+        assert result.start is not None
+        assert result.end is not None
+        pages = result.start // PAGE, result.end // PAGE
+        assert (result.start % PAGE, result.end % PAGE) == (0, PAGE - 1)
+        found.append((*pages, "cleared") if result.cleared else pages)
     return found
 
 
@@ -192,7 +192,7 @@ def test_differences_by_the_url_of_a_snapshot(disk: BlobClient, container: Conta
     write(disk, 2)
     address = container.get_blob_client("disk", snapshot=first).url
     written, cleared = disk.get_page_range_diff_for_managed_disk(address)
-    assert ([told["start"] for told in written], cleared) == ([2 * PAGE], [])
+    assert ([result["start"] for result in written], cleared) == ([2 * PAGE], [])
     other = container.get_blob_client("other", snapshot=first).url
     with refused(409, "PreviousSnapshotOperationNotSupported"):
         disk.get_page_range_diff_for_managed_disk(other)

@@ -19,26 +19,26 @@ def test_versions(container: ContainerClient) -> None:
 
 @pytest.mark.parametrize("name", ["x_ms_encryption_key", "x_ms_encryption_scope"])
 def test_headers(container: ContainerClient, name: str) -> None:
-    with refused(400, "UnsupportedHeader") as told:
+    with refused(400, "UnsupportedHeader") as error:
         container.upload_blob("blob", b"", raw_request_hook=with_headers(**{name: "a=b"}))
-    assert told.details["headername"] == name.replace("_", "-")
+    assert error.details["headername"] == name.replace("_", "-")
     assert list(container.list_blob_names()) == []
 
 
 def test_credentials_for_a_source(container: ContainerClient) -> None:
     blob = container.get_blob_client("blob")
     source = container.upload_blob("source", b"content")
-    with refused(400, "UnsupportedHeader") as told:
+    with refused(400, "UnsupportedHeader") as error:
         blob.upload_blob_from_url(source.url, source_authorization="Bearer token")
-    assert told.details["headername"] == "x-ms-copy-source-authorization"
+    assert error.details["headername"] == "x-ms-copy-source-authorization"
     assert list(container.list_blob_names()) == ["source"]
 
 
 def test_versions_of_a_source(container: ContainerClient) -> None:
     source = container.upload_blob("source", b"content")
-    with refused(400, "CannotVerifyCopySource") as told:
+    with refused(400, "CannotVerifyCopySource") as error:
         container.get_blob_client("blob").start_copy_from_url(f"{source.url}?versionid={VERSION}")
-    assert told.details["copysourceerrorcode"] == "UnsupportedQueryParameter"
+    assert error.details["copysourceerrorcode"] == "UnsupportedQueryParameter"
     assert list(container.list_blob_names()) == ["source"]
 
 
@@ -48,7 +48,7 @@ def test_invalid_markers(container: ContainerClient) -> None:
 
 
 def test_lease_durations_are_explained(container: ContainerClient) -> None:
-    with refused(400, "InvalidHeaderValue") as told:
+    with refused(400, "InvalidHeaderValue") as error:
         container.acquire_lease(14)
-    assert told.details["headername"] == "x-ms-lease-duration"
-    assert told.details["headervalue"] == "14"
+    assert error.details["headername"] == "x-ms-lease-duration"
+    assert error.details["headervalue"] == "14"

@@ -301,9 +301,9 @@ def test_delete_one_snapshot(container: ContainerClient, blob: BlobClient) -> No
     with at(blob, first) as past:
         for missing_index in ("include", "only"):
             hook = with_headers(x_ms_delete_snapshots=missing_index)
-            with refused(400, "InvalidHeaderValue") as told:
+            with refused(400, "InvalidHeaderValue") as error:
                 past.delete_blob(raw_request_hook=hook)
-            assert told.details["headername"] == "x-ms-delete-snapshots"
+            assert error.details["headername"] == "x-ms-delete-snapshots"
         with refused(412, "ConditionNotMet"):
             past.delete_blob(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
         past.delete_blob()

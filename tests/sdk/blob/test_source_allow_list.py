@@ -251,13 +251,13 @@ def test_conditions_are_left_to_the_other_server(setting: SourceServers, blob: B
 )
 def test_failing_sources(setting: SourceServers, blob: BlobClient, name: str, status: int) -> None:
     setting.forbidden.asked.clear()
-    told = ResponseRecorder()
+    response = ResponseRecorder()
     with refused(status, "CannotVerifyCopySource") as details:
-        blob.upload_blob_from_url(setting.address(name) + "?sig=secret", raw_response_hook=told)
+        blob.upload_blob_from_url(setting.address(name) + "?sig=secret", raw_response_hook=response)
     assert "secret" not in details.message
     assert "secret" not in setting.server.log()
     expected = {"redirect": "302"}.get(name, str(status))
-    assert told.headers["x-ms-copy-source-status-code"] == expected
+    assert response.headers["x-ms-copy-source-status-code"] == expected
     assert not blob.exists()
     assert not setting.forbidden.asked
 

@@ -238,8 +238,8 @@ def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Se
     where = f"mark = '{mark}' and n >= '1'"
     pages = [list(page) for page in service.find_blobs_by_tags(where, results_per_page=3).by_page()]
     assert [len(page) for page in pages] == [3, 1]
-    told = [(item.container_name, item.name, item.tags) for page in pages for item in page]
-    assert told == [
+    result = [(item.container_name, item.name, item.tags) for page in pages for item in page]
+    assert result == [
         (box.container_name, name, {"mark": mark, "n": str(number)})
         for number, box in enumerate(boxes)
         if number

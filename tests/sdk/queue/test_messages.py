@@ -58,9 +58,9 @@ def test_time_to_live(queue: QueueClient) -> None:
     for_ever = queue.send_message("text", time_to_live=-1)
     assert moment(for_ever.expires_on).year == 9999
     for seconds in (0, -2):
-        with refused(400, "OutOfRangeQueryParameterValue") as told:
+        with refused(400, "OutOfRangeQueryParameterValue") as error:
             queue.send_message("text", time_to_live=seconds)
-        assert told.details["queryparametername"] == "messagettl"
+        assert error.details["queryparametername"] == "messagettl"
 
 
 def test_longer_times_to_live_need_later_versions(queue: QueueClient) -> None:
@@ -83,9 +83,9 @@ def test_the_first_receipt_is_valid_at_once(queue: QueueClient) -> None:
 
 @pytest.mark.parametrize(("hidden", "lives"), [(60, 60), (61, 60), (-1, 60), (604_801, -1)])
 def test_visibility_timeout_beyond_the_limit(queue: QueueClient, hidden: int, lives: int) -> None:
-    with refused(400, "OutOfRangeQueryParameterValue") as told:
+    with refused(400, "OutOfRangeQueryParameterValue") as error:
         queue.send_message("text", visibility_timeout=hidden, time_to_live=lives)
-    assert told.details["queryparametername"] == "visibilitytimeout"
+    assert error.details["queryparametername"] == "visibilitytimeout"
     assert contents(queue) == []
 
 
@@ -118,10 +118,10 @@ def test_receive(queue: QueueClient) -> None:
 def test_numbers_out_of_range(
     queue: QueueClient, call: Callable[[QueueClient], object], name: str
 ) -> None:
-    with refused(400, "OutOfRangeQueryParameterValue") as told:
+    with refused(400, "OutOfRangeQueryParameterValue") as error:
         call(queue)
-    assert told.details["queryparametername"] == name
-    assert int(told.details["maximumallowed"]) > int(told.details["minimumallowed"]) == 1
+    assert error.details["queryparametername"] == name
+    assert int(error.details["maximumallowed"]) > int(error.details["minimumallowed"]) == 1
 
 
 def test_messages_become_visible_again(queue: QueueClient) -> None:

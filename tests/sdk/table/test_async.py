@@ -88,8 +88,10 @@ def test_queries(server: Server) -> None:
 
 def test_transactions(server: Server) -> None:
     async def test(table: TableClient) -> None:
-        told = await table.submit_transaction([("create", ADA), ("upsert", {**ADA, "RowKey": "B"})])
-        assert len({each["etag"] for each in told}) >= 1
+        result = await table.submit_transaction(
+            [("create", ADA), ("upsert", {**ADA, "RowKey": "B"})]
+        )
+        assert len({each["etag"] for each in result}) >= 1
         with pytest.raises(TableTransactionError) as caught:
             await table.submit_transaction([("delete", ADA), ("create", {**ADA, "RowKey": "B"})])
         assert (error_code(caught.value), caught.value.index) == ("EntityAlreadyExists", 1)

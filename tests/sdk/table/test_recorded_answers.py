@@ -72,15 +72,15 @@ def ask(
 
 def own_headers(headers: dict[str, str]) -> dict[str, str]:
     """Returns the headers of the service; unpredictable values are replaced by their names."""
-    told = {k: v for k, v in headers.items() if k not in OF_CONNECTION | OF_REQUEST}
+    result = {k: v for k, v in headers.items() if k not in OF_CONNECTION | OF_REQUEST}
     for name in ("location", "dataserviceid"):
-        if name in told:
-            assert told[name].startswith("http://")
-            told[name] = name
-    if "etag" in told:
-        assert ETAG.fullmatch(told["etag"]), told["etag"]
-        told["etag"] = "etag"
-    return told
+        if name in result:
+            assert result[name].startswith("http://")
+            result[name] = name
+    if "etag" in result:
+        assert ETAG.fullmatch(result["etag"]), result["etag"]
+        result["etag"] = "etag"
+    return result
 
 
 def message(answer: Answer | PartAnswer) -> str:
@@ -194,7 +194,7 @@ def test_headers_of_a_group(sentry: Sentry, place: Place) -> None:
     outer = own_headers(answer.headers)
     assert outer.pop("content-type").startswith("multipart/mixed; boundary=batchresponse_")
     assert outer == CACHED
-    assert [own_headers(told.headers) for told in parts] == [
+    assert [own_headers(result.headers) for result in parts] == [
         {**PART, **MADE, **NOT_TOLD, "etag": "etag"},
         {**PART, **MADE, "content-type": MINIMAL, "etag": "etag"},
         {**OLD_PART, "etag": "etag"},
@@ -242,17 +242,17 @@ def test_refused_groups(
     text: str,
 ) -> None:
     requests = [asked(place, method, row, *headers) for method, row, headers in parts]
-    _, (told,) = group(sentry, place, *requests)
-    assert (told.status, message(told)) == (status, text)
+    _, (response,) = group(sentry, place, *requests)
+    assert (response.status, message(response)) == (status, text)
     preferred = NO_CONTENT in parts[-1][2]
     preference = {"preference-applied": "return-no-content"} if preferred else {}
-    assert own_headers(told.headers) == {**PART, **preference, "content-type": MINIMAL}
+    assert own_headers(response.headers) == {**PART, **preference, "content-type": MINIMAL}
 
 
 def test_a_group_for_a_missing_table(sentry: Sentry, place: Place) -> None:
-    _, (told,) = group(sentry, place, asked(Place("Absent"), "POST", "r", NO_CONTENT))
-    assert (told.status, message(told)) == (404, "0:The table specified does not exist.")
-    assert own_headers(told.headers) == {**PART, "content-type": MINIMAL}
+    _, (response,) = group(sentry, place, asked(Place("Absent"), "POST", "r", NO_CONTENT))
+    assert (response.status, message(response)) == (404, "0:The table specified does not exist.")
+    assert own_headers(response.headers) == {**PART, "content-type": MINIMAL}
 
 
 # Codes and messages
@@ -525,7 +525,9 @@ def test_booleans_in_any_case(sentry: Sentry, place: Place) -> None:
     for condition in ("eq true", "eq True", "eq TRUE", "ne false", "ne False", "ne FALSE"):
         query = f"Flag {condition}".replace(" ", "%20")
         answer = ask(sentry, place, "GET", f"{{table}}()?$filter={query}")
-        assert [told["RowKey"] for told in json.loads(answer.body)["value"]] == ["flag"], condition
+        assert [result["RowKey"] for result in json.loads(answer.body)["value"]] == ["flag"], (
+            condition
+        )
 
 
 def test_the_metadata_of_a_projection(sentry: Sentry, place: Place) -> None:
@@ -533,9 +535,9 @@ def test_the_metadata_of_a_projection(sentry: Sentry, place: Place) -> None:
     metadata = json.loads(answer.body)["odata.metadata"]
     assert metadata.endswith(f"/$metadata#{place.table}&$select=Age,RowKey")
     answer = ask(sentry, place, "GET", ENTITY + "?$select=Age")
-    told = json.loads(answer.body)
-    assert told["odata.metadata"].endswith(f"/$metadata#{place.table}/@Element&$select=Age")
-    assert set(told) == {"odata.metadata", "odata.etag", "Age"}
+    document = json.loads(answer.body)
+    assert document["odata.metadata"].endswith(f"/$metadata#{place.table}/@Element&$select=Age")
+    assert set(document) == {"odata.metadata", "odata.etag", "Age"}
 
 
 # Conditions
@@ -549,8 +551,8 @@ def test_an_unmet_condition_returns_the_current_etag(sentry: Sentry, place: Plac
         assert (answer.status, json.loads(answer.body)["details"]) == (412, details)
     answer = ask(sentry, place, "POST", "{table}", entity("r"))
     assert (answer.status, json.loads(answer.body)["details"]) == (409, {"Current": current})
-    _, (told,) = group(sentry, place, asked(place, "PUT", "r", STALE))
-    assert (told.status, json.loads(told.body)["details"]) == (412, details)
+    _, (response,) = group(sentry, place, asked(place, "PUT", "r", STALE))
+    assert (response.status, json.loads(response.body)["details"]) == (412, details)
 
 
 def test_the_current_etag_needs_read_permission(

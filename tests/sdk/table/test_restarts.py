@@ -97,7 +97,7 @@ class Load:
         members = [entity for row, entity in found.items() if row.startswith("member")]
         (group,) = {entity["Group"] for entity in members}
         assert len(members) == GROUP
-        assert group >= max(number for number, told in self.groups.items() if told)
+        assert group >= max(number for number, result in self.groups.items() if result)
         singles = {row: e["Number"] for row, e in found.items() if row.startswith("single")}
         assert self.there.items() <= singles.items()
         assert not self.gone & singles.keys()

@@ -35,7 +35,7 @@ def test_every_operation(table: TableClient) -> None:
     for row in "bcdefg":
         table.create_entity(keys(row, Old=1))
     etag = table.get_entity("p", "c").metadata["etag"]
-    told = table.submit_transaction(
+    result = table.submit_transaction(
         [
             ("create", keys("a", New=1)),
             ("update", keys("b", New=1), {"mode": UpdateMode.MERGE}),
@@ -64,7 +64,7 @@ def test_every_operation(table: TableClient) -> None:
         "g": (True, False),
         "h": (False, True),
     }
-    etags = [each.get("etag") for each in told]
+    etags = [each.get("etag") for each in result]
     assert etags == [*(found[row].metadata["etag"] for row in "abcdeh"), None]
 
 

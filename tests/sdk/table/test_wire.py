@@ -62,8 +62,8 @@ ENTITY: Final = "{table}(PartitionKey='p',RowKey='typed')"
 
 
 def of_entity(answer: Answer) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(answer.body)
-    return told["value"][-1] if "value" in told else told
+    document: dict[str, Any] = json.loads(answer.body)
+    return document["value"][-1] if "value" in document else document
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -78,14 +78,14 @@ def test_levels(sentry: Sentry, place: Place, level: str) -> None:
         sentry.own(request(place, "GET", f"{{table}}()?$format={accept}")),
     ):
         assert answer.headers["content-type"].startswith(f"{accept};")
-        told = of_entity(answer)
-        assert {name: told[name] for name in VALUES} == VALUES
-        types = {name: value for name, value in told.items() if name.endswith("@odata.type")}
+        result = of_entity(answer)
+        assert {name: result[name] for name in VALUES} == VALUES
+        types = {name: value for name, value in result.items() if name.endswith("@odata.type")}
         types.pop("Timestamp@odata.type", None)
         given = {name: value for name, value in TYPED.items() if "@" in name}
         assert types == ({} if level == "nometadata" else given)
-        assert ("odata.etag" in told) == (level != "nometadata")
-        assert ("odata.editLink" in told) == (level == "fullmetadata")
+        assert ("odata.etag" in result) == (level != "nometadata")
+        assert ("odata.editLink" in result) == (level == "fullmetadata")
     if level == "fullmetadata":
         shown = of_entity(sentry.own(request(place, "GET", "{table}()", Accept=accept)))
         assert shown["odata.type"] == f"{ACCOUNT}.{place.table}"
@@ -137,8 +137,8 @@ def test_chunked_bodies(sentry: Sentry, place: Place) -> None:
     insert = part("POST", f"/{place.table}", {"PartitionKey": "p", "RowKey": "chunked"})
     group = request(place, "POST", "$batch", change_set([insert]), Content_Type=BATCH_TYPE)
     answer = sentry.client.ask(chunked(group, 7))
-    (told,) = answers_in(answer.headers["content-type"], answer.body)
-    assert told.status == 201
+    (response,) = answers_in(answer.headers["content-type"], answer.body)
+    assert response.status == 201
     long = replace(group, body=group.body + b"-" * (4 << 20))
     (refused,) = sentry.client.send_bytes(chunked(long, 1 << 18).raw())
     assert (refused.status, refused.code) == (413, "RequestBodyTooLarge")
