@@ -32,7 +32,7 @@ KEY2 = base64.b64encode(b"another of its secrets!").decode()
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 FLAG, VARIABLE, FILE = "flag", "variable", "file"
 SOURCES = (FLAG, VARIABLE, FILE)
-"""In the order in which they count."""
+"""In order of precedence."""
 
 
 class Sample(NamedTuple):
@@ -115,7 +115,7 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     ),
 }
 PARTNERS = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
-"""What has to be set too."""
+"""Settings that must be set together."""
 
 
 def parse(*arguments: str) -> dict[str, Any]:

@@ -103,12 +103,12 @@ def test_policy_merge(
     )
     granted = effective(sas, policy)
     twice = any(mine and theirs for mine, theirs in zip(in_token, in_policy, strict=True))
-    said = [mine or theirs for mine, theirs in zip(in_token, in_policy, strict=True)]
-    if twice or not said[1] or not said[2]:
+    merged = [mine or theirs for mine, theirs in zip(in_token, in_policy, strict=True)]
+    if twice or not merged[1] or not merged[2]:
         assert isinstance(granted, Refusal)
         assert granted.code == "AuthenticationFailed"
     else:
-        assert granted == Effective("rw", AT if said[0] else None, LATER)
+        assert granted == Effective("rw", AT if merged[0] else None, LATER)
 
 
 def test_unknown_policy() -> None:

@@ -34,7 +34,7 @@ class StagedBlocks(Record, frozen=True):
 OBJECTS: Collection[tuple[str], Object] = Collection("test_objects", Object, (TEXT,))
 STAGED: Collection[tuple[str], StagedBlocks] = Collection("test_staged", StagedBlocks, (TEXT,))
 LATER: Collection[tuple[str], Object] = Collection("test_later", Object, (TEXT,))
-"""Nothing is ever put here."""
+"""Always empty."""
 holds(OBJECTS, contents=lambda record: (record.content,))
 holds(STAGED, pieces=lambda record: (p for block in record.blocks for p in block.pieces))
 
@@ -102,7 +102,7 @@ class ListBlocks(Command, frozen=True):
     name: str
     content_id: bytes
     keep: tuple[int, ...] = ()
-    """Which blocks of the object as it is come first, by their numbers."""
+    """The numbers of the blocks of the current object that come first."""
 
 
 @operation

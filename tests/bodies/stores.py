@@ -67,7 +67,7 @@ SIZES = {
     "moved-many": 90_000,
     "late": 3_000,
 }
-"""Objects that are uploads or copies of them."""
+"""Objects that are uploads, and copies of them."""
 _COPIES = {"small-copy": "small", "copied-2": "copied", "many-copy": "many"}
 
 

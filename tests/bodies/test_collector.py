@@ -21,7 +21,7 @@ from tests.model.processes import HelperProcess
 
 PIECE, SEGMENT = SMALL.piece_bytes_max, SMALL.segment_bytes_max
 LARGE = noise(0, 6 * PIECE)
-"""A few pieces, but no chunk: most of a segment."""
+"""A few pieces without chunks: most of a segment."""
 LISTED = noise(1, 20 * PIECE)
 """Chunked, over several segments."""
 

@@ -41,7 +41,7 @@ SEGMENTS_COUNT = 600
 SPREAD = Config(
     durable=False, inline_bytes_max=1 * KIB, piece_bytes_max=16 * KIB, segment_bytes_max=16 * KIB
 )
-"""As the store of a version with other limits."""
+"""Like a store of a version with other limits."""
 DATA = noise(1, SEGMENTS_COUNT * SPREAD.segment_bytes_max)
 PATH = f"/{ACCOUNT}/{CONTAINER}"
 sign = shared_key(ACCOUNT, KEY)

@@ -15,7 +15,7 @@ from etagere.coordination.interface import Coordinator, PinnedSegments
 from etagere.coordination.local import LocalCoordinator
 
 Join = Callable[[], Coordinator]
-"""Makes one more process of the same store, as far as the coordinator can tell."""
+"""Adds a process of the same store, from the point of view of the coordinator."""
 
 COORDINATORS: dict[str, Callable[[Path], Coordinator]] = {"local": LocalCoordinator}
 

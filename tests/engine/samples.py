@@ -103,7 +103,7 @@ class FilterSpan(NamedTuple):
     span: Span
     limit: int
     text: str
-    """What the items that pass begin with."""
+    """The prefix of the items that pass."""
     bytes_max: int = FILTERED_SCAN_BYTES_MAX
 
 
@@ -117,7 +117,7 @@ def filter_items(txn: ReadTxn, command: FilterSpan) -> FilteredRows[tuple[str], 
 class FilterKeys(NamedTuple):
     keys: list[str]
     text: str
-    """What the items that pass begin with."""
+    """The prefix of the items that pass."""
 
 
 def filter_item_keys(txn: ReadTxn, command: FilterKeys) -> FilteredRows[tuple[str], Item]:

@@ -122,23 +122,23 @@ class FrontEnd:
 
     async def ping(self, words: tuple[int, int], rounds: int) -> int:
         """Writes a number, signals it, and waits for the reply; counts missed numbers."""
-        said, heard = words
+        written, awaited = words
         missed = 0
         for number in range(1, rounds + 1):
             await self.put("ping", number)
-            WORDS[said] = number
-            _spin_until(heard, number)
+            WORDS[written] = number
+            _spin_until(awaited, number)
             missed += await self.number("pong") != number
         return missed
 
     async def pong(self, words: tuple[int, int], rounds: int) -> int:
-        said, heard = words
+        written, awaited = words
         missed = 0
         for number in range(1, rounds + 1):
-            _spin_until(heard, number)
+            _spin_until(awaited, number)
             missed += await self.number("ping") != number
             await self.put("pong", number)
-            WORDS[said] = number
+            WORDS[written] = number
         return missed
 
 

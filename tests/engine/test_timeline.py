@@ -32,7 +32,7 @@ HOUR = 3600 * TICKS_PER_SECOND
 DAY = 24 * HOUR
 MINUTE = 60 * TICKS_PER_SECOND
 LOOK_TICKS = 5 * TICKS_PER_SECOND
-"""As often an idle engine looks at the clocks."""
+"""The interval at which an idle engine reads the clocks."""
 START = 17_000_000_000_000_000
 
 

@@ -29,7 +29,7 @@ from tests.engine.samples import ITEMS, NAMED, Item
 PARENT = bytes(16)
 KEYS = [f"key {number}" for number in range(12)]
 MANY = 1_100
-"""More than is held back."""
+"""More writes than are buffered."""
 
 
 class Step(Part, frozen=True):

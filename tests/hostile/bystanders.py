@@ -18,7 +18,7 @@ from tests.probes.client import Client, Request, shared_key
 from tests.server import ACCOUNT, KEY, ROOT, Server, environment, unique
 
 WAIT_SECONDS_MAX: Final = 0.25
-"""How long a bystander may wait for somebody else's request. The aim is a fifth of it."""
+"""The maximum delay that another client's request may cause. The aim is a fifth of it."""
 _CONNECTIONS: Final = 6
 _PACE_SECONDS: Final = 0.005
 _ATTEMPTS: Final = 3

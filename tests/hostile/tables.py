@@ -112,7 +112,7 @@ class TableProbe:
 
 _KEYS: Final = ("partition", "row")
 _SAFE: Final = "(),'"
-"""What needs no escape: it makes an address three times as long."""
+"""Characters without an escape, which would make a URL three times as long."""
 
 
 @contextlib.contextmanager

@@ -25,8 +25,8 @@ _MIB: Final = 1 << 20
 _BLOBS: Final = 1_500
 _READERS: Final = 60
 _MORE_MIB_MAX: Final = 360
-"""Than before, while the readers read: two processes, each of which holds 128 MiB of pages that
-wait to be sent, and what puts them together."""
+"""The growth while the readers read: two processes, each of which holds 128 MiB of pages that wait
+to be sent, and the memory to build them."""
 _KEPT_MIB_MAX: Final = 120
 _METADATA: Final = tuple((f"x-ms-meta-m{number}", "&" * 1000) for number in range(8))
 _PATH: Final = f"/{ACCOUNT}/many"

@@ -24,7 +24,7 @@ _BOX: Final = f"/{ACCOUNT}/box"
 _QUEUE: Final = f"/{ACCOUNT}/queue"
 _BLOCK_BLOB: Final = ("x-ms-blob-type", "BlockBlob")
 _WAIT_SECONDS_MAX: Final = 0.15
-"""Less than usual: these took that long and more, all of it at once."""
+"""Less than the default: these requests once stalled the server for longer than this."""
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ class FaultyDisk(Disk):
         self.has_struck = False
         self._lock = threading.Lock()
         self._before: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
-        """By file: what was there before each write that is not durable yet."""
+        """By file: the bytes before each write that is not durable yet."""
 
     def strike(self, call: str, number: int, reason: int) -> None:
         self._struck = (call, number, reason)

@@ -41,7 +41,7 @@ SMALL = Config(
     reserve_bytes=1 * MIB,
     writer_answer_seconds_max=20.0,
 )
-"""Every boundary within reach of a few kilobytes."""
+"""Limits so small that a few kilobytes reach every boundary."""
 
 
 def noise(seed: int, length: int) -> bytes:

@@ -14,7 +14,7 @@ class Version(NamedTuple):
     etag: int
     blocks: tuple[bytes, ...]
     listed: bool
-    """Whether its blocks can be named in a list of blocks."""
+    """Whether its blocks can be named in a block list."""
 
     @property
     def data(self) -> bytes:

@@ -20,7 +20,7 @@ class Act(enum.Enum):
     SCAN = "scan"
     SCAN_REVERSE = "scan_reverse"
     FILL = "fill"
-    """As many puts as `number` says, under keys that begin with `key`."""
+    """`number` puts, under keys that start with `key`."""
 
 
 class Step(Part, frozen=True):
@@ -43,7 +43,7 @@ class Script(Command, frozen=True):
 
 
 Seen = list[list[tuple[str, int]]]
-"""What each step that looks has found."""
+"""The results of the steps that read."""
 
 
 @operation

@@ -39,7 +39,7 @@ BLOCK_SIZES = st.lists(st.sampled_from([1, 100, INLINE + 1, PIECE, PIECE + 1]), 
 
 RESTARTS_MAX = 3
 WRITER_KILLS_MAX = 2
-"""A writer that dies more often is started again later and later."""
+"""The delay before a restart grows with each further kill."""
 
 
 class OpenTransfer:

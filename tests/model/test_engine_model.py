@@ -45,7 +45,7 @@ from tests.model.scripts import Act, Ending, Script, Step, follow, run_script
 from tests.model.test_bodies_model import WRITER_KILLS_MAX, run_machine
 
 CONFIG = Config(durable=False, checkpoint_pages=20, reserve_bytes=0)
-"""A short log, so that what is read lies in the log and in the database by turns."""
+"""A short log, so that reads come from the log and from the database in turn."""
 
 KEYS = st.text("ab/\x00é\U0001f600", max_size=3)
 ITEM = st.builds(Item, KEYS, st.integers(-5, 5))

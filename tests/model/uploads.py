@@ -18,7 +18,7 @@ WIDE = Config(
     segment_bytes_max=8 * MIB,
     reserve_bytes=1 * MIB,
 )
-"""Pieces beyond what is flushed at once."""
+"""Pieces larger than one flush."""
 
 
 def store_of(cluster: StoreCluster) -> FileBodyStore:

@@ -15,7 +15,7 @@ class CountingTxn:
         self._txn = txn
         self.rows = 0
         self.bytes_max = 0
-        """The most that was filtered in one go."""
+        """The maximum number of bytes filtered in one call."""
 
     @property
     def now(self) -> int:

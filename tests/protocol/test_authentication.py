@@ -76,13 +76,13 @@ def key_text(number: int = 0) -> str:
     return base64.b64encode(KEYS[number]).decode()
 
 
-def container_token(container: str = "one", **said: Any) -> str:
-    terms = {"permission": "rl", "expiry": instant(NOW + 3600)} | said
+def container_token(container: str = "one", **options: Any) -> str:
+    terms = {"permission": "rl", "expiry": instant(NOW + 3600)} | options
     return generate_container_sas(ACCOUNT, container, key_text(), **terms)
 
 
-def account_token(**said: Any) -> str:
-    terms = {"resource_types": "sco", "permission": "rl", "expiry": instant(NOW + 3600)} | said
+def account_token(**options: Any) -> str:
+    terms = {"resource_types": "sco", "permission": "rl", "expiry": instant(NOW + 3600)} | options
     return generate_account_sas(ACCOUNT, key_text(), **terms)
 
 

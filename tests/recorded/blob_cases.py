@@ -525,8 +525,8 @@ for _place in ("Blob", "Container"):
         ) -> Request:
             path = put(context) if place == "Blob" else container(context)
             query = {"comp": "lease", **({} if place == "Blob" else CONTAINER)}
-            said = {"x-ms-lease-action": action.lower(), **headers}
-            return context.request("PUT", lease(context, path), query, said)
+            sent = {"x-ms-lease-action": action.lower(), **headers}
+            return context.request("PUT", lease(context, path), query, sent)
 
 
 @BLOB.case("Blob_AbortCopyFromUrl", 204)
@@ -790,8 +790,8 @@ for _operation, _query in (
     ) -> Request:
         put(context, x_ms_tags=f"owner={context.name}")
         path = context.name if operation[0] == "C" else ""
-        said = {"where": f"\"owner\"='{context.name}'", "maxresults": "2"}
-        return context.request("GET", path, {**query, **said})
+        sent = {"where": f"\"owner\"='{context.name}'", "maxresults": "2"}
+        return context.request("GET", path, {**query, **sent})
 
     @BLOB.case(_operation, 200, name="marker", versions=("2020-06-12", "2021-08-06"),
                share={"S": 8, "C": 4}[_operation[0]])  # fmt: skip
@@ -802,10 +802,10 @@ for _operation, _query in (
         for number in range(3):
             put(context, name=f"blob{number}", x_ms_tags=f"owner={context.name}")
         path = context.name if operation[0] == "C" else ""
-        said = {**query, "where": f"\"owner\"='{context.name}'", "maxresults": "2"}
-        found = context.do("GET", path, said).body.decode()
+        sent = {**query, "where": f"\"owner\"='{context.name}'", "maxresults": "2"}
+        found = context.do("GET", path, sent).body.decode()
         marker = found.partition("<NextMarker>")[2].partition("<")[0]
-        return context.request("GET", path, {**said, "marker": marker})
+        return context.request("GET", path, {**sent, "marker": marker})
 
 
 # Batches

@@ -99,7 +99,7 @@ NOT_COMPARED: Final = {
         "the same version was recorded with 400; the challenge is given from 2021-12-02 on"
     ),
 }
-"""What was recorded and is not asked for here, and why; status 0 stands for a whole operation."""
+"""Recorded responses without a case, and why; status 0 stands for a whole operation."""
 
 
 # Conditions
@@ -334,9 +334,9 @@ for _condition in _DATES:
 @BLOB.case("Container_AcquireLease", 409, "LeaseAlreadyPresent")
 def acquire_leased(context: CaseContext) -> Request:
     path = lease(context, container(context))
-    said = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
-    said["x-ms-proposed-lease-id"] = OTHER_LEASE
-    return context.request("PUT", path, {"comp": "lease", **CONTAINER}, said)
+    sent = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    sent["x-ms-proposed-lease-id"] = OTHER_LEASE
+    return context.request("PUT", path, {"comp": "lease", **CONTAINER}, sent)
 
 
 @BLOB.case("Container_BreakLease", 409, "LeaseNotPresentWithLeaseOperation")

@@ -61,9 +61,9 @@ def put(context: CaseContext, kind: str = "block", name: str = "blob", **headers
     if name == "blob":
         container(context)
     path = f"{context.name}/{name}"
-    said = {key.replace("_", "-"): value for key, value in headers.items()}
+    sent = {key.replace("_", "-"): value for key, value in headers.items()}
     body = CONTENT if kind == "block" else b""
-    context.do("PUT", path, {}, {**KINDS[kind], **said}, body)
+    context.do("PUT", path, {}, {**KINDS[kind], **sent}, body)
     return path
 
 
@@ -191,14 +191,14 @@ def append(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
 
 
 def append_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-copy-source": address(context), **headers}
-    return context.request("PUT", path, {"comp": "appendblock"}, said)
+    sent = {"x-ms-copy-source": address(context), **headers}
+    return context.request("PUT", path, {"comp": "appendblock"}, sent)
 
 
 def upload_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-blob-type": "BlockBlob", "x-ms-copy-source": address(context)}
-    said["x-ms-copy-source-blob-properties"] = "true"
-    return context.request("PUT", path, {}, {**said, **headers})
+    sent = {"x-ms-blob-type": "BlockBlob", "x-ms-copy-source": address(context)}
+    sent["x-ms-copy-source-blob-properties"] = "true"
+    return context.request("PUT", path, {}, {**sent, **headers})
 
 
 def stage(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
@@ -207,8 +207,8 @@ def stage(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
 
 
 def stage_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-copy-source": address(context), "x-ms-source-range": "bytes=0-5", **headers}
-    return context.request("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, said)
+    sent = {"x-ms-copy-source": address(context), "x-ms-source-range": "bytes=0-5", **headers}
+    return context.request("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, sent)
 
 
 def commit(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
@@ -216,14 +216,14 @@ def commit(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
 
 
 def update_pages(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-page-write": "update", **RANGE, **headers}
-    return context.request("PUT", path, {"comp": "page"}, said, PAGES)
+    sent = {"x-ms-page-write": "update", **RANGE, **headers}
+    return context.request("PUT", path, {"comp": "page"}, sent, PAGES)
 
 
 def update_pages_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-page-write": "update", **RANGE, "x-ms-source-range": "bytes=0-511"}
-    said["x-ms-copy-source"] = address(context)
-    return context.request("PUT", path, {"comp": "page"}, {**said, **headers})
+    sent = {"x-ms-page-write": "update", **RANGE, "x-ms-source-range": "bytes=0-511"}
+    sent["x-ms-copy-source"] = address(context)
+    return context.request("PUT", path, {"comp": "page"}, {**sent, **headers})
 
 
 def get(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
@@ -239,8 +239,8 @@ def delete(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
 
 
 def copy(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-copy-source": address(context), **headers}
-    return context.request("PUT", path, {}, said)
+    sent = {"x-ms-copy-source": address(context), **headers}
+    return context.request("PUT", path, {}, sent)
 
 
 def copy_at_once(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
@@ -248,19 +248,19 @@ def copy_at_once(context: CaseContext, path: str, headers: dict[str, str]) -> Re
 
 
 def set_headers(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-blob-content-language": "spanish", **headers}
-    return context.request("PUT", path, {"comp": "properties"}, said)
+    sent = {"x-ms-blob-content-language": "spanish", **headers}
+    return context.request("PUT", path, {"comp": "properties"}, sent)
 
 
 def set_metadata(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-meta-hello": "world", **headers}
-    return context.request("PUT", path, {"comp": "metadata"}, said)
+    sent = {"x-ms-meta-hello": "world", **headers}
+    return context.request("PUT", path, {"comp": "metadata"}, sent)
 
 
 def acquire(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
-    said["x-ms-proposed-lease-id"] = LEASE
-    return context.request("PUT", path, {"comp": "lease"}, {**said, **headers})
+    sent = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    sent["x-ms-proposed-lease-id"] = LEASE
+    return context.request("PUT", path, {"comp": "lease"}, {**sent, **headers})
 
 
 def take_snapshot(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
@@ -298,13 +298,13 @@ def add(
 
     def made(context: CaseContext) -> Request:
         path = prepare(context)
-        said = dict(headers or {})
-        for name, value in said.items():
+        sent = dict(headers or {})
+        for name, value in sent.items():
             for mark, where in (("<etag>", path), ("<source>", f"{context.name}/source")):
                 if mark in value:
                     etag = head(context, where).headers["etag"].strip('"')
-                    said[name] = value.replace(mark, etag)
-        return make(context, path, said)
+                    sent[name] = value.replace(mark, etag)
+        return make(context, path, sent)
 
     BLOB.add(operation, status, code, make=made, **options)  # type: ignore[arg-type]
 
@@ -334,7 +334,7 @@ def empty_page(context: CaseContext) -> str:
 
 
 def acquire_container(context: CaseContext, headers: dict[str, str]) -> Request:
-    said = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
-    said |= {"x-ms-proposed-lease-id": LEASE, **headers}
+    sent = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    sent |= {"x-ms-proposed-lease-id": LEASE, **headers}
     path = container(context)
-    return context.request("PUT", path, {"comp": "lease", **CONTAINER}, said)
+    return context.request("PUT", path, {"comp": "lease", **CONTAINER}, sent)

@@ -58,9 +58,9 @@ class CaseContext:
         self.endpoint = target.server.endpoints[service]
         self.endless = target.endless
         self.name = f"recorded{os.getpid()}x{next(_numbers)}"
-        """Of a container, a queue or a table."""
+        """The name of a container, a queue or a table."""
         self.afterwards: list[Request] = []
-        """Sent when the case has been judged."""
+        """Sent after the comparison."""
         self._sign = signer(service, account)
 
     def request(
@@ -73,12 +73,12 @@ class CaseContext:
     ) -> Request:
         """Returns a request; `path` is below the account and not encoded yet."""
         common = {"x-ms-version": self.version, "x-ms-client-request-id": str(uuid4())}
-        said = {name: value for name, value in {**common, **(headers or {})}.items() if value}
+        sent = {name: value for name, value in {**common, **(headers or {})}.items() if value}
         return Request(
             method,
             f"/{self.account}/{quote(path, safe='/(),=')}",
             encoded((query or {}).items()),
-            tuple(said.items()),
+            tuple(sent.items()),
             body.encode() if isinstance(body, str) else body,
         )
 
@@ -123,17 +123,18 @@ class Case:
     values: dict[str, str] = field(default_factory=dict)
     elements: tuple[str, ...] = ()
     share: float | str = ""
-    """How many of the recorded answers are of this variant, or the header that they had."""
+    """How many of the recorded responses are of this variant, or the header that identifies
+    them."""
     signs: bool = True
-    """Whether it is sent with the key of the account."""
+    """Whether the request is signed with the account key."""
     versions: tuple[str, ...] = ()
     cors: bool = True
     """Whether it is also sent to an account with CORS rules, if it is a read."""
 
     @property
     def title(self) -> str:
-        said = (self.operation, str(self.status), self.code, self.body, self.name)
-        return " ".join(word for word in said if word)
+        sent = (self.operation, str(self.status), self.code, self.body, self.name)
+        return " ".join(word for word in sent if word)
 
 
 class Catalogue:

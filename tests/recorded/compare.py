@@ -50,17 +50,17 @@ class Expected:
     service: str
     recorded: Recorded
     having: frozenset[str] = frozenset()
-    """Of the headers that only some answers had, those that this one has to have."""
+    """Optional headers that this response must have."""
     lacking: frozenset[str] = frozenset()
     values: dict[str, str] = field(default_factory=dict)
-    """Forms of headers, where more than one was recorded and one of them is right."""
+    """The right form of headers for which several forms were recorded."""
     elements: tuple[str, ...] = ()
-    """Optional elements that the body has, as paths, with `=` and a form behind them if one of
-    several is right; with `!` before it, that it has not."""
+    """Paths of optional elements that the body has, followed by `=` and a form if one of several is
+    right; preceded by `!` if the body must not have it."""
     cors: str = ""
-    """The origins of the account's CORS rule, none if it has no rule."""
+    """The origins of the account's CORS rule; empty if it has no rule."""
     is_part: bool = False
-    """Whether it is a part of the answer to a batch."""
+    """Whether it is a part of a batch response."""
 
 
 def differences(

@@ -10,7 +10,7 @@ from tests.recorded.cases import CaseContext, Catalogue
 
 QUEUE: Final = Catalogue("queue")
 NOT_COMPARED: Final[dict[tuple[str, int, str], str]] = {}
-"""What was recorded and is not asked for here, and why."""
+"""Recorded responses without a case, and why."""
 
 _XML: Final = {"Content-Type": "application/xml"}
 _MESSAGE: Final = "<QueueMessage><MessageText>hello</MessageText></QueueMessage>"

@@ -24,7 +24,7 @@ NOT_COMPARED: Final = {
     ("Table_Batch", 403, "AuthenticationFailed"): "recorded as JSON and as XML, unknown why",
     ("Table_UpdateEntity", 403, "AuthenticationFailed"): "as XML, once, unknown why",
 }
-"""What was recorded and is not asked for here, and why."""
+"""Recorded responses without a case, and why."""
 
 _MINIMAL: Final = "application/json;odata=minimalmetadata"
 _FULL: Final = "application/json;odata=fullmetadata"
@@ -434,8 +434,8 @@ for _code, _status, _version in (
 def _part(context: CaseContext, method: str, path: str, body: Any = None, **headers: str) -> bytes:
     target = f"{context.endpoint}/{ACCOUNT}/{quote(path, safe='/(),=')}"
     accept = "application/json" if method in {"PUT", "PATCH"} else _MINIMAL
-    said = {"x_ms_version": context.version, "DataServiceVersion": "3.0", "Accept": accept}
-    return part(method, target, body, **said, **headers)
+    sent = {"x_ms_version": context.version, "DataServiceVersion": "3.0", "Accept": accept}
+    return part(method, target, body, **sent, **headers)
 
 
 def batch(context: CaseContext, *parts: bytes) -> Request:

@@ -41,7 +41,7 @@ EXCEPTIONS: Final = {
         " that the answer does not give"
     ),
 }
-"""Cases that are answered otherwise on purpose, by their titles, and why."""
+"""Cases with intended differences, by title, and why."""
 
 Results = dict[str, list[Result]]
 

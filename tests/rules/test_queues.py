@@ -15,7 +15,7 @@ from etagere.rules.queues import (
 
 WEEK_SECONDS = 7 * 24 * 3600
 OLD, NEW = "2017-04-17", "2017-07-29"
-"""The last version that knows a longest life, and the first that does not."""
+"""The last version with a maximum time to live, and the first without one."""
 
 
 def code(refusal: Refusal | None) -> str:

@@ -31,8 +31,8 @@ SystemClock.boot_id = lambda self: offset.read_text().split()[1]
 from etagere.cli.main import main
 sys.exit(main())
 """
-"""Runs a command on a machine whose clock is ahead by the seconds in a file, which also names the
-boot."""
+"""Runs a command with a clock that is ahead by the seconds in a file, which also has the boot
+ID."""
 
 
 class Machine:

@@ -150,7 +150,7 @@ class FaultyVFS(apsw.VFS):
 
 
 Unsynced = dict[int, bytes]
-"""What was where something was written since the last sync, by offsets."""
+"""The bytes before each write since the last sync, by offset."""
 
 
 class FaultyFile(apsw.VFSFile):

@@ -174,7 +174,7 @@ class TaskHistory:
     def __init__(self) -> None:
         self.state = TaskState()
         self.open: Action | None = None
-        """The action of which nobody knows how it ended."""
+        """The action whose outcome is unknown."""
         self.counted_together: list[int] = []
         self.counted_perhaps = 0
 

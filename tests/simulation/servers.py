@@ -103,8 +103,8 @@ class Server:
 
     def pid_of(self, name: str, *, since: int = 0) -> int:
         """Returns the last logged pid of this child, or 0."""
-        said = self.log().encode()[since:].decode()
-        pids = [int(pid) for started, pid in _STARTED.findall(said) if started == name]
+        output = self.log().encode()[since:].decode()
+        pids = [int(pid) for started, pid in _STARTED.findall(output) if started == name]
         return pids[-1] if pids else 0
 
     @property
@@ -312,5 +312,5 @@ def require_clean(directory: Path) -> None:
         timeout=120,
         check=False,
     )
-    said = checked.stdout + checked.stderr
-    assert checked.returncode == 0, f"etagere check --data {directory}:\n{said}"
+    output = checked.stdout + checked.stderr
+    assert checked.returncode == 0, f"etagere check --data {directory}:\n{output}"

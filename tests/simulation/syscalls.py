@@ -114,7 +114,7 @@ class Call:
 
 
 Step = tuple[Call, bool, bool]
-"""A call and whether it begins here, whether it ends here; often both."""
+"""A call, whether it begins here, and whether it ends here; often both."""
 
 _LINE = re.compile(r"(\d+) +([\d.]+) (.*)", re.DOTALL)
 _RESUMED = re.compile(r"<\.\.\. \w+ resumed>")

@@ -26,7 +26,7 @@ from tests.operations.fixture import ACCOUNT
 from tests.operations.pages import list_blobs
 
 Row = tuple[str, str, int]
-"""A name, what it is, and which snapshot."""
+"""A name, its kind, and the snapshot."""
 
 
 def _row(entry: BlobEntry) -> Row:

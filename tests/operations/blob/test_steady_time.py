@@ -8,7 +8,7 @@ from pathlib import Path
 from etagere.operations import blob
 
 _DATES = re.compile(r"copy_state\(.*txn\.now\)|ended=txn\.now,")
-"""Dates that clients see: the end of a copy."""
+"""Uses of the wall clock for dates that clients see: the end of a copy."""
 
 
 def test_the_wall_clock_is_used_only_for_dates() -> None:

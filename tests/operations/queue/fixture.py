@@ -53,7 +53,7 @@ WEEK_SECONDS: Final = 7 * 24 * 3600
 TRAY: Final = QueueName(ACCOUNT, "tray")
 _READ_CLASS: Final = ReadClass("test")
 LONG: Final = "0123456789abcdef" * 4_096
-"""A text of 64 KiB, which is kept apart."""
+"""A text of 64 KiB, which is stored in its own record."""
 
 
 class QueueFixture:

@@ -155,7 +155,7 @@ class TableFixture:
         return (await self.read(get_table, self.name)).indexes
 
     async def require_index_consistency(self) -> int:
-        """Of all that is indexed; returns how many rows that is."""
+        """Checks every index against the entities; returns the number of rows."""
         return await self.read(require_index_consistency, None)
 
     # Entities

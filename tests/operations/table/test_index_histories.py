@@ -188,9 +188,9 @@ _STEP: Final = st.one_of(
 @dataclass(frozen=True)
 class History:
     seed: int
-    """Of what the entities have to begin with."""
+    """The seed of the initial entities."""
     ready: tuple[str, ...]
-    """The indexes that are there from the beginning."""
+    """The indexes that exist from the start."""
     steps: list[Step]
 
 

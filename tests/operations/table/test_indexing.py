@@ -36,7 +36,7 @@ class FailingEngine:
         self._engine = engine
         self.asked: Counter[Any] = Counter()
         self.fails_at = 0
-        """At this step of building."""
+        """The build step that fails."""
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
         return await self._engine.read(operation, command)

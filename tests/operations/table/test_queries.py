@@ -27,7 +27,7 @@ from tests.operations.table.fixture import (
 PARTITIONS: Final = ("a", "b", "ba", "c")
 ROWS_EACH: Final = 300
 STEP_MIN: Final = 64
-"""What is read at once at least: a query never costs less than this, if there is so much."""
+"""The minimum number of rows that one step reads, if there are so many."""
 ALL_KEYS: Final = [Keys(p, f"{row:03}") for p in PARTITIONS for row in range(ROWS_EACH)]
 
 

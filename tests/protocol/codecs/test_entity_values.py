@@ -31,9 +31,9 @@ def _one_by_one(members: dict[str, Any]) -> Properties | Refusal:
 def test_both_decoders_agree(columns: list[tuple[Any, Any, bool]], lacks_a_value: bool) -> None:
     members: dict[str, Any] = {"PartitionKey": "p", "RowKey": "r"}
     for number, (value, type_name, type_first) in enumerate(columns):
-        said = {f"P{number}": value}
+        plain = {f"P{number}": value}
         typed = {} if type_name is None else {f"P{number}@odata.type": type_name}
-        members |= typed | said if type_first else said | typed
+        members |= typed | plain if type_first else plain | typed
     if lacks_a_value:
         members["Lacking@odata.type"] = "Edm.String"
     decoded = entities.decode_entity(json.dumps(members).encode())

@@ -250,7 +250,7 @@ METRICS_VALUES = st.builds(
 ITEMS = st.lists(st.sampled_from(["a", "b-c", "x-ms-*"]), max_size=3).map(
     lambda items: tuple(sorted(items))
 )
-"""In the order in which they come back."""
+"""In the order in which they are returned."""
 RULES = st.builds(
     CorsRule,
     st.lists(st.sampled_from(["*", "https://a.example", "https://*.b"]), max_size=2).map(tuple),

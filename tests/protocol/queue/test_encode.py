@@ -116,10 +116,10 @@ def test_texts_round_trip(text: str) -> None:
 # Listings
 
 
-def page(*queues: tuple[str, Queue], **said: str) -> ElementTree.Element:
-    name = said.pop("next_marker", "")
+def page(*queues: tuple[str, Queue], **parameters: str) -> ElementTree.Element:
+    name = parameters.pop("next_marker", "")
     following = (name, Queue(b"")) if name else None
-    query = "&".join(f"{parameter}={quote(value)}" for parameter, value in said.items())
+    query = "&".join(f"{parameter}={quote(value)}" for parameter, value in parameters.items())
     start = encode.queues_start(exchange(query, method="GET"))
     rows = encode.queue_rows(queues, 0, include={"metadata"})
     return ElementTree.fromstring(f"{start}{''.join(rows)}{encode.queues_end(following)}")

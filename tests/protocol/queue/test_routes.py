@@ -25,9 +25,9 @@ OPERATIONS: Final[dict[str, list[str]]] = json.loads(
 )["queue"]
 
 MISSING: Final = {"Service_GetUserDelegationKey"}
-"""What has no route yet."""
+"""Operations without a route."""
 NO_ROUTE: Final = {"Preflight"}
-"""What is asked of any address."""
+"""Operations of every URL."""
 
 LEVELS: Final = {
     "service": None,

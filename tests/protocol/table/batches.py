@@ -41,9 +41,9 @@ def part(
 ) -> bytes:
     """Returns one request of a group."""
     body = json.dumps(entity).encode() if isinstance(entity, dict) else entity or b""
-    said = {"Content-Type": "application/json", **headers} if body else headers
+    sent = {"Content-Type": "application/json", **headers} if body else headers
     lines = [f"{method} {target} HTTP/1.1"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in said.items()]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in sent.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

@@ -90,8 +90,8 @@ def request(
     if sent:
         arrived.feed(sent)
     arrived.feed_end()
-    said = {"Host": HOST, "x-ms-version": "2019-02-02", **headers}
-    pairs = [(name.replace("_", "-").encode(), octets(value)) for name, value in said.items()]
+    named = {"Host": HOST, "x-ms-version": "2019-02-02", **headers}
+    pairs = [(name.replace("_", "-").encode(), octets(value)) for name, value in named.items()]
     fields = {name.lower(): value for name, value in pairs}
     return Request(method, f"/{ACCOUNT}/{target}".encode(), pairs, fields, arrived)
 

@@ -32,10 +32,10 @@ SHARED_OFFICE: Final = settings(
 
 
 def require_answer(
-    tables: TableServiceFixture, method: str, target: str, body: Any = b"", **said: str
+    tables: TableServiceFixture, method: str, target: str, body: Any = b"", **headers: str
 ) -> None:
     """Checks that the response is documented: never an internal error."""
-    answer = tables.ask(method, target, body, **said)
+    answer = tables.ask(method, target, body, **headers)
     assert answer.status < 500 or answer.code == "NotImplemented", answer
     assert "x-injected" not in answer.headers
     if answer.status >= 400:
@@ -170,17 +170,19 @@ HEADERS: Final = (
 )  # fmt: skip
 def test_headers(tables: TableServiceFixture, name: str, value: str) -> None:
     tables.insert("p", "r")
-    said = {name: value}
-    require_answer(tables, "GET", "People()", **said)
-    require_answer(tables, "GET", f"{ENTITY}?$format=application/json;odata=fullmetadata", **said)
-    require_answer(tables, "GET", "Tables", **said)
-    require_answer(tables, "POST", "Tables", {"TableName": "Another"}, **said)
-    require_answer(tables, "POST", "People", {"PartitionKey": "p", "RowKey": "s"}, **said)
-    require_answer(tables, "MERGE", ENTITY, {}, **said)
-    require_answer(tables, "DELETE", ENTITY, **said)
+    headers = {name: value}
+    require_answer(tables, "GET", "People()", **headers)
+    require_answer(
+        tables, "GET", f"{ENTITY}?$format=application/json;odata=fullmetadata", **headers
+    )
+    require_answer(tables, "GET", "Tables", **headers)
+    require_answer(tables, "POST", "Tables", {"TableName": "Another"}, **headers)
+    require_answer(tables, "POST", "People", {"PartitionKey": "p", "RowKey": "s"}, **headers)
+    require_answer(tables, "MERGE", ENTITY, {}, **headers)
+    require_answer(tables, "DELETE", ENTITY, **headers)
     inner = {name: value} if value.isprintable() and value.isascii() else {}
     body = change_set([part("PUT", f"/{ENTITY}", {}, **inner)])
-    require_answer(tables, "POST", "$batch", body, **{"Content_Type": BATCH_TYPE, **said})
+    require_answer(tables, "POST", "$batch", body, **{"Content_Type": BATCH_TYPE, **headers})
 
 
 # Bodies

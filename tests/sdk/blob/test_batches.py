@@ -195,9 +195,9 @@ def test_a_wrong_key_is_refused(server: Server, container: ContainerClient) -> N
 
 
 Sent = tuple[int, str, list[tuple[int, str]]]
-"""A status, a code, and those of the parts."""
+"""Status and code of the response, and those of its parts."""
 REFUSED: Sent = (202, "", [(400, "InvalidInput")])
-"""A batch that is none is answered by one part."""
+"""A malformed batch gets a response with one part."""
 
 
 def part(target: str, *headers: str, method: str = "DELETE") -> str:

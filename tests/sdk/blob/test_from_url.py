@@ -34,7 +34,7 @@ HOUR = timedelta(hours=1)
 MIB = 1 << 20
 SMALL = bytes(range(256)) * 4
 LARGE = b"".join(number.to_bytes(4, "big") for number in range(300_000))
-"""Too long to lie in the ledger."""
+"""Too large for the ledger."""
 
 
 def token(blob: BlobClient, permission: str = "r", key: str = KEY, **options: Any) -> str:

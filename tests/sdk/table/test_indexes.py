@@ -25,7 +25,7 @@ from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
 NAME: Final = "Indexed"
 COUNT: Final = 5_200
-"""A query that looks at 5,000 for little wishes for an index."""
+"""A query that reads 5,000 entities for few results requests an index."""
 GROUP: Final = 100
 
 

@@ -177,8 +177,8 @@ def asked(
         body = json.dumps(entity(row))
     else:
         address = f"/{place.table}(PartitionKey='p',RowKey='{row}')"
-    said = {name.replace("-", "_"): value for name, value in headers}
-    return part(method, address, body.encode(), **said)
+    sent = {name.replace("-", "_"): value for name, value in headers}
+    return part(method, address, body.encode(), **sent)
 
 
 def test_headers_of_a_group(sentry: Sentry, place: Place) -> None:

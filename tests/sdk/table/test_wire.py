@@ -50,12 +50,12 @@ def place(sentry: Sentry) -> Iterator[Place]:
 
 
 def request(place: Place, method: str, below: str, body: bytes = b"", **headers: str) -> Request:
-    said = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    sent = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     path = f"/{ACCOUNT}/{below.format(table=place.table)}"
     target, _, query = path.partition("?")
     pairs = tuple(tuple(pair.split("=", 1)) for pair in query.split("&") if pair)
     version = ("x-ms-version", VERSION)
-    return Request(method, target, pairs, (version, *said), body)  # type: ignore[arg-type]
+    return Request(method, target, pairs, (version, *sent), body)  # type: ignore[arg-type]
 
 
 ENTITY: Final = "{table}(PartitionKey='p',RowKey='typed')"
