@@ -141,7 +141,7 @@ async def write_inline(engine: Engine, name: str, data: bytes) -> None:
 
 
 async def fold(engine: Engine, store: BodyStore, name: str) -> None:
-    """Moves the first inlays of an object to a segment."""
+    """Moves the first inline intervals of an object to a segment."""
     found = await engine.read(find_fold, name)
     assert found is not None
     async with store.writer(inline=False) as writer:

@@ -192,7 +192,7 @@ async def _write_maps(engine: Engine, store: FileBodyStore) -> None:
 
 
 async def _write_inline(engine: Engine, store: FileBodyStore) -> None:
-    """Writes inlays: some only in an older generation, some in the newest."""
+    """Writes inline intervals: some only in an older generation, some in the newest."""
     await mapped_objects.begin(engine, "inline", 0)
     data = data_of("inline", 1_500)
     for start in range(0, 1_500, 100):

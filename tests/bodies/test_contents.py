@@ -437,7 +437,9 @@ def test_a_whole_piece_comes_with_its_checksum(ledger: LedgerFixture) -> None:
     content = put_content(ledger, "a", body_of(pieces))
 
     def checksums(start: int, length: int) -> list[int | None]:
-        return [segment_range.crc for segment_range in ledger.segment_ranges(content, start, length)]
+        return [
+            segment_range.crc for segment_range in ledger.segment_ranges(content, start, length)
+        ]
 
     assert checksums(0, 20) == [111, 222]
     assert checksums(0, 19) == [111, None]

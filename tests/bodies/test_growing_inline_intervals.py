@@ -1,4 +1,4 @@
-"""Appending to inlays: many small for make few rows, and every holder sees only its own bytes."""
+"""Appending to inline intervals: few rows for many blocks, and every holder sees only its bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def rows(ledger: LedgerFixture) -> list[Interval]:
 
 
 def test_blocks_share_a_row_until_it_is_full(ledger: LedgerFixture) -> None:
-    content = write_inline(ledger, begin(ledger, 0), *[bytes([number]) * 1_000 for number in range(20)]
+    content = write_inline(
+        ledger, begin(ledger, 0), *[bytes([number]) * 1_000 for number in range(20)]
     )
     assert [row.length for row in rows(ledger)] == [7_000, 7_000, 6_000]
     assert (content.inline_intervals, content.inline_bytes, content.tail) == (3, 20_000, 14_000)

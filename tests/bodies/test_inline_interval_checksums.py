@@ -1,5 +1,4 @@
-"""Checksums of inlays: damage is detected on reads and folds, and stays detectable after later
-changes."""
+"""Checksums of inline intervals: damage is detected by reads and folds, and after later changes."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def content(ledger: LedgerFixture) -> Mapped:
 
 
 def flip_bit(ledger: LedgerFixture) -> None:
-    """Flips a bit of the only inlay."""
+    """Flips a bit of the only inline interval."""
 
     def change(txn: WriteTxn) -> None:
         ((key, row),) = txn.scan(INTERVALS, INTERVALS.all(), 2)
@@ -85,7 +84,9 @@ def test_appending_does_not_hide_damage(ledger: LedgerFixture, content: Mapped) 
     assert is_damaged(ledger.plan(content))
 
 
-def test_parts_of_a_damaged_inlay_are_damaged(ledger: LedgerFixture, content: Mapped) -> None:
+def test_parts_of_a_damaged_inline_interval_are_damaged(
+    ledger: LedgerFixture, content: Mapped
+) -> None:
     kept = copy(ledger, content)
     flip_bit(ledger)
     content = ledger.change(lambda txn: intervals.clear(txn, content, 30, 60, new_id()))

@@ -27,7 +27,7 @@ def ledger() -> LedgerFixture:
 
 @pytest.fixture(autouse=True)
 def separate_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps inlays from being added to an existing row."""
+    """Keeps inline intervals from being added to an existing row."""
     monkeypatch.setattr(intervals, "INLINE_INTERVAL_BYTES_MAX", 0)
 
 
@@ -108,7 +108,7 @@ def test_other_intervals_are_skipped_in_steps(ledger: LedgerFixture) -> None:
 # Lookup
 
 
-def test_adjacent_inlays_are_one_entry_of_a_plan(ledger: LedgerFixture) -> None:
+def test_adjacent_inline_intervals_are_one_entry_of_a_plan(ledger: LedgerFixture) -> None:
     content = write_inline(ledger, begin(ledger, 3), b"one", b"two")
     content = write(ledger, content, 9, 5)
     content = write_inline(ledger, content, b"three")
@@ -133,7 +133,7 @@ def test_many_bytes_in_the_ledger_make_a_long_plan(ledger: LedgerFixture) -> Non
 # Folding
 
 
-def test_removed_inlays_are_not_folded(ledger: LedgerFixture) -> None:
+def test_removed_inline_intervals_are_not_folded(ledger: LedgerFixture) -> None:
     content = write_inline(ledger, begin(ledger, 0), b"one", b"two", b"three")
     asked, body = find(ledger, content)
     changes: tuple[Callable[[WriteTxn], Mapped], ...] = (
@@ -156,14 +156,16 @@ def test_removed_inlays_are_not_folded(ledger: LedgerFixture) -> None:
 
 
 def test_the_same_bytes_of_another_content_are_not_folded(ledger: LedgerFixture) -> None:
-    """It may have earlier inlays, which would be lost."""
-    content = write_inline(ledger, fold(ledger, write_inline(ledger, begin(ledger, 0), b"one")), b"two")
+    """It may have earlier inline intervals, which would be lost."""
+    content = write_inline(
+        ledger, fold(ledger, write_inline(ledger, begin(ledger, 0), b"one")), b"two"
+    )
     asked, body = find(ledger, content)
     other = write_inline(ledger, begin(ledger, 0), b"one", b"two")
     assert ledger.change(lambda txn: folding.fold(txn, other, asked, body, new_id())) is None
 
 
-def test_other_holders_keep_the_inlays(ledger: LedgerFixture) -> None:
+def test_other_holders_keep_the_inline_intervals(ledger: LedgerFixture) -> None:
     content = write_inline(ledger, begin(ledger, 0), b"one", b"two")
     kept = copy(ledger, content)
     content = fold(ledger, content)

@@ -316,7 +316,9 @@ def test_a_content_of_many_parts_has_a_long_plan(ledger: LedgerFixture) -> None:
 def test_only_live_extents_can_be_written(ledger: LedgerFixture) -> None:
     content = begin(ledger, 100)
     with pytest.raises(MissingRecord):
-        ledger.change(lambda txn: intervals.write_shared(txn, content, 0, [ledger.piece()], new_id()))
+        ledger.change(
+            lambda txn: intervals.write_shared(txn, content, 0, [ledger.piece()], new_id())
+        )
     assert ranges(ledger, content) == []
 
 

@@ -38,7 +38,7 @@ LENGTH_MAX = 40
 HELD_MAX = 8
 
 Byte = tuple[int, int, int] | int | None
-"""One byte: its extent and the offset in it, the byte itself for an inline interval, or None for a hole."""
+"""One byte: its extent and its offset there, the byte itself if inline, or None in a hole."""
 Shown = tuple[int, int] | int | None
 
 

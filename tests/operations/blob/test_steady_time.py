@@ -1,4 +1,4 @@
-"""Leases and everything of that expires in Blob use the monotonic time."""
+"""Leases and all other timeouts of blobs use the steady time, which never jumps."""
 
 from __future__ import annotations
 

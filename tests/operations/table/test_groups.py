@@ -138,7 +138,8 @@ async def test_readers_see_a_group_as_a_whole(table: TableFixture) -> None:
     async def write() -> None:
         for number in rounds:
             changes = (
-                EntityChange(ChangeKind.MERGE, keys, properties_of(Round=number)) for keys in sources
+                EntityChange(ChangeKind.MERGE, keys, properties_of(Round=number))
+                for keys in sources
             )
             await table.change(*changes)
 

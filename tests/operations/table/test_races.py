@@ -54,9 +54,13 @@ def _calls(stamp: int) -> dict[str, Call]:
     return {
         "insert what is there": _change(insert(ADA, By="insert")),
         "insert another": _change(insert(BYRON, By="insert")),
-        "replace": _change(EntityChange(ChangeKind.REPLACE, ADA, properties_of(By="replace"), stamp)),
+        "replace": _change(
+            EntityChange(ChangeKind.REPLACE, ADA, properties_of(By="replace"), stamp)
+        ),
         "merge": _change(EntityChange(ChangeKind.MERGE, ADA, properties_of(Merged=True), stamp)),
-        "merge any": _change(EntityChange(ChangeKind.INSERT_OR_MERGE, ADA, properties_of(Any=True))),
+        "merge any": _change(
+            EntityChange(ChangeKind.INSERT_OR_MERGE, ADA, properties_of(Any=True))
+        ),
         "put another": _change(
             EntityChange(ChangeKind.INSERT_OR_REPLACE, BYRON, properties_of(By="put"))
         ),

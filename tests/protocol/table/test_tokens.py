@@ -131,7 +131,7 @@ def _holds(key_limits: EntityRange, keys: tuple[str, str]) -> bool:
 
 @pytest.mark.parametrize("key_limits", RANGES, ids=repr)
 def test_queries_return_entities_inside_the_range(
-    kept: TableServiceFixture, key_limits: KeyRange
+    kept: TableServiceFixture, key_limits: EntityRange
 ) -> None:
     all_keys = list(product("abcde", "123"))
     for text in FILTERS:
