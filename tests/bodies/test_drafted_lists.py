@@ -43,7 +43,7 @@ def ledger() -> LedgerFixture:
 
 
 def staged(ledger: LedgerFixture, count: int) -> list[Block]:
-    """Stages blocks that somebody else holds too."""
+    """Stages blocks that have another holder too."""
     blocks = [ledger.block() for _ in range(count)]
     ledger.stage(blocks)
     ledger.change(lambda txn: txn.put(STAGED, ("a",), StagedBlocks(tuple(blocks))))

@@ -1,4 +1,4 @@
-"""Contents without a store: a memory engine, and places in a segment that nobody wrote."""
+"""Contents without a store: a memory engine, and places in a segment without bytes."""
 
 from __future__ import annotations
 

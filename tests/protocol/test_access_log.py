@@ -13,7 +13,7 @@ from etagere.protocol.http.messages import Request, RequestBody, Response
 
 
 def answered(log: AccessLog, target: bytes, status: int = 200) -> None:
-    body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
+    body = RequestBody(None, 0)  # type: ignore[arg-type]  # never read
     request = Request("GET", target, [], {}, body)
     request.client = "127.0.0.1"
     log.add(request, Response(status, notes={"request": "id"}), 0.0015)

@@ -50,7 +50,7 @@ class AuthenticatorFixture:
         await self.engine.write(add_account, AddAccount(ACCOUNT, *KEYS))
 
     async def admits(self, target: str, *, client: str = "127.0.0.1") -> TokenHolder:
-        body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
+        body = RequestBody(None, 0)  # type: ignore[arg-type]  # never read
         request = Request("GET", target.encode(), [], {b"host": b"localhost"}, body)
         request.client = client
         principal = await self.authenticator.authenticate(Exchange("blob", request))
