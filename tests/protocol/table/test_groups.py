@@ -308,5 +308,5 @@ def test_a_single_query_that_is_refused(
 ) -> None:
     (response,) = tables.batch(single_query(part("GET", address)))
     assert (response.status, response.code) == (status, code)
-    message = json.loads(told.body)["odata.error"]["message"]["value"]
+    message = json.loads(response.body)["odata.error"]["message"]["value"]
     assert not message.startswith("0:"), "only changes have an index"
