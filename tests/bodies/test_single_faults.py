@@ -200,20 +200,22 @@ def test_files_without_a_record_are_removed(cluster: StoreCluster) -> None:
     assert cluster.local.call("get", "a") == noise(2, SEGMENT)
 
 
-def test_a_forgotten_file_that_cannot_be_removed_keeps_nothing_else(shop: Shop) -> None:
-    number = retire_one(shop)
-    shop.here.call("collect")
-    brought_back = segment_path(shop.directory, number)
+def test_a_file_without_a_record_that_cannot_be_removed_does_not_block_the_others(
+    cluster: StoreCluster,
+) -> None:
+    number = retire_one(cluster)
+    cluster.local.call("collect")
+    brought_back = segment_path(cluster.directory, number)
     brought_back.write_bytes(b"x" * 100)
-    shop.reopen_here()
-    disk = shop.here.front.disk
+    cluster.reopen_local()
+    disk = cluster.local.front_end.disk
     assert isinstance(disk, FaultyDisk)
     disk.strike("unlink", 1, errno.EPERM)
-    shop.here.call("delete", "a")
-    assert shop.here.call("collect").segments_removed == 1
+    cluster.local.call("delete", "a")
+    assert cluster.local.call("collect").segments_removed == 1
     assert brought_back.exists()
-    shop.reopen_here()
-    shop.here.call("collect")
+    cluster.reopen_local()
+    cluster.local.call("collect")
     assert not brought_back.exists()
 
 

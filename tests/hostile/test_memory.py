@@ -101,7 +101,8 @@ def test_concurrent_documents_take_bounded_memory(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def memory_used_up(server: Server) -> Iterator[None]:
-    """Connects clients that have started all but the last byte of a document, each of which counts as four times its length, until no large one is accepted any more."""
+    """Connects clients that have sent all but the last byte of a document, each of which counts as
+    four times its length, until no large one is accepted any more."""
     path = f"/{ACCOUNT}/{unique()}"
     address = "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
     with Client(server.endpoints["blob"]) as client, contextlib.ExitStack() as stack:
@@ -117,7 +118,7 @@ def memory_used_up(server: Server) -> Iterator[None]:
 
 
 def once_refused(ask: Callable[[], Answer]) -> Answer:
-    """The first refusal: the documents may still be on their way."""
+    """Returns the first refusal; some documents may still be arriving."""
     answers = [ask()]
 
     def is_refused() -> bool:

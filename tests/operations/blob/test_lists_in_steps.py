@@ -335,57 +335,60 @@ async def test_the_last_of_two_committed_blocks_of_one_name_wins(blobs: BlobFixt
     await _remove(blobs, "blob")
 
 
-# What is put in one step
+# Lists put in one transaction
 
 
-@on_a_shelf
-async def test_one_step_reads_no_more_of_the_blob_than_it_may(shelf: Shelf) -> None:
-    await shelf.create()
-    await _prepare(shelf, "blob")
-    before = await shelf.block_list("blob")
+@blob_test
+async def test_one_transaction_reads_a_bounded_part_of_the_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await _prepare(blobs, "blob")
+    before = await blobs.block_list("blob")
     asked = replace(_asked("blob", latest(*NAMES)), base_chunks_max=2)
-    assert await shelf.write(put_block_list, asked) is None
-    assert replace(await shelf.block_list("blob"), now=before.now) == before
-    # Nor what it does not need.
+    assert await blobs.write(put_block_list, asked) is None
+    assert replace(await blobs.block_list("blob"), now=before.now) == before
+    # Nor does it read what it does not need.
     asked = replace(_asked("blob", latest(b"04", b"10")), base_chunks_max=0)
-    assert await shelf.write(put_block_list, asked) is not None
-    assert await shelf.get("blob") == b"againnew"
-    await _tidy(shelf, "blob")
+    assert await blobs.write(put_block_list, asked) is not None
+    assert await blobs.get("blob") == b"againnew"
+    await _remove(blobs, "blob")
 
 
-class Restless(Watched):
-    """An engine of a blob for which somebody stages blocks all the time."""
+class ConcurrentStagingEngine(InterruptedEngine):
+    """An engine that stages another block of the blob before every read."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        super().__init__(shelf.engine)
-        self._shelf = shelf
+    def __init__(self, blobs: BlobFixture) -> None:
+        super().__init__(blobs.engine)
+        self._blobs = blobs
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        await self._shelf.stage("blob", b"99", b"another")
+        await self._blobs.stage("blob", b"99", b"another")
         return await super().read(operation, command)
 
 
-def test_a_long_list_of_blocks_that_never_rest(
+def test_a_long_list_during_constant_staging(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not put in one step: all others would wait for that."""
+    """It is not put in one transaction, for which all others would wait."""
     monkeypatch.setattr(drafting, "_ONE_STEP", drafting._Reach(2, 4))
     monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._Reach(len(NAMES), 4))
 
-    async def body(shelf: Shelf) -> None:
-        await shelf.create()
-        await _prepare(shelf, "blob")
+    async def body(blobs: BlobFixture) -> None:
+        await blobs.create()
+        await _prepare(blobs, "blob")
         asked = _asked("blob", latest(*NAMES, b"10"))
         with pytest.raises(Fault) as caught:
-            await put_list(Restless(shelf), asked)
+            await put_list(ConcurrentStagingEngine(blobs), asked)
         assert caught.value.reason is FaultReason.CONTENTION
-        assert await put_list(Restless(shelf), _asked("blob", latest(*NAMES))) is not None
-        await _stage(shelf, "blob", {b"10": b"new"})
-        assert await put_list(shelf.engine, asked) is not None
-        await _tidy(shelf, "blob")
-        await shelf.require_bare()
+        assert (
+            await put_list(ConcurrentStagingEngine(blobs), _asked("blob", latest(*NAMES)))
+            is not None
+        )
+        await _stage(blobs, "blob", {b"10": b"new"})
+        assert await put_list(blobs.engine, asked) is not None
+        await _remove(blobs, "blob")
+        await blobs.require_empty()
 
-    on_a_shelf(body)(start, tmp_path)
+    blob_test(body)(start, tmp_path)
 
 
 # Get Block List

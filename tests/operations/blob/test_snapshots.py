@@ -219,11 +219,11 @@ async def test_many_snapshots_are_deleted_in_one_operation(blobs: BlobFixture) -
         await asyncio.gather(*(blobs.snapshot("blob") for _ in range(17)))
     # No transaction deletes so many that others would have to wait for it.
     for kind in (DeleteSnapshots.ONLY, DeleteSnapshots.INCLUDE):
-        assert not await _delete(blobs, snapshots=kind))
-        assert await shelf.get("blob") == LARGE
+        assert not await blobs.write(delete_blob, DeleteBlob(NAME, snapshots=kind))
+        assert await blobs.get("blob") == LARGE
     assert 30 * 17 - 2 * DELETED_TOGETHER_MAX > 0
-    assert await _delete(shelf) == "SnapshotsPresent"
-    assert await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
+    assert await _delete(blobs) == "SnapshotsPresent"
+    assert await blobs.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
     await blobs.require_empty()
 
 

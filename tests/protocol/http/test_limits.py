@@ -126,21 +126,21 @@ async def test_idle_connections_are_closed() -> None:
 
 
 @on_loops
-async def test_many_connections_that_are_late_together_are_closed_a_few_at_a_time() -> None:
+async def test_many_expired_connections_are_closed_a_few_at_a_time() -> None:
     count = 500
-    async with serving() as stage:
+    async with serving() as server:
         with contextlib.ExitStack() as stack:
             for _ in range(count):
-                stack.enter_context(socket.create_connection(("127.0.0.1", stage.port)))
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
                 await asyncio.sleep(0)
-            await until(lambda: stage.connections == count)
-            for connection in stage.server._connections:
+            await until(lambda: server.connections == count)
+            for connection in server.http_server._connections:
                 connection._timer.deadline = 0.0
             closed_together, left = 0, count
             while left:
                 await asyncio.sleep(0)
-                closed_together = max(closed_together, left - stage.connections)
-                left = stage.connections
+                closed_together = max(closed_together, left - server.connections)
+                left = server.connections
         assert closed_together < count // 2
 
 

@@ -164,7 +164,7 @@ async def read_in_pieces(request: Request) -> Response:
     [(echo, 16_384, 70), (echo, 300_000, 3), (read_in_pieces, 300_000, 70)],
 )
 @on_loops
-async def test_a_growing_chunked_document_is_refused(
+async def test_announced_but_unsent_bytes_hold_little_memory(
     handle: Handler, announced: int, count: int
 ) -> None:
     memory = MemoryBudget(4 * MIB)
@@ -173,8 +173,8 @@ async def test_a_growing_chunked_document_is_refused(
         body = bytes(announced)
         for client in slow:
             await client.send(put(body)[: 1 - announced])
-        await until(lambda: len(stage.stub.requests) == count)
-        other = await stage.connect()
+        await until(lambda: len(server.stub.requests) == count)
+        other = await server.connect()
         async with asyncio.timeout(1.0):
             assert (await other.ask(put(body))).body == body
         # None of them is given up.
@@ -185,10 +185,10 @@ async def test_a_growing_chunked_document_is_refused(
 
 
 @on_loops
-async def test_a_document_in_chunks_is_refused_when_it_has_grown() -> None:
+async def test_a_growing_chunked_document_is_refused() -> None:
     memory = MemoryBudget(2 * MIB * DOCUMENT_FACTOR, wait_seconds_max=0.1)
-    async with serving(busy_or_echo, memory=memory) as stage:
-        client = await stage.connect()
+    async with serving(busy_or_echo, memory=memory) as server:
+        client = await server.connect()
         assert (await client.ask(put_chunks(*[bytes(65_536)] * 12))).status == 200
         sending = asyncio.create_task(client.send_all(put_chunks(*[bytes(65_536)] * 48)))
         assert (await client.answer()).status == 503
@@ -261,20 +261,20 @@ async def test_large_responses_count_until_they_are_sent() -> None:
 
 
 @on_loops
-async def test_large_answers_do_not_give_way_to_what_never_comes() -> None:
+async def test_large_responses_take_precedence_over_stalled_bodies() -> None:
     memory = MemoryBudget(8 * MIB)
 
     async def handle(request: Request) -> Response:
         return await echo(request) if request.method == "PUT" else Response(200, (), bytes(MIB))
 
-    async with serving(handle, memory=memory) as stage:
+    async with serving(handle, memory=memory) as server:
         for _ in range(6):
-            await (await stage.connect()).send(put(bytes(262_144))[:-262_143])
+            await (await server.connect()).send(put(bytes(262_144))[:-262_143])
         await until(lambda: memory.used_bytes >= 6 * MIB)
         memory.add(MIB)
         assert memory.is_scarce
         await asyncio.sleep(0.15)
-        assert (await stage.connect_and_ask(get())).status == 200
+        assert (await server.connect_and_ask(get())).status == 200
         memory.release(MIB)
 
 

@@ -286,7 +286,7 @@ def test_delete_only_the_snapshots(container: ContainerClient, blob: BlobClient)
     blob.delete_blob()
 
 
-def test_more_than_are_deleted_in_one_transaction(
+def test_deleting_more_snapshots_than_one_transaction_deletes(
     container: ContainerClient, blob: BlobClient
 ) -> None:
     for kind in ("only", "include"):
