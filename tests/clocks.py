@@ -1,4 +1,4 @@
-"""Clocks that tests set, also those of processes forked from the test."""
+"""Clocks that tests control, shared with processes forked from the test."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ _BOOT_ID_BYTES = 64
 
 
 class SharedWords:
-    """A few integers in memory that forked processes share.
+    """A few integers in memory shared with forked processes.
 
-    Aligned words are written whole, so readers need no lock; there is one setter at a time.
-    """
+    Aligned words are written atomically, so readers need no lock; there is one writer at a time."""
 
     def __init__(self, count: int) -> None:
         self._words = memoryview(mmap.mmap(-1, count * _WORD_BYTES)).cast("q")
@@ -28,7 +27,7 @@ class SharedWords:
 
 
 class SharedClock:
-    """The machine's clocks until a test sets them; what one process sets, all see."""
+    """The machine's clocks until a test changes them; changes apply to all processes."""
 
     _WALL_OFFSET, _ELAPSED_OFFSET, _FROZEN, _FROZEN_WALL, _FROZEN_ELAPSED, _ADVANCED = range(6)
 
@@ -68,19 +67,19 @@ class SharedClock:
         self._boot_id[:] = boot_id.encode("ascii").ljust(_BOOT_ID_BYTES, b"\x00")
 
     def reboot(self, boot_id: str) -> None:
-        """As after a reboot: another boot id, and nothing elapsed since."""
+        """Simulates a reboot: a new boot ID, and an elapsed time of zero."""
         self.set_boot_id(boot_id)
         self.elapsed_offset -= self.elapsed()
 
     def freeze(self) -> None:
-        """Stops both clocks; from now on they move by `advance` and the offsets only."""
+        """Stops both clocks; from now on only `advance` and the offsets move them."""
         self._words[self._FROZEN_WALL] = self._beneath.wall()
         self._words[self._FROZEN_ELAPSED] = self._beneath.elapsed()
         self._words[self._ADVANCED] = 0
         self._words[self._FROZEN] = 1
 
     def advance(self, ticks: int) -> None:
-        """Lets time pass on frozen clocks, on both alike."""
+        """Advances both frozen clocks."""
         if not self._words[self._FROZEN]:
             raise RuntimeError("a clock that runs by itself is not advanced")
         self._words[self._ADVANCED] += ticks

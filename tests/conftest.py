@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings for all tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.progress import LongRunProgress
 
-# The tests run beside each other: how long an example takes says nothing.
+# Tests run in parallel, so the duration of an example means nothing.
 settings.register_profile("etagere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("etagere")
 

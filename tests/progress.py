@@ -16,15 +16,15 @@ _EXPECTED_SECONDS: Final = {
     "test_a_deadline_in_real_time_with_one_jump": 20.0,
     "test_killed_servers_and_consumers_are_explained_for_long": 160.0,
     "test_killed_servers_are_explained_for_long": 220.0,
-    "test_bodies_follow_the_reference_for_long": 120.0,
-    "test_engines_follow_the_model_for_long": 120.0,
+    "test_bodies_match_the_reference_in_long_runs": 120.0,
+    "test_engines_match_the_model_in_long_runs": 120.0,
     "test_many_mutated_requests": 60.0,
-    "test_killed_under_load_again_and_again": 100.0,
-    "test_one_racer_wins_for_long": 30.0,
+    "test_killed_under_load_repeatedly": 100.0,
+    "test_one_racer_wins_in_long_runs": 30.0,
     "test_larger_downloads_during_overwrites": 30.0,
     "test_killed_under_load_often": 150.0,
     "test_many_kills": 900.0,
-    "test_a_paused_machine_catches_up_and_hurts_no_lease": 115.0,
+    "test_a_paused_machine_catches_up_and_keeps_lease_durations": 115.0,
 }
 """The expected duration on two cores of tests that have not run here yet."""
 

@@ -1,4 +1,4 @@
-"""A server started as a user starts it, and clients of the public SDK for it."""
+"""Starts `etagere serve` as a user would, for the tests that need a real server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
-
-import pytest
-from azure.core.exceptions import HttpResponseError
-from azure.storage.blob import BlobServiceClient
-from azure.storage.blob.aio import BlobServiceClient as AsyncBlobServiceClient
+from typing import Final
 
 SECONDS_MAX = 20.0
 ROOT: Final = Path(__file__).parents[1]
@@ -42,10 +37,10 @@ class Server:
     """The processes of `etagere serve` on one data directory."""
 
     program: tuple[str, ...] = ("-m", "etagere")
-    """What the interpreter is told to run."""
+    """Arguments of the interpreter that start the program."""
 
     def __init__(self, directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -> None:
-        """The prefix is a command that runs the server in its own place, such as `prlimit`."""
+        """`command_prefix` is a command that executes the server, such as `prlimit`."""
         self.directory = directory
         self.log_path = directory.with_name(f"{directory.name}.log")
         self.endpoints: dict[str, str] = {}
@@ -59,7 +54,7 @@ class Server:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when requests are answered."""
+        """Starts the server and waits until it answers requests."""
         command = [sys.executable, *self.program, "serve", "--data", str(self.directory)]
         for service in SERVICES:
             if f"--{service}-port" not in self._flags:
@@ -93,65 +88,56 @@ class Server:
         return self.log_path.read_text("utf-8") if self.log_path.exists() else ""
 
     def stop(self) -> int:
-        """Ends it as a user does; returns the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)
         try:
-            return self._forget(self._process.wait(SECONDS_MAX))
+            return self._reap(self._process.wait(SECONDS_MAX))
         except subprocess.TimeoutExpired:
             self.kill()
             raise
 
     def kill(self) -> None:
-        """Ends the whole tree at once, as a crash of the machine would."""
+        """Kills every process of the server at once, like a crash of the machine."""
         if self._process is None:
             return
-        # So that the supervisor starts no more of them.
+        # Keeps the supervisor from restarting children.
         self._process.send_signal(signal.SIGSTOP)
         children = self.children()
         for pid in (*children, self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._forget(self._process.wait(SECONDS_MAX))
-        eventually(lambda: not any(map(_lives, children)), "the end of the server's processes")
+        self._reap(self._process.wait(SECONDS_MAX))
+        eventually(lambda: not any(map(_is_running, children)), "the server's processes to exit")
 
     def children(self) -> list[int]:
-        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        if not listed.exists():
+        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        if not path.exists():
             return []
-        return [int(pid) for pid in listed.read_text("ascii").split()]
+        return [int(pid) for pid in path.read_text("ascii").split()]
 
-    def _forget(self, status: int) -> int:
+    def _reap(self, status: int) -> int:
         assert self._process is not None
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process = None
         return status
 
-    # Clients
+    def url(self, service: str, account: str = ACCOUNT) -> str:
+        """Returns the URL of an account in one of the services, with the account in the path."""
+        return f"{self.endpoints[service]}/{account}"
 
-    @property
-    def endpoint(self) -> str:
-        """Of Blob."""
-        return self.endpoints.get("blob", "")
-
-    def url(self, account: str = ACCOUNT) -> str:
-        return f"{self.endpoint}/{account}"
-
-    def service(self, account: str = ACCOUNT, key: str = KEY, **options: Any) -> BlobServiceClient:
-        """Without retries: every answer counts."""
-        credential = {"account_name": account, "account_key": key}
-        return BlobServiceClient(self.url(account), credential, retry_total=0, **options)
-
-    def async_service(self, **options: Any) -> AsyncBlobServiceClient:
-        credential = {"account_name": ACCOUNT, "account_key": KEY}
-        return AsyncBlobServiceClient(self.url(), credential, retry_total=0, **options)
+    def connection_string(self, *services: str) -> str:
+        """Returns a connection string for the development account in some of the services."""
+        parts = [f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY}"]
+        parts += [f"{service.title()}Endpoint={self.url(service)}" for service in services]
+        return ";".join(parts)
 
 
 @contextlib.contextmanager
 def served(directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -> Iterator[Server]:
-    """A server that ends with its test, whatever happens."""
+    """Runs a server and kills it on exit, whether or not the test passed."""
     server = Server(directory, *flags, command_prefix=command_prefix)
     server.start()
     try:
@@ -162,18 +148,18 @@ def served(directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -
 
 @contextlib.contextmanager
 def development_port() -> Iterator[int]:
-    """Port 10000, for one test at a time on this machine."""
-    # An abstract name is gone with the process that holds it, however that ends.
-    with socket.socket(socket.AF_UNIX) as turn:
+    """Reserves port 10000 and the two after it, for one test at a time on this machine."""
+    # The kernel releases an abstract socket name when its process ends, however it ends.
+    with socket.socket(socket.AF_UNIX) as lock:
         name = f"\0etagere-port-{DEVELOPMENT_PORT}"
-        eventually(lambda: _binds(turn, name), "the end of another test on the port")
-        eventually(_is_free, f"the end of what listens on port {DEVELOPMENT_PORT}")
+        eventually(lambda: _binds(lock, name), "another test to release the port")
+        eventually(_ports_are_free, f"port {DEVELOPMENT_PORT} to become free")
         yield DEVELOPMENT_PORT
 
 
-def _binds(turn: socket.socket, name: str) -> bool:
+def _binds(lock: socket.socket, name: str) -> bool:
     try:
-        turn.bind(name)
+        lock.bind(name)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
@@ -181,8 +167,8 @@ def _binds(turn: socket.socket, name: str) -> bool:
     return True
 
 
-def _is_free() -> bool:
-    """The port of Blob, and those behind it of the other services."""
+def _ports_are_free() -> bool:
+    """Checks the Blob port and the ports of the other services, which follow it."""
     for number in range(len(SERVICES)):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", DEVELOPMENT_PORT + number)) == 0:
@@ -191,85 +177,36 @@ def _is_free() -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Without the settings of whoever runs the tests, and with the sources on the path."""
+    """Returns this environment without `ETAGERE_*` settings and with the sources on the path."""
     clean = {name: text for name, text in os.environ.items() if not name.startswith("ETAGERE_")}
     return {**clean, "PYTHONPATH": str(ROOT / "src")}
 
 
 def check(directory: Path) -> subprocess.CompletedProcess[str]:
-    """`etagere check` on a data directory."""
+    """Runs `etagere check` on a data directory."""
     command = [sys.executable, "-m", "etagere", "check", "--data", str(directory)]
     return subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
-        told = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return told.rpartition(")")[2].split()[0] != "Z"
-
-
-# What tests say again and again
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def unique(prefix: str = "container") -> str:
+    """Returns a resource name that no other test uses, in this process or another."""
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
 
 
-class Refused:
-    """What a client was told."""
-
-    status: int = 0
-    code: str = ""
-    message: str = ""
-    details: dict[str, str]
-    """By the names of the elements, which the SDK puts in lower case."""
-
-
-@contextlib.contextmanager
-def refused(status: int, code: str) -> Iterator[Refused]:
-    """The SDK raises just this."""
-    told = Refused()
-    with pytest.raises(HttpResponseError) as caught:
-        yield told
-    error = caught.value
-    told.status = error.status_code or 0
-    found = getattr(error, "error_code", "") or ""
-    told.code = str(getattr(found, "value", found))
-    told.message = error.message
-    told.details = getattr(error, "additional_info", None) or {}
-    assert (told.status, told.code) == (status, code), error
-
-
-class Answer:
-    """Sees the answers to the requests it is given to."""
-
-    status: int = 0
-    headers: dict[str, str]
-
-    def __call__(self, response: Any) -> None:
-        self.status = response.http_response.status_code
-        self.headers = {
-            name.lower(): value for name, value in response.http_response.headers.items()
-        }
-
-
-def with_headers(**headers: str) -> Callable[[Any], None]:
-    """A hook that adds or replaces headers before a request is signed."""
-
-    def change(request: Any) -> None:
-        for name, value in headers.items():
-            request.http_request.headers[name.replace("_", "-")] = value
-
-    return change
-
-
 def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Waits until a condition holds; `what` names it in the error on timeout."""
     deadline = time.monotonic() + SECONDS_MAX
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(what)
+            raise TimeoutError(f"timed out waiting for {what}")
         time.sleep(0.01)

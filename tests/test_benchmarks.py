@@ -1,4 +1,4 @@
-"""The benchmarks run and tell what they measured. How fast anything is, is not judged here."""
+"""The benchmarks run and report their figures. Speed is not checked here."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from etagere.auth.shared_key import AccountKey
 from etagere.errors import Refusal
 
 
-def test_every_figure_is_measured_and_told(
+def test_every_figure_is_measured_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = tmp_path / "figures.json"
     where = ["--directory", str(tmp_path), "--json", str(written)]
     assert main(["--rounds", "1", "--quick", *where]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     rows = json.loads(written.read_text(encoding="utf-8"))
     keys = [row["key"] for row in rows]
     groups = [group for group in GROUPS.values() if not group.on_request]
     figures = [figure for group in groups for figure in group.figures]
     figures = [figure for figure in figures if figure.key in keys or not _needs_others(figure)]
-    assert all(figure.text in told for figure in figures)
+    assert all(figure.text in output for figure in figures)
     assert keys == [figure.key for figure in figures]
     assert not any(_of_others(figure) for figure in figures if _is_over_http(figure))
     assert all(row["values"] for row in rows)
@@ -40,7 +40,7 @@ def test_every_figure_is_measured_and_told(
 
 
 def _of_others(figure: Figure) -> bool:
-    """What it takes other servers to measure, which is not quick."""
+    """Figures that need other servers, which take long."""
     return "azurite" in figure.key or "nginx" in figure.key or figure.key.endswith("_ratio")
 
 
@@ -62,11 +62,13 @@ def _needs_others(figure: Figure) -> bool:
     return figure.key.startswith(by_wrk) or (_is_over_http(figure) and _of_others(figure))
 
 
-def test_only_what_is_named_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_named_figures_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["gets", "--rounds", "2", "--quick", "--directory", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert "a read of one record" in told
-    assert "conditional puts" not in told
+    output = capsys.readouterr().out
+    assert "a read of one record" in output
+    assert "conditional puts" not in output
     with pytest.raises(SystemExit):
         main(["no such benchmark"])
     assert "no such benchmark" in capsys.readouterr().err
@@ -80,7 +82,7 @@ def test_only_what_is_named_is_measured(tmp_path: Path, capsys: pytest.CaptureFi
         ("table_growth", "2,400 of 2,400"),
     ],
 )
-def test_what_takes_long_is_measured_when_it_is_named(
+def test_slow_figures_are_measured_when_named(
     name: str, progress: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growth = GROUPS[name]
@@ -122,7 +124,7 @@ def test_the_table_is_aligned() -> None:
 
 
 @pytest.mark.parametrize("service", ["blob", "queue", "table"])
-def test_a_token_for_the_whole_account_is_let_in(service: str) -> None:
+def test_an_account_token_is_accepted(service: str) -> None:
     query = account_sas(b"key", "account", "2099-01-01T00:00:00Z")
     signed = RestRequest(service, "GET", Address("account", False, True), "/account/c", query, {})
     token = sas_parsing.parse(signed)
@@ -131,7 +133,7 @@ def test_a_token_for_the_whole_account_is_let_in(service: str) -> None:
     assert sas_signature.verify(token, [AccountKey(b"another")]) is not None
 
 
-def test_the_load_says_which_request_is_sent() -> None:
+def test_the_script_of_a_load() -> None:
     lua = script(Load("PUT", "/a/{}?q", 10, ("x: y",), 3), "host:1", 7)
     assert 'local before, after = "PUT /a/", "?q HTTP/1.1\\r\\n' in lua
     assert "x: y\\r\\nContent-Length: 3\\r\\n\\r\\n" in lua
@@ -143,8 +145,8 @@ def test_the_load_says_which_request_is_sent() -> None:
     assert 'local body = "<b>xxx</b>"' in enveloped
 
 
-def test_a_document_is_numbered_wherever_it_says_so() -> None:
-    """The length is that of what is sent: numbers have the digits of the greatest."""
+def test_placeholders_in_documents_are_numbered() -> None:
+    """The length is that of the sent document: numbers are padded to the digits of the greatest."""
     lua = script(Load("POST", "/a", 10_000, document="a={}, b={}"), "host:1", 7)
     assert 'local body = "a={}, b={}"' in lua
     assert "Content-Length: 14\\r\\n\\r\\n" in lua
@@ -153,7 +155,7 @@ def test_a_document_is_numbered_wherever_it_says_so() -> None:
 
 
 def test_all_pages_of_a_scan_are_followed(tmp_path: Path) -> None:
-    """They count as one request, and show all that there is."""
+    """They count as one request and contain all results."""
     sas = development_sas()
     with contextlib.ExitStack() as ends:
         service = etagere(tmp_path, ends, TABLE)
@@ -168,7 +170,7 @@ def test_all_pages_of_a_scan_are_followed(tmp_path: Path) -> None:
         assert scan.found == 1_100
 
 
-def test_a_request_may_follow_from_an_answer(tmp_path: Path) -> None:
+def test_a_request_may_depend_on_a_response(tmp_path: Path) -> None:
     """Both together count as one, and both are sent."""
     sas = development_sas()
     with contextlib.ExitStack() as ends:

@@ -1,4 +1,4 @@
-"""The command as a person starts it: in a process of its own, with and without a terminal."""
+"""The `etagere` command as a user runs it: in its own process, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from etagere.config import Config
 from etagere.engine import ledger
 from etagere.settings import SETTINGS
 from tests.bodies.objects import OBJECTS
-from tests.bodies.stores import CONFIG, Broken, build, expected
+from tests.bodies.stores import CONFIG, DamagedStore, build, expected
 from tests.engine.sqlite_harness import SqliteHarness
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "etagere"]
 SECRET = "c2VjcmV0"
-# The command with the toy service of the tests beside the real ones.
+# The command with the sample service of the tests in addition to the real ones.
 WITH_OBJECTS = [
     sys.executable,
     "-c",
@@ -36,7 +36,7 @@ WITH_OBJECTS = [
 ]
 
 
-# Everything is imported before, since the sources may not be readable to nobody either.
+# Everything is imported first, since user "nobody" may not be able to read the sources.
 AS_NOBODY = (
     "{imports}; import os, sys, etagere.cli.main; "
     "os.setgroups([]); os.setgid(65534); os.setuid(65534); sys.exit(etagere.cli.main.main())"
@@ -55,7 +55,7 @@ HELPS = (
 
 
 def environment(variables: dict[str, str] | None = None) -> dict[str, str]:
-    """Without the settings of whoever runs the tests."""
+    """Returns the environment without the settings of the user who runs the tests."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("ETAGERE_")}
     return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(variables or {})}
 
@@ -99,24 +99,24 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def broken(sound: Path, tmp_path: Path) -> Broken:
-    return Broken(sound, tmp_path / "data")
+def broken(sound: Path, tmp_path: Path) -> DamagedStore:
+    return DamagedStore(sound, tmp_path / "data")
 
 
 @pytest.fixture
-def serving(broken: Broken) -> Iterator[SqliteHarness]:
-    """A server that runs over the store."""
+def serving(broken: DamagedStore) -> Iterator[SqliteHarness]:
+    """Runs a server on the store."""
     harness = SqliteHarness(broken.directory, CONFIG)
     harness.start()
     yield harness
     harness.stop()
 
 
-# The command itself
+# Usage
 
 
 def shown_help(*arguments: str) -> str:
-    """On a terminal that is wider than anybody reads."""
+    """Returns the help as shown on a very wide terminal."""
     shown = start(*arguments, "--help", variables={"COLUMNS": "200"})
     assert shown.returncode == 0
     assert not shown.stderr
@@ -125,14 +125,14 @@ def shown_help(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
-def test_help_teaches(arguments: tuple[str, ...]) -> None:
+def test_help_explains_commands_and_flags(arguments: tuple[str, ...]) -> None:
     shown = shown_help(*arguments)
     usage, _, rest = shown.partition("\n\n")
     assert usage.startswith(f"usage: {' '.join(('etagere', *arguments))} ")
     assert rest[0].isupper(), "says what it does"
     _, _, examples = rest.partition("example")
     assert f"  {' '.join(('etagere', *arguments))}" in examples
-    # Each flag is explained, and not only named.
+    # Each flag has an explanation.
     _, _, options = rest.partition("\noptions:\n")
     for flag in re.findall(r"--[a-z0-9-]+", usage):
         (explained,) = re.findall(
@@ -141,7 +141,7 @@ def test_help_teaches(arguments: tuple[str, ...]) -> None:
         assert len(explained.split()) > 3 or flag.startswith("--no-"), flag
 
 
-def test_help_of_serve_says_what_the_page_on_configuration_says() -> None:
+def test_help_of_serve_matches_the_configuration_page() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(.*?)` \| `(.*?)` \| `(.*?)` \| (.*?) \| (.*) \|$", page, re.MULTILINE)
     assert [row[0] for row in rows] == [setting.name for setting in SETTINGS]
@@ -202,7 +202,7 @@ def test_wrong_usage_is_one_line(arguments: tuple[str, ...], words: str) -> None
         (("connection-string", "--account", f"mine:{SECRET}"), "an account name consists of"),
     ],
 )
-def test_nothing_that_may_be_a_key_is_shown(arguments: tuple[str, ...], words: str) -> None:
+def test_errors_never_show_keys(arguments: tuple[str, ...], words: str) -> None:
     shown = start(*arguments)
     assert shown.returncode == 2
     assert is_one_line(shown.stderr)
@@ -214,7 +214,7 @@ def test_nothing_that_may_be_a_key_is_shown(arguments: tuple[str, ...], words: s
     "arguments", [("check",), ("account", "list"), ("connection-string",), ("serve",)]
 )
 def test_unknown_variables_are_a_warning(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Every command reads the same settings: here one of them is wrong, to be told so soon."""
+    """Every command reads the same settings, so a wrong one is reported early."""
     variables = {"ETAGERE_BLOB_PROT": SECRET, "ETAGERE_XYZ": SECRET, "ETAGERE_WORKERS": "257"}
     shown = start(*arguments, cwd=tmp_path, variables=variables)
     assert shown.returncode == 2
@@ -245,7 +245,7 @@ def test_clean_store(sound: Path) -> None:
     assert line.endswith(" segments: clean")
 
 
-def test_new_store_is_clean_by_the_plain_command(tmp_path: Path) -> None:
+def test_a_new_store_has_no_findings(tmp_path: Path) -> None:
     ledger.create(tmp_path / "etagere-data", Config(durable=False), SystemClock())
     summary = "0 objects, 0 extents, 0 bytes in 0 segments: clean\n"
     by_default = start("check", cwd=tmp_path)
@@ -263,8 +263,8 @@ def test_new_store_is_clean_by_the_plain_command(tmp_path: Path) -> None:
     assert (by_file_of_variable.returncode, by_file_of_variable.stdout) == (0, summary)
 
 
-def test_services_that_are_not_known_keep_a_check_from_judging(sound: Path) -> None:
-    """Without the toy service all its bytes look unused: they must not be called so."""
+def test_unknown_collections_prevent_judgement(sound: Path) -> None:
+    """Without the sample service all its bytes look unused: they must not be reported as unused."""
     shown = start("check", "--data", sound)
     assert shown.returncode == 1
     assert "table-unknown" in shown.stdout
@@ -276,7 +276,7 @@ def test_services_that_are_not_known_keep_a_check_from_judging(sound: Path) -> N
     assert check("--data", sound).returncode == 0
 
 
-def test_findings_are_grouped_and_summed_up(broken: Broken) -> None:
+def test_findings_are_grouped_and_summed_up(broken: DamagedStore) -> None:
     broken.execute("DELETE FROM inline_bodies")
     for number in range(4_000, 4_060):
         broken.path(number).write_bytes(b"")
@@ -290,23 +290,28 @@ def test_findings_are_grouped_and_summed_up(broken: Broken) -> None:
     assert shown.stdout.endswith(": 61 problems (1 loss, 60 leaks, 0 faults)\n")
 
 
-def test_json(broken: Broken) -> None:
+def test_json(broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", broken.directory, "--json", "--fast")
     assert shown.returncode == 1
-    told = json.loads(shown.stdout)
-    assert (told["clean"], told["losses"], told["leaks"], told["faults"]) == (False, 0, 1, 0)
-    (finding,) = told["findings"]
+    document = json.loads(shown.stdout)
+    assert (document["clean"], document["losses"], document["leaks"], document["faults"]) == (
+        False,
+        0,
+        1,
+        0,
+    )
+    (finding,) = document["findings"]
     assert finding["kind"] == "file-unused"
     assert finding["severity"] == "leak"
     assert finding["where"] == "segments/00000fa0.seg"
-    assert told["objects"] == len(expected())
+    assert document["objects"] == len(expected())
     clean = check("--data", broken.directory, "--json", "--repair")
     assert clean.returncode == 0
     assert json.loads(clean.stdout)["leaks_removed"] == 1
 
 
-def test_names_cannot_play_with_the_terminal(broken: Broken) -> None:
+def test_names_cannot_send_terminal_escapes(broken: DamagedStore) -> None:
     content = broken.content("small")
     broken.put_content("\x1b[2J\u202eä", content)
     broken.execute("DELETE FROM inline_bodies")
@@ -315,7 +320,7 @@ def test_names_cannot_play_with_the_terminal(broken: Broken) -> None:
     assert "\\x1b[2J\\u202e\\xe4" in shown.stdout
 
 
-def test_fast_skips_the_bytes(broken: Broken) -> None:
+def test_fast_skips_the_bytes(broken: DamagedStore) -> None:
     number = broken.segment_of("single")
     path = broken.path(number)
     path.write_bytes(bytes(path.stat().st_size))
@@ -334,7 +339,7 @@ def test_check_runs_beside_a_server(serving: SqliteHarness) -> None:
 # Repairs
 
 
-def test_repair_removes_leaks_and_checks_again(broken: Broken) -> None:
+def test_repair_removes_leaks_and_checks_again(broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     broken.delete(OBJECTS, ("single",))
     broken.delete(OBJECTS, ("small",))
@@ -342,13 +347,13 @@ def test_repair_removes_leaks_and_checks_again(broken: Broken) -> None:
     shown = check("--data", broken.directory, "--repair")
     assert shown.returncode == 0, shown.stdout
     removed, summary = shown.stdout.splitlines()
-    # The file, the extent of one object, the bytes and the sharers of the others.
+    # The file, the extent of one object, the bytes and the counts of the others.
     assert removed == "4 leaks removed."
     assert summary.endswith(": clean")
     assert not broken.path(4_000).exists()
 
 
-def test_repair_leaves_losses(broken: Broken) -> None:
+def test_repair_leaves_losses(broken: DamagedStore) -> None:
     broken.execute("DELETE FROM inline_bodies")
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", broken.directory, "--repair")
@@ -357,7 +362,7 @@ def test_repair_leaves_losses(broken: Broken) -> None:
     assert "1 problem (1 loss, 0 leaks, 0 faults)" in shown.stdout
 
 
-def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: Broken) -> None:
+def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: DamagedStore) -> None:
     broken.path(4_000).write_bytes(b"stray")
     shown = check("--data", serving.directory, "--repair")
     assert shown.returncode == 2
@@ -367,44 +372,44 @@ def test_repair_refuses_while_a_server_runs(serving: SqliteHarness, broken: Brok
     assert broken.path(4_000).exists()
 
 
-# What cannot be checked
+# Unusable stores
 
 
-def no_directory(store: Broken) -> None:
+def no_directory(store: DamagedStore) -> None:
     shutil.rmtree(store.directory)
 
 
-def a_file(store: Broken) -> None:
+def a_file(store: DamagedStore) -> None:
     no_directory(store)
     store.directory.write_text("not a directory", encoding="utf-8")
 
 
-def no_ledger(store: Broken) -> None:
+def no_ledger(store: DamagedStore) -> None:
     ledger.database_path(store.directory).unlink()
 
 
-def ledger_is_a_directory(store: Broken) -> None:
+def ledger_is_a_directory(store: DamagedStore) -> None:
     no_ledger(store)
     ledger.database_path(store.directory).mkdir()
 
 
-def other_file(store: Broken) -> None:
+def other_file(store: DamagedStore) -> None:
     ledger.database_path(store.directory).write_text("notes" * 10_000, encoding="utf-8")
 
 
-def other_database(store: Broken) -> None:
+def other_database(store: DamagedStore) -> None:
     store.execute("PRAGMA application_id = 7")
 
 
-def empty_file(store: Broken) -> None:
+def empty_file(store: DamagedStore) -> None:
     ledger.database_path(store.directory).write_bytes(b"")
 
 
-def newer_schema(store: Broken) -> None:
+def newer_schema(store: DamagedStore) -> None:
     store.execute("PRAGMA user_version = 77")
 
 
-def damaged_schema(store: Broken) -> None:
+def damaged_schema(store: DamagedStore) -> None:
     with ledger.database_path(store.directory).open("r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 3_000)
@@ -426,8 +431,8 @@ def damaged_schema(store: Broken) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_cannot_be_checked_is_one_line(
-    broken: Broken, damage: object, words: str, options: tuple[str, ...]
+def test_errors_of_unusable_stores_are_one_line(
+    broken: DamagedStore, damage: object, words: str, options: tuple[str, ...]
 ) -> None:
     assert callable(damage)
     damage(broken)
@@ -440,7 +445,9 @@ def test_what_cannot_be_checked_is_one_line(
 
 @only_root
 @pytest.mark.parametrize("options", [(), ("--repair",)], ids=["check", "repair"])
-def test_directory_of_somebody_else_is_one_line(broken: Broken, options: tuple[str, ...]) -> None:
+def test_directory_of_another_user_is_one_line(
+    broken: DamagedStore, options: tuple[str, ...]
+) -> None:
     broken.directory.chmod(0o700)
     command = as_nobody("import tests.bodies.objects")
     shown = start("check", "--data", broken.directory, *options, command=command)
@@ -452,7 +459,7 @@ def test_directory_of_somebody_else_is_one_line(broken: Broken, options: tuple[s
 # With a terminal
 
 
-def test_progress_is_shown_on_a_terminal_and_cleared(broken: Broken) -> None:
+def test_progress_is_shown_on_a_terminal_and_cleared(broken: DamagedStore) -> None:
     parent, child = pty.openpty()
     with subprocess.Popen(
         [*WITH_OBJECTS, "check", "--data", str(broken.directory)],
@@ -466,7 +473,7 @@ def test_progress_is_shown_on_a_terminal_and_cleared(broken: Broken) -> None:
         try:
             while data := os.read(parent, 4_096):
                 shown += data
-        except OSError:  # how a terminal says that nobody is at the other end
+        except OSError:  # how a terminal reports a hangup
             pass
         os.close(parent)
         assert process.stdout is not None
@@ -479,7 +486,7 @@ def test_progress_is_shown_on_a_terminal_and_cleared(broken: Broken) -> None:
     assert output.endswith(b"clean\n")
 
 
-def test_reader_that_has_seen_enough_is_no_error(broken: Broken) -> None:
+def test_a_closed_pipe_is_no_error(broken: DamagedStore) -> None:
     for number in range(4_000, 6_000):
         broken.path(number).write_bytes(b"")
     with subprocess.Popen(

@@ -1,5 +1,4 @@
-"""Accounts from the command line: over a stopped store, beside a server, and their connection
-strings."""
+"""`etagere account`: on a stopped store, beside a server, and connection strings."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def serving(data: Path) -> Iterator[SqliteHarness]:
 
 @pytest.fixture(params=["stopped", "running"])
 def store(request: pytest.FixtureRequest, data: Path) -> Path:
-    """A store with nothing in it, once without a server and once with one."""
+    """An empty store, once without a server and once with one."""
     if request.param == "running":
         request.getfixturevalue("serving")
     else:
@@ -55,7 +54,7 @@ def store(request: pytest.FixtureRequest, data: Path) -> Path:
 
 
 def account(data: Path, *arguments: str) -> str:
-    """Runs a verb that must succeed; returns what it prints."""
+    """Runs a subcommand that must succeed; returns its output."""
     shown = start("account", *arguments, "--data", data)
     assert shown.returncode == 0, shown.stderr
     assert shown.stderr == ""
@@ -63,7 +62,7 @@ def account(data: Path, *arguments: str) -> str:
 
 
 def refused(*arguments: str | Path, variables: dict[str, str] | None = None) -> str:
-    """Runs a command that must fail; returns its one line."""
+    """Runs a command that must fail; returns its one line of output."""
     shown = start(*arguments, variables=variables)
     assert shown.returncode == 2, shown.stdout
     assert is_one_line(shown.stderr), shown.stderr
@@ -77,7 +76,7 @@ def keys(data: Path) -> dict[str, list[str]]:
 
 
 async def stored(harness: SqliteHarness, name: str) -> Account | None:
-    """What a front end of the server sees."""
+    """Returns the accounts that a front end of the server sees."""
     engine = SqliteEngine(harness.directory, harness.config, harness.clock)
     try:
         return await engine.read(get_account, name)
@@ -88,7 +87,7 @@ async def stored(harness: SqliteHarness, name: str) -> Account | None:
 # Accounts
 
 
-def test_the_life_of_an_account(store: Path) -> None:
+def test_lifecycle_of_an_account(store: Path) -> None:
     assert account(store, "add", "mine") == "account mine added\n"
     first = keys(store)
     assert first[DEVELOPMENT] == [PUBLIC_KEY, PUBLIC_KEY]
@@ -104,7 +103,7 @@ def test_the_life_of_an_account(store: Path) -> None:
     assert start("check", "--data", store).returncode == 0
 
 
-def test_given_keys_are_kept_and_not_shown(store: Path) -> None:
+def test_given_keys_are_stored_and_not_shown(store: Path) -> None:
     account(store, "add", "mine", "--key", KEY, "--key2", KEY2)
     account(store, "add", "yours", "--key2", KEY2)
     shown = account(store, "list")
@@ -121,7 +120,7 @@ def test_given_keys_are_kept_and_not_shown(store: Path) -> None:
     assert known["yours"][1] == KEY2
 
 
-def test_what_cannot_be_done_is_one_line(store: Path) -> None:
+def test_errors_are_one_line(store: Path) -> None:
     account(store, "add", "mine", "--key", KEY, "--key2", KEY2)
     for arguments, words in (
         (("add", "mine"), "account mine already exists"),
@@ -135,14 +134,14 @@ def test_what_cannot_be_done_is_one_line(store: Path) -> None:
     assert keys(store)["mine"] == [KEY, KEY2]
 
 
-def test_a_server_sees_what_was_done_beside_it(serving: SqliteHarness) -> None:
+def test_a_running_server_sees_changes(serving: SqliteHarness) -> None:
     account(serving.directory, "add", "mine", "--key", KEY, "--key2", KEY2)
     found = asyncio.run(stored(serving, "mine"))
     assert found is not None
     assert found.keys == (base64.b64decode(KEY), base64.b64decode(KEY2))
 
 
-def test_a_server_started_later_sees_it(data: Path) -> None:
+def test_a_server_started_later_sees_changes(data: Path) -> None:
     account(data, "add", "mine", "--key", KEY)
     harness = SqliteHarness(data, Config(durable=False))
     harness.start()
@@ -151,13 +150,13 @@ def test_a_server_started_later_sees_it(data: Path) -> None:
         assert keys(data)["mine"][0] == KEY
     finally:
         harness.stop()
-    # Its socket is left behind, and nobody listens there.
+    # Its socket is left behind, with no listener.
     assert (data / "writer.sock").exists()
     assert keys(data)["mine"][0] == KEY
     account(data, "remove", "mine")
 
 
-def test_only_add_makes_a_data_directory(data: Path) -> None:
+def test_only_add_creates_a_data_directory(data: Path) -> None:
     for arguments in (("list",), ("rotate", "mine"), ("remove", "mine")):
         assert "there is no directory" in refused("account", *arguments, "--data", data)
         assert not data.exists()
@@ -174,15 +173,15 @@ def test_a_ledger_from_before_there_were_accounts(data: Path) -> None:
     assert list(keys(data)) == [DEVELOPMENT]
 
 
-def test_several_at_once_wait_for_each_other(data: Path) -> None:
+def test_concurrent_commands_wait_for_each_other(data: Path) -> None:
     names = ["one", "two", "three", "four"]
     with ThreadPoolExecutor(len(names)) as threads:
         list(threads.map(lambda name: account(data, "add", name), names))
     assert sorted(keys(data)) == sorted([DEVELOPMENT, *names])
 
 
-def test_a_directory_that_somebody_else_works_on(data: Path) -> None:
-    """A repair, say, has no writer to be asked."""
+def test_a_directory_in_use_by_another_command(data: Path) -> None:
+    """A repair, for example, has no writer to ask."""
     ledger.create(data, Config(durable=False), SystemClock())
     held = app.claim(data)
     try:
@@ -219,26 +218,26 @@ def test_wrong_usage_is_one_line_and_shows_no_key(
     data: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     options = ("--data", data) if arguments else ()
-    told = refused("account", *arguments, *options)
-    assert words in told
-    assert KEY[:-1] not in told
+    output = refused("account", *arguments, *options)
+    assert words in output
+    assert KEY[:-1] not in output
     assert not data.exists()
 
 
-def test_what_is_no_store_is_one_line(data: Path) -> None:
+def test_errors_of_other_directories_are_one_line(data: Path) -> None:
     data.mkdir()
     (data / ledger.DATABASE_NAME).write_text("notes" * 10_000, encoding="utf-8")
     for arguments in (("add", "mine"), ("list",), ("remove", "mine")):
-        told = refused("account", *arguments, "--data", data)
-        assert "is not an Étagère ledger" in told
+        output = refused("account", *arguments, "--data", data)
+        assert "is not an Étagère ledger" in output
 
 
 def test_wrong_settings_are_one_line(data: Path) -> None:
-    told = refused("account", "list", variables={"ETAGERE_BLOB_PORT": "many"})
-    assert "ETAGERE_BLOB_PORT: 'many'" in told
-    told = refused("connection-string", variables={"ETAGERE_ACCOUNTS": f"{KEY}:mine"})
-    assert "ETAGERE_ACCOUNTS: account 1" in told
-    assert KEY not in told
+    output = refused("account", "list", variables={"ETAGERE_BLOB_PORT": "many"})
+    assert "ETAGERE_BLOB_PORT: 'many'" in output
+    output = refused("connection-string", variables={"ETAGERE_ACCOUNTS": f"{KEY}:mine"})
+    assert "ETAGERE_ACCOUNTS: account 1" in output
+    assert KEY not in output
     assert "cannot be read" in refused("account", "list", "--config", data / "missing.toml")
 
 
@@ -301,8 +300,8 @@ def test_connection_string_of_a_stored_account(store: Path) -> None:
     assert shown.stderr == ""
     assert fields(shown.stdout)["AccountKey"] == KEY
     assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:10001/mine"
-    told = refused("connection-string", "--account", "yours", "--data", store)
-    assert "account yours does not exist in" in told
+    output = refused("connection-string", "--account", "yours", "--data", store)
+    assert "account yours does not exist in" in output
 
 
 def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
@@ -311,8 +310,8 @@ def test_connection_string_of_an_account_of_the_settings(data: Path) -> None:
     shown = start("connection-string", *options, variables=variables)
     assert fields(shown.stdout)["AccountKey"] == KEY2
     assert fields(shown.stdout)["QueueEndpoint"] == "http://127.0.0.1:81/yours"
-    told = refused("connection-string", "--account", "theirs", "--data", data)
-    assert "account theirs is not in the settings" in told
+    output = refused("connection-string", "--account", "theirs", "--data", data)
+    assert "account theirs is not in the settings" in output
     assert not data.exists()
 
 
@@ -330,5 +329,5 @@ def test_connection_string_of_an_account_of_a_file(data: Path, tmp_path: Path) -
         assert fields(named.stdout)["BlobEndpoint"] == f"http://127.0.0.1:82/{name}"
 
 
-def test_port_that_is_not_known_yet() -> None:
+def test_connection_string_without_a_known_port() -> None:
     assert "port of Queue is 0" in refused("connection-string", "--queue-port", "0")

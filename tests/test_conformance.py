@@ -1,4 +1,4 @@
-"""The lists of the conformance suites, and the verdict that follows from them."""
+"""The expectation lists of the conformance suites, and the verdicts that follow from them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def surprises(name: str, outcome: str) -> list[str]:
         ("ors::source", "skipped"),
     ],
 )
-def test_what_the_lists_say_is_no_surprise(name: str, outcome: str) -> None:
+def test_listed_outcomes_are_expected(name: str, outcome: str) -> None:
     assert surprises(name, outcome) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "told"),
+    ("name", "outcome", "expected"),
     [
         ("container::create", "failed", "failed, but is not listed: an error"),
         ("container::create", "skipped", "was skipped, but is not listed"),
@@ -64,18 +64,18 @@ def test_what_the_lists_say_is_no_surprise(name: str, outcome: str) -> None:
         ("container_async::copy", "passed", "passed, but is listed as missing: copies"),
     ],
 )
-def test_what_the_lists_do_not_say_is_a_surprise(name: str, outcome: str, told: str) -> None:
+def test_unlisted_outcomes_are_unexpected(name: str, outcome: str, expected: str) -> None:
     (surprise,) = surprises(name, outcome)
-    assert surprise.startswith(f"{node(name)} {told}")
+    assert surprise.startswith(f"{node(name)} {expected}")
 
 
-def test_what_never_applies_cannot_be_missing() -> None:
+def test_inapplicable_tests_cannot_be_missing() -> None:
     both = Lists(never=LISTS.never, missing=LISTS.never)
     verdict = judge([Outcome(node("ors::source"), "skipped")], both, whole=True)
     assert (verdict.surprises, verdict.missing) == ([], {})
 
 
-def test_of_a_whole_suite_the_lists_name_only_what_is_there() -> None:
+def test_lists_name_only_existing_tests() -> None:
     outcomes = [
         Outcome(node("append_blob::create"), "failed"),
         Outcome(node("container_async::copy"), "failed"),
@@ -108,19 +108,19 @@ def test_names() -> None:
     assert Name.of("avro/test_avro.py::AvroTests::test_b") == Name("avro::b", False)
 
 
-def test_stars_stand_for_anything_and_brackets_for_themselves() -> None:
+def test_stars_are_wildcards_and_brackets_are_literal() -> None:
     (group,) = parse('[[group]]\nreason = "r"\ntests = ["a::*_b[*]"]')
     assert group.holds(Name("a::x_b[1]", False))
     assert not group.holds(Name("a::x_b", True))
     assert not group.holds(Name("c::a::x_b[1]", True))
 
 
-def test_a_misspelt_key_is_told() -> None:
+def test_misspelt_keys_are_reported() -> None:
     with pytest.raises(ValueError, match="unknown keys in a group: test"):
         parse('[[group]]\nreason = "r"\ntest = ["a::b"]')
 
 
-def test_failures_are_written_as_a_list_that_says_the_same() -> None:
+def test_failures_round_trip_as_a_list() -> None:
     failed = [node("a::b"), node("a_async::b"), node("a::c[1]"), node("d_async::e")]
     outcomes = [Outcome(one, "failed", f"400 {one[5]}") for one in failed]
     written = Lists((), parse(as_list([*outcomes, Outcome(node("a::f"), "passed")])))
@@ -146,7 +146,7 @@ def test_each_suite_has_its_lists_and_pins(suite: Suite) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
-def test_each_runner_has_accounts_of_its_own(suite: Suite) -> None:
+def test_each_runner_has_its_own_accounts(suite: Suite) -> None:
     names = [name for _, name, _ in accounts(suite, 3)]
     assert len(set(names)) == 3 * len(suite.accounts)
     assert all(3 <= len(name) <= 24 and name.isalnum() for name in names)
@@ -174,7 +174,7 @@ def test_a_table_is_addressed_through_the_path_whatever_class_comes_next(
             return f"https://{account}.{kind}.core.windows.net"
 
     class TestTable(AzureRecordedTestCase, TableTestCase):
-        """As theirs are made."""
+        """Defined like those of the suites."""
 
     monkeypatch.setenv("CONFORMANCE_TABLE", "https://127.0.0.1:1")
     assert TestTable().account_url("shelf", "table") == "https://127.0.0.1:1/shelf"

@@ -1,4 +1,4 @@
-"""What the documents promise is run."""
+"""Runs what the documents promise."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _tool(name: str) -> str:
 
 
 def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
-    """Against a server as a user starts it, on the ports that everybody knows."""
+    """On a server as a user starts it, on the default ports."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     command = [sys.executable, "-m", "etagere", "serve", "--data", str(tmp_path / "data")]
@@ -66,7 +66,7 @@ def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_the_worked_example_of_contributing_works(tmp_path: Path) -> None:
-    """Applies it to a copy of the sources, then runs the linters and its own tests there."""
+    """Applies it to a copy of the sources, then runs the linters and its tests there."""
     for name in ("src", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
@@ -86,7 +86,7 @@ def test_the_worked_example_of_contributing_works(tmp_path: Path) -> None:
 
 
 def _apply(changes: str, directory: Path) -> Iterator[str]:
-    """Applies hunks without line numbers, each of which fits in exactly one place of its file;
+    """Applies hunks without line numbers, each of which matches exactly one place of its file;
     yields the names of the files."""
     for change in changes.split("--- ")[1:]:
         path, *hunks = re.split(r"\n@@.*\n", change)
@@ -118,7 +118,7 @@ def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_the_file_of_settings_that_is_shown_can_be_used(tmp_path: Path) -> None:
+def test_the_documented_settings_file_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     path = tmp_path / "etagere.toml"

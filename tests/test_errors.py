@@ -1,4 +1,4 @@
-"""The error table against facts written down apart from it."""
+"""The error table, compared with independently stated facts."""
 
 from __future__ import annotations
 
@@ -142,11 +142,11 @@ def test_exceptions_name_rows_and_differ_from_them() -> None:
         assert ERRORS[code].status not in statuses
 
 
-def test_refusal_knows_its_row() -> None:
+def test_refusal_has_its_row() -> None:
     assert Refusal("LeaseIdMissing").error is ERRORS["LeaseIdMissing"]
 
 
-def test_refusal_with_an_unknown_code_is_a_bug_found_at_once() -> None:
+def test_refusal_with_an_unknown_code_raises() -> None:
     with pytest.raises(ValueError, match="BlobNotFuond"):
         Refusal("BlobNotFuond")
     with pytest.raises(msgspec.ValidationError, match="BlobNotFuond"):
@@ -160,10 +160,10 @@ def test_refusal_with_an_unknown_code_is_a_bug_found_at_once() -> None:
         Refusal("ConditionNotMet", {"condition": "If-Match", "current": '"0x8D"', "ends": 2**40}),
     ],
 )
-def test_refusal_survives_the_wire(refusal: Refusal) -> None:
+def test_refusals_round_trip(refusal: Refusal) -> None:
     encoded = msgspec.msgpack.encode(refusal)
     assert msgspec.msgpack.decode(encoded, type=Refusal) == refusal
 
 
-def test_refusals_do_not_share_their_facts() -> None:
+def test_refusals_do_not_share_their_details() -> None:
     assert Refusal("BlobNotFound").facts is not Refusal("BlobNotFound").facts

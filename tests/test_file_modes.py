@@ -1,4 +1,4 @@
-"""Files that only their owner can read, whatever the umask and whatever was there before."""
+"""Files are readable only by their owner, whatever the umask and earlier modes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import environment, served, unique
 
 NOBODY_ELSE = 0o077
@@ -19,7 +20,7 @@ NOBODY_ELSE = 0o077
 
 @pytest.fixture(params=[0o022, 0o000], ids=["umask 022", "umask 000"])
 def open_directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A directory that was there before, which everybody can look into."""
+    """An existing directory that everyone can read."""
     before = os.umask(request.param)
     directory = tmp_path / "data"
     directory.mkdir(mode=0o755)
@@ -30,7 +31,7 @@ def open_directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[P
 def modes(directory: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in sorted(directory.rglob("*")):
-        # What is left of processes that have ended may be removed meanwhile.
+        # Files of processes that have ended may be removed meanwhile.
         with contextlib.suppress(FileNotFoundError):
             found[str(path.relative_to(directory))] = stat.S_IMODE(path.stat().st_mode)
     return found
@@ -50,9 +51,9 @@ def etagere(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_what_a_server_makes_is_private(open_directory: Path) -> None:
+def test_files_of_a_server_are_private(open_directory: Path) -> None:
     with served(open_directory) as server:
-        container = server.service().create_container(unique())
+        container = blob_service(server).create_container(unique())
         container.upload_blob("large", bytes(200_000))
         require_private(
             open_directory,
@@ -69,10 +70,12 @@ def test_what_a_server_makes_is_private(open_directory: Path) -> None:
         assert f"other users can access {open_directory}" in server.log()
 
 
-def test_what_was_open_is_closed_and_a_private_directory_not_warned_of(tmp_path: Path) -> None:
+def test_an_open_directory_is_made_private_and_a_private_one_causes_no_warning(
+    tmp_path: Path,
+) -> None:
     directory = tmp_path / "data"
     with served(directory) as server:
-        container = server.service().create_container(unique())
+        container = blob_service(server).create_container(unique())
         container.upload_blob("large", bytes(200_000))
         assert "other users can access" not in server.log()
     assert modes(tmp_path)["data"] == 0o700
@@ -89,7 +92,7 @@ def test_what_was_open_is_closed_and_a_private_directory_not_warned_of(tmp_path:
     require_private(directory, "ledger.sqlite3", "segments/00000001.seg")
 
 
-def test_what_the_other_commands_make_is_private(open_directory: Path) -> None:
+def test_files_of_other_commands_are_private(open_directory: Path) -> None:
     etagere("account", "add", "--data", str(open_directory), "mine")
     require_private(open_directory, "ledger.sqlite3", "lock")
     etagere("check", "--repair", "--data", str(open_directory))

@@ -1,4 +1,4 @@
-"""Which interpreter `make` makes the environment with."""
+"""The choice of interpreter for the environment that `make` creates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _is_complete(interpreter: str) -> bool:
         return False
 
 
-def test_the_systems_interpreter_comes_before_that_on_the_path(tmp_path: Path) -> None:
+def test_the_system_interpreter_is_preferred(tmp_path: Path) -> None:
     if not _is_complete(_SYSTEM):
         pytest.skip(f"{_SYSTEM} is too old or has no venv")
     other = tmp_path / "python3"
@@ -35,7 +35,7 @@ def test_the_systems_interpreter_comes_before_that_on_the_path(tmp_path: Path) -
     assert _chosen(f"{tmp_path}:{os.environ['PATH']}") == _SYSTEM
 
 
-def test_what_is_chosen_can_make_an_environment() -> None:
+def test_the_chosen_interpreter_can_create_an_environment() -> None:
     if not (_is_complete(_SYSTEM) or _is_complete("python3")):
         pytest.skip("a package has to be installed first")
     assert _is_complete(_chosen(os.environ["PATH"]))

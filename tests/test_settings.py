@@ -1,4 +1,4 @@
-"""Settings: which source counts, what is wrong and where, and that keys stay secret."""
+"""Settings: precedence of sources, errors with their location, and secrecy of keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEY2 = base64.b64encode(b"another of its secrets!").decode()
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 FLAG, VARIABLE, FILE = "flag", "variable", "file"
 SOURCES = (FLAG, VARIABLE, FILE)
-"""In the order in which they count."""
+"""In order of precedence."""
 
 
 class Sample(NamedTuple):
@@ -115,7 +115,7 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     ),
 }
 PARTNERS = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
-"""What has to be set too."""
+"""Settings that must be set together."""
 
 
 def parse(*arguments: str) -> dict[str, Any]:
@@ -159,9 +159,9 @@ def test_settings_do_not_change() -> None:
 
 @pytest.mark.parametrize("given", list(product([False, True], repeat=3)))
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_which_source_counts(tmp_path: Path, setting: Setting, given: tuple[bool, ...]) -> None:
-    """Every subset of the sources, with one value in the one that counts and another in those
-    that do not, and the other way round."""
+def test_precedence_of_sources(tmp_path: Path, setting: Setting, given: tuple[bool, ...]) -> None:
+    """Tests every subset of the sources, with one value in the source that wins and another in the
+    others, and the other way round."""
     sources = [source for source, there in zip(SOURCES, given, strict=True) if there]
     for counting, other in (SAMPLES[setting.name], SAMPLES[setting.name][::-1]):
         assert counting.value != other.value
@@ -192,7 +192,7 @@ def test_sources_mix(tmp_path: Path) -> None:
     assert ports == (1, 2, 3, 10_003)
 
 
-def test_an_empty_variable_is_as_good_as_none() -> None:
+def test_an_empty_variable_is_ignored() -> None:
     environment = {setting.variable: "" for setting in SETTINGS}
     assert load({}, {**environment, "ETAGERE_CONFIG": ""}) == Settings()
 
@@ -206,7 +206,7 @@ def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
     assert load(parse("--config", str(other)), environment).workers == 3
 
 
-def test_paths_in_a_file_begin_where_the_file_is(tmp_path: Path) -> None:
+def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
     settings = load_from(tmp_path, toml='data = "shelf"\ntls_cert = "c"\ntls_key = "/k"')
     assert settings.data == tmp_path / "shelf"
     assert (settings.tls_cert, settings.tls_key) == (tmp_path / "c", Path("/k"))
@@ -219,7 +219,7 @@ def test_paths_in_a_file_begin_where_the_file_is(tmp_path: Path) -> None:
         *((word, False) for word in ("0", "false", "False", "no", "OFF")),
     ],
 )
-def test_words_for_yes_and_no(word: str, expected: bool) -> None:
+def test_boolean_values(word: str, expected: bool) -> None:
     assert load({}, {"ETAGERE_MEMORY": word}).memory is expected
 
 
@@ -239,7 +239,7 @@ def test_help_names_every_variable_and_default() -> None:
     assert "(default: 127.0.0.1; variable ETAGERE_HOST, key host)" in shown
 
 
-# What is wrong
+# Errors
 
 WRONG_NUMBERS = ("", "x", "-1", "65536", "1.5", " 1", "1_0", "٣", "9" * 5_000)
 
@@ -311,7 +311,7 @@ def test_wrong_keys_of_a_file(tmp_path: Path, toml: str, message: str) -> None:
     assert str(caught.value) == f"{tmp_path / 'etagere.toml'}: {message}"
 
 
-def test_unknown_keys_are_wrong_whatever_counts(tmp_path: Path) -> None:
+def test_unknown_keys_are_errors_in_any_source(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="'prot' is not a setting"):
         load_from(tmp_path, ("--blob-port", "1"), "prot = 1")
 
@@ -336,12 +336,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(caught.value).startswith(message)
 
 
-def test_a_file_without_a_name() -> None:
+def test_an_empty_file_name() -> None:
     with pytest.raises(BadSetting, match=r"^--config: is not a path$"):
         load(parse("--config", ""), {"ETAGERE_CONFIG": "other.toml"})
 
 
-def test_variables_that_are_no_settings() -> None:
+def test_unknown_variables() -> None:
     known = ["ETAGERE_CONFIG", *(setting.variable for setting in SETTINGS)]
     assert list(unknown_variables([*known, "HOME", "XETAGERE_HOST", "etagere_host"])) == []
     assert list(unknown_variables(["ETAGERE_ACCOUNT", "ETAGERE_Q", "ETAGERE_"])) == [
@@ -378,16 +378,14 @@ WRONG_ACCOUNTS = [
 
 
 def assert_secret(error: BaseException) -> None:
-    told = "".join(traceback.format_exception(error)) + repr(error)
+    output = "".join(traceback.format_exception(error)) + repr(error)
     for key in (KEY, KEY2, "QUJD"):
         for at in range(0, len(key) - 3, 4):
-            assert key[at : at + 4] not in told
+            assert key[at : at + 4] not in output
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG_ACCOUNTS)
-def test_wrong_accounts_are_told_without_their_keys(
-    tmp_path: Path, written: str, message: str
-) -> None:
+def test_errors_of_accounts_do_not_show_keys(tmp_path: Path, written: str, message: str) -> None:
     good = f"good:{KEY}"
     for flags, toml, environment, where in (
         (("--account", good, "--account", written), None, {}, "--account"),
@@ -401,7 +399,7 @@ def test_wrong_accounts_are_told_without_their_keys(
         assert_secret(caught.value)
 
 
-def test_a_name_is_given_once() -> None:
+def test_account_names_are_unique() -> None:
     with pytest.raises(BadSetting) as caught:
         load(parse("--account", f"one:{KEY}", "--account", f"one:{KEY2}"), {})
     assert str(caught.value) == "--account: account 2: its name is already in use"

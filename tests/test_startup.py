@@ -1,5 +1,4 @@
-"""A server's first and last words: what `etagere serve` says when it starts, why it cannot, and how
-it ends."""
+"""Starting and stopping `etagere serve`: its startup message, errors and exit."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ DISK_BYTES = 64 * 1024
 
 @dataclass
 class Serving:
-    """`etagere serve`, leading a process group of its own as it does in a terminal."""
+    """`etagere serve` as the leader of its own process group, as in a terminal."""
 
     process: subprocess.Popen[str]
     log_path: Path
@@ -48,7 +47,7 @@ class Serving:
         return self.log_path.read_text("utf-8")
 
     def introduction(self) -> dict[str, str]:
-        """What it says of itself, by its titles."""
+        """Returns the startup message, by titles."""
         lines = [line for line in self.log().splitlines() if line.startswith("  ")]
         return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
 
@@ -62,17 +61,17 @@ class Serving:
         return [int(pid) for pid in listed.read_text("ascii").split()]
 
     def interrupt(self) -> None:
-        """^C: a terminal sends it to the whole group."""
+        """Sends SIGINT to the whole group, as a terminal does on ^C."""
         os.killpg(self.pid, signal.SIGINT)
 
     def end(self) -> tuple[int, str]:
-        """Its exit status and its output, once it has ended."""
+        """Returns the exit status and the output, once it has ended."""
         output, _ = self.process.communicate(timeout=GRACEFUL_SECONDS_MAX)
         return self.process.returncode, output
 
 
 def free_ports(*flags: str | Path) -> list[str]:
-    """For the services that are given none."""
+    """Returns flags with free ports for services without one."""
     names = [f"--{service}-port" for service in SERVICES]
     return [word for name in names if name not in flags for word in (name, "0")]
 
@@ -81,7 +80,7 @@ def free_ports(*flags: str | Path) -> list[str]:
 def serving(
     folder: Path, *flags: str | Path, variables: dict[str, str] | None = None
 ) -> Iterator[Serving]:
-    """A server started in this folder, with a free port unless it is given one."""
+    """Starts a server in this directory, with free ports unless given."""
     log_path = folder / "log"
     ports = free_ports(*flags)
     with log_path.open("w", encoding="utf-8") as log:
@@ -110,7 +109,7 @@ def refused(
     command: list[str] = COMMAND,
     variables: dict[str, str] | None = None,
 ) -> str:
-    """Starts a server that must not start; returns its one line."""
+    """Starts a server that must not start; returns its one line of output."""
     ports = free_ports(*flags)
     shown = start("serve", *ports, *flags, command=command, cwd=folder, variables=variables)
     assert shown.returncode == 2, shown.stderr
@@ -119,30 +118,32 @@ def refused(
     return shown.stderr
 
 
-# What it says when it starts
+# Startup message
 
 
 def test_introduction(tmp_path: Path) -> None:
     account = f"{SECOND_ACCOUNT}:{SECOND_KEYS[0]}"
     with serving(tmp_path, variables={"ETAGERE_ACCOUNTS": account}) as server:
-        told = server.introduction()
-        url = told["blob"]
+        result = server.introduction()
+        url = result["blob"]
         assert url.startswith("http://127.0.0.1:")
         assert url.endswith("/devstoreaccount1")
-        assert f"AccountKey={KEY};BlobEndpoint={url};" in told["connect"]
-        with BlobServiceClient.from_connection_string(told["connect"]) as service:
+        assert f"AccountKey={KEY};BlobEndpoint={url};" in result["connect"]
+        with BlobServiceClient.from_connection_string(result["connect"]) as service:
             assert list(service.list_containers()) == []
-        assert told["data"] == str(tmp_path / "etagere-data")
-        assert told["stop"] == f"^C, or kill {server.pid}"
-        assert list(told) == [*SERVICES, "connect", "data", "stop"]
+        assert result["data"] == str(tmp_path / "etagere-data")
+        assert result["stop"] == f"^C, or kill {server.pid}"
+        assert list(result) == [*SERVICES, "connect", "data", "stop"]
         assert SECOND_KEYS[0] not in server.log()
         os.kill(server.pid, signal.SIGTERM)
-        endpoints = [f"{name}={told[name].removesuffix('/devstoreaccount1')}" for name in SERVICES]
+        endpoints = [
+            f"{name}={result[name].removesuffix('/devstoreaccount1')}" for name in SERVICES
+        ]
         assert server.end() == (0, f"READY {' '.join(endpoints)}\n")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
-def test_introduction_on_the_ports_that_everybody_knows(tmp_path: Path, host: str) -> None:
+def test_introduction_on_the_default_ports(tmp_path: Path, host: str) -> None:
     with (
         development_port() as port,
         serving(
@@ -159,7 +160,7 @@ def test_introduction_on_the_ports_that_everybody_knows(tmp_path: Path, host: st
         assert server.introduction()["connect"] == "UseDevelopmentStorage=true"
 
 
-def test_introduction_of_a_server_that_keeps_nothing(tmp_path: Path) -> None:
+def test_introduction_of_a_server_in_memory(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with serving(tmp_path, "--memory", variables={"TMPDIR": str(temporary)}) as server:
@@ -174,37 +175,37 @@ def test_introduction_of_a_server_that_keeps_nothing(tmp_path: Path) -> None:
 def test_introduction_with_tls(tmp_path: Path, certificates: Path) -> None:
     pair = ("--tls-cert", certificates / "one.crt", "--tls-key", certificates / "one.key")
     with serving(tmp_path, *pair, "--host", "localhost") as server:
-        told = server.introduction()
-        assert told["blob"].startswith("https://localhost:")
-        assert told["connect"].startswith("DefaultEndpointsProtocol=https;")
+        result = server.introduction()
+        assert result["blob"].startswith("https://localhost:")
+        assert result["connect"].startswith("DefaultEndpointsProtocol=https;")
 
 
-def test_what_is_set_and_not_used_is_said(tmp_path: Path) -> None:
+def test_unused_settings_are_reported(tmp_path: Path) -> None:
     unused = ("--oauth", "development", "--file-port", "1", "--smb-port", "2")
     with serving(tmp_path, *unused) as server:
         (line,) = (line for line in server.log().splitlines() if "oauth" in line)
         assert "has no effect yet" in line
 
 
-# Why it cannot start
+# Errors
 
 
 def test_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        told = refused(tmp_path, "--blob-port", port)
-    assert f"cannot listen on port {port} of 127.0.0.1: Address already in use" in told
-    assert "--blob-port" in told
+        output = refused(tmp_path, "--blob-port", port)
+    assert f"cannot listen on port {port} of 127.0.0.1: Address already in use" in output
+    assert "--blob-port" in output
     assert not (tmp_path / "etagere-data").exists()
 
 
 @pytest.mark.parametrize(
     "host", ["192.0.2.1", "no-such-host.invalid", "ä" * 70, "::g"], ids=range(4)
 )
-def test_addresses_that_are_not_here(tmp_path: Path, host: str) -> None:
-    told = refused(tmp_path, "--host", host)
-    assert f"cannot listen on host {host!r}: " in told
-    assert "--host" in told
+def test_addresses_of_other_machines(tmp_path: Path, host: str) -> None:
+    output = refused(tmp_path, "--host", host)
+    assert f"cannot listen on host {host!r}: " in output
+    assert "--host" in output
 
 
 def test_directory_in_use(tmp_path: Path) -> None:
@@ -267,11 +268,11 @@ def test_directory_below_a_file(tmp_path: Path) -> None:
 
 
 @only_root
-def test_directory_of_somebody_else(tmp_path: Path) -> None:
+def test_directory_of_another_user(tmp_path: Path) -> None:
     command = as_nobody("import tests")
-    told = refused(tmp_path, "--data", tmp_path / "data", command=command)
-    assert told.endswith(" cannot be used: Permission denied\n")
-    assert str(tmp_path) in told
+    output = refused(tmp_path, "--data", tmp_path / "data", command=command)
+    assert output.endswith(" cannot be used: Permission denied\n")
+    assert str(tmp_path) in output
 
 
 def test_full_disk(tmp_path: Path) -> None:
@@ -282,13 +283,13 @@ def test_full_disk(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip(f"no small file system can be made here: {mounted.stderr.strip()}")
     try:
-        told = refused(tmp_path, "--data", disk / "data")
+        output = refused(tmp_path, "--data", disk / "data")
     finally:
         subprocess.run(["umount", str(disk)], check=True)
-    assert f"the ledger in {disk / 'data'} cannot be used: database or disk is full" in told
+    assert f"the ledger in {disk / 'data'} cannot be used: database or disk is full" in output
 
 
-# Settings that cannot be used
+# Invalid settings
 
 
 @pytest.mark.parametrize(
@@ -303,25 +304,25 @@ def test_full_disk(tmp_path: Path) -> None:
         (b"tls_cert = 'c'", "tls_cert: tls_key must be set too"),
     ],
 )
-def test_files_of_settings(tmp_path: Path, content: bytes, words: str) -> None:
+def test_invalid_settings_files(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "etagere.toml").write_bytes(content)
-    told = refused(tmp_path, "--config", "etagere.toml")
-    assert told.startswith("etagere: etagere.toml")
-    assert words in told
+    output = refused(tmp_path, "--config", "etagere.toml")
+    assert output.startswith("etagere: etagere.toml")
+    assert words in output
 
 
-def test_files_of_settings_that_cannot_be_read(tmp_path: Path) -> None:
-    told = refused(tmp_path, variables={"ETAGERE_CONFIG": "missing.toml"})
-    assert "missing.toml cannot be read: No such file or directory" in told
+def test_unreadable_settings_files(tmp_path: Path) -> None:
+    output = refused(tmp_path, variables={"ETAGERE_CONFIG": "missing.toml"})
+    assert "missing.toml cannot be read: No such file or directory" in output
     assert "cannot be read: Is a directory" in refused(tmp_path, "--config", tmp_path)
 
 
 @only_root
-def test_file_of_settings_of_somebody_else(tmp_path: Path) -> None:
+def test_settings_file_of_another_user(tmp_path: Path) -> None:
     file = tmp_path / "etagere.toml"
     file.touch(mode=0o600)
-    told = refused(tmp_path, "--config", file, command=as_nobody("import tests"))
-    assert f"{file} cannot be read: Permission denied" in told
+    output = refused(tmp_path, "--config", file, command=as_nobody("import tests"))
+    assert f"{file} cannot be read: Permission denied" in output
 
 
 @pytest.mark.parametrize(
@@ -338,14 +339,14 @@ def test_file_of_settings_of_somebody_else(tmp_path: Path) -> None:
     ],
 )
 def test_flags(tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
-    told = refused(tmp_path, *flags)
-    assert words in told
-    assert KEY[:-1] not in told
+    output = refused(tmp_path, *flags)
+    assert words in output
+    assert KEY[:-1] not in output
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two pairs, a key with a password, and something else."""
+    """Two pairs, a key with a password, and another file."""
     folder = tmp_path_factory.mktemp("certificates")
     (folder / "other").write_text("neither\n", encoding="utf-8")
     request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
@@ -384,10 +385,10 @@ def test_certificates(
     assert not (tmp_path / "etagere-data").exists()
 
 
-# Its processes
+# Processes
 
 
-def test_every_core_has_a_front_end_up_to_four(tmp_path: Path) -> None:
+def test_one_front_end_per_core_up_to_four(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         writer = 1
         assert len(server.children()) == writer + min(4, len(os.sched_getaffinity(0)))
@@ -403,11 +404,11 @@ def test_one_core_has_one_front_end(tmp_path: Path) -> None:
         os.sched_setaffinity(0, cores)
 
 
-# How it ends
+# Exit
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "^C"])
-def test_it_ends_when_it_is_told_to(tmp_path: Path, how: str) -> None:
+def test_it_ends_on_signals(tmp_path: Path, how: str) -> None:
     with serving(tmp_path, "--workers", "2") as server:
         children = server.children()
         assert len(children) == 3
@@ -430,7 +431,7 @@ def test_its_processes_do_not_outlive_it(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """What runs in the background of a shell inherits that ^C is not one of its business."""
+    """Restores the default action of SIGINT, which background jobs of a shell ignore."""
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
@@ -439,7 +440,7 @@ def interruptible() -> Iterator[None]:
 
 
 def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
-    """It waits for a directory to be given up by a server that is just going."""
+    """It waits for the directory of a server that is stopping."""
     with serving(tmp_path), interruptible():
         waiting = subprocess.Popen(
             [*COMMAND, "serve", *free_ports()],
@@ -452,14 +453,14 @@ def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
         lock = tmp_path / "etagere-data" / "lock"
         eventually(lambda: lock in opened(waiting.pid), "a server that waits for the directory")
         waiting.send_signal(signal.SIGINT)
-        _, told = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
-        assert (waiting.returncode, told) == (130, "")
+        _, output = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
+        assert (waiting.returncode, output) == (130, "")
 
 
-def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--memory", variables={"TMPDIR": str(tmp_path)}) as server:
         children = server.children()
-        # So that it cannot end when it is told to.
+        # Keeps it from ending at the first signal.
         os.kill(children[-1], signal.SIGSTOP)
         server.interrupt()
         with pytest.raises(subprocess.TimeoutExpired):
@@ -474,7 +475,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "child"), [("writer.lock", "writer"), ("segments", r"front end \d")]
 )
-def test_a_process_that_cannot_start_ends_it(tmp_path: Path, name: str, child: str) -> None:
+def test_a_child_that_cannot_start_ends_the_server(tmp_path: Path, name: str, child: str) -> None:
     data = tmp_path / "etagere-data"
     ledger.create(data, Config(durable=False), SystemClock())
     if name == "segments":
@@ -488,14 +489,14 @@ def test_a_process_that_cannot_start_ends_it(tmp_path: Path, name: str, child: s
 
 
 def opened(pid: int) -> list[Path]:
-    """The files that a process has open."""
+    """Returns the files that a process has open."""
     descriptors = Path(f"/proc/{pid}/fd")
     return [descriptor.resolve() for descriptor in descriptors.iterdir()]
 
 
 def lives(pid: int) -> bool:
     try:
-        told = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        result = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return told.rpartition(")")[2].split()[0] != "Z"
+    return result.rpartition(")")[2].split()[0] != "Z"

@@ -1,4 +1,4 @@
-"""Requests to verify: those that SDKs made, and ours, signed apart from the code under test."""
+"""Requests to verify: recorded from SDKs, or signed here by code other than the code under test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATE = "Sun, 15 Nov 2026 02:50:16 GMT"
 
 
 def ticks(written: str) -> int:
-    """Of a time that is known to be well formed."""
+    """Converts a well-formed time."""
     at = http_date(written) if "," in written else iso_time(written)
     assert at is not None
     return at
@@ -75,7 +75,7 @@ def signed(
     service: str = "blob",
     host: str = "127.0.0.1:10000",
 ) -> RestRequest:
-    """A request whose signer wrote this string to sign."""
+    """Returns a request whose signer used this string to sign."""
     authorization = f"{scheme} {ACCOUNT}:{sign(string)}"
     sent = {**headers, "Authorization": authorization}
     return request(method, target, sent, service=service, host=host)

@@ -1,4 +1,4 @@
-"""Tokens to judge: those that SDKs made, with requests to use them in, and ours."""
+"""SAS tokens to judge: recorded from SDKs with requests to use them in, and built here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etagere.errors import Refusal
 from tests.auth.samples import ACCOUNT, DELEGATION_KEY, KEY, VECTORS, query, request, sign
 
 TOKENS: list[dict[str, Any]] = VECTORS["sas"]
-# Parameters that a token may lack, each with a value that is well formed.
+# Optional parameters of a token, each with a well-formed value.
 ADDED = {
     "sp": "r", "st": "2024-01-01", "se": "2031-01-01", "si": "other", "sip": "1.2.3.4",
     "spr": "https", "ses": "es", "rscc": "no-cache", "rsct": "text/html", "rsce": "gzip",
@@ -39,7 +39,7 @@ def built(
     timestamp: str | None = None,
     account: str = ACCOUNT,
 ) -> RestRequest:
-    """A request that the token of a vector was made for."""
+    """Returns a request that the token of a vector is valid for."""
     token = parameters_of(vector) if parameters is None else parameters
     service = "blob" if vector["service"] == "account" else vector["service"]
     if token.get("ss") == "t":
@@ -82,7 +82,7 @@ tokens = pytest.mark.parametrize(
 
 
 def blob_token(resource: str, canon: str, version: str = "2020-12-06", **more: str) -> str:
-    """A token with the account key, its string to sign written out."""
+    """Returns a token signed with the account key, its string to sign written out."""
     given = {"sp": "rwl", "se": "2030-01-01", "sv": version, "sr": resource, **more}
     order = ["sp", "st", "se", "canon", "si", "sip", "spr", "sv"]
     if version >= "2018-11-09":

@@ -1,4 +1,4 @@
-"""What is remembered of tokens, and for which requests it counts."""
+"""The cache of verified tokens: which requests a cached token is valid for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = (KEY,)
 
 
 def known(request: RestRequest) -> KnownToken | None:
-    """What can be remembered of a request, as if its signature were right."""
+    """Returns the cache entry of a request, as if its signature were right."""
     token = parse(request)
     if isinstance(token, Refusal):
         return None
@@ -31,13 +31,13 @@ def known(request: RestRequest) -> KnownToken | None:
 
 
 def other_place(vector: dict[str, Any], container: str) -> RestRequest:
-    """The same token, for something else."""
+    """Returns a request with the same token for another resource."""
     return built(vector, parameters_of(vector), name=f"{container}/else")
 
 
 @pytest.mark.parametrize("vector", TOKENS, ids=lambda vector: vector["token"][:40])
 @pytest.mark.parametrize("container", ["elsewhere", "*", "box"])
-def test_only_tokens_of_an_account_are_good_elsewhere(
+def test_only_account_tokens_are_valid_for_other_resources(
     vector: dict[str, Any], container: str
 ) -> None:
     request = built(vector)
@@ -57,8 +57,8 @@ def test_only_tokens_of_an_account_are_good_elsewhere(
         assert elsewhere is None
 
 
-def test_a_container_may_be_called_anything() -> None:
-    """A token for one with an odd name is not taken for an account's."""
+def test_container_names_do_not_collide_with_account_scope() -> None:
+    """A token for a container with an odd name is not taken for an account token."""
     vector = next(v for v in TOKENS if "sr=c" in v["token"] and "si=" not in v["token"])
     odd = built(vector, parameters_of(vector), name="*")
     token = known(built(vector))
@@ -69,7 +69,7 @@ def test_a_container_may_be_called_anything() -> None:
     assert tokens.find(built(vector, parameters_of(vector), name="box"), KEYS) is None
 
 
-def test_other_keys_have_not_verified_it() -> None:
+def test_a_token_is_verified_again_with_another_key() -> None:
     vector = next(v for v in TOKENS if v["service"] == "account")
     request = built(vector)
     token = known(request)
@@ -80,7 +80,7 @@ def test_other_keys_have_not_verified_it() -> None:
     assert tokens.find(request, (AccountKey(b"other" * 8),)) is None
 
 
-def test_so_many_and_no_more() -> None:
+def test_the_cache_is_bounded() -> None:
     vector = next(v for v in TOKENS if v["service"] == "account")
     request = built(vector)
     token = known(request)

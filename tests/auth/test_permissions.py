@@ -1,4 +1,4 @@
-"""The permission table: complete, and read as it is meant."""
+"""The table of permissions per operation: completeness and effect."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def code(outcome: Permit | Refusal | None) -> str:
 # The table
 
 
-def test_the_list_is_the_one_of_the_reference() -> None:
-    """How many requests the public description of each service knows."""
+def test_operations_are_those_of_the_reference() -> None:
+    """Compares the counts with the number of operations in each service's public reference."""
     counts = {service: len({i for ids in names.values() for i in ids})
               for service, names in OPERATIONS.items()}  # fmt: skip
     assert counts == {"blob": 77, "queue": 20, "table": 17, "file": 56, "dfs": 20}
@@ -92,7 +92,7 @@ def test_rows_are_consistent(operation: str) -> None:
         assert set(need.service_letters or "") <= {*LETTERS[service, resource], "|"}
 
 
-# What is needed: operation, account token, service token, anonymous
+# Required permissions: operation, account token, service token, anonymous
 
 EXPECTED = [
     ("get_blob", "o", "r", "r", Public.BLOB),
@@ -128,7 +128,9 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("name", "types", "account", "service", "public"), EXPECTED)
-def test_letters(name: str, types: str, account: str, service: str, public: Public | None) -> None:
+def test_permissions_of_blob_operations(
+    name: str, types: str, account: str, service: str, public: Public | None
+) -> None:
     operation = f"blob.{name}"
     target = TARGETS[types]
     for letter in ACCOUNT_LETTERS:
@@ -157,7 +159,7 @@ def test_letters(name: str, types: str, account: str, service: str, public: Publ
         assert outcome == Permit(public=public)
 
 
-# The same of queues: operation, type, account token, service token
+# The same for queues: operation, type, account token, service token
 
 QUEUE = [
     ("list_queues", "s", "l", ""),
@@ -179,13 +181,13 @@ QUEUE = [
 ]
 
 
-def test_the_rows_of_queues_are_all_looked_at() -> None:
+def test_every_queue_operation_is_tested() -> None:
     seldom = {"preflight_queue_request", "get_user_delegation_key"}
     assert {name for name, *_ in QUEUE} == OPERATIONS["queue"].keys() - seldom
 
 
 @pytest.mark.parametrize(("name", "type_", "account", "service"), QUEUE)
-def test_letters_of_queues(name: str, type_: str, account: str, service: str) -> None:
+def test_permissions_of_queue_operations(name: str, type_: str, account: str, service: str) -> None:
     operation = f"queue.{name}"
     target = "" if type_ == "s" else "q"
     for letter in ACCOUNT_LETTERS:
@@ -209,7 +211,7 @@ def test_letters_of_queues(name: str, type_: str, account: str, service: str) ->
     assert authorize(KeyOwner("a"), operation, target) == Permit()
 
 
-# The same of tables: operation, types, account token, service token
+# The same for tables: operation, types, account token, service token
 
 TABLE = [
     ("get_table_service_properties", "s", "r", ""),
@@ -230,7 +232,7 @@ TABLE = [
 ]
 
 
-def test_the_rows_of_tables_are_all_looked_at() -> None:
+def test_every_table_operation_is_tested() -> None:
     seldom = {"preflight_table_request", "entity_group_transaction"}
     assert {name for name, *_ in TABLE} == OPERATIONS["table"].keys() - seldom
 
@@ -240,7 +242,7 @@ def suffices(held: str, letters: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "types", "account", "service"), TABLE)
-def test_letters_of_tables(name: str, types: str, account: str, service: str) -> None:
+def test_permissions_of_table_operations(name: str, types: str, account: str, service: str) -> None:
     operation = f"table.{name}"
     target = "" if types in {"s", "sc"} else "People"
     for held in (*ACCOUNT_LETTERS, "au", "cw", "rwdxylcpfti"):
@@ -265,8 +267,8 @@ def test_letters_of_tables(name: str, types: str, account: str, service: str) ->
     assert authorize(KeyOwner("a"), operation, target) == Permit()
 
 
-def test_the_envelope_of_a_group_needs_no_letter() -> None:
-    """Each of its parts needs what it would need alone; but nobody without a name gets so far."""
+def test_an_entity_group_needs_no_permission_of_its_own() -> None:
+    """Each part needs what it would need alone; anonymous requests are refused before the parts."""
     group = "table.entity_group_transaction"
     for caller in (
         token("r", "", "people", service="table"),
@@ -286,12 +288,12 @@ def test_the_envelope_of_a_group_needs_no_letter() -> None:
 
 
 @pytest.mark.parametrize("name", BLOB)
-def test_the_owner_of_a_key_may_do_everything(name: str) -> None:
+def test_a_shared_key_allows_everything(name: str) -> None:
     assert authorize(KeyOwner("a"), f"blob.{name}", "c/b") == Permit()
 
 
 @pytest.mark.parametrize("name", BLOB)
-def test_a_token_without_letters_may_do_nothing_to_a_blob(name: str) -> None:
+def test_a_token_without_permissions_allows_nothing_on_a_blob(name: str) -> None:
     free = {"blob_batch", "get_account_information", "blob_batch_in_container"}
     outcome = authorize(account_token(""), f"blob.{name}", "c/b")
     assert isinstance(outcome, Permit) is (name in free)
@@ -313,7 +315,7 @@ def test_create_without_write(name: str, permissions: str, only_if_absent: bool)
         assert code(check_absent(permit, exists=True)) == expected
 
 
-def test_letters_that_a_request_needs_besides() -> None:
+def test_additional_permissions_of_a_request() -> None:
     assert authorize(token("w"), "blob.put_blob", "c/b") == Permit()
     assert code(authorize(token("w"), "blob.put_blob", "c/b", also="t")) == (
         "AuthorizationPermissionMismatch"
@@ -323,7 +325,7 @@ def test_letters_that_a_request_needs_besides() -> None:
     assert authorize(KeyOwner("a"), "blob.put_blob", "c/b", also="t") == Permit()
 
 
-# Where a token reaches
+# The scope of a token
 
 
 @pytest.mark.parametrize(
@@ -356,7 +358,7 @@ def test_letters_that_a_request_needs_besides() -> None:
         ("b", "c/b", "get_account_information", "", "AuthorizationFailure"),
     ],
 )
-def test_reach(resource: str, scope: str, operation: str, target: str, expected: str) -> None:
+def test_scope(resource: str, scope: str, operation: str, target: str, expected: str) -> None:
     holder = token(LETTERS["blob", resource], resource, scope)
     assert code(authorize(holder, f"blob.{operation}", target)) == expected
 
@@ -384,7 +386,7 @@ def test_covers(service: str, resource: str, scope: str, target: str, expected: 
     assert covers(token("r", resource, scope, service=service), target) is expected
 
 
-# Without a name
+# Anonymous access
 
 
 @pytest.mark.parametrize(
@@ -407,14 +409,14 @@ def test_public_containers(operation: str, allowed: Public, version: str, expect
     assert code(refusal) == "PublicAccessNotPermitted"
 
 
-def test_writes_need_a_name() -> None:
+def test_anonymous_writes_are_refused() -> None:
     assert code(authorize(Anonymous("a"), "blob.put_blob", "c/b")) == "ResourceNotFound"
     assert code(authorize(Anonymous("a"), "blob.put_blob", "c/b", version="2020-10-02")) == (
         "NoAuthenticationInformation"
     )
 
 
-def test_who_has_a_name_needs_no_public_container() -> None:
+def test_an_authenticated_caller_needs_no_public_container() -> None:
     permit = authorize(KeyOwner("a"), "blob.get_blob", "c/b")
     assert isinstance(permit, Permit)
     assert check_public(permit, Public.NOTHING, account_allows=False) is None

@@ -1,4 +1,4 @@
-"""What a request is read as, before anything is verified."""
+"""Reading the account, resource and parameters of a request before it is verified."""
 
 from __future__ import annotations
 

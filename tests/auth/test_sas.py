@@ -1,4 +1,5 @@
-"""What tokens are worth: when and from where, with which policy, and in whose hands."""
+"""Judging SAS tokens: validity period, IP range and protocol, stored access policies, the
+principal."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_time_window(now: int, valid: bool) -> None:
     assert (check_time(Effective("r", None, 20), now) is None) is (now <= 20)
 
 
-def test_a_delegated_token_is_not_worth_more_than_its_key() -> None:
+def test_a_delegated_token_ends_with_its_key() -> None:
     vector = next(each for each in TOKENS if each["userDelegation"])
     sas = accepted(built(vector))
     granted = effective(sas, None)
@@ -88,7 +89,7 @@ AT, LATER = 10, 20
 def test_policy_merge(
     in_token: tuple[bool, bool, bool], in_policy: tuple[bool, bool, bool]
 ) -> None:
-    """Start, expiry and permissions: each in the token or in the policy, never in both."""
+    """Tests start, expiry and permissions: each is in the token or in the policy, never in both."""
     sas = made_token(
         policy_id="id",
         start=AT if in_token[0] else None,
@@ -102,12 +103,12 @@ def test_policy_merge(
     )
     granted = effective(sas, policy)
     twice = any(mine and theirs for mine, theirs in zip(in_token, in_policy, strict=True))
-    said = [mine or theirs for mine, theirs in zip(in_token, in_policy, strict=True)]
-    if twice or not said[1] or not said[2]:
+    merged = [mine or theirs for mine, theirs in zip(in_token, in_policy, strict=True)]
+    if twice or not merged[1] or not merged[2]:
         assert isinstance(granted, Refusal)
         assert granted.code == "AuthenticationFailed"
     else:
-        assert granted == Effective("rw", AT if said[0] else None, LATER)
+        assert granted == Effective("rw", AT if merged[0] else None, LATER)
 
 
 def test_unknown_policy() -> None:
@@ -116,18 +117,18 @@ def test_unknown_policy() -> None:
     assert refusal.code == "AuthenticationFailed"
 
 
-def test_a_policy_that_is_not_named_is_not_asked() -> None:
+def test_a_policy_is_looked_up_only_if_named() -> None:
     sas = made_token()
     assert effective(sas, Policy(1, 2, "d")) == effective(sas, None)
 
 
-def test_letters_of_a_policy_that_the_token_cannot_have() -> None:
+def test_policy_permissions_that_the_token_cannot_have() -> None:
     sas = made_token(policy_id="id", permissions="", start=None, expiry=LATER)
     assert effective(sas, Policy(permissions="rfl")) == Effective("rl", None, LATER)
     assert isinstance(effective(sas, Policy(permissions="f")), Refusal)
 
 
-# Origin
+# IP ranges and protocols
 
 
 @pytest.mark.parametrize(
@@ -181,10 +182,10 @@ def test_protocols(spr: str, scheme: str, expected: str) -> None:
     assert ("" if refusal is None else refusal.code) == expected
 
 
-# What the holder is
+# The principal
 
 
-def test_the_holder_of_a_token() -> None:
+def test_principal_of_a_service_token() -> None:
     vector = next(each for each in TOKENS if each["canonicalName"] == "c/a b/ü.txt")
     sas = accepted(built(vector))
     granted = effective(sas, None)
@@ -207,7 +208,7 @@ def test_the_holder_of_a_token() -> None:
     )
 
 
-def test_the_holder_of_an_account_token() -> None:
+def test_principal_of_an_account_token() -> None:
     vector = next(each for each in TOKENS if "srt=co" in each["token"] and "ses" in each["token"])
     sas = accepted(built(vector))
     granted = effective(sas, None)

@@ -1,4 +1,4 @@
-"""Reading tokens: where they apply, in which form they come, and whatever else may come."""
+"""Parsing SAS tokens: their scope, their form, and malformed ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.auth.sas_samples import (
     parameters_of,
 )
 
-# Where a token applies
+# Scope
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ from tests.auth.sas_samples import (
         ("d", "c/x/y", {"sdd": "99999"}, "c/x/y", None),
         ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&prefix=x%2F", "c/x"),
         ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&prefix=x%2Fy", "c/x"),
-        # Also lists xy/…
+        # Also covers xy/…
         ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&prefix=x", None),
         ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list", None),
         ("d", "c/x", {"sdd": "1"}, "c?restype=container&comp=list&directory=x", None),
@@ -115,7 +115,7 @@ def test_scope_of_directory_listings(target: str, scope: str | None) -> None:
         assert accepted(made).scope == scope
 
 
-def test_old_tokens_do_not_sign_what_they_are_for_yet_keep_to_it() -> None:
+def test_old_tokens_keep_to_their_resource() -> None:
     """Before 2018-11-09 `sr` is not signed, so it must not turn one resource into another."""
     container = blob_token("c", "c", "2015-04-05")
     blob = blob_token("b", "c/b", "2015-04-05")
@@ -140,7 +140,7 @@ def test_snapshot_and_version_at_once(resource: str) -> None:
 @pytest.mark.parametrize(
     ("resource", "version"), [("bs", "2018-03-28"), ("bv", "2018-03-28"), ("d", "2019-12-12")]
 )
-def test_resources_that_came_later(resource: str, version: str) -> None:
+def test_resources_of_later_versions(resource: str, version: str) -> None:
     token = blob_token(resource, "c/b", version, sdd="1")
     made = request(target=f"/{ACCOUNT}/c/b?{token}&snapshot=1")
     assert judged(made) is not None
@@ -184,7 +184,7 @@ def test_a_token_without_a_range_has_none() -> None:
     assert principal(sas, Effective("r", None, 0)).keys is None
 
 
-# The form of a token
+# Form
 
 
 def test_no_token() -> None:
@@ -219,7 +219,7 @@ def test_malformed_delegation_tokens(changed: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("service", "resource"), LETTERS)
-def test_letters(service: str, resource: str) -> None:
+def test_permission_letters(service: str, resource: str) -> None:
     known = LETTERS[service, resource]
     given = {"se": "2030-01-01", "sv": "2026-10-06", "sig": "x", "sr": resource, "tn": "c"}
     given |= {"sdd": "1", "snapshot" if resource == "bs" else "versionid": "1"}
@@ -230,14 +230,14 @@ def test_letters(service: str, resource: str) -> None:
         assert isinstance(sas, Sas) is (letter in known), letter
 
 
-def test_letters_of_account_tokens() -> None:
+def test_permission_letters_of_account_tokens() -> None:
     given = {"ss": "b", "srt": "o", "se": "2030-01-01", "sv": "2020-12-06", "sig": "x"}
     for letter in "abcdefghijklmnopqrstuvwxyz":
         sas = parse(request(target=f"/{ACCOUNT}/c/b?{query({**given, 'sp': letter})}"))
         assert isinstance(sas, Sas) is (letter in ACCOUNT_LETTERS), letter
 
 
-# Anything at all
+# Arbitrary input
 
 ANY_TEXT = st.binary(max_size=30).map(text)
 PARAMETERS = sorted({name for vector in TOKENS for name in parameters_of(vector)} | set(ADDED))
@@ -258,7 +258,7 @@ PLAUSIBLE = st.sampled_from(
     ANY_TEXT,
     ANY_TEXT,
 )
-def test_whatever_comes_is_refused(
+def test_arbitrary_input_is_refused(
     service: str,
     path: str,
     given: dict[str, str],

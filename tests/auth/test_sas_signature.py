@@ -1,4 +1,4 @@
-"""Signatures of tokens: what SDKs sign is accepted, and nothing that differs from it."""
+"""SAS signatures: tokens of SDKs are accepted, and every change to one is refused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_tokens_of_sdks(vector: dict[str, Any]) -> None:
 
 
 @tokens
-def test_a_key_does_not_stand_in_for_another(vector: dict[str, Any]) -> None:
+def test_another_key_is_refused(vector: dict[str, Any]) -> None:
     sas = accepted(built(vector))
     if vector["userDelegation"]:
         assert verify(sas, [DELEGATION_KEY, KEY], lambda _: None) is not None
@@ -114,7 +114,7 @@ def changed_parameters(given: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def is_ignored(vector: Mapping[str, Any], parameters: Mapping[str, str]) -> bool:
-    """Response headers in a token that does not sign them: without effect, so no harm."""
+    """True for response headers in a token that does not sign them: they have no effect."""
     added = parameters.keys() - parameters_of(vector).keys()
     signs_none = vector["service"] in {"account", "queue", "table"}
     return signs_none and bool(added) and added <= {"rscc", "rsct", "rsce"}
@@ -133,7 +133,7 @@ def test_every_single_change_is_refused(vector: dict[str, Any]) -> None:
 
 
 @tokens
-def test_a_token_serves_no_other_resource(vector: dict[str, Any]) -> None:
+def test_another_resource_is_refused(vector: dict[str, Any]) -> None:
     if vector["service"] == "account":
         assert judged(built(vector, account="other")) is not None
         return
@@ -163,7 +163,7 @@ def test_tokens_are_of_one_service(vector: dict[str, Any]) -> None:
         assert judged(made) is not None
 
 
-def test_a_parameter_said_twice_is_not_the_one_that_was_signed() -> None:
+def test_repeated_parameters_are_refused() -> None:
     vector = TOKENS[0]
     made = built(vector)
     made.query += "&sp=racwd"
@@ -197,7 +197,7 @@ def test_formats_before_2015_04_05(version: str, prefix: str, order: str) -> Non
     string = "\n".join(values.get(name, "") for name in order.split())
     made = request(target=f"/{ACCOUNT}/c/b?{query({**given, 'sig': sign(string)})}")
     accepted(made)
-    # A bound that is not signed would be a false promise.
+    # An unsigned bound would be no bound.
     made.query += "&sip=1.2.3.4"
     bounded = request(target=f"/{ACCOUNT}/c/b?{made.query}")
     assert judged(bounded) is not None
@@ -211,7 +211,7 @@ def test_versions_without_tokens(version: str) -> None:
     assert judged(made) is not None
 
 
-def test_account_tokens_begin_later_than_others() -> None:
+def test_first_version_of_account_tokens() -> None:
     given = {"sp": "r", "ss": "b", "srt": "o", "se": "2030-01-01", "sv": "2015-02-21"}
     lines = (ACCOUNT, "r", "b", "o", "", "2030-01-01", "", "", "2015-02-21", "")
     signature = sign("\n".join(lines))
@@ -237,7 +237,7 @@ def test_the_key_is_looked_up_by_what_the_token_claims() -> None:
     ]
 
 
-def test_a_refusal_shows_no_signature_of_ours() -> None:
+def test_errors_do_not_contain_our_signature() -> None:
     sas = accepted(built(TOKENS[0]))
     refusal = verify(sas, [OTHER_KEY])
     assert refusal is not None
@@ -247,7 +247,7 @@ def test_a_refusal_shows_no_signature_of_ours() -> None:
     assert sas.signature not in detail
 
 
-def test_a_refusal_shows_no_header_that_the_client_chose() -> None:
+def test_errors_do_not_contain_client_headers() -> None:
     vector = next(each for each in TOKENS if "srh=" in each["token"])
     refusal = verify(accepted(built(vector)), [], lambda _: OTHER_KEY)
     assert refusal is not None

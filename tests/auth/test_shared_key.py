@@ -1,4 +1,4 @@
-"""SharedKey: what SDKs sign is accepted, and nothing that differs from it in anything."""
+"""SharedKey: requests of SDKs are accepted, and every change to one is refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_requests_of_sdks(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("vector", SIGNED[:1])
-def test_either_key_is_good(vector: dict[str, Any]) -> None:
+def test_both_keys_are_accepted(vector: dict[str, Any]) -> None:
     assert verify(built(vector), [KEY, OTHER_KEY], NOW) is None
     assert verify(built(vector), [OTHER_KEY, KEY], NOW) is None
     assert code(verify(built(vector), [OTHER_KEY], NOW)) == "AuthenticationFailed"
@@ -83,7 +83,7 @@ PATH = f"/{ACCOUNT}/{ACCOUNT}/c/b"
 
 
 def lines(method: str = "GET", **values: str) -> str:
-    """The twelve first lines of a string to sign."""
+    """Returns the first twelve lines of a string to sign."""
     names = ("encoding", "language", "length", "md5", "type", "date")
     conditions = ("since", "match", "none_match", "unmodified", "range")
     return "\n".join([method, *[values.get(name, "") for name in (*names, *conditions)], ""])
@@ -95,7 +95,7 @@ def lines(method: str = "GET", **values: str) -> str:
         (lines() + STAMPED_LINES + PATH, {}),
         (lines(length="5", md5="m", type="t") + STAMPED_LINES + PATH,
          {"Content-Length": "5", "Content-MD5": "m", "content-type": "t"}),
-        # A length of zero, signed as nothing and as it stands
+        # A length of zero, signed as empty and as "0"
         (lines() + STAMPED_LINES + PATH, {"Content-Length": "0"}),
         (lines(length="0") + STAMPED_LINES + PATH, {"Content-Length": "0"}),
         # Both dates sent, one or both signed
@@ -178,8 +178,8 @@ def test_table_lite(dated: str) -> None:
     assert verify(made, [KEY], NOW) is None
 
 
-def test_tables_sign_the_date_that_is_checked() -> None:
-    """Else whoever records a request could send it again under a new x-ms-date."""
+def test_tables_sign_the_checked_date() -> None:
+    """Otherwise a recorded request could be sent again with a new x-ms-date."""
     string = f"GET\n\n\n{DATE}\n/{ACCOUNT}/{ACCOUNT}/MyT"
     later = "Sun, 15 Nov 2026 03:50:16 GMT"
     made = signed(
@@ -207,7 +207,7 @@ def changed_headers(vector: dict[str, Any]) -> Iterator[dict[str, str]]:
         if lowered == "x-ms-date":
             yield {**rest, name: value.replace(":16 ", ":17 ")}
         if lowered == "content-length" and value == "0":
-            # Signed as if it were not there.
+            # Signed as if absent.
             continue
         yield {**rest, name: value[:-1]}
         yield {**rest, name: ""}
@@ -276,14 +276,14 @@ def test_every_single_change_is_refused(vector: dict[str, Any]) -> None:
         }
 
 
-def test_another_scheme_is_another_signature() -> None:
+def test_signatures_differ_by_scheme() -> None:
     vector = SIGNED[0]
     authorization = vector["headers"]["Authorization"].replace("SharedKey", "SharedKeyLite")
     made = built(vector, headers={**vector["headers"], "Authorization": authorization})
     assert code(verify(made, [KEY], NOW)) == "AuthenticationFailed"
 
 
-def test_a_key_of_one_account_does_not_open_another() -> None:
+def test_keys_of_other_accounts_are_refused() -> None:
     made = signed(lines() + STAMPED_LINES + "/other/other/c/b", STAMPED, target="/other/c/b")
     assert code(verify(made, [KEY], NOW)) == "AuthenticationFailed"
 
@@ -358,14 +358,14 @@ def test_a_request_needs_a_date(date: str | None) -> None:
     assert code(verify(made, [KEY], NOW)) == "AuthenticationFailed"
 
 
-# The order of names
+# Order of header names
 
 
 ORDER = "!#$%&*.^_`|~+0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def compared(first: str, second: str) -> int:
-    """The rule in its own words, a character at a time."""
+    """States the rule directly, one character at a time."""
     letters = [[ORDER.index(one) for one in name if one in ORDER] for name in (first, second)]
     if letters[0] != letters[1]:
         return -1 if letters[0] < letters[1] else 1
@@ -411,14 +411,14 @@ def test_prepared_keys_sign_as_hmac_does(length: int) -> None:
         assert AccountKey(secret).signature(message) == sign(message.decode(), encoded).encode()
 
 
-def test_a_key_does_not_show_itself() -> None:
+def test_repr_of_a_key_hides_it() -> None:
     assert KEY_TEXT not in repr(KEY)
     with pytest.raises(ValueError, match="not valid base64") as caught:
         AccountKey.from_base64("secret!")
     assert "secret" not in str(caught.value)
 
 
-def test_a_refusal_tells_what_was_read_and_no_secret() -> None:
+def test_errors_contain_the_string_to_sign_and_no_secret() -> None:
     secrets = {
         "x-ms-encryption-key": "customer-key",
         "x-ms-lease-id": "00000000-1111",
@@ -446,7 +446,7 @@ def test_a_refusal_tells_what_was_read_and_no_secret() -> None:
         assert sign(string) not in detail
 
 
-# Anything at all
+# Arbitrary input
 
 ANY_TEXT = st.binary(max_size=60).map(text)
 NAMES = st.sampled_from(
@@ -468,7 +468,7 @@ NAMES = st.sampled_from(
         st.sampled_from(["SharedKey", "sharedkeylite"]).map(f"{{}} {ACCOUNT}:c2ln".format),
     ),
 )
-def test_whatever_comes_is_refused(
+def test_arbitrary_input_is_refused(
     service: str,
     method: str,
     host: str,

@@ -1,4 +1,4 @@
-"""The toy service again: objects whose contents are interval maps."""
+"""A sample service with objects whose contents are interval maps."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def begin(engine: Engine, name: str, length: int) -> None:
 async def write(
     engine: Engine, store: BodyStore, name: str, offset: int | None, data: bytes
 ) -> None:
-    """Uploads bytes and lays them at an offset, or behind the end."""
+    """Uploads bytes and writes them at an offset, or at the end."""
     async with store.writer(len(data), inline=False) as writer:
         await writer.append(data)
         body = await writer.seal()
@@ -136,12 +136,12 @@ async def write(
 
 
 async def write_inline(engine: Engine, name: str, data: bytes) -> None:
-    """Lays bytes behind the end, in the ledger."""
+    """Appends bytes in the ledger."""
     await engine.write(append_inline, AppendInline(name, data, new_id()))
 
 
 async def fold(engine: Engine, store: BodyStore, name: str) -> None:
-    """Lets the first of its inline intervals lie in a segment."""
+    """Moves the first inline intervals of an object to a segment."""
     found = await engine.read(find_fold, name)
     assert found is not None
     async with store.writer(inline=False) as writer:

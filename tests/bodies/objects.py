@@ -1,4 +1,4 @@
-"""A toy service over bodies: named objects that are put, copied, listed in blocks and deleted."""
+"""A sample service on bodies: named objects that are put, copied, listed in blocks and deleted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StagedBlocks(Record, frozen=True):
 OBJECTS: Collection[tuple[str], Object] = Collection("test_objects", Object, (TEXT,))
 STAGED: Collection[tuple[str], StagedBlocks] = Collection("test_staged", StagedBlocks, (TEXT,))
 LATER: Collection[tuple[str], Object] = Collection("test_later", Object, (TEXT,))
-"""Nothing is ever put here."""
+"""Always empty."""
 holds(OBJECTS, contents=lambda record: (record.content,))
 holds(STAGED, pieces=lambda record: (p for block in record.blocks for p in block.pieces))
 
@@ -90,7 +90,7 @@ class StageBlocks(Command, frozen=True):
 
 @operation
 def stage_blocks(txn: WriteTxn, command: StageBlocks) -> None:
-    """Adds blocks to those that wait to be listed."""
+    """Adds blocks to the staged ones."""
     waiting = txn.get(STAGED, (command.name,), EXCLUSIVE)
     for block in command.blocks:
         hold(txn, block.pieces)
@@ -102,12 +102,12 @@ class ListBlocks(Command, frozen=True):
     name: str
     content_id: bytes
     keep: tuple[int, ...] = ()
-    """Which blocks of the object as it is come first, by their numbers."""
+    """The numbers of the blocks of the current object that come first."""
 
 
 @operation
 def list_blocks(txn: WriteTxn, command: ListBlocks) -> int:
-    """Makes the object of blocks it has and, behind them, all that are staged."""
+    """Makes the object of blocks it has and, after them, all staged ones."""
     old = txn.get(OBJECTS, (command.name,), EXCLUSIVE)
     base = old.content if old and isinstance(old.content, Chunked) else None
     listed = list(blocks_of(txn, base)) if base else []
@@ -128,7 +128,7 @@ def list_blocks(txn: WriteTxn, command: ListBlocks) -> int:
 
 
 def find_object(txn: ReadTxn, name: str) -> tuple[int, Plan] | None:
-    """The version of an object and where its bytes are."""
+    """Returns the version of an object and where its bytes are."""
     found = txn.get(OBJECTS, (name,))
     return None if found is None else (found.etag, locate(txn, found.content))
 
@@ -154,7 +154,7 @@ async def stage(engine: Engine, store: BodyStore, name: str, blocks: list[bytes]
 
 
 async def download(engine: Engine, store: BodyStore, name: str) -> bytes | None:
-    """All bytes of an object, or None if there is none."""
+    """Returns all bytes of an object, or None if there is none."""
     with store.open_reader() as reader:
         found = await engine.read(find_object, name)
         if found is None:
@@ -163,8 +163,8 @@ async def download(engine: Engine, store: BodyStore, name: str) -> bytes | None:
 
 
 def split(body: Body, size: int) -> tuple[Piece, ...]:
-    """The pieces that a body of one piece would be if it had been written `size` bytes at a
-    time: many pieces without as many uploads."""
+    """Returns the pieces of a one-piece body as if it had been written `size` bytes at a time: many
+    pieces without as many uploads."""
     (whole,) = body.pieces
     return tuple(
         Piece(whole.segment, whole.offset + at, min(size, whole.length - at))

@@ -1,4 +1,4 @@
-"""A store with something of everything in it, and ways to break it from outside."""
+"""A store with records of every kind, and ways to damage it from outside."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ SIZES = {
     "moved-many": 90_000,
     "late": 3_000,
 }
-"""Objects that are uploads or copies of them."""
+"""Objects that are uploads, and copies of them."""
 _COPIES = {"small-copy": "small", "copied-2": "copied", "many-copy": "many"}
 
 
 def expected() -> dict[str, bytes]:
-    """All objects of the store and their bytes."""
+    """Returns all objects of the store and their bytes."""
     objects = {name: data_of(_COPIES.get(name, name), size) for name, size in SIZES.items()}
     objects["list-old"] = data_of("list", LISTED_BLOCKS * 16)
     objects["list"] = objects["list-old"] + data_of("list-more", 2_000)
@@ -80,7 +80,7 @@ def expected() -> dict[str, bytes]:
 
 
 def mapped() -> dict[str, bytes]:
-    """What the objects that are maps must show."""
+    """Returns the expected bytes of the objects that are interval maps."""
     old = bytearray(40_000)
     old[512:10_512] = data_of("pages", 10_000)
     live = bytearray(old)
@@ -119,7 +119,8 @@ async def build(directory: Path) -> None:
 
 
 async def _upload_moved(directory: Path, engine: Engine, store: FileBodyStore) -> None:
-    """Objects whose extents a collection has moved, one emptied segment gone and one left."""
+    """Uploads objects whose extents a collection has moved; of the emptied segments one is removed
+    and one is left."""
     for round_ in range(2):
         suffix = "-many" if round_ else ""
         await upload(engine, store, "doomed", data_of("doomed", 40_000))
@@ -162,8 +163,8 @@ async def _upload_objects(engine: Engine, store: FileBodyStore) -> None:
 
 
 async def _write_maps(engine: Engine, store: FileBodyStore) -> None:
-    """A map that went on, the state that others keep of it, and a child of that; something of
-    it is fading."""
+    """Writes a map that was changed after a copy, that copy, and a child of it; some intervals are
+    still to be reaped."""
     await mapped_objects.begin(engine, "pages", 40_000)
     await mapped_objects.write(engine, store, "pages", 512, data_of("pages", 10_000))
     await engine.write(copy_object, CopyObject("pages", "pages-old"))
@@ -191,7 +192,7 @@ async def _write_maps(engine: Engine, store: FileBodyStore) -> None:
 
 
 async def _write_inline(engine: Engine, store: FileBodyStore) -> None:
-    """Bytes that lie in the ledger: some in a state that is kept and no more in the newest."""
+    """Writes inline intervals: some only in an older generation, some in the newest."""
     await mapped_objects.begin(engine, "inline", 0)
     data = data_of("inline", 1_500)
     for start in range(0, 1_500, 100):
@@ -207,7 +208,7 @@ async def _write_inline(engine: Engine, store: FileBodyStore) -> None:
 
 
 async def _leave_behind(directory: Path, engine: Engine) -> None:
-    """A process that ends in the middle of an upload."""
+    """Starts a process that ends in the middle of an upload."""
     store = FileBodyStore(directory, engine, CONFIG)
     await upload(engine, store, "late", data_of("late", SIZES["late"]))
     async with store.writer(50_000) as writer:
@@ -217,7 +218,7 @@ async def _leave_behind(directory: Path, engine: Engine) -> None:
 
 
 async def read_all(directory: Path) -> dict[str, bytes | None]:
-    """Starts a server over a store and downloads what should be there."""
+    """Starts a server on a store and downloads all objects."""
     harness = SqliteHarness(directory, CONFIG)
     harness.start()
     try:
@@ -230,8 +231,8 @@ async def read_all(directory: Path) -> dict[str, bytes | None]:
         await harness.close()
 
 
-class Broken:
-    """A copy of a store, for a test to break."""
+class DamagedStore:
+    """A copy of a store for a test to damage."""
 
     def __init__(self, source: Path, directory: Path) -> None:
         shutil.copytree(source, directory)
@@ -261,7 +262,7 @@ class Broken:
         value = collection.encode(record)  # type: ignore[arg-type]
         self.execute(statements(collection).put, (collection.pack(key), value))
 
-    def spoil(self, collection: Collection[K, R], key: K) -> None:
+    def corrupt(self, collection: Collection[K, R], key: K) -> None:
         """Makes a record undecodable."""
         self.execute(statements(collection).put, (collection.pack(key), b"\xc1 spoilt"))
 
@@ -276,7 +277,7 @@ class Broken:
         self.put(OBJECTS, (name,), Object(content, 1))
 
     def segment_of(self, name: str) -> int:
-        """The segment that holds the first byte of an object that was not moved."""
+        """Returns the segment of the first byte of an object that was not moved."""
         number = self.content(name).pieces[0].segment
         assert isinstance(number, int)
         return number
@@ -285,11 +286,11 @@ class Broken:
         return segment_path(self.directory, number)
 
     def segment(self, state: SegmentState) -> tuple[int, Segment]:
-        """Any segment in this state."""
+        """Returns any segment in this state."""
         found = [(n, s) for (n,), s in self.rows(SEGMENTS) if s.state is state]
         return found[0]
 
     def move(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Where some extent was written, and where it was moved."""
+        """Returns the old and the new place of some moved extent."""
         origin, move = self.rows(MOVES)[0]
         return origin, (move.segment, move.offset)

@@ -1,4 +1,4 @@
-"""A check finds nothing in a sound store, and in a broken one exactly what was broken."""
+"""The check reports nothing for a consistent store, and exactly the damage of a damaged one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ from tests.bodies.objects import (
     stage,
     upload,
 )
-from tests.bodies.stores import CONFIG, Broken, build, data_of, expected, read_all
+from tests.bodies.stores import CONFIG, DamagedStore, build, data_of, expected, read_all
 from tests.engine.sqlite_harness import SqliteHarness
 
 replace = msgspec.structs.replace
@@ -89,15 +89,15 @@ replace = msgspec.structs.replace
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with something of everything, stopped."""
+    """A stopped store with records of every kind."""
     directory = tmp_path_factory.mktemp("sound") / "data"
     asyncio.run(build(directory))
     return directory
 
 
 @pytest.fixture
-def broken(sound: Path, tmp_path: Path) -> Broken:
-    return Broken(sound, tmp_path / "data")
+def broken(sound: Path, tmp_path: Path) -> DamagedStore:
+    return DamagedStore(sound, tmp_path / "data")
 
 
 def found(report: Report) -> list[str]:
@@ -112,17 +112,17 @@ def show(report: Report) -> str:
     ("damage", "expected_kinds"), DAMAGES, ids=[damage.__name__ for damage, _ in DAMAGES]
 )
 def test_finds_what_was_damaged(
-    broken: Broken, damage: Damage, expected_kinds: tuple[FindingKind, ...]
+    broken: DamagedStore, damage: Damage, expected_kinds: tuple[FindingKind, ...]
 ) -> None:
     damage(broken)
     report = check(broken.directory)
     assert found(report) == sorted(kind.name for kind in expected_kinds), show(report)
 
 
-def test_every_kind_has_a_damage() -> None:
+def test_every_kind_of_finding_is_tested() -> None:
     covered = {kind for _, expected_kinds in DAMAGES for kind in expected_kinds}
     elsewhere = {kinds.ACCOUNT_UNREADABLE, kinds.DATABASE_DAMAGED, kinds.TABLE_UNREADABLE}
-    # Who has indexes lies above.
+    # Findings of indexes have tests of their own.
     elsewhere |= {kinds.INDEX_ROW_MISSING, kinds.INDEX_ROW_UNUSED}
     defined = {kind for kind in vars(kinds).values() if isinstance(kind, FindingKind)}
     assert covered | elsewhere == defined
@@ -144,11 +144,11 @@ def test_every_kind_has_a_damage() -> None:
     ],
     ids=lambda collection: collection.name,
 )
-def test_unreadable_records_are_losses_and_nothing_is_called_unused(
-    broken: Broken, collection: Collection[tuple[str], Object]
+def test_unreadable_records_are_losses_and_nothing_is_reported_unused(
+    broken: DamagedStore, collection: Collection[tuple[str], Object]
 ) -> None:
     for key, _ in broken.rows(collection)[:2]:
-        broken.spoil(collection, key)
+        broken.corrupt(collection, key)
     report = check(broken.directory)
     assert set(found(report)) == {kinds.RECORD_UNREADABLE.name}, show(report)
     assert not report.judged
@@ -172,16 +172,18 @@ def test_unreadable_records_are_losses_and_nothing_is_called_unused(
     ],
     ids=lambda collection: collection.name,
 )
-def test_unreadable_accounts_are_faults(broken: Broken, collection: Collection[Any, Any]) -> None:
+def test_unreadable_counts_are_faults(
+    broken: DamagedStore, collection: Collection[Any, Any]
+) -> None:
     if collection is COUNTED_DEAD:
         broken.put(COUNTED_DEAD, (900, 0), DeadExtent(1))
-    broken.spoil(collection, broken.rows(collection)[-1][0])
+    broken.corrupt(collection, broken.rows(collection)[-1][0])
     report = check(broken.directory)
     assert found(report) == [kinds.ACCOUNT_UNREADABLE.name], show(report)
     assert not report.judged
 
 
-def test_words_name_object_and_place(broken: Broken) -> None:
+def test_messages_name_object_and_place(broken: DamagedStore) -> None:
     piece = broken.content("single").pieces[0]
     flip(broken, *piece.extent)
     inline_deleted(broken)
@@ -192,11 +194,11 @@ def test_words_name_object_and_place(broken: Broken) -> None:
     assert damaged.what == expected_words
 
 
-# A sound store
+# A consistent store
 
 
-def test_sound_store_is_clean(sound: Path, tmp_path: Path) -> None:
-    store = Broken(sound, tmp_path / "data")
+def test_a_consistent_store_has_no_findings(sound: Path, tmp_path: Path) -> None:
+    store = DamagedStore(sound, tmp_path / "data")
     seen: list[tuple[str, int, int]] = []
     report = check(store.directory, progress=lambda *step: seen.append(step))
     assert not report.findings, show(report)
@@ -210,7 +212,7 @@ def test_sound_store_is_clean(sound: Path, tmp_path: Path) -> None:
     assert not list((store.directory / "processes").iterdir())
 
 
-def test_fast_check_reads_no_bytes(broken: Broken) -> None:
+def test_fast_check_reads_no_bytes(broken: DamagedStore) -> None:
     byte_flipped(broken)
     assert not check(broken.directory, fast=True).findings
     inline_changed(broken)
@@ -218,7 +220,7 @@ def test_fast_check_reads_no_bytes(broken: Broken) -> None:
 
 
 async def work(directory: Path, engine: Engine, seed: int) -> None:
-    """Uploads, copies, lists, deletes and collects without end."""
+    """Uploads, copies, lists, deletes and collects in an endless loop."""
     store = FileBodyStore(directory, engine, CONFIG)
     collector = Collector(directory, engine, store, CONFIG)
     dice = random.Random(seed)
@@ -251,7 +253,7 @@ async def work(directory: Path, engine: Engine, seed: int) -> None:
             await collector.collect()
 
 
-def test_clean_beside_a_busy_server(tmp_path: Path) -> None:
+def test_no_findings_beside_a_busy_server(tmp_path: Path) -> None:
     async def scenario() -> None:
         harness = SqliteHarness(tmp_path / "data", CONFIG)
         harness.start()
@@ -279,7 +281,7 @@ def test_clean_beside_a_busy_server(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(scenario(), timeout=60))
 
 
-def test_clean_after_everything_was_killed(tmp_path: Path) -> None:
+def test_no_findings_after_a_kill(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     for seed in range(4):
         harness = SqliteHarness(directory, CONFIG)
@@ -302,7 +304,7 @@ def test_clean_after_everything_was_killed(tmp_path: Path) -> None:
 
 
 def _wait_for_objects(directory: Path) -> None:
-    """A busy machine may take a while to begin."""
+    """Waits for the first objects; a busy machine may take a while."""
     connection = open_for_reading(directory, CONFIG)
     deadline = time.monotonic() + 20
     while not list(connection.execute(f"SELECT 1 FROM {OBJECTS.name} LIMIT 1")):  # noqa: S608
@@ -333,16 +335,16 @@ def repaired(directory: Path) -> Report:
 
 
 @pytest.mark.parametrize("damage", LEAKS, ids=lambda damage: damage.__name__)
-def test_repair_removes_a_leak(broken: Broken, damage: Damage) -> None:
+def test_repair_removes_a_leak(broken: DamagedStore, damage: Damage) -> None:
     damage(broken)
     report = repaired(broken.directory)
     assert not report.findings, show(report)
 
 
-def test_repair_of_every_leak_at_once_leaves_the_objects_as_they_were(broken: Broken) -> None:
+def test_repairing_every_leak_keeps_the_objects(broken: DamagedStore) -> None:
     gone = {"single", "moved", "moved-many"}
     for damage in LEAKS:
-        # The same rows cannot be deleted twice, and a lost interval looks like a hole.
+        # Two damages would delete the same row, and a lost interval looks like a hole.
         if damage not in (list_of_chunk_deleted, map_damages.interval_deleted):
             damage(broken)
     report = repaired(broken.directory)
@@ -353,7 +355,7 @@ def test_repair_of_every_leak_at_once_leaves_the_objects_as_they_were(broken: Br
     assert not report.findings, show(report)
 
 
-def test_repair_leaves_losses_alone(broken: Broken) -> None:
+def test_repair_leaves_losses_alone(broken: DamagedStore) -> None:
     byte_flipped(broken)
     inline_deleted(broken)
     references_raised(broken)
@@ -364,8 +366,8 @@ def test_repair_leaves_losses_alone(broken: Broken) -> None:
     assert len(report.findings) == 3
 
 
-def test_a_deleted_list_does_not_make_its_chunks_leaks(broken: Broken) -> None:
-    """What is left of a damaged object may be all there is to restore it from."""
+def test_chunks_of_a_deleted_list_are_no_leaks(broken: DamagedStore) -> None:
+    """The remains of a damaged object may be all there is to restore it from."""
     list_deleted(broken)
     inline_added(broken)
     report = check(broken.directory)
@@ -373,7 +375,7 @@ def test_a_deleted_list_does_not_make_its_chunks_leaks(broken: Broken) -> None:
     assert report.count(LEAK) == 0
 
 
-def test_repair_says_what_it_could_not_remove(broken: Broken) -> None:
+def test_repair_reports_what_it_could_not_remove(broken: DamagedStore) -> None:
     key = (new_id(), 0)
     chunk = broken.get(CHUNKS, (broken.content("moved-many").id, 0))
     broken.put(CHUNKS, key, chunk)
@@ -385,7 +387,7 @@ def test_repair_says_what_it_could_not_remove(broken: Broken) -> None:
     assert "DecodeError" in trouble
 
 
-def test_large_account_of_a_segment_is_removed_in_steps(broken: Broken) -> None:
+def test_many_records_of_a_segment_are_removed_in_steps(broken: DamagedStore) -> None:
     with broken.database() as connection, connection:
         for number in range(2_500):
             for dead in (UNCOUNTED_DEAD, COUNTED_DEAD):
@@ -395,11 +397,11 @@ def test_large_account_of_a_segment_is_removed_in_steps(broken: Broken) -> None:
     assert not report.findings, show(report)
 
 
-# What cannot be checked
+# Unreadable ledgers
 
 
-def test_damaged_pages_are_found(broken: Broken) -> None:
-    """Whatever page is hit, the check ends, and says that the database is damaged."""
+def test_damaged_pages_are_found(broken: DamagedStore) -> None:
+    """Whichever page is damaged, the check ends and reports a damaged database."""
     path = database_path(broken.directory)
     pages = path.stat().st_size // CONFIG.page_bytes
     dice = random.Random(1)
@@ -422,7 +424,7 @@ def test_damaged_pages_are_found(broken: Broken) -> None:
     assert {kinds.DATABASE_DAMAGED.name, kinds.TABLE_UNREADABLE.name} <= outcomes
 
 
-def test_what_is_no_ledger_is_refused(broken: Broken, tmp_path: Path) -> None:
+def test_other_files_are_refused(broken: DamagedStore, tmp_path: Path) -> None:
     with pytest.raises(CannotCheck, match="no directory"):
         check(tmp_path / "nowhere")
     with pytest.raises(CannotCheck, match="not a data directory"):
@@ -439,8 +441,8 @@ def test_what_is_no_ledger_is_refused(broken: Broken, tmp_path: Path) -> None:
         check(broken.directory)
 
 
-def test_chunk_shared_by_lists_that_disagree(broken: Broken) -> None:
-    """Lists that give one chunk two lengths cannot both be right."""
+def test_chunk_shared_by_lists_that_disagree(broken: DamagedStore) -> None:
+    """Two lists with different lengths for one chunk cannot both be right."""
     content = broken.content("list")
     first, *rest = broken.get(BLOCK_LISTS, (content.id,)).chunks
     wrong = ChunkUse(first.content, first.number, first.length + 1)

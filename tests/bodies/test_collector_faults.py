@@ -1,4 +1,4 @@
-"""The collector on damaged files and full disks, and cut short at every step."""
+"""The collector with damaged files and full disks, and interrupted at every step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etagere.model.bodies import SegmentState
 from tests.bodies import objects
 from tests.bodies.objects import PutObject
 from tests.model.disks import WatchedDisk
-from tests.model.fronts import SMALL, Shop, noise
+from tests.model.front_ends import SMALL, StoreCluster, noise
 from tests.model.processes import HelperError
 
 PIECE = SMALL.piece_bytes_max
@@ -28,16 +28,16 @@ LISTED = noise(1, 20 * PIECE)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with Shop(tmp_path, disk=WatchedDisk()) as opened:
+def cluster(tmp_path: Path) -> Iterator[StoreCluster]:
+    with StoreCluster(tmp_path, disk=WatchedDisk()) as opened:
         yield opened
 
 
 # Damage
 
 
-def damage(shop: Shop, number: int, offset: int) -> None:
-    descriptor = os.open(segment_path(shop.directory, number), os.O_RDWR)
+def damage(cluster: StoreCluster, number: int, offset: int) -> None:
+    descriptor = os.open(segment_path(cluster.directory, number), os.O_RDWR)
     try:
         (byte,) = os.pread(descriptor, 1, offset)
         os.pwrite(descriptor, bytes([byte ^ 1]), offset)
@@ -45,60 +45,60 @@ def damage(shop: Shop, number: int, offset: int) -> None:
         os.close(descriptor)
 
 
-def test_damaged_extents_are_left_where_they_are(shop: Shop) -> None:
-    shop.put_sparse("a", LARGE)
-    shop.here.call("put", "b", LARGE)
-    (number,) = {number for number, _ in shop.extents() if number not in current(shop)}
-    place = sorted(place for place in shop.extents() if place[0] == number)[2]
-    damage(shop, *place)
-    assert shop.here.call("collect").extents_moved == 5
-    assert place in shop.extents()
-    assert number in shop.segment_files()
+def test_damaged_extents_are_not_moved(cluster: StoreCluster) -> None:
+    cluster.put_sparse("a", LARGE)
+    cluster.local.call("put", "b", LARGE)
+    (number,) = {number for number, _ in cluster.extents() if number not in current(cluster)}
+    place = sorted(place for place in cluster.extents() if place[0] == number)[2]
+    damage(cluster, *place)
+    assert cluster.local.call("collect").extents_moved == 5
+    assert place in cluster.extents()
+    assert number in cluster.segment_files()
     with pytest.raises(BodyCorrupt):
-        shop.here.call("get", "a")
+        cluster.local.call("get", "a")
     with pytest.raises(HelperError, match="BodyCorrupt"):
-        shop.there.call("get", "a")
-    assert shop.here.call("collect") == (0, 0, 0, 0)
-    assert shop.here.call("get", "b") == LARGE
+        cluster.remote.call("get", "a")
+    assert cluster.local.call("collect") == (0, 0, 0, 0)
+    assert cluster.local.call("get", "b") == LARGE
 
 
-def current(shop: Shop) -> set[int]:
-    return {number for number, s in shop.segments().items() if s.state is SegmentState.OPEN}
+def current(cluster: StoreCluster) -> set[int]:
+    return {number for number, s in cluster.segments().items() if s.state is SegmentState.OPEN}
 
 
-def test_a_missing_file_does_not_stop_the_collector(shop: Shop) -> None:
-    shop.put_sparse("lost", LARGE)
-    (number,) = shop.segment_files()
-    segment_path(shop.directory, number).unlink()
-    shop.here.call("put", "a", LARGE)
-    shop.reopen_here()
-    shop.here.call("delete", "a")
-    assert shop.here.call("collect").segments_removed == 1
-    assert shop.segment_files() == set()
+def test_a_missing_file_does_not_stop_the_collector(cluster: StoreCluster) -> None:
+    cluster.put_sparse("lost", LARGE)
+    (number,) = cluster.segment_files()
+    segment_path(cluster.directory, number).unlink()
+    cluster.local.call("put", "a", LARGE)
+    cluster.reopen_local()
+    cluster.local.call("delete", "a")
+    assert cluster.local.call("collect").segments_removed == 1
+    assert cluster.segment_files() == set()
 
 
-def test_dead_segments_go_though_the_disk_is_full(shop: Shop) -> None:
-    """What can only be copied has to wait; what is dead altogether must not wait for it."""
-    shop.put_sparse("a", LARGE)
-    shop.here.call("put", "b", LARGE)
-    shop.reopen_here()
-    shop.here.call("delete", "b")
-    shop.disk.free = 0
-    assert shop.here.call("collect").segments_removed == 1
-    shop.disk.free = None
-    assert shop.here.call("collect").extents_moved == 6
-    assert shop.here.call("get", "a") == LARGE
+def test_dead_segments_are_removed_from_a_full_disk(cluster: StoreCluster) -> None:
+    """Rewriting has to wait; removing segments without live bytes must not."""
+    cluster.put_sparse("a", LARGE)
+    cluster.local.call("put", "b", LARGE)
+    cluster.reopen_local()
+    cluster.local.call("delete", "b")
+    cluster.disk.free = 0
+    assert cluster.local.call("collect").segments_removed == 1
+    cluster.disk.free = None
+    assert cluster.local.call("collect").extents_moved == 6
+    assert cluster.local.call("get", "a") == LARGE
 
 
-# Cut short
+# Interruption
 
 
-class CutShort(Exception):
+class CollectionInterrupted(Exception):
     """Where a process would have ended."""
 
 
 class FailingEngine:
-    """An engine whose n-th call fails, before or after it has taken effect."""
+    """An engine whose n-th call fails, before or after it takes effect."""
 
     def __init__(self, beneath: Engine, calls_left: int, *, after: bool) -> None:
         self._beneath = beneath
@@ -108,10 +108,10 @@ class FailingEngine:
     async def _step(self, call: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
         self._calls_left -= 1
         if self._calls_left == 0 and not self._after:
-            raise CutShort
+            raise CollectionInterrupted
         result = await call(*arguments)
         if self._calls_left == 0:
-            raise CutShort
+            raise CollectionInterrupted
         return result
 
     async def read(self, operation: Any, command: Any) -> Any:
@@ -131,104 +131,105 @@ class FailingEngine:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_round_that_is_cut_short_anywhere_is_taken_up_again(shop: Shop, after: bool) -> None:
+def test_an_interrupted_round_is_resumed(cluster: StoreCluster, after: bool) -> None:
     cuts = 0
-    while _cut_after(shop, cuts + 1, after=after):
+    while _interrupt_after(cluster, cuts + 1, after=after):
         cuts += 1
-    # Orphans, reaping, looking, moving, retiring, removing and forgetting, each at least once.
+    # Orphans, reaping, scanning, moving, retiring, removing and forgetting, each at least once.
     assert cuts > 10
 
 
-def _cut_after(shop: Shop, calls: int, *, after: bool) -> bool:
-    """One store's worth of garbage, a round cut short, and another; says whether it was cut."""
-    shop.reopen_here()
+def _interrupt_after(cluster: StoreCluster, calls: int, *, after: bool) -> bool:
+    """Creates garbage, interrupts one collection and runs another; reports whether the first was
+    interrupted."""
+    cluster.reopen_local()
     kept = noise(calls, 3 * PIECE)
     for name in ("dead", "kept", "listed"):
-        shop.here.call("put", f"neighbour of {name}", noise(2, PIECE))
-        shop.here.call("put", name, LISTED if name == "listed" else kept)
-    shop.here.call("delete", "dead")
-    shop.here.call("list_blocks", "listed", (1, 5, 1))
+        cluster.local.call("put", f"neighbour of {name}", noise(2, PIECE))
+        cluster.local.call("put", name, LISTED if name == "listed" else kept)
+    cluster.local.call("delete", "dead")
+    cluster.local.call("list_blocks", "listed", (1, 5, 1))
     for name in ("dead", "kept", "listed"):
-        shop.here.call("delete", f"neighbour of {name}")
-    shop.reopen_here()
-    cut = shop.run(_collect_cut_short(shop, calls, after=after))
-    # The process that was cut short is gone, and so are its uploads.
-    shop.reopen_here()
+        cluster.local.call("delete", f"neighbour of {name}")
+    cluster.reopen_local()
+    cut = cluster.run(_collect_interrupted(cluster, calls, after=after))
+    # The interrupted process is gone, and so are its uploads.
+    cluster.reopen_local()
     for _ in range(2):
-        shop.here.call("tidy")
-    shop.require_balanced()
-    assert shop.here.call("get", "kept") == kept
+        cluster.local.call("tidy")
+    cluster.require_balanced()
+    assert cluster.local.call("get", "kept") == kept
     blocks = [LISTED[number * PIECE :][:PIECE] for number in (1, 5, 1)]
-    assert shop.there.call("get", "listed") == b"".join(blocks)
-    live = sum(extent.length for extent in shop.extents().values())
-    assert shop.segment_bytes() <= 1.25 * live
-    shop.require_clean()
+    assert cluster.remote.call("get", "listed") == b"".join(blocks)
+    live = sum(extent.length for extent in cluster.extents().values())
+    assert cluster.segment_bytes() <= 1.25 * live
+    cluster.require_clean()
     return cut
 
 
-async def _collect_cut_short(shop: Shop, calls: int, *, after: bool) -> bool:
-    front = shop.here.front
-    engine = FailingEngine(front.engine, calls, after=after)
-    collector = Collector(shop.directory, engine, front.store, SMALL, front.disk)
+async def _collect_interrupted(cluster: StoreCluster, calls: int, *, after: bool) -> bool:
+    front_end = cluster.local.front_end
+    engine = FailingEngine(front_end.engine, calls, after=after)
+    collector = Collector(cluster.directory, engine, front_end.store, SMALL, front_end.disk)
     try:
         await collector.collect()
-    except CutShort:
+    except CollectionInterrupted:
         return True
     return False
 
 
-def test_a_fault_of_the_disk_is_passed_on_and_nothing_is_lost(shop: Shop) -> None:
-    shop.put_sparse("a", LARGE)
+def test_a_disk_error_is_raised_and_nothing_is_lost(cluster: StoreCluster) -> None:
+    cluster.put_sparse("a", LARGE)
 
     class BrokenDisk(WatchedDisk):
         def sync(self, descriptor: int) -> None:
             raise OSError("no")
 
-    shop.here.front.disk = BrokenDisk()
-    shop.reopen_here()
+    cluster.local.front_end.disk = BrokenDisk()
+    cluster.reopen_local()
     with pytest.raises(Fault) as failed:
-        shop.here.call("collect")
+        cluster.local.call("collect")
     assert failed.value.reason is FaultReason.FAILED
-    shop.here.front.disk = WatchedDisk()
-    shop.reopen_here()
-    shop.here.call("tidy")
-    assert shop.here.call("get", "a") == LARGE
-    shop.require_balanced()
+    cluster.local.front_end.disk = WatchedDisk()
+    cluster.reopen_local()
+    cluster.local.call("tidy")
+    assert cluster.local.call("get", "a") == LARGE
+    cluster.require_balanced()
 
 
-# Late words
+# Late commands
 
 
-def test_the_late_adoption_of_a_killed_process_is_not_believed(shop: Shop) -> None:
-    """Its command may wait in a socket while others find that it is gone and clear up."""
-    shop.here.call("put", "a", LARGE)
-    body = shop.there.call("body", shop.there.call("begin_upload", "a", LISTED))
-    shop.there.kill()
+def test_a_late_adoption_by_a_killed_process_is_refused(cluster: StoreCluster) -> None:
+    """Its command may wait in a socket while others clean up after it."""
+    cluster.local.call("put", "a", LARGE)
+    body = cluster.remote.call("body", cluster.remote.call("begin_upload", "a", LISTED))
+    cluster.remote.kill()
     for _ in range(2):
-        shop.here.call("tidy")
+        cluster.local.call("tidy")
     with pytest.raises((Fault, Refused)):
-        shop.run(shop.here.front.engine.write(objects.put_object, PutObject("a", body)))
-    assert shop.here.call("get", "a") == LARGE
-    shop.require_clean()
+        cluster.run(cluster.local.front_end.engine.write(objects.put_object, PutObject("a", body)))
+    assert cluster.local.call("get", "a") == LARGE
+    cluster.require_clean()
 
 
-def test_the_late_move_of_a_killed_collector_is_not_believed(shop: Shop) -> None:
-    shop.put_sparse("a", LARGE)
-    (first, *_) = sorted(shop.extents())
-    copy = shop.there.call("body", shop.there.call("begin_upload", "a", LARGE))
-    shop.there.kill()
+def test_a_late_move_by_a_killed_collector_is_refused(cluster: StoreCluster) -> None:
+    cluster.put_sparse("a", LARGE)
+    (first, *_) = sorted(cluster.extents())
+    copy = cluster.remote.call("body", cluster.remote.call("begin_upload", "a", LARGE))
+    cluster.remote.kill()
     for _ in range(2):
-        shop.here.front.collector = without_rewriting(shop)
-        shop.here.call("collect")
+        cluster.local.front_end.collector = without_rewriting(cluster)
+        cluster.local.call("collect")
     late = Relocation(*first, *copy.pieces[0].extent)
     with pytest.raises(Fault):
-        shop.run(shop.here.front.engine.write(move_extents, MoveExtents((late,))))
-    assert shop.here.call("get", "a") == LARGE
-    shop.require_clean()
+        cluster.run(cluster.local.front_end.engine.write(move_extents, MoveExtents((late,))))
+    assert cluster.local.call("get", "a") == LARGE
+    cluster.require_clean()
 
 
-def without_rewriting(shop: Shop) -> Collector:
-    """A collector that leaves sparse segments as they are."""
-    front = shop.here.front
+def without_rewriting(cluster: StoreCluster) -> Collector:
+    """Returns a collector that does not rewrite sparse segments."""
+    front_end = cluster.local.front_end
     lazy = dataclasses.replace(SMALL, sparse_dead_share=0.9)
-    return Collector(shop.directory, front.engine, front.store, lazy, front.disk)
+    return Collector(cluster.directory, front_end.engine, front_end.store, lazy, front_end.disk)

@@ -1,4 +1,4 @@
-"""Totals of dead bytes over the life of a store, and in stores of the first schema."""
+"""Totals of dead bytes over the life of a store, and in stores of schema 1."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from etagere.engine.interface import Engine
 from etagere.engine.ledger import database_path
 from etagere.model.bodies import DeadExtent, DeadTotal, Segment, SegmentState
 from tests.bodies.objects import delete_object, upload
-from tests.bodies.stores import CONFIG, Broken, build, data_of, expected, read_all
+from tests.bodies.stores import CONFIG, DamagedStore, build, data_of, expected, read_all
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.accounts import rows
+from tests.model.consistency import rows
 
 
 @pytest.fixture(scope="module")
 def first_schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store as schema 1 had it: every dead extent has a row, and all are in the totals."""
+    """Returns a store of schema 1: every dead extent has a record and is in the totals."""
     folder = tmp_path_factory.mktemp("schema")
     asyncio.run(build(folder / "built"))
-    store = Broken(folder / "built", folder / "data")
+    store = DamagedStore(folder / "built", folder / "data")
     laid = [(key, row.length) for key, row in store.rows(EXTENTS)]
     laid += [(key, row.length) for key, row in store.rows(UNCOUNTED_DEAD)]
     for (number,), segment in store.rows(SEGMENTS):
@@ -58,8 +58,8 @@ def first_schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.directory
 
 
-def test_a_store_of_the_first_schema_is_sound(first_schema: Path, tmp_path: Path) -> None:
-    store = Broken(first_schema, tmp_path / "data")
+def test_a_store_of_schema_1_is_consistent(first_schema: Path, tmp_path: Path) -> None:
+    store = DamagedStore(first_schema, tmp_path / "data")
     assert store.rows(COUNTED_DEAD)
     assert check(store.directory).findings == []
     assert asyncio.run(read_all(store.directory)) == expected()
@@ -67,8 +67,8 @@ def test_a_store_of_the_first_schema_is_sound(first_schema: Path, tmp_path: Path
     assert store.execute("PRAGMA user_version") == [(2,)]
 
 
-def test_a_store_of_the_first_schema_is_collected(first_schema: Path, tmp_path: Path) -> None:
-    store = Broken(first_schema, tmp_path / "data")
+def test_a_store_of_schema_1_is_collected(first_schema: Path, tmp_path: Path) -> None:
+    store = DamagedStore(first_schema, tmp_path / "data")
 
     async def scenario(engine: Engine, bodies: FileBodyStore, collector: Collector) -> None:
         for name in expected():
@@ -78,14 +78,14 @@ def test_a_store_of_the_first_schema_is_collected(first_schema: Path, tmp_path: 
 
     run_in(store.directory, scenario)
     assert check(store.directory).findings == []
-    # Blocks that were staged are left.
+    # The staged blocks remain.
     assert len(store.rows(SEGMENTS)) <= 2
     assert {number for (number, _), _ in store.rows(COUNTED_DEAD)} <= {
         number for (number,), _ in store.rows(SEGMENTS)
     }
 
 
-def test_what_dies_is_counted_in_the_next_round(tmp_path: Path) -> None:
+def test_dead_bytes_are_counted_in_the_next_round(tmp_path: Path) -> None:
     async def scenario(engine: Engine, store: FileBodyStore, collector: Collector) -> None:
         for number in range(300):
             await upload(engine, store, f"{number}", data_of(f"{number}", 1_100))
@@ -113,7 +113,7 @@ def test_what_dies_is_counted_in_the_next_round(tmp_path: Path) -> None:
 def test_dead_extents_of_an_open_segment_are_counted_over_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each round looks at a bounded number of them. Much dead space has the segment sealed."""
+    """Each round reads a bounded number of them. A segment with many dead bytes is sealed."""
     monkeypatch.setattr(files, "_DEAD_ROWS_PER_SLICE", 5)
     monkeypatch.setattr(files, "_DEAD_SLICES_PER_ROUND", 1)
 
@@ -127,7 +127,7 @@ def test_dead_extents_of_an_open_segment_are_counted_over_rounds(
             await store.maintain()
             (segment,) = (await engine.read(rows, SEGMENTS)).values()
             states.append(segment.state)
-        # 5 of 60 are less than the share that has a segment given up, 10 are more.
+        # 5 of 60 are below the share at which a segment is sealed, 10 are above.
         assert states == [SegmentState.OPEN, SegmentState.SEALED]
         assert (await engine.read(rows, DEAD_TOTALS))[1,].length == 30 * 1_100
 
@@ -138,7 +138,7 @@ Scenario = Callable[[Engine, FileBodyStore, Collector], Coroutine[Any, Any, None
 
 
 def run_in(directory: Path, scenario: Scenario) -> None:
-    """Runs a scenario in a store, as a server would."""
+    """Runs a scenario in a store as a server would."""
 
     async def run() -> None:
         harness = SqliteHarness(directory, CONFIG)

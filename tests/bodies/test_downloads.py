@@ -1,5 +1,5 @@
-"""Downloads over the wire: of bodies in many segments, beside a collector, with few descriptors
-and of bytes that are damaged."""
+"""Downloads over HTTP: bodies in many segments, a running collector, few descriptors, damaged
+bytes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from etagere.model.ids import new_id
 from etagere.operations.blob.blobs import put_blob
 from etagere.operations.blob.containers import create_container
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.fronts import noise
+from tests.model.front_ends import noise
 from tests.probes.client import Client, Request, shared_key
+from tests.sdk.blob.clients import blob_service
 from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
 CONTAINER = "box"
@@ -40,7 +41,7 @@ SEGMENTS_COUNT = 600
 SPREAD = Config(
     durable=False, inline_bytes_max=1 * KIB, piece_bytes_max=16 * KIB, segment_bytes_max=16 * KIB
 )
-"""As the store of a version with other limits."""
+"""Like a store of a version with other limits."""
 DATA = noise(1, SEGMENTS_COUNT * SPREAD.segment_bytes_max)
 PATH = f"/{ACCOUNT}/{CONTAINER}"
 sign = shared_key(ACCOUNT, KEY)
@@ -81,7 +82,7 @@ async def _fill(harness: SqliteHarness, directory: Path) -> None:
 
 @contextlib.contextmanager
 def serving_spread(directory: Path, command_prefix: tuple[str, ...] = ()) -> Iterator[Server]:
-    """With one front end, whose collector does not put the segments together meanwhile."""
+    """Serves with one front end whose collector does not merge the segments."""
     with (
         sole_worker(directory, collector.TASK) as is_sole,
         served(directory, "--workers", "1", command_prefix=command_prefix) as server,
@@ -95,11 +96,11 @@ def descriptors(pid: int) -> int:
 
 
 def front_end(server: Server) -> int:
-    """The process that has segments or their like open: not the writer."""
+    """Returns the process that has segments open: not the writer."""
     return max(server.children())
 
 
-def test_a_body_in_more_segments_than_there_are_descriptors(spread: Path) -> None:
+def test_a_body_in_more_segments_than_descriptors(spread: Path) -> None:
     assert len(list((spread / DIRECTORY_NAME).iterdir())) >= SEGMENTS_COUNT
     with serving_spread(spread, ("prlimit", "--nofile=160:160")) as server:
         with ThreadPoolExecutor(4) as threads:
@@ -110,20 +111,20 @@ def test_a_body_in_more_segments_than_there_are_descriptors(spread: Path) -> Non
 
 
 def _downloaded(server: Server) -> bytes:
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         answer = client.ask(get("a"))
         assert answer.status == 200
         return answer.body
 
 
-def test_without_a_descriptor_a_download_is_refused(spread: Path) -> None:
-    with serving_spread(spread) as server, Client(server.endpoint) as client:
+def test_a_download_without_descriptors_is_refused(spread: Path) -> None:
+    with serving_spread(spread) as server, Client(server.endpoints["blob"]) as client:
         assert client.ask(get("a", ("x-ms-range", "bytes=0-9"))).status == 206
         pid = front_end(server)
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         before = descriptors(pid)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
-        # The first segment is still open for the next reader, but gives way.
+        # The first segment is still open for the next reader, but is evicted.
         for asked in (("x-ms-range", "bytes=100000-199999"), ("x-ms-range", "bytes=100000-100009")):
             answer = client.ask(get("a", asked))
             assert (answer.status, answer.code) == (503, "ServerBusy")
@@ -132,7 +133,7 @@ def test_without_a_descriptor_a_download_is_refused(spread: Path) -> None:
         assert client.ask(get("a")).body == DATA
 
 
-def test_without_a_descriptor_in_the_middle_the_connection_ends(spread: Path) -> None:
+def test_running_out_of_descriptors_closes_the_connection(spread: Path) -> None:
     with serving_spread(spread) as server:
         pid = front_end(server)
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -152,8 +153,8 @@ def test_without_a_descriptor_in_the_middle_the_connection_ends(spread: Path) ->
 
 @contextlib.contextmanager
 def slow_reader(server: Server, name: str) -> Iterator[socket.socket]:
-    """A connection with the request sent, that takes no more than it is asked to."""
-    host, _, port = server.endpoint.removeprefix("http://").partition(":")
+    """Returns a connection that has sent its request and receives only on demand."""
+    host, _, port = server.endpoints["blob"].removeprefix("http://").partition(":")
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * KIB)
         connection.settimeout(20)
@@ -165,12 +166,12 @@ def slow_reader(server: Server, name: str) -> Iterator[socket.socket]:
 # Slow readers
 
 
-def test_one_slow_reader_does_not_keep_the_space_of_others(tmp_path: Path) -> None:
-    """A byte now and then of a long blob, while others are overwritten again and again."""
+def test_one_slow_reader_does_not_block_the_collector(tmp_path: Path) -> None:
+    """It reads a long blob slowly while others are overwritten repeatedly."""
     directory = tmp_path / "data"
     slow, other = noise(2, 100 * MIB), noise(3, 8 * MIB)
     with served(directory, "--workers", "2") as server:
-        container = server.service().create_container(CONTAINER)
+        container = blob_service(server).create_container(CONTAINER)
         container.upload_blob("slow", slow)
         own = segment_files(directory)
         with slow_reader(server, "slow") as reader:
@@ -178,7 +179,7 @@ def test_one_slow_reader_does_not_keep_the_space_of_others(tmp_path: Path) -> No
                 container.upload_blob(f"{number % 4}", other, overwrite=True)
                 assert reader.recv(1)
             container.upload_blob("slow", b"", overwrite=True)
-            # Four of the others are alive; some are dead, but not yet worth the while.
+            # Four of the others are alive; some are dead, but not yet worth collecting.
             alive = 4 * len(other) + 64 * MIB
             eventually(
                 lambda: sum(size_of(path) for path in segment_files(directory) - own) < alive,
@@ -205,8 +206,8 @@ def size_of(path: Path) -> int:
 # Damage
 
 
-def spoil(directory: Path, collection: Collection[Any, Any], what: bytes) -> None:
-    """Changes a bit of bytes in the ledger, as a disk does."""
+def flip_bit(directory: Path, collection: Collection[Any, Any], what: bytes) -> None:
+    """Changes a bit of bytes in the ledger, as a faulty disk might."""
     connection = apsw.Connection(str(database_path(directory)))
     try:
         rows = list(connection.execute(f"SELECT key, value FROM {collection.name}"))  # noqa: S608
@@ -223,7 +224,7 @@ def spoil(directory: Path, collection: Collection[Any, Any], what: bytes) -> Non
 
 
 def require_refused(server: Server, name: str, place: str) -> None:
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         for headers in ((), (("x-ms-range", "bytes=0-9"),)):
             answer = client.ask(get(name, *headers))
             assert (answer.status, answer.code) == (500, "InternalError")
@@ -234,7 +235,7 @@ def require_refused(server: Server, name: str, place: str) -> None:
                 "PUT",
                 f"{PATH}/copy",
                 (("comp", "block"), ("blockid", base64.b64encode(b"1").decode())),
-                (("x-ms-copy-source", f"{server.endpoint}{PATH}/{name}"),),
+                (("x-ms-copy-source", f"{server.endpoints['blob']}{PATH}/{name}"),),
             )
         )
         assert client.ask(copied).status >= 400
@@ -245,14 +246,14 @@ def test_a_damaged_inline_body_is_not_sent(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     data = noise(3, 5_000)
     with served(directory) as server:
-        container = server.service().create_container(CONTAINER, public_access="container")
+        container = blob_service(server).create_container(CONTAINER, public_access="container")
         container.upload_blob("rotten", data)
         container.upload_blob("fine", b"fine")
         assert server.stop() == 0
-        spoil(directory, INLINE, data)
+        flip_bit(directory, INLINE, data)
         server.start()
         require_refused(server, "rotten", "the bytes of inline content")
-        fine = server.service().get_blob_client(CONTAINER, "fine")
+        fine = blob_service(server).get_blob_client(CONTAINER, "fine")
         assert fine.download_blob().readall() == b"fine"
         server.stop()
     assert "inline-damaged" in check(directory).stdout
@@ -262,17 +263,17 @@ def test_a_damaged_inline_interval_is_not_sent(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     data = noise(4, 3_000)
     with served(directory) as server:
-        container = server.service().create_container(CONTAINER, public_access="container")
+        container = blob_service(server).create_container(CONTAINER, public_access="container")
         blob = container.get_blob_client("rotten")
         blob.create_append_blob()
         for at in range(0, len(data), 1_000):
             blob.append_block(data[at : at + 1_000])
         assert blob.download_blob().readall() == data
         assert server.stop() == 0
-        spoil(directory, INTERVALS, data[:1_000])
+        flip_bit(directory, INTERVALS, data[:1_000])
         server.start()
-        # What is appended to it does not hide the damage.
-        with Client(server.endpoint) as client:
+        # An append does not hide the damage.
+        with Client(server.endpoints["blob"]) as client:
             more = Request("PUT", f"{PATH}/rotten", (("comp", "appendblock"),), (), b"more")
             assert client.ask(sign(more)).status == 201
         require_refused(server, "rotten", "the inline interval at 0 of map")
@@ -284,13 +285,13 @@ def test_a_damaged_inline_interval_is_not_sent(tmp_path: Path) -> None:
 def test_a_damaged_short_body_in_a_segment_is_not_sent(tmp_path: Path, length: int) -> None:
     directory = tmp_path / "data"
     with served(directory) as server:
-        container = server.service().create_container(CONTAINER)
+        container = blob_service(server).create_container(CONTAINER)
         container.upload_blob("rotten", noise(5, length))
         (path,) = (directory / DIRECTORY_NAME).iterdir()
         descriptor = os.open(path, os.O_RDWR)
         os.pwrite(descriptor, b"\x00\x01\x02\x03", length // 2)
         os.close(descriptor)
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             answer = client.ask(get("rotten"))
             assert (answer.status, answer.code) == (500, "InternalError")
         assert "segment 1 at 0: checksum" in server.log()

@@ -1,4 +1,4 @@
-"""Uploads into segment files: every size, every order, and everything that can go wrong."""
+"""Uploads into segment files: sizes, order, durability and errors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from etagere.engine.interface import Fault, FaultReason, ReadTxn
 from etagere.model.bodies import Segment, SegmentState
 from tests.bodies import objects
 from tests.bodies.objects import PutObject
-from tests.model.accounts import rows
+from tests.model.consistency import rows
 from tests.model.disks import WatchedDisk
-from tests.model.fronts import SMALL, Shop, noise
+from tests.model.front_ends import SMALL, StoreCluster, noise
 from tests.model.uploads import WIDE, require_stored, state_of, store_of, write
 
 INLINE, PIECE, SEGMENT = SMALL.inline_bytes_max, SMALL.piece_bytes_max, SMALL.segment_bytes_max
@@ -31,14 +31,14 @@ FLUSH = 1 * MIB
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with Shop(tmp_path, others=0, disk=WatchedDisk()) as opened:
+def cluster(tmp_path: Path) -> Iterator[StoreCluster]:
+    with StoreCluster(tmp_path, others=0, disk=WatchedDisk()) as opened:
         yield opened
 
 
 @pytest.fixture
-def wide(tmp_path: Path) -> Iterator[Shop]:
-    with Shop(tmp_path, WIDE, others=0, disk=WatchedDisk()) as opened:
+def wide(tmp_path: Path) -> Iterator[StoreCluster]:
+    with StoreCluster(tmp_path, WIDE, others=0, disk=WatchedDisk()) as opened:
         yield opened
 
 
@@ -66,12 +66,12 @@ async def every_hint(store: FileBodyStore, size: int, piece_bytes_max: int) -> N
 
 
 @pytest.mark.parametrize("size", SMALL_SIZES)
-def test_small_boundaries(shop: Shop, size: int) -> None:
-    shop.run(every_hint(store_of(shop), size, PIECE))
+def test_small_boundaries(cluster: StoreCluster, size: int) -> None:
+    cluster.run(every_hint(store_of(cluster), size, PIECE))
 
 
 @pytest.mark.parametrize("size", WIDE_SIZES)
-def test_wide_boundaries(wide: Shop, size: int) -> None:
+def test_wide_boundaries(wide: StoreCluster, size: int) -> None:
     data = noise(size, size)
 
     async def both() -> None:
@@ -83,18 +83,18 @@ def test_wide_boundaries(wide: Shop, size: int) -> None:
     wide.run(both())
 
 
-def test_blocks_lie_in_pieces_however_small(shop: Shop) -> None:
+def test_blocks_are_stored_in_pieces_of_any_size(cluster: StoreCluster) -> None:
     async def blocks() -> None:
         for size in (1, INLINE, INLINE + 1):
-            body = await write(store_of(shop), noise(size, size), size, inline=False)
+            body = await write(store_of(cluster), noise(size, size), size, inline=False)
             (piece,) = body.pieces
             assert (piece.length, piece.crc) == (size, crc64nvme(noise(size, size)))
-        assert (await write(store_of(shop), b"", 0, inline=False)).pieces == ()
+        assert (await write(store_of(cluster), b"", 0, inline=False)).pieces == ()
 
-    shop.run(blocks())
+    cluster.run(blocks())
 
 
-def test_many_tiny_appends(wide: Shop) -> None:
+def test_many_tiny_appends(wide: StoreCluster) -> None:
     data = noise(3, FLUSH // 16)
 
     async def tiny() -> None:
@@ -105,51 +105,51 @@ def test_many_tiny_appends(wide: Shop) -> None:
 
 
 def test_half_a_million_buffers_are_written_in_seconds(tmp_path: Path) -> None:
-    """A client may send a body byte by byte; the writes must not cost the square of that."""
+    """A client may send a body byte by byte; the cost of writes must not be quadratic."""
     buffers = [memoryview(b"x")] * 500_000
     descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     began = time.perf_counter()
     Disk().write(descriptor, buffers, 0)
     os.close(descriptor)
-    # A third of a second if all is well, fifteen if it is not.
+    # A third of a second if linear, fifteen if quadratic.
     assert time.perf_counter() - began < 5
 
 
-def test_appends_of_nothing(shop: Shop) -> None:
+def test_empty_appends(cluster: StoreCluster) -> None:
     async def nothing() -> None:
-        async with store_of(shop).writer() as writer:
+        async with store_of(cluster).writer() as writer:
             for part in (b"", b"a" * PIECE, b"", b"", b"b", b""):
                 await writer.append(part)
             body = await writer.seal()
-        await require_stored(store_of(shop), body, b"a" * PIECE + b"b")
+        await require_stored(store_of(cluster), body, b"a" * PIECE + b"b")
 
-    shop.run(nothing())
+    cluster.run(nothing())
 
 
-def test_a_long_upload_of_unknown_length_lies_in_few_pieces(wide: Shop) -> None:
+def test_a_long_upload_of_unknown_length_has_few_pieces(wide: StoreCluster) -> None:
     data = noise(4, 6 * FLUSH)
     body = wide.run(write(store_of(wide), data))
     assert len(body.pieces) <= 4
 
 
-def test_adjacent_room_makes_one_piece(wide: Shop) -> None:
-    """Room is asked for several times, and nobody comes between."""
+def test_adjacent_reservations_form_one_piece(wide: StoreCluster) -> None:
+    """Space is reserved several times with no other upload in between."""
     data = noise(5, WIDE.piece_bytes_max)
     body = wide.run(write(store_of(wide), data))
     (piece,) = body.pieces
     assert piece.crc == crc64nvme(data)
 
 
-def test_unused_room_is_given_back(shop: Shop) -> None:
+def test_unused_space_is_released(cluster: StoreCluster) -> None:
     async def two() -> None:
-        first = await write(store_of(shop), noise(1, 1000), 4000)
-        second = await write(store_of(shop), noise(2, 1000), 4000)
+        first = await write(store_of(cluster), noise(1, 1000), 4000)
+        second = await write(store_of(cluster), noise(2, 1000), 4000)
         assert second.pieces[0].offset == first.pieces[0].offset + 1000
 
-    shop.run(two())
+    cluster.run(two())
 
 
-def test_room_is_kept_when_somebody_came_behind(wide: Shop) -> None:
+def test_space_before_another_upload_is_kept(wide: StoreCluster) -> None:
     async def interleaved() -> None:
         store = store_of(wide)
         one, other = noise(1, FLUSH), noise(2, FLUSH)
@@ -165,7 +165,7 @@ def test_room_is_kept_when_somebody_came_behind(wide: Shop) -> None:
     wide.run(interleaved())
 
 
-def test_interleaved_uploads_keep_apart(wide: Shop) -> None:
+def test_interleaved_uploads_do_not_mix(wide: StoreCluster) -> None:
     async def upload(seed: int) -> None:
         data = noise(seed, FLUSH // 2 + seed * 300_000)
         async with store_of(wide).writer(None if seed % 2 else len(data)) as writer:
@@ -184,38 +184,38 @@ def test_interleaved_uploads_keep_apart(wide: Shop) -> None:
 # Segments
 
 
-def test_full_segments_are_sealed_when_nothing_is_in_flight(shop: Shop) -> None:
+def test_full_segments_are_sealed_when_nothing_is_in_flight(cluster: StoreCluster) -> None:
     async def roll() -> None:
-        store, engine = store_of(shop), shop.here.front.engine
+        store, engine = store_of(cluster), cluster.local.front_end.engine
         async with store.writer() as writer:
             await writer.append(noise(1, SEGMENT))
             body = await writer.seal()
             await engine.write(objects.put_object, PutObject("a", body))
             await objects.upload(engine, store, "b", noise(2, SEGMENT))
             await store.maintain()
-            assert (await state_of(shop, 1)).state is SegmentState.OPEN
+            assert (await state_of(cluster, 1)).state is SegmentState.OPEN
         await store.maintain()
         owner = store.coordinator.process_id
         sealed = Segment(owner, SegmentState.SEALED, SEGMENT, closed=True, counted_to=SEGMENT)
-        assert await state_of(shop, 1) == sealed
-        assert (await state_of(shop, 2)).state is SegmentState.OPEN
+        assert await state_of(cluster, 1) == sealed
+        assert (await state_of(cluster, 2)).state is SegmentState.OPEN
 
-    shop.run(roll())
-    shop.require_balanced()
+    cluster.run(roll())
+    cluster.require_balanced()
 
 
-def test_what_is_not_adopted_is_dead_once_sealed(shop: Shop) -> None:
-    shop.run(write(store_of(shop), noise(1, 2 * PIECE)))
-    shop.here.call("put", "a", noise(2, PIECE))
-    shop.run(write(store_of(shop), noise(3, 100), inline=False))
-    shop.reopen_here()
-    shop.require_balanced()
+def test_unadopted_bytes_are_dead_once_sealed(cluster: StoreCluster) -> None:
+    cluster.run(write(store_of(cluster), noise(1, 2 * PIECE)))
+    cluster.local.call("put", "a", noise(2, PIECE))
+    cluster.run(write(store_of(cluster), noise(3, 100), inline=False))
+    cluster.reopen_local()
+    cluster.require_balanced()
 
     def look(txn: ReadTxn, _: None) -> tuple[list[Any], list[Any]]:
         dead = [(key, row.length) for key, row in rows(txn, DEAD_TOTALS).items()]
         return dead, list(rows(txn, EXTENTS))
 
-    dead, live = shop.run(shop.here.front.engine.read(look, None))
+    dead, live = cluster.run(cluster.local.front_end.engine.read(look, None))
     assert live == [(1, 2 * PIECE)]
     assert dead == [((1,), 2 * PIECE + 100)]
 
@@ -224,40 +224,40 @@ def test_a_piece_larger_than_a_segment(tmp_path: Path) -> None:
     config = Config(
         durable=False, inline_bytes_max=10, piece_bytes_max=5000, segment_bytes_max=3000
     )
-    with Shop(tmp_path, config, others=0) as shop:
+    with StoreCluster(tmp_path, config, others=0) as cluster:
         data = noise(1, 12_000)
-        body = shop.run(write(store_of(shop), data))
+        body = cluster.run(write(store_of(cluster), data))
         assert [piece.length for piece in body.pieces] == [5000, 5000, 2000]
         assert len({piece.segment for piece in body.pieces}) == 3
-        shop.run(require_stored(store_of(shop), body, data))
+        cluster.run(require_stored(store_of(cluster), body, data))
 
 
 # Durability
 
 
-def test_seals_at_one_time_share_their_syncs(shop: Shop) -> None:
+def test_concurrent_seals_share_their_syncs(cluster: StoreCluster) -> None:
     class Slow(WatchedDisk):
         def sync(self, descriptor: int) -> None:
             super().sync(descriptor)
             time.sleep(0.03)
 
-    shop.here.front.disk = Slow()
-    shop.reopen_here()
+    cluster.local.front_end.disk = Slow()
+    cluster.reopen_local()
 
     async def at_once() -> None:
         bodies = await asyncio.gather(
-            *(write(store_of(shop), noise(n, 600), 600) for n in range(40))
+            *(write(store_of(cluster), noise(n, 600), 600) for n in range(40))
         )
         for number, body in enumerate(bodies):
-            await require_stored(store_of(shop), body, noise(number, 600))
+            await require_stored(store_of(cluster), body, noise(number, 600))
 
-    shop.run(at_once())
-    assert 1 <= shop.disk.calls["sync"] <= 5
+    cluster.run(at_once())
+    assert 1 <= cluster.disk.calls["sync"] <= 5
 
 
-def test_a_sync_under_way_does_not_count_for_what_is_written_after(shop: Shop) -> None:
+def test_a_running_sync_does_not_cover_later_writes(cluster: StoreCluster) -> None:
     async def during() -> None:
-        disk, store = shop.disk, store_of(shop)
+        disk, store = cluster.disk, store_of(cluster)
         disk.hold("sync")
         first = asyncio.create_task(write(store, noise(1, 600)))
         assert await asyncio.to_thread(disk.reached, "sync")
@@ -271,16 +271,18 @@ def test_a_sync_under_way_does_not_count_for_what_is_written_after(shop: Shop) -
         assert disk.calls["sync"] == 1 and not any(task.done() for task in late)
         disk.let_go("sync")
         bodies = await asyncio.gather(first, *late)
-        # Small ones that lie behind each other are written as one, with their sync.
+        # Small adjacent writes are written as one, with their sync.
         assert (disk.calls["write"], disk.calls["sync"]) == (4, 2)
         for number, body in enumerate(bodies, 1):
             length = PIECE + 1 if number == 2 else 600
             await require_stored(store, body, noise(number, length))
 
-    shop.run(during())
+    cluster.run(during())
 
 
-def test_what_cannot_be_written_is_refused_and_the_segment_still_used(shop: Shop) -> None:
+def test_a_failed_write_is_refused_and_the_segment_stays_in_use(
+    cluster: StoreCluster,
+) -> None:
     class FullOnce(WatchedDisk):
         def write(
             self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int
@@ -289,11 +291,11 @@ def test_what_cannot_be_written_is_refused_and_the_segment_still_used(shop: Shop
             if self.calls["write"] == 1:
                 raise OSError(errno.ENOSPC, "no space left")
 
-    shop.here.front.disk = FullOnce()
-    shop.reopen_here()
+    cluster.local.front_end.disk = FullOnce()
+    cluster.reopen_local()
 
     async def fill() -> None:
-        store = store_of(shop)
+        store = store_of(cluster)
         results = await asyncio.gather(
             *[write(store, noise(n, 600)) for n in range(3)], return_exceptions=True
         )
@@ -302,21 +304,21 @@ def test_what_cannot_be_written_is_refused_and_the_segment_still_used(shop: Shop
         assert body.pieces[0].segment == 1
         await require_stored(store, body, noise(9, 600))
 
-    shop.run(fill())
+    cluster.run(fill())
 
 
-def test_after_a_failed_sync_the_segment_is_not_used_again(shop: Shop) -> None:
+def test_after_a_failed_sync_the_segment_is_not_used_again(cluster: StoreCluster) -> None:
     class FailsOnce(WatchedDisk):
         def sync(self, descriptor: int) -> None:
             super().sync(descriptor)
             if self.calls["sync"] == 1:
                 raise OSError(errno.EIO, "input/output error")
 
-    shop.here.front.disk = FailsOnce()
-    shop.reopen_here()
+    cluster.local.front_end.disk = FailsOnce()
+    cluster.reopen_local()
 
     async def fail() -> None:
-        store = store_of(shop)
+        store = store_of(cluster)
         async with store.writer() as writer:
             await writer.append(noise(1, 600))
             with pytest.raises(Fault) as failed:
@@ -329,7 +331,7 @@ def test_after_a_failed_sync_the_segment_is_not_used_again(shop: Shop) -> None:
         assert body.pieces[0].segment == 2
         await require_stored(store, body, noise(2, 600))
 
-    shop.run(fail())
+    cluster.run(fail())
 
 
 def test_few_files_are_kept_open_for_readers(tmp_path: Path) -> None:
@@ -340,14 +342,14 @@ def test_few_files_are_kept_open_for_readers(tmp_path: Path) -> None:
         segment_bytes_max=1000,
         segment_files_max=3,
     )
-    with Shop(tmp_path, config, others=0) as shop:
+    with StoreCluster(tmp_path, config, others=0) as cluster:
         data = noise(1, 12_000)
-        shop.here.call("put", "a", data)
-        shop.reopen_here()
+        cluster.local.call("put", "a", data)
+        cluster.reopen_local()
         for _ in range(2):
-            handles = [shop.here.call("begin_read", "a") for _ in range(3)]
+            handles = [cluster.local.call("begin_read", "a") for _ in range(3)]
             for handle in handles:
-                assert shop.here.call("step_read", handle) == data[:1000]
+                assert cluster.local.call("step_read", handle) == data[:1000]
             for handle in handles:
-                assert shop.here.call("finish_read", handle) == data[1000:]
-        assert len(shop.here.front.store._files) <= 3
+                assert cluster.local.call("finish_read", handle) == data[1000:]
+        assert len(cluster.local.front_end.store._files) <= 3

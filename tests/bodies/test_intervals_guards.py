@@ -1,4 +1,4 @@
-"""Interval maps under several hands: who has to wait for whom."""
+"""Concurrent changes of interval maps: which ones conflict."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from etagere.engine.interface import Conflict, WriteTxn
 from etagere.model.bodies import Mapped
 from etagere.model.ids import new_id
 from tests.bodies.test_intervals import begin, copy, ranges, write
-from tests.model.bench import Bench
+from tests.model.ledger_fixture import LedgerFixture
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def ledger() -> LedgerFixture:
+    return LedgerFixture()
 
 
-def in_the_way(
-    bench: Bench, first: Callable[[WriteTxn], object], second: Callable[[WriteTxn], object]
+def conflicts(
+    ledger: LedgerFixture, first: Callable[[WriteTxn], object], second: Callable[[WriteTxn], object]
 ) -> bool:
-    """Whether the second step has to wait for the first."""
-    one, two = bench.engine.begin(), bench.engine.begin()
+    """Reports whether the second step has to wait for the first."""
+    one, two = ledger.engine.begin(), ledger.engine.begin()
     try:
         first(one)
         second(two)
@@ -37,9 +37,9 @@ def in_the_way(
     return False
 
 
-def test_who_is_alone_stays_alone_until_the_end(bench: Bench) -> None:
-    content = write(bench, begin(bench, 100), 0, 50)
-    piece = bench.piece(10)
+def test_a_sole_holder_stays_sole_until_the_commit(ledger: LedgerFixture) -> None:
+    content = write(ledger, begin(ledger, 100), 0, 50)
+    piece = ledger.piece(10)
 
     def change(txn: WriteTxn) -> object:
         return intervals.write(txn, content, 0, [piece], new_id())
@@ -49,49 +49,49 @@ def test_who_is_alone_stays_alone_until_the_end(bench: Bench) -> None:
         lambda txn: release(txn, content),
         lambda txn: intervals.clear(txn, content, 0, 10, new_id()),
     ):
-        assert in_the_way(bench, change, other)
-        assert in_the_way(bench, other, change)
+        assert conflicts(ledger, change, other)
+        assert conflicts(ledger, other, change)
 
 
-def test_who_changes_a_map_keeps_the_reaper_from_it(bench: Bench) -> None:
-    """What it keeps for a generation that goes meanwhile would never be reaped."""
-    content = write(bench, begin(bench, 100), 0, 50)
-    copy(bench, content)
-    doomed = copy(bench, content)
-    content = write(bench, content, 0, 10)
-    older = copy(bench, content)
-    content = write(bench, content, 0, 10)
-    bench.release(older)
-    bench.release(doomed)
-
-    def change(txn: WriteTxn) -> object:
-        return intervals.clear(txn, content, 0, 50, new_id())
-
-    assert in_the_way(bench, change, lambda txn: reap_intervals(txn, 10))
-    assert in_the_way(bench, lambda txn: reap_intervals(txn, 10), change)
-
-
-def test_a_base_stays_as_it_is_while_it_is_copied(bench: Bench) -> None:
-    content = write(bench, begin(bench, 100), 0, 50)
-    kept = copy(bench, content)
-    content = write(bench, content, 0, 10)
-    write(bench, kept, 20, 10)
+def test_changing_a_map_excludes_the_reaper(ledger: LedgerFixture) -> None:
+    """Otherwise intervals kept for a generation that is being removed would never be reaped."""
+    content = write(ledger, begin(ledger, 100), 0, 50)
+    copy(ledger, content)
+    doomed = copy(ledger, content)
+    content = write(ledger, content, 0, 10)
+    older = copy(ledger, content)
+    content = write(ledger, content, 0, 10)
+    ledger.release(older)
+    ledger.release(doomed)
 
     def change(txn: WriteTxn) -> object:
         return intervals.clear(txn, content, 0, 50, new_id())
 
-    assert in_the_way(bench, lambda txn: flatten(txn, Flatten()), change)
-    assert in_the_way(bench, change, lambda txn: flatten(txn, Flatten()))
+    assert conflicts(ledger, change, lambda txn: reap_intervals(txn, 10))
+    assert conflicts(ledger, lambda txn: reap_intervals(txn, 10), change)
 
 
-def test_two_who_share_go_on_apart(bench: Bench) -> None:
-    one = write(bench, begin(bench, 100), 0, 50)
-    two = copy(bench, one)
+def test_a_base_does_not_change_while_it_is_flattened(ledger: LedgerFixture) -> None:
+    content = write(ledger, begin(ledger, 100), 0, 50)
+    kept = copy(ledger, content)
+    content = write(ledger, content, 0, 10)
+    write(ledger, kept, 20, 10)
+
+    def change(txn: WriteTxn) -> object:
+        return intervals.clear(txn, content, 0, 50, new_id())
+
+    assert conflicts(ledger, lambda txn: flatten(txn, Flatten()), change)
+    assert conflicts(ledger, change, lambda txn: flatten(txn, Flatten()))
+
+
+def test_two_holders_of_a_map_do_not_conflict(ledger: LedgerFixture) -> None:
+    one = write(ledger, begin(ledger, 100), 0, 50)
+    two = copy(ledger, one)
 
     def change(content: Mapped) -> Callable[[WriteTxn], Mapped]:
         return lambda txn: intervals.clear(txn, content, 0, 10, new_id())
 
-    assert in_the_way(bench, change(one), change(two))
-    one, two = bench.change(change(one)), bench.change(change(two))
+    assert conflicts(ledger, change(one), change(two))
+    one, two = ledger.change(change(one)), ledger.change(change(two))
     assert one.id != two.id
-    assert ranges(bench, one) == ranges(bench, two) == [(10, 50)]
+    assert ranges(ledger, one) == ranges(ledger, two) == [(10, 50)]

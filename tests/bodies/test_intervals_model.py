@@ -1,5 +1,5 @@
-"""Interval maps against plain bytes: whatever is written, cleared, cut, shared, let go of,
-copied and reaped, every content that is held shows exactly its own bytes."""
+"""Interval maps compared with plain bytes: after any sequence of changes, every held content has
+exactly its own bytes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ from etagere.bodies.reaping import Flatten, flatten, reap_intervals
 from etagere.engine.interface import T, WriteTxn
 from etagere.model.bodies import Body, Mapped, Piece
 from etagere.model.ids import new_id
-from tests.model.bench import Bench
+from tests.model.ledger_fixture import LedgerFixture
 
 LENGTH_MAX = 40
 HELD_MAX = 8
 
 Byte = tuple[int, int, int] | int | None
-"""One byte: its extent and the offset in it, the byte itself for an inline interval, or None for a
-hole."""
+"""One byte: its extent and its offset there, the byte itself if inline, or None in a hole."""
 Shown = tuple[int, int] | int | None
 
 
 @dataclass
-class Copy:
-    """A content, and what it must show."""
+class ModelContent:
+    """A content and its expected bytes."""
 
     content: Mapped
     shows: list[Byte]
@@ -90,40 +89,40 @@ def written_ranges(shows: list[Byte], start: int, end: int) -> list[tuple[int, i
 def require_differences(
     found: list[tuple[int, int, bool]], old: list[Byte], new: list[Byte], start: int, end: int
 ) -> None:
-    """All of them and no others, but for holes that were made where there was one already."""
-    told = {at: written for first, behind, written in found for at in range(first, behind)}
+    """Checks for exactly the expected ranges, ignoring clears of ranges that were already empty."""
+    result = {at: written for first, behind, written in found for at in range(first, behind)}
     for at in range(start, min(end, len(new))):
         before = old[at] if at < len(old) else None
         if before != new[at] or isinstance(new[at], int):
-            assert told.pop(at) is (new[at] is not None)
+            assert result.pop(at) is (new[at] is not None)
         elif new[at] is None:
-            assert not told.pop(at, False)
-    assert not told
+            assert not result.pop(at, False)
+    assert not result
     for one, following in pairwise(found):
         assert one[1] < following[0] or (one[1] == following[0] and one[2] != following[2])
 
 
-def look(bench: Bench, work: Callable[..., T], *arguments: object) -> T:
-    return bench.look(lambda txn, _: work(txn, *arguments))
+def look(ledger: LedgerFixture, work: Callable[..., T], *arguments: object) -> T:
+    return ledger.look(lambda txn, _: work(txn, *arguments))
 
 
-def require_account(bench: Bench, contents: list[Mapped]) -> None:
-    """Counts all holders anew: those of generations, and those of extents."""
-    maps = bench.rows(INTERVAL_MAPS)
+def require_counts(ledger: LedgerFixture, contents: list[Mapped]) -> None:
+    """Recounts the holders of generations and extents."""
+    maps = ledger.rows(INTERVAL_MAPS)
     held: Counter[tuple[bytes, int]] = Counter((c.id, c.generation) for c in contents)
     held.update((m.base, m.base_generation) for m in maps.values() if m.base is not None)
-    assert {key: record.count for key, record in bench.rows(GENERATIONS).items()} == held
+    assert {key: record.count for key, record in ledger.rows(GENERATIONS).items()} == held
     assert {key[0] for key in held} <= {key[0] for key in maps}
-    current, former = bench.rows(INTERVALS), bench.rows(FORMER_INTERVALS)
+    current, former = ledger.rows(INTERVALS), ledger.rows(FORMER_INTERVALS)
     pieces = [row.piece for row in (*current.values(), *former.values())]
     references = Counter(piece.extent for piece in pieces if isinstance(piece, Piece))
-    assert {key: extent.references for key, extent in bench.rows(EXTENTS).items()} == references
-    reaped = {key[0] for key in bench.rows(MAPS_TO_REAP)}
+    assert {key: extent.references for key, extent in ledger.rows(EXTENTS).items()} == references
+    reaped = {key[0] for key in ledger.rows(MAPS_TO_REAP)}
     for map_id in {key[0] for key in maps} - reaped:
         assert any(key[0] == map_id for key in held), "a map that nobody holds"
     for (map_id, _, born), row in former.items():
         if map_id not in reaped:
-            assert look(bench, is_held, map_id, born, row.ended)
+            assert look(ledger, is_held, map_id, born, row.ended)
         assert row.length <= maps[map_id,].longest
     ends: dict[bytes, int] = {}
     for (map_id, offset), row in current.items():
@@ -131,8 +130,8 @@ def require_account(bench: Bench, contents: list[Mapped]) -> None:
         ends[map_id] = offset + row.length
 
 
-class QuickBench(Bench):
-    """Looks without an event loop: there are many looks."""
+class QuickLedgerFixture(LedgerFixture):
+    """Reads without an event loop, because there are many reads."""
 
     def look(self, work: Callable[[Any, Any], T], command: object = None) -> T:
         txn = self.engine.begin_read()
@@ -145,21 +144,21 @@ class QuickBench(Bench):
 class Maps(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.bench = QuickBench()
-        # So that children are started for what covers much, too, and steps are short.
+        self.ledger = QuickLedgerFixture()
+        # Lowers limits, so that large writes start children and steps are short.
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(intervals, "ROWS_AT_ONCE_MAX", 4)
         self.patch.setattr(reaping, "_SEARCHED_PER_DROPPED", 1)
         self.patch.setattr(folding, "_FOLDED_INTERVALS_MAX", 3)
-        self.copies: list[Copy] = []
+        self.copies: list[ModelContent] = []
 
     # Steps
 
     @precondition(lambda self: not self.copies)
     @rule(length=st.integers(LENGTH_MAX // 2, LENGTH_MAX))
     def begin(self, length: int) -> None:
-        content = self.bench.change(lambda txn: intervals.begin(txn, new_id(), length))
-        self.copies.append(Copy(content, [None] * length))
+        content = self.ledger.change(lambda txn: intervals.begin(txn, new_id(), length))
+        self.copies.append(ModelContent(content, [None] * length))
 
     @precondition(lambda self: self.copies)
     @rule(
@@ -170,7 +169,7 @@ class Maps(RuleBasedStateMachine):
     def write(self, which: int, at: int, lengths: list[int]) -> None:
         copy = self.copies[which % len(self.copies)]
         at = min(at, len(copy.shows))
-        pieces = [self.bench.piece(length) for length in lengths]
+        pieces = [self.ledger.piece(length) for length in lengths]
         self._change(copy, lambda txn: intervals.write(txn, copy.content, at, pieces, new_id()))
         data = [byte for piece in pieces for byte in bytes_of(piece)]
         copy.shows[at : at + len(data)] = data
@@ -182,7 +181,7 @@ class Maps(RuleBasedStateMachine):
         blocks=st.lists(st.binary(max_size=9), max_size=4),
     )
     def write_inline(self, which: int, at: int | None, blocks: list[bytes]) -> None:
-        """Behind the end, if not anywhere."""
+        """Appends in the ledger, or at the end of a segment."""
         copy = self.copies[which % len(self.copies)]
         at = len(copy.shows) if at is None else min(at, len(copy.shows))
         for data in blocks:
@@ -201,16 +200,16 @@ class Maps(RuleBasedStateMachine):
         cleared=st.integers(0, LENGTH_MAX) | st.none(),
     )
     def fold(self, which: int, added: list[bytes], cleared: int | None) -> None:
-        """Others may add, or clear, between the look and the change."""
+        """Others may append or clear between the scan and the change."""
         copy = self.copies[which % len(self.copies)]
-        asked, chunks = look(self.bench, folding.find, copy.content)
+        asked, chunks = look(self.ledger, folding.find, copy.content)
         data = b"".join(chunks)
-        pieces = tuple(self.bench.piece(len(part)) for part in (data[:7], data[7:]) if part)
+        pieces = tuple(self.ledger.piece(len(part)) for part in (data[:7], data[7:]) if part)
         body = Body(new_id(), len(data), crc64nvme(data), pieces=pieces)
         self.write_inline(which, None, added)
         if cleared is not None:
             self.clear(which, cleared, 3)
-        folded = self.bench.change(
+        folded = self.ledger.change(
             lambda txn: folding.fold(txn, copy.content, asked, body, new_id())
         )
         folded_bytes = [byte for piece in pieces for byte in bytes_of(piece)]
@@ -237,11 +236,11 @@ class Maps(RuleBasedStateMachine):
         length=st.integers(1, 20),
     )
     def lay(self, which: int, source: int, at: int, start: int, length: int) -> None:
-        """Pieces of one content, which may be the same one, into another."""
+        """Writes pieces of one content into another, possibly the same one."""
         copy = self.copies[which % len(self.copies)]
         other = self.copies[source % len(self.copies)]
         at = min(at, len(copy.shows))
-        found = self.bench.look(
+        found = self.ledger.look(
             lambda txn, _: list(parts(txn, other.content, start, start + length))
         )
         pieces = [part.piece for part in found if isinstance(part.piece, Piece)]
@@ -276,8 +275,8 @@ class Maps(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99))
     def share(self, which: int) -> None:
         copy = self.copies[which % len(self.copies)]
-        self.bench.change(lambda txn: share(txn, copy.content))
-        self.copies.append(Copy(copy.content, list(copy.shows)))
+        self.ledger.change(lambda txn: share(txn, copy.content))
+        self.copies.append(ModelContent(copy.content, list(copy.shows)))
 
     @precondition(lambda self: 0 < len(self.copies) < HELD_MAX)
     @rule(
@@ -286,8 +285,8 @@ class Maps(RuleBasedStateMachine):
         lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3),
         both=st.booleans(),
     )
-    def go_on_apart(self, which: int, at: int, lengths: list[int], both: bool) -> None:
-        """One who shares writes, or both: then one of them gets a child."""
+    def diverge(self, which: int, at: int, lengths: list[int], both: bool) -> None:
+        """Changes one of two holders of a map, or both; then one of them gets a child."""
         which %= len(self.copies)
         self.share(which)
         self.write(which, at, lengths)
@@ -298,32 +297,32 @@ class Maps(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99))
     def release(self, which: int) -> None:
         copy = self.copies.pop(which % len(self.copies))
-        self.bench.release(copy.content)
+        self.ledger.release(copy.content)
 
     @rule(steps=st.integers(1, 4), rows_max=st.integers(1, 5))
     def reap(self, steps: int, rows_max: int) -> None:
         for _ in range(steps):
-            self.bench.change(lambda txn: reap_intervals(txn, rows_max))
+            self.ledger.change(lambda txn: reap_intervals(txn, rows_max))
 
     @rule(steps=st.integers(1, 4), parts_max=st.integers(1, 5))
     def flatten(self, steps: int, parts_max: int) -> None:
         for _ in range(steps):
-            self.bench.change(lambda txn: flatten(txn, Flatten(parts_max)))
+            self.ledger.change(lambda txn: flatten(txn, Flatten(parts_max)))
 
-    def _change(self, copy: Copy, work: Callable[[WriteTxn], Mapped]) -> None:
-        copy.content = self.bench.change(work)
+    def _change(self, copy: ModelContent, work: Callable[[WriteTxn], Mapped]) -> None:
+        copy.content = self.ledger.change(work)
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def every_content_shows_its_bytes(self) -> None:
         for copy in self.copies:
             assert copy.content.length == len(copy.shows)
-            plan = self.bench.plan(copy.content)
+            plan = self.ledger.plan(copy.content)
             assert shown(plan) == places(copy.shows)
-            middle = self.bench.plan(copy.content, 7, 11)
+            middle = self.ledger.plan(copy.content, 7, 11)
             assert shown(middle) == places(copy.shows)[7:18]
-            found = look(self.bench, intervals.ranges, copy.content, 3, 40, 100)
+            found = look(self.ledger, intervals.ranges, copy.content, 3, 40, 100)
             assert found == written_ranges(copy.shows, 3, 40)
             inline = [at for at, byte in enumerate(copy.shows) if isinstance(byte, int)]
             assert len(inline) <= copy.content.inline_bytes
@@ -334,15 +333,15 @@ class Maps(RuleBasedStateMachine):
         for old in self.copies:
             for new in self.copies[:3]:
                 ask = (old.content, new.content, 2, 45, 100)
-                found = look(self.bench, intervals.changes, *ask)
+                found = look(self.ledger, intervals.changes, *ask)
                 if found is not None:
                     require_differences(found, old.shows, new.shows, 2, 45)
                 if old.content.id == new.content.id:
                     assert found is not None
 
     @invariant()
-    def the_account_is_right(self) -> None:
-        require_account(self.bench, [copy.content for copy in self.copies])
+    def counts_are_right(self) -> None:
+        require_counts(self.ledger, [copy.content for copy in self.copies])
 
     def teardown(self) -> None:
         try:
@@ -351,18 +350,18 @@ class Maps(RuleBasedStateMachine):
             self.patch.undo()
 
     def _end(self) -> None:
-        while self.bench.change(lambda txn: flatten(txn, Flatten(3))):
+        while self.ledger.change(lambda txn: flatten(txn, Flatten(3))):
             pass
         self.every_content_shows_its_bytes()
         self.differences_are_shown()
-        self.the_account_is_right()
-        reaped = self.bench.rows(MAPS_TO_REAP)
-        for key, record in self.bench.rows(INTERVAL_MAPS).items():
+        self.counts_are_right()
+        reaped = self.ledger.rows(MAPS_TO_REAP)
+        for key, record in self.ledger.rows(INTERVAL_MAPS).items():
             assert record.base is None or key in reaped
         for copy in self.copies:
-            self.bench.release(copy.content)
+            self.ledger.release(copy.content)
         steps = 0
-        while self.bench.change(lambda txn: reap_intervals(txn, 4)):
+        while self.ledger.change(lambda txn: reap_intervals(txn, 4)):
             steps += 1
             assert steps < 1_000
         for collection in (
@@ -374,7 +373,7 @@ class Maps(RuleBasedStateMachine):
             MAPS_TO_FLATTEN,
             EXTENTS,
         ):
-            assert self.bench.rows(collection) == {}
+            assert self.ledger.rows(collection) == {}
 
 
 TestMaps = Maps.TestCase
@@ -382,7 +381,7 @@ TestMaps.settings = settings(
     max_examples=40,
     stateful_step_count=40,
     deadline=None,
-    # To make an example shorter takes minutes here, and says little more.
+    # Shrinking takes minutes here and adds little.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

@@ -1,4 +1,4 @@
-"""Interval maps over real segments: bytes, holes, the collector and the check."""
+"""Interval maps on real segments: bytes, holes, the collector and the check."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from tests.bodies import mapped_objects
 from tests.bodies.objects import CopyObject, copy_object, delete_object, download, upload
 from tests.bodies.stores import CONFIG
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.accounts import rows
+from tests.model.consistency import rows
 
 LENGTH = 20_000
 NAMES = ("a", "b", "c", "d", "e")
 MIB = 1 << 20
 
 
-class Player:
-    """Does at random what clients do, to objects and to plain bytes."""
+class RandomClient:
+    """Makes random changes to objects and to a model of plain bytes."""
 
     def __init__(self, directory: Path, engine: Engine, seed: int) -> None:
         self.engine = engine
@@ -113,7 +113,7 @@ class Player:
             assert await self.engine.read(rows, collection) == {}
 
 
-async def play(player: Player, steps: int, every: int) -> None:
+async def play(player: RandomClient, steps: int, every: int) -> None:
     for number in range(steps):
         await player.step()
         if not number % every:
@@ -122,10 +122,10 @@ async def play(player: Player, steps: int, every: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_bytes_are_those_that_were_written(tmp_path: Path, seed: int) -> None:
+def test_contents_match_the_model(tmp_path: Path, seed: int) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
-        player = Player(tmp_path, engine, seed)
+        player = RandomClient(tmp_path, engine, seed)
         await play(player, 250, 5)
         await player.end()
         await player.store.close()
@@ -135,12 +135,12 @@ def test_bytes_are_those_that_were_written(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_check_agrees_with_every_step(tmp_path: Path, seed: int) -> None:
+def test_the_check_has_no_findings_after_any_step(tmp_path: Path, seed: int) -> None:
     async def scenario() -> None:
         harness = SqliteHarness(tmp_path / "data", CONFIG)
         harness.start()
         try:
-            player = Player(harness.directory, await harness.open(), 100 + seed)
+            player = RandomClient(harness.directory, await harness.open(), 100 + seed)
             for _ in range(8):
                 await play(player, 25, 25)
                 report = await asyncio.to_thread(check, harness.directory, CONFIG)
@@ -156,8 +156,8 @@ def test_the_check_agrees_with_every_step(tmp_path: Path, seed: int) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_a_copy_is_reaped_without_the_rest(tmp_path: Path) -> None:
-    """What is overwritten beside a copy is dead once the copy is gone."""
+def test_reaping_a_copy_keeps_the_original(tmp_path: Path) -> None:
+    """Overwritten bytes that only the copy held are dead once it is gone."""
 
     async def scenario() -> None:
         engine = MemoryEngine()
@@ -182,7 +182,7 @@ def test_a_copy_is_reaped_without_the_rest(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_damaged_base_keeps_no_space_from_others(tmp_path: Path) -> None:
+def test_a_damaged_base_does_not_block_reaping(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         store = FileBodyStore(tmp_path, engine, CONFIG)
@@ -232,7 +232,7 @@ def test_holes_are_read_as_zeros_in_chunks(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_zeros_come_from_a_file_that_takes_no_room(tmp_path: Path) -> None:
+def test_zeros_come_from_a_sparse_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         store = FileBodyStore(tmp_path, engine, CONFIG)
@@ -247,7 +247,7 @@ def test_zeros_come_from_a_file_that_takes_no_room(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_runs_join_what_lies_behind_each_other_and_keep_holes_apart() -> None:
+def test_runs_join_adjacent_extents_and_keep_holes_apart() -> None:
     plan = (
         Hole(7),
         SegmentRange(1, 0, 10, None),

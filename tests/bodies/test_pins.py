@@ -1,4 +1,4 @@
-"""What readers keep: the segments of their plans and nothing else, in whatever process they are."""
+"""Pins of readers: they keep the segments of their plans and nothing else, in any process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from etagere.coordination import local
 from etagere.coordination.interface import PinnedSegments
 from etagere.coordination.local import LocalCoordinator, pinned
 from tests.model.disks import WatchedDisk
-from tests.model.fronts import SMALL, Here, Shop, noise
-from tests.model.processes import Helper
+from tests.model.front_ends import SMALL, LocalFrontEnd, StoreCluster, noise
+from tests.model.processes import HelperProcess
 
 PIECE, SEGMENT = SMALL.piece_bytes_max, SMALL.segment_bytes_max
 LONG = noise(1, 4 * SEGMENT)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with Shop(tmp_path, disk=WatchedDisk()) as opened:
+def cluster(tmp_path: Path) -> Iterator[StoreCluster]:
+    with StoreCluster(tmp_path, disk=WatchedDisk()) as opened:
         yield opened
 
 
@@ -55,7 +55,7 @@ def test_a_narrowed_pin_names_its_segments(directory: Path) -> None:
     other.close()
 
 
-def test_the_oldest_wide_pin_counts(directory: Path) -> None:
+def test_the_oldest_wide_pin_decides(directory: Path) -> None:
     mine = LocalCoordinator(directory)
     first = mine.pin()
     began = pinned(directory).since
@@ -73,7 +73,7 @@ def test_the_oldest_wide_pin_counts(directory: Path) -> None:
     mine.close()
 
 
-def test_the_table_grows_and_is_used_again(directory: Path) -> None:
+def test_the_table_grows_and_reuses_slots(directory: Path) -> None:
     mine = LocalCoordinator(directory)
     (path,) = (directory / local.DIRECTORY_NAME).iterdir()
     many = set(range(1, 5_000))
@@ -113,47 +113,47 @@ def test_on_a_full_disk_a_pin_stays_wide(
     mine.close()
 
 
-def test_pins_are_gone_with_their_process(directory: Path) -> None:
-    told, tell = os.pipe()
+def test_pins_end_with_their_process(directory: Path) -> None:
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         pin = LocalCoordinator(directory).pin()
         pin.narrow([1, 2, 3])
-        os.write(tell, b"!")
+        os.write(writer, b"!")
         time.sleep(60)
         os._exit(0)
     try:
-        os.read(told, 1)
+        os.read(reader, 1)
         assert pinned(directory).segments == {1, 2, 3}
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
-        os.close(told)
-        os.close(tell)
+        os.close(reader)
+        os.close(writer)
     assert pinned(directory) == PinnedSegments(None, frozenset())
     assert list((directory / local.DIRECTORY_NAME).iterdir()) == []
 
 
-def test_whoever_looks_finds_the_wide_pin_or_the_segment(directory: Path) -> None:
-    """A process pins and narrows as fast as it can, while another looks. Each pin is for a
-    segment that it announces before it narrows and takes back after it has let go."""
-    told, tell = os.pipe()
+def test_narrowing_a_pin_is_atomic(directory: Path) -> None:
+    """One process pins and narrows in a loop while another reads the pins. Each pin is for a
+    segment that is announced before narrowing and withdrawn after the release."""
+    reader, writer = os.pipe()
     stop, stopped = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(stopped)
-        _pin_again_and_again(directory, tell, stop)
+        _pin_again_and_again(directory, writer, stop)
     try:
-        os.read(told, 1)
+        os.read(reader, 1)
         wanted = directory / "wanted"
         looks = 0
         began = time.monotonic()
-        # A busy machine takes longer for enough of them.
+        # A busy machine needs longer for enough rounds.
         while (took := time.monotonic() - began) < 2 or (looks <= 100 and took < 20):
             before = wanted.read_bytes()
             now = time.monotonic_ns()
             found = pinned(directory)
-            # The same segment before and after: it was wanted all the time between.
+            # Announced before and after: it was pinned in between.
             if before and before == wanted.read_bytes():
                 looks += 1
                 assert found.keeps(int(before), now)
@@ -161,7 +161,7 @@ def test_whoever_looks_finds_the_wide_pin_or_the_segment(directory: Path) -> Non
     finally:
         os.close(stopped)
         os.waitpid(pid, 0)
-        for descriptor in (told, tell, stop):
+        for descriptor in (reader, writer, stop):
             os.close(descriptor)
 
 
@@ -193,93 +193,93 @@ def _pin_again_and_again(directory: Path, tell: int, stop: int) -> None:
 # The collector
 
 
-def put_many(shop: Shop, rounds: int) -> None:
+def put_many(cluster: StoreCluster, rounds: int) -> None:
     for number in range(rounds):
         for name in ("b", "c", "d"):
-            shop.here.call("put", name, noise(number, SEGMENT))
-        shop.here.call("tidy")
+            cluster.local.call("put", name, noise(number, SEGMENT))
+        cluster.local.call("tidy")
 
 
-def front_of(shop: Shop, side: str) -> Here | Helper:
-    return shop.here if side == "here" else shop.there
+def front_end_of(cluster: StoreCluster, side: str) -> LocalFrontEnd | HelperProcess:
+    return cluster.local if side == "local" else cluster.remote
 
 
-@pytest.mark.parametrize("side", ["here", "there"])
-def test_one_slow_reader_keeps_its_own_segments_only(shop: Shop, side: str) -> None:
-    shop.here.call("put", "a", LONG)
-    front = front_of(shop, side)
-    handle = front.call("begin_read", "a")
-    own = shop.segment_files()
-    shop.here.call("delete", "a")
-    put_many(shop, 10)
-    shop.here.call("tidy")
+@pytest.mark.parametrize("side", ["local", "remote"])
+def test_one_slow_reader_keeps_its_own_segments_only(cluster: StoreCluster, side: str) -> None:
+    cluster.local.call("put", "a", LONG)
+    front_end = front_end_of(cluster, side)
+    handle = front_end.call("begin_read", "a")
+    own = cluster.segment_files()
+    cluster.local.call("delete", "a")
+    put_many(cluster, 10)
+    cluster.local.call("tidy")
     # Ten rounds of three segments; the last round is alive.
-    assert shop.segment_files() >= own
-    assert shop.segment_bytes() < len(LONG) + 8 * SEGMENT
-    assert front.call("finish_read", handle) == LONG
-    shop.here.call("tidy")
-    assert not shop.segment_files() & own
-    shop.require_balanced()
-    shop.require_clean()
+    assert cluster.segment_files() >= own
+    assert cluster.segment_bytes() < len(LONG) + 8 * SEGMENT
+    assert front_end.call("finish_read", handle) == LONG
+    cluster.local.call("tidy")
+    assert not cluster.segment_files() & own
+    cluster.require_balanced()
+    cluster.require_clean()
 
 
-@pytest.mark.parametrize("side", ["here", "there"])
-def test_what_was_read_is_let_go(shop: Shop, side: str) -> None:
-    shop.here.call("put", "a", LONG)
-    front = front_of(shop, side)
-    handle = front.call("begin_read", "a")
-    first = min(shop.segment_files())
-    last = max(shop.segment_files())
-    shop.here.call("delete", "a")
-    shop.reopen_here() if side == "there" else shop.here.call("tidy")
-    shop.here.call("tidy")
-    assert first in shop.segment_files()
+@pytest.mark.parametrize("side", ["local", "remote"])
+def test_finished_readers_release_their_segments(cluster: StoreCluster, side: str) -> None:
+    cluster.local.call("put", "a", LONG)
+    front_end = front_end_of(cluster, side)
+    handle = front_end.call("begin_read", "a")
+    first = min(cluster.segment_files())
+    last = max(cluster.segment_files())
+    cluster.local.call("delete", "a")
+    cluster.reopen_local() if side == "remote" else cluster.local.call("tidy")
+    cluster.local.call("tidy")
+    assert first in cluster.segment_files()
     read = b""
     while len(read) < 2 * SEGMENT:
-        read += front.call("step_read", handle)
-    shop.here.call("tidy")
-    assert first not in shop.segment_files()
-    assert last in shop.segment_files()
-    assert read + front.call("finish_read", handle) == LONG
-    shop.here.call("tidy")
-    shop.require_clean()
+        read += front_end.call("step_read", handle)
+    cluster.local.call("tidy")
+    assert first not in cluster.segment_files()
+    assert last in cluster.segment_files()
+    assert read + front_end.call("finish_read", handle) == LONG
+    cluster.local.call("tidy")
+    cluster.require_clean()
 
 
-def test_a_killed_reader_lets_go_of_its_segments(shop: Shop) -> None:
-    shop.here.call("put", "a", LONG)
-    handle = shop.there.call("begin_read", "a")
-    shop.there.call("step_read", handle)
-    shop.here.call("delete", "a")
-    shop.reopen_here()
-    shop.here.call("tidy")
-    assert shop.segment_bytes() >= len(LONG) - SEGMENT
-    shop.there.kill()
-    shop.here.call("tidy")
-    assert shop.segment_files() == set()
+def test_a_killed_reader_releases_its_segments(cluster: StoreCluster) -> None:
+    cluster.local.call("put", "a", LONG)
+    handle = cluster.remote.call("begin_read", "a")
+    cluster.remote.call("step_read", handle)
+    cluster.local.call("delete", "a")
+    cluster.reopen_local()
+    cluster.local.call("tidy")
+    assert cluster.segment_bytes() >= len(LONG) - SEGMENT
+    cluster.remote.kill()
+    cluster.local.call("tidy")
+    assert cluster.segment_files() == set()
 
 
-def test_readers_finish_with_their_version_beside_a_collector(tmp_path: Path) -> None:
-    """Two processes read what a third overwrites, deletes and collects as fast as it can."""
-    with Shop(tmp_path, others=2) as shop:
+def test_readers_finish_beside_a_collector(tmp_path: Path) -> None:
+    """Two processes read while a third overwrites, deletes and collects."""
+    with StoreCluster(tmp_path, others=2) as cluster:
         for name in ("a", "b", "c"):
-            shop.here.call("put", name, signed(0))
-        for helper in shop.helpers:
+            cluster.local.call("put", name, labelled(0))
+        for helper in cluster.helpers:
             helper.send("read_for", 4.0, ("a", "b", "c"))
         deadline = time.monotonic() + 4.0
         removed = number = 0
         while time.monotonic() < deadline:
             for name in ("a", "b", "c"):
                 number += 1
-                shop.here.call("put", name, signed(number))
-            removed += shop.here.call("tidy").segments_removed
-        counts = [helper.receive() for helper in shop.helpers]
+                cluster.local.call("put", name, labelled(number))
+            removed += cluster.local.call("tidy").segments_removed
+        counts = [helper.receive() for helper in cluster.helpers]
         assert removed > 10 and min(counts) > 10
         for _ in range(2):
-            shop.here.call("tidy")
-        shop.require_balanced()
-        shop.require_clean()
+            cluster.local.call("tidy")
+        cluster.require_balanced()
+        cluster.require_clean()
 
 
-def signed(number: int) -> bytes:
-    """Bytes of which every block says whose they are."""
+def labelled(number: int) -> bytes:
+    """Returns bytes in which every block names its version."""
     return b"%016x" % number * (3 * SEGMENT // 16)

@@ -1,4 +1,5 @@
-"""Bytes received from sockets: all of those that are wanted, and none of those that follow."""
+"""Uploads read directly from sockets into segment files: exactly the wanted bytes, and none that
+follow."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from etagere.descriptors import OpenFile
 from etagere.engine.interface import Fault, FaultReason
 from etagere.model.bodies import Body, SegmentState
 from tests.model.disks import WatchedDisk
-from tests.model.fronts import Shop, noise
+from tests.model.front_ends import StoreCluster, noise
 from tests.model.uploads import WIDE, require_stored, state_of, store_of, write
 
 
@@ -39,7 +40,7 @@ class Pipe:
         self.end = OpenFile(receiver.detach())
 
     def left(self) -> bytes:
-        """What nobody has received."""
+        """Returns the bytes that are still unread."""
         self.sender.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: os.read(self.end.descriptor, MIB), b""))
 
@@ -58,9 +59,7 @@ def file(tmp_path: Path) -> OpenFile:
 
 @pytest.mark.parametrize("offset", [0, 1, 4_096, 512 * KIB - 1, 700_001])
 @pytest.mark.parametrize("length", [1, 100_000, 512 * KIB, 1_300_000])
-def test_what_is_wanted_and_nothing_after_it(
-    pipe: Pipe, file: OpenFile, offset: int, length: int
-) -> None:
+def test_reads_only_the_wanted_bytes(pipe: Pipe, file: OpenFile, offset: int, length: int) -> None:
     data, md5 = noise(length, length), hashlib.md5(usedforsecurity=False)
     pipe.sender.sendall(data + b"the next request")
     received = receive_to_file(Disk(), pipe.end, file, offset, length, md5)
@@ -70,7 +69,7 @@ def test_what_is_wanted_and_nothing_after_it(
     assert pipe.left() == b"the next request"
 
 
-def test_what_is_not_there_yet_is_not_waited_for(pipe: Pipe, file: OpenFile) -> None:
+def test_does_not_wait_for_bytes_that_have_not_arrived(pipe: Pipe, file: OpenFile) -> None:
     assert receive_to_file(Disk(), pipe.end, file, 0, MIB, None) == (0, 0, None)
     pipe.sender.sendall(b"first")
     assert receive_to_file(Disk(), pipe.end, file, 0, MIB, None) == (5, crc64nvme(b"first"), None)
@@ -82,7 +81,7 @@ def test_what_is_not_there_yet_is_not_waited_for(pipe: Pipe, file: OpenFile) -> 
 
 
 class Failing(WatchedDisk):
-    """Cannot find room, or not for all of it."""
+    """A disk that cannot allocate space, or writes only part of the bytes."""
 
     def __init__(self, *, allocate: int = 0, second_write: int = 0) -> None:
         super().__init__()
@@ -99,7 +98,7 @@ class Failing(WatchedDisk):
         super().write(descriptor, buffers, offset)
 
 
-def test_nothing_is_drawn_that_there_is_no_room_for(pipe: Pipe, file: OpenFile) -> None:
+def test_nothing_is_read_without_allocated_space(pipe: Pipe, file: OpenFile) -> None:
     pipe.sender.sendall(b"kept")
     received = receive_to_file(Failing(allocate=errno.ENOSPC), pipe.end, file, 0, MIB, None)
     assert received.length == 0 and received.error is not None
@@ -107,7 +106,7 @@ def test_nothing_is_drawn_that_there_is_no_room_for(pipe: Pipe, file: OpenFile) 
     assert pipe.left() == b"kept"
 
 
-def test_what_was_taken_is_told_when_it_cannot_be_written(pipe: Pipe, file: OpenFile) -> None:
+def test_a_failed_write_reports_the_bytes_read(pipe: Pipe, file: OpenFile) -> None:
     pipe.sender.sendall(noise(1, MIB) + b"rest")
     received = receive_to_file(Failing(second_write=errno.EIO), pipe.end, file, 0, MIB, None)
     assert received.length == MIB and received.error is not None
@@ -124,7 +123,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
 
 
 @pytest.mark.parametrize("reason", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
-def test_a_file_system_that_does_not_allocate_is_written_to(
+def test_a_file_system_without_fallocate(
     monkeypatch: pytest.MonkeyPatch, pipe: Pipe, file: OpenFile, reason: int
 ) -> None:
     refusing(monkeypatch, reason)
@@ -133,7 +132,7 @@ def test_a_file_system_that_does_not_allocate_is_written_to(
     assert os.pread(file.descriptor, 5, 0) == b"bytes"
 
 
-def test_a_full_disk_says_so_before_anything_is_taken(
+def test_a_full_disk_is_reported_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch, pipe: Pipe, file: OpenFile
 ) -> None:
     refusing(monkeypatch, errno.ENOSPC)
@@ -143,7 +142,7 @@ def test_a_full_disk_says_so_before_anything_is_taken(
     assert received.error.errno == errno.ENOSPC
 
 
-def test_room_is_allocated_for_what_will_be_written(file: OpenFile) -> None:
+def test_space_is_allocated_for_the_bytes_to_write(file: OpenFile) -> None:
     Disk().allocate(file.descriptor, 10_000, 3 * MIB)
     status = os.fstat(file.descriptor)
     assert status.st_size == 10_000 + 3 * MIB
@@ -153,25 +152,25 @@ def test_room_is_allocated_for_what_will_be_written(file: OpenFile) -> None:
 # Uploads
 
 
-class Lent:
-    """A lent socket that remembers what was read from it."""
+class FakeLentSocket:
+    """A lent socket that records how many bytes were read from it."""
 
-    def __init__(self, arriving: Pouring, length: int) -> None:
+    def __init__(self, arriving: FakeRequestBody, length: int) -> None:
         self.file = arriving.pipe.end
         self.length = length
         self.taken: int | None = 0
         self._arriving = arriving
 
-    def __enter__(self) -> Lent:
+    def __enter__(self) -> FakeLentSocket:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._arriving.return_socket(self.taken)
 
 
-class Pouring:
-    """A body that arrives at a socket: every so many bytes are read as a chunk, as many as follow
-    wait in a socket."""
+class FakeRequestBody:
+    """A request body that arrives at a socket: some bytes are delivered as a chunk, the next ones
+    wait in the socket."""
 
     def __init__(self, data: bytes, steps: Sequence[int]) -> None:
         self.pipe = Pipe()
@@ -185,7 +184,7 @@ class Pouring:
         if self._sent == self._read:
             self._sent += self.pipe.sender.send(self.data[self._sent : self._sent + length])
 
-    def __aiter__(self) -> Pouring:
+    def __aiter__(self) -> FakeRequestBody:
         return self
 
     async def __anext__(self) -> bytes:
@@ -197,19 +196,19 @@ class Pouring:
         self._read += len(chunk)
         return chunk
 
-    def lend_socket(self) -> Lent | None:
+    def lend_socket(self) -> FakeLentSocket | None:
         if len(self._steps) % 2:
             return None
         self._arrive(self._steps.pop(0) if self._steps else MIB)
-        return Lent(self, len(self.data) - self._read)
+        return FakeLentSocket(self, len(self.data) - self._read)
 
     def return_socket(self, taken: int | None) -> None:
         self.returned.append(taken)
         self._read += taken or 0
 
 
-async def receive(shop: Shop, arriving: Pouring, length: int) -> Body:
-    async with store_of(shop).writer(length, md5=True) as writer:
+async def receive(cluster: StoreCluster, arriving: FakeRequestBody, length: int) -> Body:
+    async with store_of(cluster).writer(length, md5=True) as writer:
         await writer.append_body(arriving)
         body = await writer.seal()
         assert writer.md5 == hashlib.md5(arriving.data, usedforsecurity=False).digest()
@@ -217,8 +216,8 @@ async def receive(shop: Shop, arriving: Pouring, length: int) -> Body:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with Shop(tmp_path, WIDE, others=0, disk=WatchedDisk()) as opened:
+def cluster(tmp_path: Path) -> Iterator[StoreCluster]:
+    with StoreCluster(tmp_path, WIDE, others=0, disk=WatchedDisk()) as opened:
         yield opened
 
 
@@ -231,71 +230,71 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         [2 * MIB, MIB, 2 * MIB, 1],
     ],
 )
-def test_chunks_and_what_is_drawn_become_one_body(shop: Shop, steps: list[int]) -> None:
-    """It goes over the ends of pieces and of segments."""
+def test_chunks_and_socket_reads_form_one_body(cluster: StoreCluster, steps: list[int]) -> None:
+    """It spans the ends of pieces and segments."""
     data = noise(1, 11 * MIB + 17)
 
     async def upload() -> None:
-        arriving = Pouring(data, steps)
-        body = await receive(shop, arriving, len(data))
-        await require_stored(store_of(shop), body, data)
+        arriving = FakeRequestBody(data, steps)
+        body = await receive(cluster, arriving, len(data))
+        await require_stored(store_of(cluster), body, data)
         assert sum(taken or 0 for taken in arriving.returned) > 5 * MIB
         arriving.pipe.sender.close()
 
-    shop.run(upload())
+    cluster.run(upload())
 
 
-def test_a_short_rest_is_not_drawn(shop: Shop) -> None:
+def test_a_short_rest_is_not_read_from_the_socket(cluster: StoreCluster) -> None:
     async def upload() -> None:
         data = noise(1, receiving.BYTES_MIN - 1)
-        arriving = Pouring(data, [])
-        await require_stored(store_of(shop), await receive(shop, arriving, len(data)), data)
+        arriving = FakeRequestBody(data, [])
+        await require_stored(store_of(cluster), await receive(cluster, arriving, len(data)), data)
         assert not arriving.returned
         arriving.pipe.sender.close()
 
-    shop.run(upload())
+    cluster.run(upload())
 
 
-def test_bodies_that_are_drawn_begin_where_pages_do(shop: Shop) -> None:
+def test_bodies_read_from_sockets_are_page_aligned(cluster: StoreCluster) -> None:
     async def upload() -> None:
         for number, length in enumerate((3_001, MIB, 5_000, MIB + 1)):
-            arriving = Pouring(noise(number, length), [])
-            body = await receive(shop, arriving, length)
+            arriving = FakeRequestBody(noise(number, length), [])
+            body = await receive(cluster, arriving, length)
             assert length < MIB or body.pieces[0].offset % 4_096 == 0
-            await require_stored(store_of(shop), body, noise(number, length))
+            await require_stored(store_of(cluster), body, noise(number, length))
             arriving.pipe.sender.close()
 
-    shop.run(upload())
+    cluster.run(upload())
 
 
-def test_a_full_disk_is_told_with_what_was_taken(shop: Shop) -> None:
-    shop.here.front.disk = Failing(second_write=errno.ENOSPC)
-    shop.reopen_here()
+def test_a_full_disk_reports_the_bytes_read(cluster: StoreCluster) -> None:
+    cluster.local.front_end.disk = Failing(second_write=errno.ENOSPC)
+    cluster.reopen_local()
 
     async def upload() -> None:
-        arriving = Pouring(noise(1, 3 * MIB), [])
+        arriving = FakeRequestBody(noise(1, 3 * MIB), [])
         with pytest.raises(Fault) as failed:
-            await receive(shop, arriving, 3 * MIB)
+            await receive(cluster, arriving, 3 * MIB)
         assert failed.value.reason is FaultReason.DISK_FULL
         assert len(arriving.returned) == 1 and arriving.returned[0]
         arriving.pipe.sender.close()
 
-    shop.run(upload())
-    shop.here.front.disk = WatchedDisk()
-    shop.reopen_here()
-    shop.here.call("collect")
-    assert shop.segments() == {}
+    cluster.run(upload())
+    cluster.local.front_end.disk = WatchedDisk()
+    cluster.reopen_local()
+    cluster.local.call("collect")
+    assert cluster.segments() == {}
 
 
-def test_a_cancelled_upload_cannot_say_what_was_taken(shop: Shop) -> None:
-    """Its thread reads on from a socket that stays open for it, and what it writes lies where
-    nobody else's bytes do."""
+def test_a_cancelled_upload_does_not_return_the_socket(cluster: StoreCluster) -> None:
+    """Its thread goes on reading from a socket that stays open for it, and writes where nobody else
+    does."""
 
     async def cancel() -> None:
-        disk, store = shop.disk, store_of(shop)
+        disk, store = cluster.disk, store_of(cluster)
         disk.hold("write")
-        arriving = Pouring(b"x" * (3 * MIB), [])
-        stuck = asyncio.create_task(receive(shop, arriving, 3 * MIB))
+        arriving = FakeRequestBody(b"x" * (3 * MIB), [])
+        stuck = asyncio.create_task(receive(cluster, arriving, 3 * MIB))
         assert await asyncio.to_thread(disk.reached, "write")
         stuck.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -314,75 +313,75 @@ def test_a_cancelled_upload_cannot_say_what_was_taken(shop: Shop) -> None:
         await require_stored(store, body, data)
         arriving.pipe.sender.close()
 
-    shop.run(cancel())
+    cluster.run(cancel())
 
 
-def test_what_is_drawn_is_not_taken_for_what_goes_into_the_ledger(tmp_path: Path) -> None:
+def test_bodies_for_the_ledger_are_not_read_from_the_socket(tmp_path: Path) -> None:
     roomy = replace(WIDE, inline_bytes_max=MIB)
-    with Shop(tmp_path, roomy, others=0, disk=WatchedDisk()) as shop:
+    with StoreCluster(tmp_path, roomy, others=0, disk=WatchedDisk()) as cluster:
 
         async def upload() -> None:
             data = noise(1, 600_000)
-            arriving = Pouring(data, [])
-            body = await receive(shop, arriving, len(data))
+            arriving = FakeRequestBody(data, [])
+            body = await receive(cluster, arriving, len(data))
             assert arriving.returned
-            await require_stored(store_of(shop), body, data)
+            await require_stored(store_of(cluster), body, data)
             arriving.pipe.sender.close()
 
-        shop.run(upload())
+        cluster.run(upload())
 
 
-class BrokenOff(Exception):
+class UploadAbortedError(Exception):
     pass
 
 
-async def break_lease(shop: Shop, length: int) -> None:
-    """An upload of which a little comes and then no more."""
-    arriving = Pouring(noise(1, length), [])
-    with contextlib.suppress(BrokenOff):
-        async with store_of(shop).writer(length) as writer:
+async def abort_upload(cluster: StoreCluster, length: int) -> None:
+    """Uploads a little, then fails."""
+    arriving = FakeRequestBody(noise(1, length), [])
+    with contextlib.suppress(UploadAbortedError):
+        async with store_of(cluster).writer(length) as writer:
             with arriving.lend_socket() or contextlib.nullcontext() as lent:
                 assert lent is not None
                 await writer._receive(lent)
-            raise BrokenOff
+            raise UploadAbortedError
     arriving.pipe.sender.close()
 
 
-def test_what_broken_off_uploads_leave_is_given_back(shop: Shop) -> None:
-    shop.run(break_lease(shop, 3 * MIB))
-    assert shop.segment_bytes() >= 3 * MIB
-    shop.run(store_of(shop).maintain())
-    shop.here.call("collect")
-    assert shop.segments() == {} and shop.segment_bytes() == 0
+def test_space_of_aborted_uploads_is_released(cluster: StoreCluster) -> None:
+    cluster.run(abort_upload(cluster, 3 * MIB))
+    assert cluster.segment_bytes() >= 3 * MIB
+    cluster.run(store_of(cluster).maintain())
+    cluster.local.call("collect")
+    assert cluster.segments() == {} and cluster.segment_bytes() == 0
 
 
-def test_a_full_disk_gives_up_a_segment_with_abandoned_bytes(shop: Shop) -> None:
-    """Even if they are few in it."""
+def test_a_full_disk_gives_up_a_segment_with_abandoned_bytes(cluster: StoreCluster) -> None:
+    """Even if only a few bytes are abandoned."""
     data = noise(2, 4 * MIB)
-    body = shop.run(write(store_of(shop), data, len(data)))
-    shop.run(break_lease(shop, 100_000))
+    body = cluster.run(write(store_of(cluster), data, len(data)))
+    cluster.run(abort_upload(cluster, 100_000))
     number = body.pieces[-1].segment
-    shop.run(store_of(shop).maintain())
-    assert shop.run(state_of(shop, number)).state is SegmentState.OPEN
-    shop.disk.free = WIDE.reserve_bytes
+    cluster.run(store_of(cluster).maintain())
+    assert cluster.run(state_of(cluster, number)).state is SegmentState.OPEN
+    cluster.disk.free = WIDE.reserve_bytes
     with pytest.raises(Fault):
-        shop.run(write(store_of(shop), data, len(data)))
-    shop.run(store_of(shop).maintain())
-    assert shop.run(state_of(shop, number)).state is SegmentState.SEALED
+        cluster.run(write(store_of(cluster), data, len(data)))
+    cluster.run(store_of(cluster).maintain())
+    assert cluster.run(state_of(cluster, number)).state is SegmentState.SEALED
 
 
-def test_each_fault_of_a_lost_segment_is_a_new_one(shop: Shop) -> None:
-    """One that is raised again and again would keep all that it came through."""
+def test_each_error_of_a_lost_segment_is_a_new_exception(cluster: StoreCluster) -> None:
+    """An exception that is raised repeatedly would keep every traceback alive."""
 
     class Failing(WatchedDisk):
         def sync(self, descriptor: int) -> None:
             raise OSError(errno.EIO, "the disk is broken")
 
-    shop.here.front.disk = Failing()
-    shop.reopen_here()
+    cluster.local.front_end.disk = Failing()
+    cluster.reopen_local()
 
     async def upload() -> None:
-        store = store_of(shop)
+        store = store_of(cluster)
         segment, _ = await store.reserve(MIB)
         with pytest.raises(Fault):
             await store.sync(segment)
@@ -394,4 +393,4 @@ def test_each_fault_of_a_lost_segment_is_a_new_one(shop: Shop) -> None:
         assert len({id(fault) for fault in faults}) == 3
         segment.uploads -= 1
 
-    shop.run(upload())
+    cluster.run(upload())

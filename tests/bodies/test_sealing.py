@@ -1,4 +1,4 @@
-"""Counting what is dead: when a segment is sealed, and afterwards, in any number of steps."""
+"""Counting dead bytes: when a segment is sealed and afterwards, in any number of steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine
 from etagere.model.bodies import DeadExtent, DeadTotal, Extent, Piece, Segment, SegmentState
 from etagere.model.ids import new_id
-from tests.model.bench import Bench
+from tests.model.ledger_fixture import LedgerFixture
 
 NUMBER, OTHER = 7, 8
 LENGTH = 1_000
@@ -42,24 +42,25 @@ LENGTH = 1_000
 Runs = list[tuple[int, int]]
 
 
-def laid(dice: random.Random) -> tuple[Runs, Runs, Runs]:
-    """Live extents, dead ones, and the gaps between them."""
+def layouts(dice: random.Random) -> tuple[Runs, Runs, Runs]:
+    """Generates live extents, dead ones and gaps between them."""
     kinds: tuple[Runs, Runs, Runs] = ([], [], [])
     at = 0
     last = 0
     while at < LENGTH:
         length = min(dice.randrange(1, 40), LENGTH - at)
-        # Two gaps side by side would be one.
+        # Two adjacent gaps would be one.
         last = dice.choice([kind for kind in (0, 0, 1, 2) if kind != 2 or last != 2])
         kinds[last].append((at, length))
         at += length
     return kinds
 
 
-def bench_with(live: Runs, dead: Runs, counted: Runs = []) -> Bench:  # noqa: B006
-    """Two open segments. `counted` are dead extents of schema 1, which are in the totals."""
-    bench = Bench()
-    txn = bench.engine.begin()
+def ledger_with(live: Runs, dead: Runs, counted: Runs = []) -> LedgerFixture:  # noqa: B006
+    """Returns a ledger with two open segments. `counted` are dead extents of schema 1, which are in
+    the totals."""
+    ledger = LedgerFixture()
+    txn = ledger.engine.begin()
     for number in (NUMBER, OTHER):
         txn.put(SEGMENTS, (number,), Segment(new_id()))
         for at, length in live:
@@ -71,152 +72,152 @@ def bench_with(live: Runs, dead: Runs, counted: Runs = []) -> Bench:  # noqa: B0
         if counted:
             txn.put(DEAD_TOTALS, (number,), DeadTotal(bytes_of(counted)))
     txn.commit()
-    return bench
+    return ledger
 
 
 def bytes_of(runs: Runs) -> int:
     return sum(length for _, length in runs)
 
 
-def uncounted(bench: Bench, number: int) -> Runs:
-    rows = bench.rows(UNCOUNTED_DEAD).items()
+def uncounted(ledger: LedgerFixture, number: int) -> Runs:
+    rows = ledger.rows(UNCOUNTED_DEAD).items()
     return sorted((at, row.length) for (of, at), row in rows if of == number)
 
 
-def total(bench: Bench, number: int = NUMBER) -> int:
-    totals = bench.rows(DEAD_TOTALS)
+def total(ledger: LedgerFixture, number: int = NUMBER) -> int:
+    totals = ledger.rows(DEAD_TOTALS)
     return totals[number,].length if (number,) in totals else 0
 
 
-def kill(bench: Bench, at: int, length: int) -> None:
-    bench.change(partial(drop, pieces=[Piece(NUMBER, at, length, 1)]))
+def kill(ledger: LedgerFixture, at: int, length: int) -> None:
+    ledger.change(partial(drop, pieces=[Piece(NUMBER, at, length, 1)]))
 
 
-def one_step(bench: Bench, rows_max: int, length: int = LENGTH) -> bool:
-    return bench.change(lambda txn: seal_segment(txn, SealSegment(NUMBER, length, rows_max)))
+def one_step(ledger: LedgerFixture, rows_max: int, length: int = LENGTH) -> bool:
+    return ledger.change(lambda txn: seal_segment(txn, SealSegment(NUMBER, length, rows_max)))
 
 
-def take_steps(bench: Bench, rows_max: int, length: int = LENGTH) -> int:
+def take_steps(ledger: LedgerFixture, rows_max: int, length: int = LENGTH) -> int:
     steps, before = 1, -1
-    while not one_step(bench, rows_max, length):
-        segment = bench.rows(SEGMENTS)[NUMBER,]
+    while not one_step(ledger, rows_max, length):
+        segment = ledger.rows(SEGMENTS)[NUMBER,]
         assert segment.state is SegmentState.OPEN and segment.closed
         assert segment.counted_to > before
         steps, before = steps + 1, segment.counted_to
     return steps
 
 
-def count_all(bench: Bench, rows_max: int = 3) -> int:
+def count_all(ledger: LedgerFixture, rows_max: int = 3) -> int:
     steps = 1
     command = CountDead((NUMBER, OTHER, 99), rows_max)
-    while bench.change(lambda txn: count_dead(txn, command)):
+    while ledger.change(lambda txn: count_dead(txn, command)):
         steps += 1
     return steps
 
 
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 7, 1_000])
 @pytest.mark.parametrize("seed", range(8))
-def test_all_that_is_not_alive_is_counted_in_any_steps(seed: int, rows_max: int) -> None:
-    live, dead, gaps = laid(random.Random(seed))
-    bench = bench_with(live, dead)
-    steps = take_steps(bench, rows_max)
-    assert total(bench) == bytes_of(dead + gaps)
-    assert uncounted(bench, NUMBER) == []
-    assert (total(bench, OTHER), uncounted(bench, OTHER)) == (0, sorted(dead))
-    segment = bench.rows(SEGMENTS)[NUMBER,]
+def test_all_dead_bytes_are_counted_in_any_number_of_steps(seed: int, rows_max: int) -> None:
+    live, dead, gaps = layouts(random.Random(seed))
+    ledger = ledger_with(live, dead)
+    steps = take_steps(ledger, rows_max)
+    assert total(ledger) == bytes_of(dead + gaps)
+    assert uncounted(ledger, NUMBER) == []
+    assert (total(ledger, OTHER), uncounted(ledger, OTHER)) == (0, sorted(dead))
+    segment = ledger.rows(SEGMENTS)[NUMBER,]
     assert (segment.state, segment.length) == (SegmentState.SEALED, LENGTH)
     assert (steps == 1) == (rows_max == 1_000)
 
 
 @pytest.mark.parametrize("rows_max", [1, 3, 1_000])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_schema_1_has_counted_is_not_counted_again(seed: int, rows_max: int) -> None:
-    live, dead, gaps = laid(random.Random(seed))
-    bench = bench_with(live, dead[::2], dead[1::2])
-    take_steps(bench, rows_max)
-    assert total(bench) == bytes_of(dead + gaps)
+def test_bytes_counted_by_schema_1_are_not_counted_again(seed: int, rows_max: int) -> None:
+    live, dead, gaps = layouts(random.Random(seed))
+    ledger = ledger_with(live, dead[::2], dead[1::2])
+    take_steps(ledger, rows_max)
+    assert total(ledger) == bytes_of(dead + gaps)
 
 
 @pytest.mark.parametrize("rows_max", [2, 5])
 @pytest.mark.parametrize("seed", range(8))
-def test_what_dies_between_the_steps_is_counted_once(seed: int, rows_max: int) -> None:
+def test_extents_released_between_steps_are_counted_once(seed: int, rows_max: int) -> None:
     dice = random.Random(seed)
-    live, dead, gaps = laid(dice)
-    bench = bench_with(live, dead)
+    live, dead, gaps = layouts(dice)
+    ledger = ledger_with(live, dead)
     sealed = False
     while not sealed:
-        sealed = one_step(bench, rows_max)
+        sealed = one_step(ledger, rows_max)
         if live:
             run = live.pop(dice.randrange(len(live)))
             dead.append(run)
-            kill(bench, *run)
-        count_all(bench)
-    count_all(bench)
-    assert uncounted(bench, NUMBER) == []
-    assert total(bench) == bytes_of(dead + gaps)
+            kill(ledger, *run)
+        count_all(ledger)
+    count_all(ledger)
+    assert uncounted(ledger, NUMBER) == []
+    assert total(ledger) == bytes_of(dead + gaps)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_dies_while_it_is_looked_for_is_counted_once(seed: int) -> None:
+def test_extents_released_during_a_step_are_counted_once(seed: int) -> None:
     """An extent may die after the step has read the live ones and before it reads the dead ones,
     where transactions see what others commit meanwhile."""
     dice = random.Random(seed)
-    live, dead, gaps = laid(dice)
-    bench = bench_with(live, dead)
+    live, dead, gaps = layouts(dice)
+    ledger = ledger_with(live, dead)
     at, length = dice.choice(live)
-    txn = bench.engine.begin()
+    txn = ledger.engine.begin()
     scan, scans = txn.scan, itertools.count()
 
     def scan_late(*arguments: Any, **options: Any) -> Any:
         if next(scans) == 1:
-            kill(bench, at, length)
+            kill(ledger, at, length)
         return scan(*arguments, **options)
 
     txn.scan = scan_late  # type: ignore[method-assign]
     assert seal_segment(txn, SealSegment(NUMBER, LENGTH, 1_000))
     txn.commit()
-    count_all(bench)
-    assert total(bench) == bytes_of([*dead, *gaps, (at, length)])
+    count_all(ledger)
+    assert total(ledger) == bytes_of([*dead, *gaps, (at, length)])
 
 
-def test_what_dies_in_sealed_segments_is_counted_in_steps() -> None:
-    live, dead, gaps = laid(random.Random(3))
-    bench = bench_with(live, dead)
-    take_steps(bench, 1_000)
+def test_releases_in_sealed_segments_are_counted_in_steps() -> None:
+    live, dead, gaps = layouts(random.Random(3))
+    ledger = ledger_with(live, dead)
+    take_steps(ledger, 1_000)
     for run in live[:7]:
-        kill(bench, *run)
-    assert total(bench) == bytes_of(dead + gaps)
-    assert count_all(bench, 3) == 3
-    assert total(bench) == bytes_of(dead + gaps + live[:7])
-    # The other one is open: what is dead in it is counted when it is sealed.
-    assert uncounted(bench, OTHER) == sorted(dead)
-    assert count_all(bench, 3) == 1
+        kill(ledger, *run)
+    assert total(ledger) == bytes_of(dead + gaps)
+    assert count_all(ledger, 3) == 3
+    assert total(ledger) == bytes_of(dead + gaps + live[:7])
+    # The other segment is open: its dead bytes are counted when it is sealed.
+    assert uncounted(ledger, OTHER) == sorted(dead)
+    assert count_all(ledger, 3) == 1
 
 
 def test_releases_of_one_segment_lock_nothing_in_common() -> None:
-    """Here a row that another transaction has locked is a conflict at once."""
-    live, dead, _ = laid(random.Random(5))
-    bench = bench_with(live, dead)
+    """With this engine, a row that another transaction has locked is a conflict at once."""
+    live, dead, _ = layouts(random.Random(5))
+    ledger = ledger_with(live, dead)
     transactions = []
     for at, length in live:
-        txn = bench.engine.begin()
+        txn = ledger.engine.begin()
         drop(txn, [Piece(NUMBER, at, length, 1)])
         transactions.append(txn)
     for txn in transactions:
         txn.commit()
-    assert uncounted(bench, NUMBER) == sorted(live + dead)
+    assert uncounted(ledger, NUMBER) == sorted(live + dead)
 
 
-def test_what_is_sealed_stays_as_it_is() -> None:
-    bench = bench_with([(0, 10)], [])
-    assert take_steps(bench, 5, 10) == 1
-    assert take_steps(bench, 5, 50) == 1
-    assert total(bench) == 0
-    assert bench.rows(SEGMENTS)[NUMBER,].length == 10
+def test_sealing_is_idempotent() -> None:
+    ledger = ledger_with([(0, 10)], [])
+    assert take_steps(ledger, 5, 10) == 1
+    assert take_steps(ledger, 5, 50) == 1
+    assert total(ledger) == 0
+    assert ledger.rows(SEGMENTS)[NUMBER,].length == 10
 
 
 def full_of_holes() -> MemoryEngine:
-    """A segment of 5,000 bytes, every other one of which is alive."""
+    """Returns a segment of 5,000 bytes of which every other one is alive."""
     engine = MemoryEngine()
     txn = engine.begin()
     txn.put(SEGMENTS, (NUMBER,), Segment(new_id()))
@@ -251,24 +252,24 @@ def test_a_large_segment_is_sealed_counted_and_forgotten_in_steps() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_arrives_between_the_steps_is_refused(seed: int) -> None:
-    """The command of a process that died may be run after the first steps: its bytes were counted
-    as dead. Were they to live, they would be counted again when they die."""
-    live, dead, gaps = laid(random.Random(seed))
-    bench = bench_with(live, dead)
+def test_late_adoptions_between_the_steps_are_refused(seed: int) -> None:
+    """The command of a process that died may run after the first steps, which counted its bytes as
+    dead. If they became live, they would be counted again when released."""
+    live, dead, gaps = layouts(random.Random(seed))
+    ledger = ledger_with(live, dead)
     late = iter(gaps)
     sealed = False
     while not sealed:
-        sealed = one_step(bench, 2)
+        sealed = one_step(ledger, 2)
         for at, length in itertools.islice(late, 1):
             with pytest.raises(MissingRecord):
-                bench.change(partial(hold, pieces=[Piece(NUMBER, at, length, 1)]))
-    assert total(bench) == bytes_of(dead + gaps)
-    assert {at for of, at in bench.rows(EXTENTS) if of == NUMBER} == {at for at, _ in live}
+                ledger.change(partial(hold, pieces=[Piece(NUMBER, at, length, 1)]))
+    assert total(ledger) == bytes_of(dead + gaps)
+    assert {at for of, at in ledger.rows(EXTENTS) if of == NUMBER} == {at for at, _ in live}
 
 
 def test_segments_of_older_versions_are_open_until_they_are_sealed() -> None:
-    """Their records end before the field that says that sealing has begun."""
+    """Their records lack the field for sealing in progress."""
     owner = new_id()
     older = msgspec.msgpack.encode([1, owner, "open", 0])
     assert SEGMENTS.decode(older) == Segment(owner)

@@ -1,5 +1,5 @@
-"""One call to the disk fails, whichever it is: nothing that was acknowledged is lost, the account
-stays right, and space comes back once the disk is well again."""
+"""Any single call to the disk fails: nothing acknowledged is lost, the counts stay right, and space
+is reclaimed once the disk works again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from etagere.bodies.store import BodyCorrupt
 from etagere.engine.interface import Fault, Unknown
 from etagere.model.bodies import SegmentState
 from tests.model.disks import FaultyDisk
-from tests.model.fronts import SMALL, Shop, noise
+from tests.model.front_ends import SMALL, StoreCluster, noise
 
 PIECE, SEGMENT = SMALL.piece_bytes_max, SMALL.segment_bytes_max
 SIZES = {"small": 700, "piece": PIECE, "long": 3 * PIECE + 5, "longer": SEGMENT + 3 * PIECE}
@@ -26,16 +26,16 @@ TROUBLES = (Fault, Unknown, OSError)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with Shop(tmp_path, others=0, disk=FaultyDisk()) as opened:
+def cluster(tmp_path: Path) -> Iterator[StoreCluster]:
+    with StoreCluster(tmp_path, others=0, disk=FaultyDisk()) as opened:
         yield opened
 
 
 class Client:
-    """Knows what was acknowledged."""
+    """Keeps track of what was acknowledged."""
 
-    def __init__(self, shop: Shop) -> None:
-        self._shop = shop
+    def __init__(self, cluster: StoreCluster) -> None:
+        self._cluster = cluster
         self.objects: dict[str, bytes] = {}
         self._number = 0
 
@@ -46,17 +46,17 @@ class Client:
             self.objects[name] = data
 
     def put_together(self, names: tuple[str, ...], size: int) -> None:
-        """Uploads that share their syncs."""
-        front = self._shop.here.front
+        """Runs uploads that share their syncs."""
+        front_end = self._cluster.local.front_end
         self._number += len(names)
         bodies = {name: noise(self._number + at, size) for at, name in enumerate(names)}
 
         async def all_at_once() -> list[object]:
-            puts: list[Coroutine[Any, Any, int]] = [front.put(n, bodies[n]) for n in names]
+            puts: list[Coroutine[Any, Any, int]] = [front_end.put(n, bodies[n]) for n in names]
             outcomes: list[object] = await asyncio.gather(*puts, return_exceptions=True)
             return outcomes
 
-        for name, outcome in zip(names, self._shop.run(all_at_once()), strict=True):
+        for name, outcome in zip(names, self._cluster.run(all_at_once()), strict=True):
             if isinstance(outcome, int):
                 self.objects[name] = bodies[name]
             else:
@@ -71,26 +71,26 @@ class Client:
 
     def _done(self, method: str, *arguments: object) -> bool:
         try:
-            self._shop.here.call(method, *arguments)
+            self._cluster.local.call(method, *arguments)
         except TROUBLES:
             return False
         return True
 
     def read_all(self) -> None:
-        """What is read while a fault may strike is right, or is no answer."""
+        """Checks that a read during a fault is correct or fails."""
         for name, data in self.objects.items():
             try:
-                assert self._shop.here.call("get", name) == data
+                assert self._cluster.local.call("get", name) == data
             except (*TROUBLES, BodyCorrupt):
                 continue
 
     def require_all(self) -> None:
         for name, data in self.objects.items():
-            assert self._shop.here.call("get", name) == data
+            assert self._cluster.local.call("get", name) == data
 
 
-def live(client: Client) -> None:
-    """Something of everything: uploads alone and together, overwritten, deleted, read, moved."""
+def exercise(client: Client) -> None:
+    """Uploads alone and together, overwrites, deletes, reads and moves."""
     for name, size in SIZES.items():
         client.put(name, size)
     client.put_together(("one", "two", "three"), 900)
@@ -110,120 +110,128 @@ def live(client: Client) -> None:
 
 @pytest.mark.parametrize("reason", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("call", FaultyDisk.CALLS)
-def test_any_one_call_may_fail(
-    shop: Shop, call: str, reason: int, caplog: pytest.LogCaptureFixture
+def test_any_single_call_may_fail(
+    cluster: StoreCluster, call: str, reason: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "etagere")  # there are hundreds
-    client = Client(shop)
+    client = Client(cluster)
     number = 0
     while True:
         number += 1
-        disk = shop.here.front.disk
+        disk = cluster.local.front_end.disk
         assert isinstance(disk, FaultyDisk)
         disk.strike(call, number, reason)
-        live(client)
+        exercise(client)
         struck = disk.has_struck
         disk.strike("", 0, 0)
         client.require_all()
-        shop.reopen_here()
+        cluster.reopen_local()
         for _ in range(3):
-            shop.here.call("tidy")
+            cluster.local.call("tidy")
         client.require_all()
-        shop.require_balanced()
-        shop.require_clean()
+        cluster.require_balanced()
+        cluster.require_clean()
         alive = sum(map(len, client.objects.values()))
-        assert shop.segment_bytes() <= 1.25 * alive + SEGMENT, f"after fault {number}"
-        assert len(shop.segment_files()) <= len(shop.segments())
+        assert cluster.segment_bytes() <= 1.25 * alive + SEGMENT, f"after fault {number}"
+        assert len(cluster.segment_files()) <= len(cluster.segments())
         if not struck:
             break
     assert number > 1 or call in ("allocate", "read")
 
 
-# Files that are removed
+# Removing files
 
 
-def retire_one(shop: Shop) -> int:
-    shop.here.call("put", "a", noise(1, SEGMENT))
-    shop.here.call("put", "a", noise(2, SEGMENT))
-    shop.here.call("maintain")
-    (number,) = {number for number, s in shop.segments().items() if s.state is SegmentState.SEALED}
+def retire_one(cluster: StoreCluster) -> int:
+    cluster.local.call("put", "a", noise(1, SEGMENT))
+    cluster.local.call("put", "a", noise(2, SEGMENT))
+    cluster.local.call("maintain")
+    (number,) = {
+        number for number, s in cluster.segments().items() if s.state is SegmentState.SEALED
+    }
     return number
 
 
-def test_a_segment_is_forgotten_when_its_removal_is_durable(shop: Shop) -> None:
-    number = retire_one(shop)
-    disk = shop.here.front.disk
+def test_a_segment_record_is_removed_after_its_file(cluster: StoreCluster) -> None:
+    number = retire_one(cluster)
+    disk = cluster.local.front_end.disk
     assert isinstance(disk, FaultyDisk)
     disk.strike("sync_directory", 1, errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
-        shop.here.call("collect")
-    # After a crash now, the file may be there again.
-    assert shop.segments()[number].state is SegmentState.RETIRED
-    segment_path(shop.directory, number).touch()
-    assert shop.here.call("collect").segments_removed == 1
-    assert number not in shop.segments() and number not in shop.segment_files()
+        cluster.local.call("collect")
+    # After a crash now, the file may exist again.
+    assert cluster.segments()[number].state is SegmentState.RETIRED
+    segment_path(cluster.directory, number).touch()
+    assert cluster.local.call("collect").segments_removed == 1
+    assert number not in cluster.segments() and number not in cluster.segment_files()
 
 
-def test_a_file_that_cannot_be_removed_does_not_keep_the_others(shop: Shop) -> None:
+def test_a_file_that_cannot_be_removed_does_not_block_the_others(cluster: StoreCluster) -> None:
     for name in ("a", "b", "c"):
-        shop.here.call("put", name, noise(1, SEGMENT))
+        cluster.local.call("put", name, noise(1, SEGMENT))
     for name in ("a", "b", "c"):
-        shop.here.call("delete", name)
-    shop.reopen_here()
-    disk = shop.here.front.disk
+        cluster.local.call("delete", name)
+    cluster.reopen_local()
+    disk = cluster.local.front_end.disk
     assert isinstance(disk, FaultyDisk)
     disk.strike("unlink", 1, errno.EIO)
-    assert shop.here.call("collect").segments_removed == 2
-    assert shop.here.call("collect").segments_removed == 1
-    assert shop.segment_files() == set()
+    assert cluster.local.call("collect").segments_removed == 2
+    assert cluster.local.call("collect").segments_removed == 1
+    assert cluster.segment_files() == set()
 
 
-def test_files_of_forgotten_segments_are_removed(shop: Shop) -> None:
-    """A crash may bring a file back after its segment was forgotten."""
-    number = retire_one(shop)
-    shop.here.call("collect")
-    assert number not in shop.segments()
-    brought_back = segment_path(shop.directory, number)
+def test_files_without_a_record_are_removed(cluster: StoreCluster) -> None:
+    """A crash may bring a file back after its record was removed."""
+    number = retire_one(cluster)
+    cluster.local.call("collect")
+    assert number not in cluster.segments()
+    brought_back = segment_path(cluster.directory, number)
     brought_back.write_bytes(b"x" * 100)
-    never_given_out = segment_path(shop.directory, 1_000_000)
+    never_given_out = segment_path(cluster.directory, 1_000_000)
     never_given_out.write_bytes(b"x")
     not_ours = brought_back.with_name("notes.txt")
     not_ours.write_bytes(b"x")
-    shop.reopen_here()
-    shop.here.call("collect")
+    cluster.reopen_local()
+    cluster.local.call("collect")
     assert not brought_back.exists()
     assert never_given_out.exists() and not_ours.exists()
     never_given_out.unlink()
     not_ours.unlink()
-    assert shop.here.call("get", "a") == noise(2, SEGMENT)
+    assert cluster.local.call("get", "a") == noise(2, SEGMENT)
 
 
-def test_a_forgotten_file_that_cannot_be_removed_keeps_nothing_else(shop: Shop) -> None:
-    number = retire_one(shop)
-    shop.here.call("collect")
-    brought_back = segment_path(shop.directory, number)
+def test_a_file_without_a_record_that_cannot_be_removed_does_not_block_the_others(
+    cluster: StoreCluster,
+) -> None:
+    number = retire_one(cluster)
+    cluster.local.call("collect")
+    brought_back = segment_path(cluster.directory, number)
     brought_back.write_bytes(b"x" * 100)
-    shop.reopen_here()
-    disk = shop.here.front.disk
+    cluster.reopen_local()
+    disk = cluster.local.front_end.disk
     assert isinstance(disk, FaultyDisk)
     disk.strike("unlink", 1, errno.EPERM)
-    shop.here.call("delete", "a")
-    assert shop.here.call("collect").segments_removed == 1
+    cluster.local.call("delete", "a")
+    assert cluster.local.call("collect").segments_removed == 1
     assert brought_back.exists()
-    shop.reopen_here()
-    shop.here.call("collect")
+    cluster.reopen_local()
+    cluster.local.call("collect")
     assert not brought_back.exists()
 
 
-def test_a_segment_that_cannot_be_read_for_a_while_is_collected_later(shop: Shop) -> None:
-    shop.put_sparse("a", noise(1, 6 * PIECE))
-    disk = shop.here.front.disk
+def test_a_temporarily_unreadable_segment_is_collected_later(
+    cluster: StoreCluster,
+) -> None:
+    cluster.put_sparse("a", noise(1, 6 * PIECE))
+    disk = cluster.local.front_end.disk
     assert isinstance(disk, FaultyDisk)
     disk.strike("read", 2, errno.EIO)
-    moved = shop.here.call("collect").extents_moved
+    moved = cluster.local.call("collect").extents_moved
     assert disk.has_struck and moved < 6
-    front = shop.here.front
-    assert isinstance(front.collector, Collector)
-    front.collector._damaged = dict.fromkeys(front.collector._damaged, 0.0)  # ten minutes later
-    assert shop.here.call("collect").extents_moved == 6 - moved
-    assert shop.here.call("get", "a") == noise(1, 6 * PIECE)
+    front_end = cluster.local.front_end
+    assert isinstance(front_end.collector, Collector)
+    front_end.collector._damaged = dict.fromkeys(
+        front_end.collector._damaged, 0.0
+    )  # ten minutes later
+    assert cluster.local.call("collect").extents_moved == 6 - moved
+    assert cluster.local.call("get", "a") == noise(1, 6 * PIECE)

@@ -1,4 +1,4 @@
-"""The contract of coordinators, for each of them: liveness, sole workers and pins."""
+"""The contract of coordinators, for each implementation: liveness, sole workers and pins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etagere.coordination.interface import Coordinator, PinnedSegments
 from etagere.coordination.local import LocalCoordinator
 
 Join = Callable[[], Coordinator]
-"""Makes one more process of the same store, as far as the coordinator can tell."""
+"""Adds a process of the same store, from the point of view of the coordinator."""
 
 COORDINATORS: dict[str, Callable[[Path], Coordinator]] = {"local": LocalCoordinator}
 
@@ -51,7 +51,7 @@ def test_a_process_is_alive_until_it_leaves(join: Join) -> None:
 
 
 def test_a_killed_process_leaves_nothing_behind(join: Join) -> None:
-    """Neither its life, nor its tasks, nor its pins."""
+    """Neither its liveness, nor its tasks, nor its pins."""
     receiving, sending = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -80,10 +80,10 @@ def test_a_killed_process_leaves_nothing_behind(join: Join) -> None:
     os.close(sending)
 
 
-async def _work_for_ever(coordinator: Coordinator, told: int) -> None:
+async def _work_for_ever(coordinator: Coordinator, writer: int) -> None:
     async with coordinator.sole_worker("sweeping"):
         coordinator.pin().narrow([7])
-        os.write(told, coordinator.process_id)
+        os.write(writer, coordinator.process_id)
         time.sleep(60)
 
 

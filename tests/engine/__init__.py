@@ -1,1 +1,1 @@
-"""Tests of the engines: one suite for all of them, and what is particular to each."""
+"""Tests of the engines: a conformance suite for all of them, and tests for each one."""

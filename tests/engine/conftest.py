@@ -1,4 +1,4 @@
-"""Gives each conformance test every engine that there is."""
+"""Parametrizes tests over the engines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import importlib.util
 
 import pytest
 
-# Before any engine starts: a writer process is forked and knows what was imported by then.
+# Imported before any engine starts: the writer process is forked and has the modules imported by
+# then.
 import tests.engine.samples  # noqa: F401
 from tests.engine.harness import Start, start_memory
 
@@ -24,11 +25,11 @@ ENGINES = _engines()
 
 @pytest.fixture(params=list(ENGINES))
 def start(request: pytest.FixtureRequest) -> Start:
-    """Starts one engine; tests that ask for it are run with each."""
+    """Starts one engine; tests that use it run with each."""
     return ENGINES[request.param]
 
 
 @pytest.fixture
 def starts() -> dict[str, Start]:
-    """Starts any engine; for tests that deal with all of them at once."""
+    """Starts any engine; for tests that use all of them at once."""
     return ENGINES

@@ -1,4 +1,4 @@
-"""What the conformance suite needs of an engine: to open it, restart it and set its clock."""
+"""The interface that the conformance suite needs of an engine: open, restart, set the clock."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Harness(Protocol):
     def clock(self) -> SharedClock: ...
 
     async def open(self) -> Engine:
-        """A handle on the store, as one more front end would have. The harness closes it."""
+        """Opens a handle on the store, as another front end would. The harness closes it."""
         ...
 
     async def restart(self) -> None:
-        """Stops the engine and starts it over the same data. Earlier handles are void."""
+        """Stops the engine and starts it on the same data. Earlier handles become invalid."""
         ...
 
     async def close(self) -> None: ...
@@ -38,7 +38,7 @@ Body = Callable[[Harness], Awaitable[None]]
 
 
 class MemoryHarness:
-    """All handles are the one engine: there is nothing to be at the other end of."""
+    """All handles are the one engine."""
 
     name = "memory"
 
@@ -61,7 +61,7 @@ async def start_memory(_directory: Path) -> Harness:
 
 
 async def with_harness(start: Start, directory: Path, body: Body) -> None:
-    """Runs a body against a store of its own."""
+    """Runs a coroutine with a new store."""
     harness = await start(directory)
     try:
         await body(harness)
@@ -70,9 +70,9 @@ async def with_harness(start: Start, directory: Path, body: Body) -> None:
 
 
 def conformance(body: Body) -> Callable[[Start, Path], None]:
-    """Makes a coroutine a plain test that is run against every engine."""
+    """Turns a coroutine into a test that runs with every engine."""
 
-    # Not functools.wraps: pytest would look through it and ask for the body's arguments.
+    # Not functools.wraps: pytest would follow __wrapped__ and request the body's arguments.
     def test(start: Start, tmp_path: Path) -> None:
         asyncio.run(asyncio.wait_for(with_harness(start, tmp_path, body), timeout=60))
 
@@ -82,7 +82,7 @@ def conformance(body: Body) -> Callable[[Start, Path], None]:
 
 
 def retries_of(engine: Engine) -> RetryCounters:
-    """The counters of the retry loop, which every engine has though not every user needs."""
+    """Returns the counters of the retry loop, which are not in the public interface."""
     counters = getattr(engine, "retries", None)
     assert isinstance(counters, RetryCounters)
     return counters

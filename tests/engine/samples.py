@@ -1,8 +1,7 @@
 """Collections, commands and operations for the engine tests.
 
-Operations may run in a process forked after this module was imported. What a test must
-see of them beyond their results is counted in memory shared with that process.
-"""
+Operations may run in a process forked after this module was imported. Side effects that a test must
+observe are counted in memory shared with that process."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from tests.clocks import SharedWords
 
 
 class SharedCounter:
-    """A number that the processes of a test share."""
+    """A counter shared by the processes of a test."""
 
     def __init__(self) -> None:
         self._words = SharedWords(1)
@@ -73,7 +72,7 @@ STAMPED: Collection[tuple[str], Stamped] = Collection("test_stamped", Stamped, [
 
 
 class Scan(NamedTuple):
-    """What to scan."""
+    """The parameters of a scan."""
 
     span: Span
     limit: int = 1000
@@ -104,7 +103,7 @@ class FilterSpan(NamedTuple):
     span: Span
     limit: int
     text: str
-    """What the items that pass begin with."""
+    """The prefix of the items that pass."""
     bytes_max: int = FILTERED_SCAN_BYTES_MAX
 
 
@@ -118,7 +117,7 @@ def filter_items(txn: ReadTxn, command: FilterSpan) -> FilteredRows[tuple[str], 
 class FilterKeys(NamedTuple):
     keys: list[str]
     text: str
-    """What the items that pass begin with."""
+    """The prefix of the items that pass."""
 
 
 def filter_item_keys(txn: ReadTxn, command: FilterKeys) -> FilteredRows[tuple[str], Item]:
@@ -151,17 +150,17 @@ def read_steady_now(txn: ReadTxn, _: None) -> int:
     return txn.steady_now
 
 
-class TwoLooks(NamedTuple):
-    """The same sum, taken twice in one read, by gets and by a scan."""
+class SumTwice(NamedTuple):
+    """The same sum read twice in one transaction, by gets and by a scan."""
 
     by_gets: int
     by_scan: int
 
 
-def sum_twice(txn: ReadTxn, keys: list[str]) -> TwoLooks:
+def sum_twice(txn: ReadTxn, keys: list[str]) -> SumTwice:
     items = [txn.get(ITEMS, (key,)) for key in keys]
     scanned = txn.scan(ITEMS, ITEMS.all(), len(keys))
-    return TwoLooks(
+    return SumTwice(
         sum(item.number for item in items if item is not None),
         sum(item.number for _, item in scanned),
     )
@@ -275,7 +274,7 @@ def transfer(txn: WriteTxn, command: Transfer) -> None:
 
 @operation
 def create_once(txn: WriteTxn, command: PutItem) -> Item:
-    """Creates what is absent, and refuses what is there."""
+    """Creates an absent record, and refuses if it exists."""
     if txn.get(ITEMS, (command.key,), EXCLUSIVE) is not None:
         raise Refused(Refusal("BlobAlreadyExists", {"name": command.key}))
     return txn.put(ITEMS, (command.key,), command.item)
@@ -287,14 +286,14 @@ class Claim(Command, frozen=True):
 
 @operation
 def take_items(txn: WriteTxn, command: Claim) -> list[str]:
-    """Takes items off the front, as a queue's readers do."""
+    """Claims items from the front, as queue readers do."""
     claimed = [key for (key,), _ in txn.scan(ITEMS, ITEMS.all(), command.limit, claim=True)]
     for key in claimed:
         txn.delete(ITEMS, (key,))
     return claimed
 
 
-class Glimpse(Result, frozen=True):
+class SeenWrites(Result, frozen=True):
     """What an operation saw of its own writes."""
 
     deleted: Item | None
@@ -312,7 +311,7 @@ class WriteAndLook(Command, frozen=True):
 
 
 @operation
-def write_and_look(txn: WriteTxn, command: WriteAndLook) -> Glimpse:
+def write_and_look(txn: WriteTxn, command: WriteAndLook) -> SeenWrites:
     txn.get(ITEMS, (command.guarded,), SHARED)
     txn.put(ITEMS, (command.put.key,), command.put.item)
     txn.delete(ITEMS, (command.delete,))
@@ -320,7 +319,7 @@ def write_and_look(txn: WriteTxn, command: WriteAndLook) -> Glimpse:
     def keys(limit: int, reverse: bool) -> list[str]:
         return [key for (key,), _ in txn.scan(ITEMS, ITEMS.all(), limit, reverse=reverse)]
 
-    return Glimpse(
+    return SeenWrites(
         txn.get(ITEMS, (command.delete,)),
         txn.get(ITEMS, (command.put.key,)),
         keys(100, False),
@@ -420,7 +419,7 @@ class Piece(Part, frozen=True):
 
 
 class Everything(Result, frozen=True):
-    """A bit of everything that may travel."""
+    """A value of every type that can be sent between processes."""
 
     pieces: list[Piece]
     pair: tuple[bytes, str]
@@ -448,7 +447,7 @@ def send_maybe(txn: WriteTxn, command: Key) -> Item | None:
 
 
 class Instant(Result, frozen=True):
-    """A change's two times, and what its record held before."""
+    """The two times of a change, and what its record held before."""
 
     stamp: int
     now: int
@@ -487,5 +486,5 @@ def set_deadline(txn: WriteTxn, command: Wait) -> int:
 
 @operation
 def look_at_both_times(txn: WriteTxn, _: Wait) -> tuple[int, int]:
-    """Changes nothing."""
+    """Reads both times and changes nothing."""
     return txn.now, txn.steady_now

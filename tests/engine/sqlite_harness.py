@@ -1,4 +1,4 @@
-"""A ledger with its processes, started as a server starts them, for tests that drive it."""
+"""A ledger with its processes, started as a server starts them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS_MAX = 20.0
 
 
 class SqliteHarness:
-    """A supervisor and its writer in processes of their own, and handles on the ledger here."""
+    """A supervisor and its writer in separate processes, and handles on the ledger in this one."""
 
     name = "sqlite"
 
@@ -40,7 +40,7 @@ class SqliteHarness:
         self.wait_for_writer()
 
     def wait_for_writer(self, *, other_than: int = 0) -> int:
-        """The pid of the writer, once there is one (another one)."""
+        """Returns the pid of the writer once there is one, or another one than given."""
         deadline = time.monotonic() + _SECONDS_MAX
         while time.monotonic() < deadline:
             pid = self.writer_pid()
@@ -50,7 +50,7 @@ class SqliteHarness:
         raise TimeoutError("no writer was started")
 
     def writer_pid(self) -> int:
-        """The supervisor's only child."""
+        """Returns the pid of the supervisor's only child."""
         children = Path(f"/proc/{self.supervisor_pid}/task/{self.supervisor_pid}/children")
         listed = children.read_text(encoding="ascii").split()
         return int(listed[0]) if listed else 0
@@ -75,7 +75,7 @@ class SqliteHarness:
         await asyncio.to_thread(self.stop)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Ends the supervisor; returns its exit status."""
+        """Stops the supervisor and returns its exit status."""
         if not self.supervisor_pid:
             return 0
         os.kill(self.supervisor_pid, number)

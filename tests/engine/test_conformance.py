@@ -1,4 +1,4 @@
-"""What every engine does alike. Each test is run against each of them."""
+"""The conformance suite: runs against every engine."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_scans(harness: Harness) -> None:
         return await engine.read(samples.scan_items, Scan(span, limit, reverse))
 
     async def count(span: Span, limit: int = 4) -> int:
-        """In steps."""
+        """Counts in steps."""
         count, rest = 0, span
         while True:
             counted = await engine.read(samples.count_items, samples.CountItems(rest, limit))
@@ -195,7 +195,7 @@ async def test_keys_of_every_kind_lie_in_the_order_of_their_tuples(harness: Harn
 
 
 @conformance
-async def test_text_of_any_kind(harness: Harness) -> None:
+async def test_arbitrary_text(harness: Harness) -> None:
     engine = await harness.open()
     texts = ["", "\x00", "a\x00b", "\x00\xff", "é", "e\u0301", "日本語", "\U0001f600", " ", "\r\n"]
     for text in texts:
@@ -208,7 +208,7 @@ async def test_text_of_any_kind(harness: Harness) -> None:
 @conformance
 async def test_keys_up_to_their_limit(harness: Harness) -> None:
     engine = await harness.open()
-    longest = "x" * (KEY_BYTES_MAX - 1)  # and the terminator
+    longest = "x" * (KEY_BYTES_MAX - 1)  # plus the terminator
     neighbour = longest[:-1] + "y"
     await put(engine, neighbour, longest)
     assert await engine.read(samples.get_item, longest) == Item(longest)
@@ -253,9 +253,8 @@ async def test_an_operation_sees_its_own_writes(harness: Harness) -> None:
 async def test_a_read_sees_one_state_beside_writers(harness: Harness) -> None:
     """Transfers keep the sum; a read that saw two states would see another.
 
-    Only an engine whose writes run in another process is truly put to the test here; the
-    others step a snapshot by hand in tests of their own.
-    """
+    Only an engine whose writes run in another process is really tested here; the others step a
+    snapshot explicitly in their own tests."""
     reader, writer = await harness.open(), await harness.open()
     keys = [f"{number:02}" for number in range(40)]
     await writer.write(
@@ -318,13 +317,13 @@ async def test_the_last_writer_wins(harness: Harness) -> None:
     last = await first.read(samples.get_stamped, "key")
     assert last is not None
     assert last.stamp == max(instant.stamp for instant in instants)
-    # Each replaced exactly one other: the changes stand in one line.
+    # Each replaced exactly one other, so the changes form one sequence.
     replaced = {instant.previous.stamp for instant in instants if instant.previous is not None}
     assert replaced == {instant.stamp for instant in instants} - {last.stamp}
 
 
 @conformance
-async def test_claims_share_out_what_there_is(harness: Harness) -> None:
+async def test_concurrent_claims_are_disjoint(harness: Harness) -> None:
     engines = [await harness.open(), await harness.open()]
     keys = [f"{number:03}" for number in range(90)]
     await put(engines[0], *keys)
@@ -344,7 +343,7 @@ async def test_claims_share_out_what_there_is(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_refusal_rolls_back_and_arrives(harness: Harness) -> None:
+async def test_a_refusal_rolls_back_and_is_raised(harness: Harness) -> None:
     engine = await harness.open()
     await put(engine, "kept")
     with pytest.raises(Refused) as refused:
@@ -365,7 +364,7 @@ async def test_a_read_may_refuse(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_refusal_in_a_burst_touches_only_itself(harness: Harness) -> None:
+async def test_a_refusal_in_a_group_affects_only_itself(harness: Harness) -> None:
     engine = await harness.open()
     await put(engine, "kept")
     running: list[Awaitable[Item]] = []
@@ -383,7 +382,7 @@ async def test_a_refusal_in_a_burst_touches_only_itself(harness: Harness) -> Non
 
 
 @conformance
-async def test_a_conflict_is_run_again_and_counted(harness: Harness) -> None:
+async def test_a_conflict_is_retried_and_counted(harness: Harness) -> None:
     engine = await harness.open()
     samples.CONFLICTS_LEFT.set(3)
     samples.RUNS.set(0)
@@ -396,7 +395,7 @@ async def test_a_conflict_is_run_again_and_counted(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_conflict_that_never_stops_is_contention(harness: Harness) -> None:
+async def test_a_persistent_conflict_is_contention(harness: Harness) -> None:
     engine = await harness.open()
     samples.CONFLICTS_LEFT.set(1 << 40)
     samples.RUNS.set(0)
@@ -433,7 +432,7 @@ async def test_a_bug_in_a_read_is_a_fault(harness: Harness) -> None:
 
 
 @conformance
-async def test_only_operations_are_written(harness: Harness) -> None:
+async def test_only_registered_operations_can_write(harness: Harness) -> None:
     engine = await harness.open()
 
     def unregistered(_txn: object, _command: Key) -> None: ...
@@ -450,7 +449,7 @@ async def test_a_command_is_data(harness: Harness) -> None:
 
 
 @conformance
-async def test_results_arrive_as_they_left(harness: Harness) -> None:
+async def test_results_round_trip(harness: Harness) -> None:
     engine = await harness.open()
     everything = Everything(
         [Piece("a", 1), Piece("b")],
@@ -485,7 +484,7 @@ async def test_hooks_run_once_and_only_after_a_commit(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_hook_that_fails_hurts_nobody(harness: Harness) -> None:
+async def test_a_failing_hook_affects_nothing_else(harness: Harness) -> None:
     engine = await harness.open()
     samples.HOOKS.set(0)
     commands = [
@@ -564,7 +563,7 @@ async def test_stamps_increase_over_delete_and_create(harness: Harness) -> None:
 
 
 @conformance
-async def test_now_is_the_wall_at_first(harness: Harness) -> None:
+async def test_now_starts_at_the_wall_clock(harness: Harness) -> None:
     engine = await harness.open()
     await stamp(engine)
     assert abs(await now(engine) - harness.clock.wall()) < TICKS_PER_SECOND
@@ -582,7 +581,7 @@ async def test_now_is_the_same_for_reads_and_writes(harness: Harness) -> None:
 
 
 @conformance
-async def test_now_does_not_jump_with_the_wall(harness: Harness) -> None:
+async def test_now_does_not_jump_with_the_wall_clock(harness: Harness) -> None:
     engine = await harness.open()
     harness.clock.freeze()
     await stamp(engine)
@@ -600,7 +599,7 @@ async def test_now_does_not_jump_with_the_wall(harness: Harness) -> None:
 
 
 @conformance
-async def test_now_is_monotone_while_all_runs(harness: Harness) -> None:
+async def test_now_is_monotonic(harness: Harness) -> None:
     first, second = await harness.open(), await harness.open()
     last = 0
     for step in range(300):
@@ -611,7 +610,7 @@ async def test_now_is_monotone_while_all_runs(harness: Harness) -> None:
 
 
 @conformance
-async def test_now_slews_to_the_wall_and_never_beyond(harness: Harness) -> None:
+async def test_now_slews_to_the_wall_clock_and_never_beyond(harness: Harness) -> None:
     engine = await harness.open()
     harness.clock.freeze()
     for offset in (20_000, -20_000):
@@ -645,7 +644,7 @@ async def test_now_continues_over_a_restart(harness: Harness) -> None:
 
 
 @conformance
-async def test_now_after_a_reboot_is_the_wall_but_never_earlier(harness: Harness) -> None:
+async def test_now_after_a_reboot_is_the_wall_clock_but_never_earlier(harness: Harness) -> None:
     engine = await harness.open()
     harness.clock.freeze()
     before = (await stamp(engine)).now
@@ -663,10 +662,10 @@ async def test_now_after_a_reboot_is_the_wall_but_never_earlier(harness: Harness
 
 
 @conformance
-async def test_now_follows_a_wall_that_stays_ahead_and_the_steady_time_does_not(
+async def test_now_follows_a_wall_clock_that_stays_ahead_and_steady_time_does_not(
     harness: Harness,
 ) -> None:
-    """Although nothing changes: what asks the writer and changes nothing is enough."""
+    """Even without changes: an operation that only asks the writer is enough."""
     first, second = await harness.open(), await harness.open()
     harness.clock.freeze()
     last = (await stamp(first)).now
@@ -693,7 +692,7 @@ async def test_now_follows_a_wall_that_stays_ahead_and_the_steady_time_does_not(
 
 
 @conformance
-async def test_a_deadline_keeps_its_length_while_the_wall_jumps(harness: Harness) -> None:
+async def test_a_deadline_keeps_its_length_when_the_wall_clock_jumps(harness: Harness) -> None:
     engine = await harness.open()
     harness.clock.freeze()
     step = TICKS_PER_SECOND // 100
@@ -710,11 +709,10 @@ async def test_a_deadline_keeps_its_length_while_the_wall_jumps(harness: Harness
 
 
 async def _require_fifteen_seconds(harness: Harness, wall_offset: Callable[[float], int]) -> None:
-    """A deadline of 15 s is over after 15 s in truth, the wall being set as time passes.
+    """Checks that a deadline of 15 s passes after 15 s while the wall clock is changed.
 
-    When exactly it was set and found over is known between two looks at the clock only, so a
-    machine that stalls makes this less sharp, not wrong.
-    """
+    The times of setting it and finding it passed are known only between two readings of the clock,
+    so a stalling machine makes this less precise, not wrong."""
     engine = await harness.open()
     asked = time.monotonic()
     deadline = await engine.write(samples.set_deadline, Wait(15))
@@ -732,7 +730,7 @@ async def _require_fifteen_seconds(harness: Harness, wall_offset: Callable[[floa
 
 
 def test_a_deadline_in_real_time(starts: dict[str, Start], tmp_path: Path) -> None:
-    """All engines at once, so that the wait is paid once."""
+    """Runs all engines concurrently, so that the wait is paid once."""
 
     def wall_offset(passed: float) -> int:
         return 0 if passed < 5 else HOUR if passed < 10 else -HOUR
@@ -759,7 +757,7 @@ def test_a_deadline_in_real_time_with_one_jump(start: Start, tmp_path: Path, hou
     asyncio.run(with_harness(start, tmp_path, body))
 
 
-# Versions of records; the same for all engines, so none is needed
+# Versions of records; the same for all engines, so these tests need none
 
 
 class _Short(Record, frozen=True):

@@ -1,4 +1,4 @@
-"""Properties of the encoding of keys, for every shape that a key may have."""
+"""Properties of the key encoding, for every shape of key."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from etagere.model.ids import ID_BYTES
 Key = tuple[Any, ...]
 Shape = Collection[Key, Record]
 
-# Few characters, those that the encoding treats specially and those at the ends of each
-# length in UTF-8, so that parts often share prefixes.
+# Few characters: those that the encoding treats specially and those at the ends of each length in
+# UTF-8, so that parts often share prefixes.
 _CHARACTERS = "\x00\x01ab\x7f\x80\u00ff\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"
 _TEXTS = st.one_of(
     st.text(st.sampled_from("\x00\x01a"), max_size=4),
@@ -60,7 +60,7 @@ def allowed(kinds: tuple[KeyKind, ...]) -> bool:
 
 @cache
 def collection_of(kinds: tuple[KeyKind, ...]) -> Shape:
-    """A collection with keys of this shape that no engine has to make a table for."""
+    """Returns a collection with keys of this shape that no engine has a table for."""
     name = "test_keys_" + "_".join(kind.name for kind in kinds)
     collection: Shape = Collection(name, Record, kinds)
     del COLLECTIONS[name]
@@ -94,7 +94,7 @@ def test_the_order_of_keys_is_the_order_of_their_bytes(drawn: tuple[Shape, list[
 
 
 @given(keys_of_one_shape())
-def test_keys_come_back_as_they_were(drawn: tuple[Shape, list[Key]]) -> None:
+def test_keys_round_trip(drawn: tuple[Shape, list[Key]]) -> None:
     collection, keys = drawn
     for key in keys:
         assert collection.unpack(collection.pack(key)) == key
@@ -163,7 +163,7 @@ def test_cutting_never_widens_a_span(drawn: tuple[Shape, list[Key]]) -> None:
 
 
 @pytest.mark.parametrize("kinds", [(TEXT, BYTES), (BYTES, BYTES), (ID, TEXT, BYTES)])
-def test_shapes_that_could_be_misread_are_refused(kinds: tuple[KeyKind, ...]) -> None:
+def test_ambiguous_shapes_are_refused(kinds: tuple[KeyKind, ...]) -> None:
     with pytest.raises(ValueError, match="BYTES cannot follow"):
         collection_of(kinds)
 
@@ -179,7 +179,7 @@ def test_shapes_that_could_be_misread_are_refused(kinds: tuple[KeyKind, ...]) ->
         (TEXT, "\ud800"),
     ],
 )
-def test_parts_that_cannot_be_in_a_key(kind: KeyKind, value: object) -> None:
+def test_invalid_key_parts(kind: KeyKind, value: object) -> None:
     with pytest.raises(ValueError):
         collection_of((kind,)).pack((value,))
 
@@ -198,7 +198,7 @@ def test_keys_have_as_many_parts_as_their_shape(
 
 @given(keys_of_one_shape())
 def test_keys_are_packed_as_their_parts_are(drawn: tuple[Shape, list[Key]]) -> None:
-    """However a shape is packed: a part is encoded like a key that has no other part."""
+    """However a shape is packed: a part is encoded like a key of that part alone."""
     collection, keys = drawn
     for key in keys:
         parts = [

@@ -1,4 +1,4 @@
-"""The write-ahead log stays short beside readers, and free pages go back to the file system."""
+"""The write-ahead log stays short beside readers, and free pages return to the file system."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SCANNERS = 3
 
 
 def scan_until_overdue(txn: ReadTxn, _: None) -> int:
-    """As a long scan does: for as long as its snapshot may be held."""
+    """Scans for as long as its snapshot may be held."""
     seen = 0
     while not txn.is_overdue:
         seen += len(txn.scan(ITEMS, ITEMS.all(), 1_000))
@@ -49,12 +49,12 @@ async def _scan_for_ever(engine: SqliteEngine, number: int) -> None:
 
 
 async def _put_for(engine: SqliteEngine, log_bytes: int, directory: Path) -> tuple[float, int]:
-    """Puts until the log has been written so often; returns the longest wait of a put, and the
-    size of the log at its longest."""
+    """Puts until the log has been rewritten so many times; returns the longest wait of a put and
+    the maximum size of the log."""
     slowest, longest, written = 0.0, 0, 0
     while written < log_bytes:
         began = time.perf_counter()
-        # Pages that stay as they are would not be written.
+        # Unchanged pages would not be written.
         data = bytes([written // MIB % 256]) * 64 * KIB
         puts = [
             engine.write(samples.put_large, PutLarge(b"%d" % number, data)) for number in range(32)
@@ -95,7 +95,7 @@ def test_the_log_starts_over_beside_overlapping_readers(tmp_path: Path) -> None:
 
 
 def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None:
-    """A reader that is none of ours, and keeps its snapshot for as long as it likes."""
+    """A foreign reader keeps its snapshot as long as it likes."""
 
     async def main(harness: SqliteHarness) -> None:
         engine = await harness.open()
@@ -108,10 +108,11 @@ def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None
     _with_engine(tmp_path, main)
 
 
-def test_a_log_that_a_reader_keeps_from_starting_over_is_written_again(
+def test_a_log_that_cannot_restart_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sync before may have dropped any of it, and the next one would not tell."""
+    """An earlier failed sync may have dropped any part of it, and the next sync would not report
+    that."""
     ledger.create(tmp_path, CONFIG, SystemClock())
     log = ledger.log_path(tmp_path)
     calls: list[tuple[str, int]] = []
@@ -167,7 +168,7 @@ async def _eventually_at_most(harness: SqliteHarness, bytes_max: int) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_free_pages_go_back_to_the_file_system(tmp_path: Path) -> None:
+def test_free_pages_return_to_the_file_system(tmp_path: Path) -> None:
     path = ledger.database_path(tmp_path / "data")
 
     async def main(harness: SqliteHarness) -> None:
@@ -181,7 +182,7 @@ def test_free_pages_go_back_to_the_file_system(tmp_path: Path) -> None:
         for key in data.keys() - kept:
             await engine.write(samples.delete_large, key)
         live = len(kept) * 100 * KIB
-        # Beside those who read and write.
+        # Beside readers and writers.
         slowest = 0.0
         deadline = time.monotonic() + 20.0
         while path.stat().st_size > 2 * live + 4 * MIB:
@@ -207,7 +208,7 @@ async def _eventually(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_a_link_that_is_lost_before_anything_is_asked_is_made_again(tmp_path: Path) -> None:
+def test_a_connection_lost_before_its_first_request_is_reopened(tmp_path: Path) -> None:
     async def main(harness: SqliteHarness) -> None:
         engine = await harness.open()
         connect_once, made = engine._open_connection, []
@@ -230,7 +231,7 @@ def test_a_link_that_is_lost_before_anything_is_asked_is_made_again(tmp_path: Pa
 
 
 def test_a_check_does_not_hold_a_snapshot_beside_a_server(tmp_path: Path) -> None:
-    """After the copy that it begins with, the log can start over."""
+    """The log can restart after the initial copy."""
     refused: list[str] = []
 
     async def main(harness: SqliteHarness) -> None:
@@ -258,7 +259,7 @@ print(connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[:1])
 """
 
 
-def test_a_ledger_of_before_gives_its_pages_back_once_it_is_compacted(tmp_path: Path) -> None:
+def test_an_old_ledger_releases_its_pages_after_compaction(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     _with_engine(tmp_path, _put_and_delete)
     path = ledger.database_path(directory)
@@ -268,8 +269,8 @@ def test_a_ledger_of_before_gives_its_pages_back_once_it_is_compacted(tmp_path: 
     _with_engine(tmp_path, _put_and_delete)
     assert path.stat().st_size > 20 * MIB, "there is nothing to give back"
     command = [sys.executable, "-m", "etagere", "compact", "--data", str(directory)]
-    told = subprocess.check_output(command, text=True, env=environment())
-    assert "bytes after" in told
+    output = subprocess.check_output(command, text=True, env=environment())
+    assert "bytes after" in output
     assert path.stat().st_size < 2 * MIB
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA auto_vacuum").fetchone() == (2,)

@@ -1,4 +1,4 @@
-"""Many records at once: what every engine does alike."""
+"""Operations on many records at once, with every engine."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ async def put(engine: Engine, *keys: str) -> None:
 
 
 @conformance
-async def test_many_are_got_as_they_were_asked_for(harness: Harness) -> None:
+async def test_get_all_keeps_the_requested_order(harness: Harness) -> None:
     engine = await harness.open()
     for count in (0, 1, 16, 17, 64, 65, 200):
         there = [f"{count}/{number:03}" for number in range(0, 2 * count, 2)]
         await put(engine, *there)
-        # Every other one is absent, the order is not that of the keys, and some come twice.
+        # Every other one is absent, the order is not key order, and some are repeated.
         keys = [f"{count}/{number:03}" for number in reversed(range(2 * count))]
         keys += keys[: count // 2]
         found = await engine.write(samples.change_and_get_all, ChangeAndGetAll([], [], keys))
@@ -38,8 +38,8 @@ async def test_many_are_got_as_they_were_asked_for(harness: Harness) -> None:
 
 
 @conformance
-async def test_many_are_got_as_the_transaction_left_them(harness: Harness) -> None:
-    """Also if so much was changed that it is not held back any more."""
+async def test_get_all_sees_own_changes(harness: Harness) -> None:
+    """Even if so much was changed that it is no longer buffered."""
     engine = await harness.open()
     for count in (4, 40, 1_400):
         keys = [f"{count}/{number:04}" for number in range(count)]
@@ -52,13 +52,13 @@ async def test_many_are_got_as_the_transaction_left_them(harness: Harness) -> No
         command = ChangeAndGetAll(puts, keys[::4], keys)
         expected = [left.get(key) for key in keys]
         assert await engine.write(samples.change_and_get_all, command) == expected
-        # And so they are kept.
+        # And so they are stored.
         again = await engine.write(samples.change_and_get_all, ChangeAndGetAll([], [], keys))
         assert again == expected
 
 
 @conformance
-async def test_a_sieve_looks_at_no_more_than_it_may(harness: Harness) -> None:
+async def test_sift_reads_are_bounded(harness: Harness) -> None:
     engine = await harness.open()
     keys = [f"{kind}{number}" for number, kind in itertools.product(range(10), "ab")]
     await put(engine, *keys)
@@ -83,7 +83,7 @@ async def test_a_sieve_looks_at_no_more_than_it_may(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_sieve_stays_within_its_span(harness: Harness) -> None:
+async def test_sift_stays_within_its_span(harness: Harness) -> None:
     engine = await harness.open()
     await put(engine, "a", "b/1", "b/2", "c")
     filtered = await engine.read(samples.filter_items, FilterSpan(ITEMS.under((), "b/"), 10, ""))
@@ -95,7 +95,7 @@ async def test_a_sieve_stays_within_its_span(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_sieve_of_keys_keeps_their_order(harness: Harness) -> None:
+async def test_sift_keys_keeps_their_order(harness: Harness) -> None:
     engine = await harness.open()
     for count in (0, 1, 63, 64, 65, 200):
         there = [f"{kind}{count}/{number:03}" for number in range(count) for kind in "ab"]
@@ -117,7 +117,7 @@ async def test_a_sieve_of_keys_keeps_their_order(harness: Harness) -> None:
 
 
 @conformance
-async def test_a_sieve_ends_with_the_record_that_is_too_much(harness: Harness) -> None:
+async def test_sift_ends_with_the_record_that_exceeds_the_limit(harness: Harness) -> None:
     engine = await harness.open()
     keys = [f"{number:03}" for number in range(50)]
     large = [PutItem(key, Item("x" * 1_000)) for key in keys]

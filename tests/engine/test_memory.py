@@ -1,5 +1,5 @@
-"""The weakness of the memory engine, step by step: what goes wrong without a guard must go
-wrong here, and what a guard prevents must be prevented."""
+"""The isolation of the memory engine, step by step: anomalies happen without a guard, and guards
+prevent them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def keys_of(found: list[tuple[tuple[str], Item]]) -> str:
 def go_off_duty(
     txn: MemoryWriteTxn, mine: tuple[str], other: tuple[str], guard: Guard | None
 ) -> None:
-    """One of two may leave if the other stays: the classical write skew."""
+    """The textbook write skew: one of two may leave if the other stays."""
     if text_of(txn.get(ITEMS, other, guard)) == "on":
         txn.put(ITEMS, mine, Item("off"))
 
@@ -104,7 +104,7 @@ def test_write_skew_cannot_happen_with_guards(
 
 
 def test_write_skew_happens_without_guards_between_concurrent_writes() -> None:
-    """Not only by hand: whole operations overlap too."""
+    """Whole operations overlap too, not only steps driven by a test."""
     engine = both_on_duty()
 
     async def both() -> None:
@@ -199,7 +199,7 @@ def count_up_guarded(txn: WriteTxn) -> None:
 
 
 def number_after_interruption(change: Callable[[WriteTxn], None], at_step: int) -> int:
-    """Counts to two, the second count committing before the given step of the first."""
+    """Counts to two; the second count commits before a given step of the first."""
     engine = MemoryEngine()
     steps = 0
 
@@ -282,7 +282,7 @@ def test_a_sole_holder_may_upgrade() -> None:
     holder.get(ITEMS, A, EXCLUSIVE)
     with pytest.raises(Conflict):
         engine.begin().get(ITEMS, A, SHARED)
-    # Asking for less later gives nothing away.
+    # Asking for a weaker guard later releases nothing.
     holder.get(ITEMS, A, SHARED)
     with pytest.raises(Conflict):
         engine.begin().get(ITEMS, A, SHARED)
@@ -343,7 +343,7 @@ def test_claims_skip_what_others_hold() -> None:
     assert keys_of(second.scan(ITEMS, ITEMS.all(), 1, claim=True, reverse=True)) == "f"
     assert keys_of(third.scan(ITEMS, ITEMS.all(), 9, claim=True)) == "e"
     assert keys_of(engine.begin().scan(ITEMS, ITEMS.all(), 9, claim=True)) == ""
-    # Who claimed them finds them again.
+    # The claimant finds them again.
     assert keys_of(first.scan(ITEMS, ITEMS.all(), 9, claim=True)) == "bd"
 
 
@@ -389,7 +389,7 @@ def test_own_writes_are_merged_into_scans() -> None:
 # Snapshots
 
 
-def test_a_snapshot_is_unmoved_by_commits() -> None:
+def test_commits_do_not_change_a_snapshot() -> None:
     engine = engine_with("a", "b")
     early = engine.begin_read()
     commit(engine, put(A, "changed"))
@@ -408,7 +408,7 @@ def test_a_snapshot_is_unmoved_by_commits() -> None:
     assert (newest(engine, A), newest(engine, B)) == (None, "again")
 
 
-def test_versions_nobody_needs_are_dropped() -> None:
+def test_unneeded_versions_are_dropped() -> None:
     engine = engine_with("a")
     assert engine.versions_held == 1
     for number in range(5):
@@ -436,7 +436,7 @@ def test_versions_nobody_needs_are_dropped() -> None:
     assert engine.versions_held == 0
 
 
-def test_a_deletion_of_nothing_leaves_nothing() -> None:
+def test_deleting_a_missing_record_leaves_nothing() -> None:
     engine = MemoryEngine()
     snapshot = engine.begin_read()
     commit(engine, lambda txn: txn.delete(ITEMS, A))
@@ -465,7 +465,7 @@ def test_now_and_stamp_are_fixed_when_first_read() -> None:
     assert engine.begin().stamp == clock.wall() + 2
 
 
-def test_a_restart_forgets_what_was_not_committed() -> None:
+def test_a_restart_rolls_back_uncommitted_changes() -> None:
     engine = engine_with("a")
     open_transaction = engine.begin()
     open_transaction.put(ITEMS, B, Item("uncommitted"))
@@ -493,10 +493,10 @@ def test_the_timeline_is_stored_by_each_commit() -> None:
     assert MemoryEngine(clock, engine.timeline).begin().stamp > stamp
 
 
-# The ends of transactions
+# Ending transactions
 
 
-def test_an_ended_transaction_does_nothing_more() -> None:
+def test_an_ended_transaction_cannot_be_used() -> None:
     engine = engine_with("a")
     committed, rolled_back, closed = engine.begin(), engine.begin(), engine.begin_read()
     committed.commit()
@@ -513,7 +513,7 @@ def test_an_ended_transaction_does_nothing_more() -> None:
         closed.get(ITEMS, A)
 
 
-def test_hooks_run_when_the_locks_are_free() -> None:
+def test_hooks_run_after_the_locks_are_released() -> None:
     engine = MemoryEngine()
     seen: list[str | None] = []
 
@@ -530,7 +530,7 @@ def test_hooks_run_when_the_locks_are_free() -> None:
     assert newest(engine, A) == "by the hook"
 
 
-def test_a_write_waits_for_a_lock_by_trying_again() -> None:
+def test_a_write_waits_for_a_lock_by_retrying() -> None:
     engine = engine_with("a")
 
     async def wait() -> None:

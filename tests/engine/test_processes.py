@@ -1,4 +1,4 @@
-"""Several front-end processes on one ledger: none waits for, starves or misses another."""
+"""Several front-end processes on one ledger: isolation, fairness and visibility."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.clocks import SharedWords
 from tests.engine import samples
 from tests.engine.samples import ITEMS, Item, PutItem, Transfer
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.processes import Helper
+from tests.model.processes import HelperProcess
 
 CONFIG = Config(durable=False)
 _SPIN_SECONDS_MAX = 20.0
@@ -36,7 +36,7 @@ class Burn(Command, frozen=True):
 
 @operation
 def burn(txn: WriteTxn, command: Burn) -> int:
-    """An operation that takes its time."""
+    """An operation that takes a given time."""
     until = time.perf_counter() + command.seconds
     while time.perf_counter() < until:
         pass
@@ -45,7 +45,7 @@ def burn(txn: WriteTxn, command: Burn) -> int:
 
 
 class FrontEnd:
-    """A front-end process as these tests drive it."""
+    """A front-end process under test."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
@@ -64,7 +64,7 @@ class FrontEnd:
         return item.number if item else 0
 
     async def read_for(self, seconds: float) -> list[float]:
-        """How long each of many reads took."""
+        """Returns the duration of each of many reads."""
         took = []
         until = time.perf_counter() + seconds
         while time.perf_counter() < until:
@@ -75,13 +75,13 @@ class FrontEnd:
         return took
 
     async def burn_once(self, key: str, seconds: float) -> float:
-        """How long it took in all."""
+        """Returns the total duration."""
         began = time.perf_counter()
         await self.engine.write(burn, Burn(key, seconds))
         return time.perf_counter() - began
 
     async def write_for(self, key: str, seconds: float, tasks: int, cost: float) -> int:
-        """How many writes so many tasks got through."""
+        """Returns how many writes so many tasks completed."""
         until = time.perf_counter() + seconds
         done = 0
 
@@ -95,7 +95,7 @@ class FrontEnd:
         return done
 
     async def begin_burning(self, key: str, seconds: float, count: int) -> None:
-        """Asks for many operations at once and does not wait for them."""
+        """Sends many operations at once and does not wait for them."""
         for _ in range(count):
             work = self.engine.write(burn, Burn(key, seconds))
             self._tasks.append(asyncio.create_task(work))
@@ -112,7 +112,7 @@ class FrontEnd:
             await asyncio.sleep(0)
 
     async def sums(self) -> int:
-        """The sum over all transfers: none of them changes it."""
+        """Returns the sum over all accounts, which transfers do not change."""
         rows = await self.engine.read(samples.sum_twice, await self.keys())
         assert rows.by_gets == rows.by_scan
         return rows.by_gets
@@ -121,24 +121,24 @@ class FrontEnd:
         return await self.engine.read(samples.scan_items, samples.Scan(ITEMS.all(), 100_000))
 
     async def ping(self, words: tuple[int, int], rounds: int) -> int:
-        """Writes a number, says so, and waits for the answer; counts what it misses."""
-        said, heard = words
+        """Writes a number, signals it, and waits for the reply; counts missed numbers."""
+        written, awaited = words
         missed = 0
         for number in range(1, rounds + 1):
             await self.put("ping", number)
-            WORDS[said] = number
-            _spin_until(heard, number)
+            WORDS[written] = number
+            _spin_until(awaited, number)
             missed += await self.number("pong") != number
         return missed
 
     async def pong(self, words: tuple[int, int], rounds: int) -> int:
-        said, heard = words
+        written, awaited = words
         missed = 0
         for number in range(1, rounds + 1):
-            _spin_until(heard, number)
+            _spin_until(awaited, number)
             missed += await self.number("ping") != number
             await self.put("pong", number)
-            WORDS[said] = number
+            WORDS[written] = number
         return missed
 
 
@@ -146,7 +146,7 @@ WORDS = SharedWords(2)
 
 
 def _spin_until(word: int, number: int) -> None:
-    """Sees the other's word within microseconds of its being said."""
+    """Notices the other process's signal within microseconds."""
     until = time.monotonic() + _SPIN_SECONDS_MAX
     while WORDS[word] != number:
         assert time.monotonic() < until, "the other process has gone silent"
@@ -154,14 +154,14 @@ def _spin_until(word: int, number: int) -> None:
 
 
 @contextlib.contextmanager
-def front_ends(directory: Path, count: int) -> Iterator[list[Helper]]:
-    """So many front-end processes, connected in this order."""
+def front_ends(directory: Path, count: int) -> Iterator[list[HelperProcess]]:
+    """Starts front-end processes, connected in this order."""
     harness = SqliteHarness(directory, CONFIG)
     harness.start()
     try:
         with contextlib.ExitStack() as stack:
             made = [
-                stack.enter_context(Helper(lambda: FrontEnd(directory, harness.clock)))
+                stack.enter_context(HelperProcess(lambda: FrontEnd(directory, harness.clock)))
                 for _ in range(count)
             ]
             for helper in made:
@@ -183,7 +183,7 @@ def test_readers_do_not_wait_for_the_writer(tmp_path: Path) -> None:
         assert writing.receive() > 0.5
 
 
-def test_what_one_process_was_told_another_sees_at_once(tmp_path: Path) -> None:
+def test_acknowledged_writes_are_visible_to_other_processes_at_once(tmp_path: Path) -> None:
     WORDS[0] = WORDS[1] = 0
     with front_ends(tmp_path, 2) as (one, other):
         one.send("ping", (0, 1), 3000)
@@ -193,7 +193,7 @@ def test_what_one_process_was_told_another_sees_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cost", [0.0, 0.0002], ids=["short", "longer"])
 def test_every_process_gets_its_share(tmp_path: Path, cost: float) -> None:
-    """Also when a group ends before all that was taken into it has had its turn."""
+    """Even if a group commit ends before all of its members had their turn."""
     with front_ends(tmp_path, 4) as helpers:
         for number, helper in enumerate(helpers):
             helper.send("write_for", f"key {number}", 2.0, 100, cost)
@@ -209,7 +209,7 @@ def test_long_operations_of_one_process_delay_another_by_one_of_them(
     with front_ends(tmp_path, 2) as helpers:
         helpers[greedy].call("begin_burning", "long", 0.1, 15)
         delays = [helpers[1 - greedy].call("burn_once", "short", 0.0) for _ in range(3)]
-        # One may be under way when it arrives; one more may begin before its turn.
+        # One may be running when it arrives; one more may start before its turn.
         assert max(delays) < 0.35, delays
 
 
@@ -223,16 +223,16 @@ def test_a_killed_front_end_does_not_disturb_the_others(tmp_path: Path) -> None:
         assert one.receive() > 100
         took = sorted(other.receive())
         assert took[int(len(took) * 0.99)] < 0.05
-        # Each of its changes was made whole or not at all.
+        # Each of its changes is atomic.
         totals = one.call("number", "one")
         assert one.call("sums") == totals
         assert other.call("number", "one") == totals
 
 
-def test_without_a_supervisor_the_writer_serves_until_the_front_ends_are_gone(
+def test_without_a_supervisor_the_writer_serves_until_the_front_ends_exit(
     tmp_path: Path,
 ) -> None:
-    """They need it for what is in flight, and would wait for it; a new server waits for them."""
+    """They need it for requests in flight and would wait for it; a new server waits for them."""
 
     async def run() -> None:
         harness = SqliteHarness(tmp_path / "data", CONFIG)
@@ -252,7 +252,7 @@ def test_without_a_supervisor_the_writer_serves_until_the_front_ends_are_gone(
     asyncio.run(run())
 
 
-def test_half_a_request_of_a_killed_front_end(tmp_path: Path) -> None:
+def test_a_partial_request_of_a_killed_front_end(tmp_path: Path) -> None:
     with front_ends(tmp_path, 1) as (one,):
         for sent in (b"\x01", b"\x40\x00\x00\x00", b"\x40\x00\x00\x00\x01\x00\x00\x00\x04\x00te"):
             with socket.socket(socket.AF_UNIX) as raw:
@@ -265,7 +265,7 @@ def test_half_a_request_of_a_killed_front_end(tmp_path: Path) -> None:
 
 
 def test_counts_of_four_processes_add_up(tmp_path: Path) -> None:
-    """Each adds to the same record; every addition that was acknowledged is in the sum."""
+    """Each increments the same record; every acknowledged increment is in the sum."""
     with front_ends(tmp_path, 4) as helpers:
         for helper in helpers:
             helper.send("write_for", "sum", 0.5, 10, 0.0)

@@ -1,4 +1,4 @@
-"""Reads in steps, over every engine: one snapshot, in which others have their turn."""
+"""Reads in steps with every engine: one snapshot, with other work between the steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _look_twice(txn: ReadTxn, _: None) -> Steps[tuple[list[str], list[str]]]:
 
 
 def _sleep_briefly() -> None:
-    """Longer than a turn lasts."""
+    """Sleeps longer than a turn lasts."""
     end = asyncio.get_running_loop().time() + 0.002
     while asyncio.get_running_loop().time() < end:
         pass
@@ -46,7 +46,7 @@ def _fail(txn: ReadTxn, _: None) -> Steps[None]:
 
 
 @conformance
-async def test_others_write_meanwhile_and_the_snapshot_stays(harness: Harness) -> None:
+async def test_the_snapshot_is_stable_while_others_write(harness: Harness) -> None:
     engine = await harness.open()
     await engine.write(samples.put_items, PutItems([PutItem("a", Item("old"))]))
     reading = asyncio.create_task(engine.read_in_steps(_look_twice, None))
@@ -59,7 +59,7 @@ async def test_others_write_meanwhile_and_the_snapshot_stays(harness: Harness) -
 
 
 @conformance
-async def test_refusals_and_failures_end_it(harness: Harness) -> None:
+async def test_refusals_and_failures_end_the_read(harness: Harness) -> None:
     engine = await harness.open()
     for _ in range(10):
         with pytest.raises(Refused, match="BlobNotFound"):
@@ -70,7 +70,7 @@ async def test_refusals_and_failures_end_it(harness: Harness) -> None:
 
 
 @conformance
-async def test_one_that_is_given_up_leaves_nothing_open(harness: Harness) -> None:
+async def test_an_abandoned_read_leaves_nothing_open(harness: Harness) -> None:
     engine = await harness.open()
     for number in range(10):
         reading = asyncio.create_task(engine.read_in_steps(_look_twice, None))
@@ -80,5 +80,5 @@ async def test_one_that_is_given_up_leaves_nothing_open(harness: Harness) -> Non
         with pytest.raises(asyncio.CancelledError):
             await reading
         await engine.write(samples.put_items, PutItems([PutItem("a", Item(str(number)))]))
-        # The next one, perhaps on the same connection, sees what was written since.
+        # The next read, perhaps on the same connection, sees what was written since.
         assert await engine.read_in_steps(_look_twice, None) == ([str(number)], [str(number)])

@@ -1,4 +1,4 @@
-"""The retry loop: what it runs again, how long, and what it counts."""
+"""The retry loop: what it retries, its bounds, and its counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AT_ONCE = RetryPolicy(attempts_max=5, seconds_max=60.0, first_wait_max=0.0, wait
 
 
 class Attempts:
-    """Attempts that end as told, one after the other; the last ending repeats."""
+    """A sequence of outcomes, one per attempt; the last one repeats."""
 
     def __init__(self, endings: Sequence[int | Exception]) -> None:
         self.endings = endings
@@ -39,7 +39,7 @@ def test_without_a_conflict_nothing_is_counted() -> None:
     assert (attempts.made, counters.conflicts, counters.gave_up) == (1, 0, 0)
 
 
-def test_a_conflict_is_run_again() -> None:
+def test_a_conflict_is_retried() -> None:
     attempts, counters = Attempts([Conflict(), Conflict(), 7]), RetryCounters()
     assert settle(attempts, AT_ONCE, counters) == 7
     assert (attempts.made, counters.conflicts, counters.gave_up) == (3, 2, 0)
@@ -72,7 +72,7 @@ def test_seconds_are_bounded() -> None:
     ],
 )
 @pytest.mark.parametrize("conflicts", [0, 2])
-def test_what_is_settled_is_not_run_again(make: Callable[[], Exception], conflicts: int) -> None:
+def test_final_outcomes_are_not_retried(make: Callable[[], Exception], conflicts: int) -> None:
     settled = make()
     attempts = Attempts([*[Conflict()] * conflicts, settled])
     with pytest.raises(type(settled)) as raised:
@@ -98,7 +98,7 @@ def test_waiting_can_be_cancelled() -> None:
     assert counters.gave_up == 0
 
 
-def test_waits_are_spread_below_a_limit_that_doubles() -> None:
+def test_waits_have_jitter_and_a_doubling_limit() -> None:
     policy = RetryPolicy(first_wait_max=0.001, wait_max=0.064)
     for retry in (1, 2, 3, 7, 8, 1000, 10**6):
         limit = min(0.064, 0.001 * 2.0 ** (retry - 1)) if retry < 100 else 0.064

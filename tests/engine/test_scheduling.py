@@ -1,4 +1,4 @@
-"""Long reads share their threads fairly: between kinds of work, and between clients."""
+"""Fair sharing of threads between long reads: by kind of work and by client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT = ReadClass("count", "two")
 
 
 class Work:
-    """Reads that hold their slots until they are told to end."""
+    """Reads that hold their slots until a test ends them."""
 
     def __init__(self, slots: int) -> None:
         self.scheduler = FairScheduler(slots)
@@ -51,7 +51,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_no_kind_occupies_all_slots() -> None:
+def test_no_lane_occupies_all_slots() -> None:
     async def main() -> None:
         work = Work(3)
         tasks = [work.begin(SCAN) for _ in range(10)]
@@ -67,7 +67,7 @@ def test_no_kind_occupies_all_slots() -> None:
     asyncio.run(main())
 
 
-def test_kinds_and_clients_take_turns() -> None:
+def test_lanes_and_clients_take_turns() -> None:
     async def main() -> None:
         work = Work(1)
         busy, quiet = ReadClass("scan", "busy"), ReadClass("scan", "quiet")
@@ -77,7 +77,7 @@ def test_kinds_and_clients_take_turns() -> None:
         await settle()
         await work.end_all()
         await asyncio.gather(*tasks)
-        # Not behind the four that have waited longer.
+        # Not after the four that have waited longer.
         assert work.order.index(quiet) <= 3
         assert work.order.index(SHORT) <= 3
         assert Counter(work.order) == {busy: 5, quiet: 1, SHORT: 1}
@@ -86,14 +86,14 @@ def test_kinds_and_clients_take_turns() -> None:
 
 
 @pytest.mark.parametrize("granted", [False, True])
-def test_a_slot_of_one_who_was_cancelled_is_not_lost(granted: bool) -> None:
+def test_the_slot_of_a_cancelled_read_is_not_lost(granted: bool) -> None:
     async def main() -> None:
         work = Work(1)
         first, second = work.begin(SCAN), work.begin(SCAN)
         await settle()
         if granted:
             work._ends.pop(0).set()
-            # Up to the moment at which the slot was handed over, but not taken.
+            # Up to the point where the slot was handed over, but not taken.
             while not first.done():
                 await asyncio.sleep(0)
             assert not work.running[SCAN]
@@ -110,7 +110,7 @@ def test_a_slot_of_one_who_was_cancelled_is_not_lost(granted: bool) -> None:
     asyncio.run(main())
 
 
-def test_a_client_cannot_wait_with_any_number_of_reads() -> None:
+def test_waiting_reads_per_client_are_limited() -> None:
     async def main() -> None:
         work = Work(1)
         tasks = [work.begin(SCAN) for _ in range(1_000)]
@@ -126,7 +126,7 @@ def test_a_client_cannot_wait_with_any_number_of_reads() -> None:
     asyncio.run(main())
 
 
-def test_clients_that_are_refused_do_not_disturb_those_who_wait() -> None:
+def test_refused_reads_do_not_disturb_waiting_ones() -> None:
     async def main() -> None:
         work = Work(1)
         waiting = [work.begin(ReadClass("scan", str(number % 20))) for number in range(1_025)]
@@ -141,12 +141,12 @@ def test_clients_that_are_refused_do_not_disturb_those_who_wait() -> None:
     asyncio.run(main())
 
 
-def test_one_whose_turn_comes_while_it_is_cancelled() -> None:
+def test_a_read_is_cancelled_while_it_gets_its_slot() -> None:
     async def main() -> None:
         work = Work(1)
         first, second = work.begin(SCAN), work.begin(SCAN)
         await settle()
-        # In this order, the slot is given back after the second was cancelled, but before it runs.
+        # In this order, the slot is released after the second was cancelled, but before it runs.
         work._ends.pop(0).set()
         second.cancel()
         await first

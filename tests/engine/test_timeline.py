@@ -1,4 +1,4 @@
-"""Properties of the engine's time under whatever may happen to the machine's clocks."""
+"""Properties of the engine's time under arbitrary changes of the machine's clocks."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ HOUR = 3600 * TICKS_PER_SECOND
 DAY = 24 * HOUR
 MINUTE = 60 * TICKS_PER_SECOND
 LOOK_TICKS = 5 * TICKS_PER_SECOND
-"""As often an idle engine looks at the clocks."""
+"""The interval at which an idle engine reads the clocks."""
 START = 17_000_000_000_000_000
 
 
 @dataclass
 class FakeClock:
-    """A clock that stands still until it is told otherwise."""
+    """A clock that moves only when a test moves it."""
 
     wall_ticks: int = START
     elapsed_ticks: int = 1000 * TICKS_PER_SECOND
@@ -60,7 +60,7 @@ class FakeClock:
 
 @dataclass
 class Machine:
-    """An engine's use of its timeline, with every promise checked at every step."""
+    """A machine with an engine's timeline, with every invariant checked at every step."""
 
     clock: FakeClock = field(default_factory=FakeClock)
 
@@ -71,8 +71,8 @@ class Machine:
         self.wall_jumped = False
 
     def start(self, stored: Timeline | None) -> Timeline:
-        """An engine stores its timeline when it starts, else a second start after a reboot
-        would go back to what the first had moved on from."""
+        """An engine stores its timeline when it starts; otherwise a second start after a reboot
+        would go back to the state before the first."""
         self.stored = begin(stored, self.clock)
         return self.stored
 
@@ -101,7 +101,7 @@ class Machine:
 
     def _require_slewed(self, steady_before: int, ticks: int) -> None:
         slewed = self.steady() - steady_before - ticks
-        # One tick more: two roundings may fall on either side.
+        # One tick more, because of two roundings.
         assert abs(slewed) <= ticks * SLEW_PPM_MAX // 1_000_000 + 1
 
     def jump(self, ticks: int) -> None:
@@ -129,7 +129,8 @@ class Machine:
         self._require_fair_step(before, apart)
 
     def _require_fair_step(self, before: Timeline, apart: int) -> None:
-        """A step is taken to the wall, forwards, when that has been ahead for long enough."""
+        """Checks that now steps forward to the wall clock once that has been ahead for long
+        enough."""
         if self.timeline.offset == before.offset:
             return
         assert self.timeline.offset - before.offset == apart
@@ -139,7 +140,7 @@ class Machine:
         assert self.now() == self.clock.wall()
 
     def idle(self, ticks: int) -> None:
-        """Nobody writes, and the engine looks at the clocks now and then."""
+        """No writes; the engine reads the clocks now and then."""
         for at in range(0, ticks, LOOK_TICKS):
             self.clock.sleep(min(LOOK_TICKS, ticks - at))
             if is_advance_due(self.timeline, self.clock):
@@ -157,14 +158,14 @@ class Machine:
         self._require_fair_step(before, apart)
 
     def reboot(self, wall_jump: int) -> None:
-        """The machine comes back with another wall; what was not stored may be forgotten."""
+        """Restarts the machine with another wall clock; state that was not stored may be lost."""
         stored_now = self.stored.now + self.stored.offset
         self.clock.boots += 1
         self.clock.elapsed_ticks = 5 * TICKS_PER_SECOND
         self.clock.wall_ticks += wall_jump
         self.timeline = self.start(self.stored)
         self.wall_jumped = False
-        # An anchor may lie 200 µs before the last moment that was made use of.
+        # An anchor may be 200 µs older than the last time that was used.
         assert self.now() == max(stored_now + 2_000, self.clock.wall())
         self.last_now, self.last_steady = self.now(), self.steady()
 
@@ -186,18 +187,18 @@ EVENTS = st.one_of(
 )
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.lists(EVENTS, max_size=40))
-def test_time_keeps_its_promises(events: list[tuple[str, int]]) -> None:
+def test_invariants_of_time(events: list[tuple[str, int]]) -> None:
     machine = Machine()
     for name, ticks in events:
         getattr(machine, name)(ticks)
         machine.look()
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.lists(TICKS, max_size=20), JUMPS)
-def test_readers_with_one_anchor_agree_whenever_they_look(sleeps: list[int], jump: int) -> None:
+def test_readers_with_the_same_anchor_agree(sleeps: list[int], jump: int) -> None:
     clock = FakeClock()
     timeline = advance(begin(None, clock), FakeClock(clock.wall_ticks + jump, clock.elapsed()), 0)
     total = 0
@@ -211,9 +212,9 @@ def test_readers_with_one_anchor_agree_whenever_they_look(sleeps: list[int], jum
     assert last == now_at(timeline, 1000 * TICKS_PER_SECOND + total)
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(JUMPS.filter(lambda ticks: -10 * TICKS_PER_SECOND <= ticks <= STEP_TICKS_MIN))
-def test_a_correction_arrives_after_as_long_as_it_needs(jump: int) -> None:
+def test_duration_of_a_correction(jump: int) -> None:
     machine = Machine()
     machine.jump(jump)
     machine.commit(1)
@@ -222,24 +223,24 @@ def test_a_correction_arrives_after_as_long_as_it_needs(jump: int) -> None:
     assert machine.now() == machine.clock.wall()
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.integers(min_value=0, max_value=2**62), st.integers(min_value=0, max_value=2**62))
-def test_a_stamp_is_above_the_last_and_not_behind_the_wall(last: int, wall: int) -> None:
+def test_a_stamp_is_above_the_last_and_not_behind_the_wall_clock(last: int, wall: int) -> None:
     stamp = next_stamp(last, wall)
     assert stamp > last
     assert stamp >= wall
     assert stamp in (wall, last + 1)
 
 
-def test_a_first_start_takes_the_wall() -> None:
+def test_the_first_start_takes_the_wall_clock() -> None:
     clock = FakeClock()
     timeline = begin(None, clock)
     assert now_at(timeline, clock.elapsed()) == clock.wall()
     assert timeline.correction == 0
 
 
-def test_a_boot_id_that_stayed_while_the_count_restarted_is_a_reboot() -> None:
-    """As in a container or a restored machine whose boot id was cloned."""
+def test_a_lower_elapsed_time_with_the_same_boot_id_is_a_reboot() -> None:
+    """As in a container or a restored machine with a cloned boot ID."""
     clock = FakeClock()
     stored = advance(begin(None, clock), clock, 7)
     clock.elapsed_ticks = 1
@@ -249,10 +250,10 @@ def test_a_boot_id_that_stayed_while_the_count_restarted_is_a_reboot() -> None:
     assert timeline.last_stamp == 7
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.integers(min_value=STEP_TICKS_MIN + 1, max_value=STEP_TICKS_MAX), TICKS)
 def test_now_catches_up_within_a_minute_and_the_steady_time_does_not(ahead: int, idle: int) -> None:
-    """As after a machine was paused: its own clock stood still."""
+    """As after a pause of the machine, while its own clock stood still."""
     machine = Machine()
     machine.idle(idle % HOUR)
     machine.jump(ahead)
@@ -262,9 +263,9 @@ def test_now_catches_up_within_a_minute_and_the_steady_time_does_not(ahead: int,
     machine._require_slewed(steady, MINUTE)
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.integers(min_value=1, max_value=STEP_TICKS_MAX), st.integers(0, STEP_DELAY_TICKS // 2))
-def test_a_wall_clock_that_is_set_back_soon_has_no_consequence(ahead: int, ticks: int) -> None:
+def test_a_wall_clock_that_is_corrected_soon_has_no_effect(ahead: int, ticks: int) -> None:
     machine = Machine()
     machine.jump(ahead)
     machine.idle(ticks)
@@ -274,7 +275,7 @@ def test_a_wall_clock_that_is_set_back_soon_has_no_consequence(ahead: int, ticks
     assert abs(machine.clock.wall() - machine.now()) < TICKS_PER_SECOND
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.integers(min_value=1, max_value=3650))
 def test_a_wall_clock_that_is_set_back_or_far_ahead_is_not_followed(days: int) -> None:
     for jump in (-days * DAY, STEP_TICKS_MAX + days * DAY):
@@ -298,9 +299,9 @@ def test_a_deadline_of_a_minute_on_the_steady_time_is_kept_over_a_step() -> None
     assert machine.steady() >= deadline
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # slow examples are no failure
 @given(st.integers(min_value=-STEP_TICKS_MAX, max_value=3650 * DAY), st.booleans())
-def test_a_reset_takes_the_wall_and_leaves_the_steady_time(ahead: int, reboots: bool) -> None:
+def test_a_reset_takes_the_wall_clock_and_keeps_the_steady_time(ahead: int, reboots: bool) -> None:
     machine = Machine()
     machine.jump(ahead)
     machine.reboot(0)

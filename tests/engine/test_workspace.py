@@ -1,8 +1,8 @@
-"""What the writer holds back and remembers, against a plain dictionary.
+"""The writer's buffered changes and cached records, compared with a dictionary.
 
-Groups of random operations, some of which are refused, fail, write more than is held back, or lose
-the whole transaction. Each sees what the ones before it left, and so does the ledger in the end.
-"""
+Runs groups of random operations, some of which are refused, fail, write more than is buffered, or
+lose the whole transaction. Each sees what the previous ones left, and so does the ledger in the
+end."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.engine.samples import ITEMS, NAMED, Item
 PARENT = bytes(16)
 KEYS = [f"key {number}" for number in range(12)]
 MANY = 1_100
-"""More than is held back."""
+"""More writes than are buffered."""
 
 
 class Step(Part, frozen=True):
-    """Something to do to one key: put, delete, get, get all, scan."""
+    """One action on one key: put, delete, get, get all, scan."""
 
     kind: str
     key: str = ""
@@ -41,7 +41,7 @@ class Step(Part, frozen=True):
 
 
 class Act(Command, frozen=True):
-    """Some steps; then it ends well, or refuses, or fails, or loses the transaction."""
+    """Some steps, followed by success, refusal, failure or the loss of the transaction."""
 
     steps: tuple[Step, ...]
     ending: str = ""
@@ -88,7 +88,7 @@ def act(txn: WriteTxn, command: Act) -> Shown:
 
 
 def expected(ledger_now: dict[str, str], command: Act) -> Shown | None:
-    """What it shows; what it does to the ledger; None if it does not end well."""
+    """Returns what the operation sees and its effect on the ledger; None unless it succeeds."""
     after = dict(ledger_now)
     shown: Shown = []
     for step in command.steps:
@@ -114,7 +114,7 @@ def chosen(dice: random.Random, *endings: str) -> Act:
     kinds = ["put"] * 4 + ["delete", "get", "get", "get all", "scan"]
     if dice.random() < 0.02:
         kinds.append("put many")
-    # Some are too long to be remembered, some just not.
+    # Some are just too long to be cached, some just not.
     texts = ["x", "short", "y" * 8_100, "z" * 8_300, "w" * 20_000]
     steps = [
         Step(dice.choice(kinds), dice.choice(KEYS), dice.choice(texts) + str(dice.random()))
@@ -144,7 +144,7 @@ def settle(writer: Writer, *commands: Act) -> list[Answer]:
 
 
 def put_each(writer: Writer, keys: list[str], text: str) -> None:
-    """Each by an operation of its own."""
+    """Puts each by its own operation."""
     for first in range(0, len(keys), 400):
         some = keys[first : first + 400]
         settle(writer, *[Act((Step("put", key, text),)) for key in some])
@@ -164,7 +164,7 @@ def stored(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_operation_sees_what_was_left(writer: Writer, tmp_path: Path, seed: int) -> None:
+def test_every_operation_sees_earlier_changes(writer: Writer, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     left: dict[str, str] = {}
     endings = ("", "", "", "refuse", "fail")
@@ -179,7 +179,7 @@ def test_every_operation_sees_what_was_left(writer: Writer, tmp_path: Path, seed
 def test_a_lost_transaction_leaves_nothing_behind(
     writer: Writer, tmp_path: Path, seed: int
 ) -> None:
-    """The others of its group are run again, alone."""
+    """The others of its group are run again, one by one."""
     dice = random.Random(seed)
     left: dict[str, str] = {}
     for _ in range(60):
@@ -190,10 +190,10 @@ def test_a_lost_transaction_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("fails", ["puts", "deletes"])
-def test_what_cannot_be_stored_refuses_the_whole_group(
+def test_a_failed_store_refuses_the_whole_group(
     writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """At the commit as well as before a scan, which is not the fault of whoever scans."""
+    """At the commit as well as before a scan, which is not the fault of the scanning operation."""
     settle(writer, Act((Step("put", "kept", "before"),)))
     broken = "REPLACE INTO nowhere VALUES (?, ?)" if fails == "puts" else "DELETE FROM nowhere"
     sound = ledger.statements(ITEMS)
@@ -210,7 +210,7 @@ def test_what_cannot_be_stored_refuses_the_whole_group(
     assert stored(tmp_path) == {"kept": "before"}
 
 
-def test_what_is_remembered_is_bounded(writer: Writer) -> None:
+def test_the_cache_is_bounded(writer: Writer) -> None:
     for text, count in (("x", 3 * workspace._CACHED_MAX), ("y" * 8_000, 2_000)):
         put_each(writer, [f"{number}" for number in range(count)], text)
         remembered = writer._workspace
@@ -221,7 +221,7 @@ def test_what_is_remembered_is_bounded(writer: Writer) -> None:
         assert not remembered._changed
 
 
-def test_what_is_changed_in_bulk_drives_nothing_out(writer: Writer) -> None:
+def test_bulk_changes_do_not_evict_the_cache(writer: Writer) -> None:
     settle(writer, Act((Step("put", "hot", "x"), Step("put", "1", "y"))))
     remembered = dict(writer._workspace._recent)
     settle(writer, Act(tuple([Step("put", f"{number}", "z") for number in range(100)])))
@@ -231,8 +231,8 @@ def test_what_is_changed_in_bulk_drives_nothing_out(writer: Writer) -> None:
     assert shown_by(answer) == [("hot", "x"), ("1", "z")]
 
 
-def test_what_waits_to_be_stored_is_bounded(writer: Writer) -> None:
-    """A group is not cut off before this much has come together: one operation is enough."""
+def test_buffered_changes_are_bounded(writer: Writer) -> None:
+    """A group is not cut before this much has accumulated; one operation is enough."""
     most = 0
     change = workspace.Workspace.change
 
@@ -251,7 +251,7 @@ def test_what_waits_to_be_stored_is_bounded(writer: Writer) -> None:
     assert 1_000_000 < most <= workspace._CHANGED_BYTES_MAX + 100_100
 
 
-def test_what_was_asked_for_lately_costs_no_statement(writer: Writer) -> None:
+def test_cached_records_cost_no_statement(writer: Writer) -> None:
     settle(writer, Act((Step("put", "hot", "x"),)))
     executed: list[str] = []
 
@@ -279,8 +279,8 @@ def test_an_object_that_a_group_changes_often_is_stored_once(writer: Writer) -> 
     assert groups._BUFFERED_MAX < MANY
 
 
-def test_what_was_written_through_and_undone_is_not_remembered(writer: Writer) -> None:
-    """It is read again after so much was written that nothing is held back any more."""
+def test_rolled_back_changes_are_not_cached(writer: Writer) -> None:
+    """The record is read again after so much was written that nothing is buffered any more."""
     settle(writer, Act((Step("put", "hot", "before"),)))
     steps = (Step("put many"), Step("put", "hot", "after"), Step("get", "hot"))
     (refused, found) = settle(writer, Act(steps, "refuse"), Act((Step("get", "hot"),)))
@@ -289,7 +289,7 @@ def test_what_was_written_through_and_undone_is_not_remembered(writer: Writer) -
 
 
 @pytest.mark.parametrize("change", [Step("delete", "old"), Step("put", "old", "z" * 9_000)])
-def test_what_was_not_asked_for_lately_is_forgotten_too(writer: Writer, change: Step) -> None:
+def test_unused_records_are_evicted(writer: Writer, change: Step) -> None:
     settle(writer, Act((Step("put", "old", "x"),)))
     # Each is put twice.
     put_each(writer, [f"{number}" for number in range(workspace._CACHED_MAX // 2)], "x")

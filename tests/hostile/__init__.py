@@ -1,1 +1,1 @@
-"""Latency, memory, descriptors and space of the others beside hostile clients."""
+"""Effects of hostile clients on others: latency, memory, descriptors and disk space."""

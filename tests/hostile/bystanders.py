@@ -1,8 +1,7 @@
 """Measures how long well-behaved clients wait while another client is hostile.
 
-The bystanders run in a process of their own, so that what the test does to the server does not
-slow them down. Each has a connection of its own and sends a small request every few milliseconds.
-"""
+The bystanders run in their own process, so that the test's load on the server does not slow them
+down. Each has its own connection and sends a small request every few milliseconds."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tests.probes.client import Client, Request, shared_key
 from tests.server import ACCOUNT, KEY, ROOT, Server, environment, unique
 
 WAIT_SECONDS_MAX: Final = 0.25
-"""How long a bystander may wait for somebody else's request. The aim is a fifth of it."""
+"""The maximum delay that another client's request may cause. The aim is a fifth of it."""
 _CONNECTIONS: Final = 6
 _PACE_SECONDS: Final = 0.005
 _ATTEMPTS: Final = 3
@@ -29,7 +28,7 @@ _sign = shared_key(ACCOUNT, KEY)
 
 
 class Bystanders:
-    """What the bystanders measured; filled in when their time is over."""
+    """The bystanders' measurements; filled in at the end."""
 
     def __init__(self) -> None:
         self.waits_seconds: list[float] = []
@@ -41,17 +40,17 @@ class Bystanders:
 
 @contextlib.contextmanager
 def bystanders(server: Server) -> Iterator[Bystanders]:
-    """Clients that get one small blob again and again until the block ends."""
+    """Runs clients that get one small blob repeatedly until the block ends."""
     container = unique("bystanders")
     path = f"/{ACCOUNT}/{container}"
-    with Client(server.endpoint) as owner:
+    with Client(server.endpoints["blob"]) as owner:
         created = owner.ask(_sign(Request("PUT", path, (("restype", "container"),))))
         headers = (("x-ms-blob-type", "BlockBlob"),)
         put = owner.ask(_sign(Request("PUT", f"{path}/blob", (), headers, b"x" * 1024)))
     assert (created.status, put.status) == (201, 201)
     measured = Bystanders()
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, server.endpoint, f"{path}/blob"],
+        [sys.executable, "-m", __name__, server.endpoints["blob"], f"{path}/blob"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -71,8 +70,8 @@ def bystanders(server: Server) -> Iterator[Bystanders]:
 def assert_others_do_not_wait(
     server: Server, attack: Callable[[], object], seconds_max: float = WAIT_SECONDS_MAX
 ) -> None:
-    """Fails if bystanders wait too long beside the attack in each of several attempts: the stall
-    that a request causes is there every time, the noise of a busy machine is not."""
+    """Fails if bystanders wait too long beside the attack in each of several attempts: a stall that
+    a request causes recurs every time, the noise of a busy machine does not."""
     slowest = []
     for _ in range(_ATTEMPTS):
         with bystanders(server) as others:
@@ -110,7 +109,7 @@ def _main(endpoint: str, path: str) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    # What was measured before everybody had connected belongs to the start.
+    # Measurements from before all clients had connected are discarded.
     print(json.dumps([wait for mine in waits for wait in mine[1:]]))
 
 

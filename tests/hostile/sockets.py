@@ -1,4 +1,4 @@
-"""What the kernel says about the sockets of a server's processes."""
+"""The kernel's view of the sockets of a server's processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ESTABLISHED = "01"
 
 
 def connections_by_process(server: Server, port: int) -> dict[int, int]:
-    """How many established connections to a port each process of the server holds."""
+    """Returns how many established connections to a port each process of the server has."""
     inodes = _established_inodes(port)
     return {pid: len(_socket_inodes(pid) & inodes) for pid in server.children()}
 

@@ -1,4 +1,4 @@
-"""Requests to the table service for hostile tests: raw, signed, over the wire."""
+"""Raw signed requests to the table service, for hostile tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TableProbe:
         return self._ask("POST", f"/{ACCOUNT}/$batch", body=body, headers=headers)
 
     def fill(self, entities: Sequence[Mapping[str, object]]) -> None:
-        """In groups: neighbours of one partition."""
+        """Inserts entities of one partition in groups."""
         for first in range(0, len(entities), GROUP_SIZE):
             share = entities[first : first + GROUP_SIZE]
             answer = self.group([json.dumps(entity).encode() for entity in share])
@@ -67,7 +67,7 @@ class TableProbe:
         return self._ask("GET", f"/{ACCOUNT}/{address}", query, headers)
 
     def query_in_batch(self, **options: str) -> Answer:
-        """In a batch, an address may be longer."""
+        """Queries in a batch, where the URL may be longer."""
         query = "&".join(f"${name}={quote(text, safe=_SAFE)}" for name, text in options.items())
         request = f"GET /{ACCOUNT}/{NAME}?{query} HTTP/1.1\r\nAccept: application/json\r\n\r\n"
         return self.batch(
@@ -76,7 +76,7 @@ class TableProbe:
         )
 
     def pages(self, **options: str) -> Iterator[tuple[bytes, list[dict[str, Any]]]]:
-        """The body of each page, and the entities in it."""
+        """Returns the body of each page and its entities."""
         query = tuple((f"${name}", quote(value, safe=_SAFE)) for name, value in options.items())
         following: tuple[tuple[str, str], ...] = ()
         while True:
@@ -106,7 +106,7 @@ class TableProbe:
 
 _KEYS: Final = ("partition", "row")
 _SAFE: Final = "(),'"
-"""What needs no escape: it makes an address three times as long."""
+"""Characters without an escape, which would make a URL three times as long."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The measurement itself: it sees a stall, and a quiet server passes."""
+"""The measurement itself: it detects a stall, and a quiet server passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_quiet_server_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.4])
-def test_a_stalled_front_end_is_noticed(tmp_path: Path, seconds: float) -> None:
+def test_a_stalled_front_end_is_detected(tmp_path: Path, seconds: float) -> None:
     with served(tmp_path / "data", "--workers", "1") as server:
         with bystanders(server) as others:
             _stall(server, seconds)

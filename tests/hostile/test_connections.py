@@ -1,4 +1,4 @@
-"""Many connections: they are spread evenly, and silent ones keep nobody out."""
+"""Many connections: they are spread evenly, and idle ones exclude nobody."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DESCRIPTORS = 1_024
 
 @contextlib.contextmanager
 def connected(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections, made at once."""
+    """Opens so many connections at once."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -45,7 +45,7 @@ def port_of(server: Server, service: str = "blob") -> int:
 
 
 def spread(server: Server, port: int, count: int) -> list[int]:
-    """How many of so many connections each front end got."""
+    """Returns how many of the connections each front end got."""
     with connected(port, count):
         eventually(
             lambda: sum(connections_by_process(server, port).values()) == count,
@@ -65,29 +65,29 @@ def test_simultaneous_connections_are_spread_evenly(tmp_path: Path, service: str
     assert all(least >= 6 and most <= 10 for least, most in spreads), spreads
 
 
-def test_a_front_end_that_does_not_answer_gets_no_connections(tmp_path: Path) -> None:
+def test_an_unresponsive_front_end_gets_no_connections(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
         stopped = server.children()[-1]
         os.kill(stopped, signal.SIGSTOP)
         try:
             for _ in range(16):
                 began = time.monotonic()
-                with Client(server.endpoint) as client:
+                with Client(server.endpoints["blob"]) as client:
                     assert client.ask(_sign(list_containers())).status == 200
                 assert time.monotonic() - began < 1.0
         finally:
             os.kill(stopped, signal.SIGCONT)
-        # It takes its share again.
+        # It gets its share again.
         assert min(spread(server, port_of(server), 16)) >= 6
 
 
-def test_a_front_end_that_died_leaves_no_connection_behind(tmp_path: Path) -> None:
+def test_a_dead_front_end_leaves_no_connections(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
         for _ in range(3):
             with connected(port_of(server), 16):
                 os.kill(server.children()[-1], signal.SIGKILL)
                 for _ in range(4):
-                    with Client(server.endpoint) as client:
+                    with Client(server.endpoints["blob"]) as client:
                         assert client.ask(_sign(list_containers())).status == 200
         eventually(lambda: len(server.children()) == 3, "the front end to be started again")
         eventually(lambda: min(spread(server, port_of(server), 16)) >= 6, "an even spread")
@@ -97,8 +97,8 @@ def list_containers() -> Request:
     return Request("GET", f"/{ACCOUNT}", (("comp", "list"),))
 
 
-class Established:
-    """Clients that were there before, each with a connection that it keeps using."""
+class ExistingClients:
+    """Clients that connected earlier, each with a connection that it keeps using."""
 
     def __init__(self, server: Server, count: int) -> None:
         self._server = server
@@ -108,8 +108,8 @@ class Established:
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(count)]
         self._container = f"/{ACCOUNT}/{unique()}"
 
-    def __enter__(self) -> Established:
-        with Client(self._server.endpoint) as client:
+    def __enter__(self) -> ExistingClients:
+        with Client(self._server.endpoints["blob"]) as client:
             created = client.ask(
                 _sign(Request("PUT", self._container, (("restype", "container"),)))
             )
@@ -129,7 +129,7 @@ class Established:
         headers = (("x-ms-blob-type", "BlockBlob"),)
         body = bytes(200_000)
         try:
-            with Client(self._server.endpoint) as client:
+            with Client(self._server.endpoints["blob"]) as client:
                 client.ask(_sign(Request("PUT", path, (), headers, body)))
                 first = client._socket
                 while not self._stop.is_set():
@@ -145,19 +145,19 @@ class Established:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_silent_connections_keep_nobody_out(tmp_path: Path, workers: int) -> None:
+def test_idle_connections_exclude_nobody(tmp_path: Path, workers: int) -> None:
     """With far fewer descriptors than connections."""
     _need_descriptors(SILENT + 200)
     prefix = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
     flags = ("--workers", str(workers))
     with (
         served(tmp_path / "data", *flags, command_prefix=prefix) as server,
-        Established(server, 6) as established,
+        ExistingClients(server, 6) as established,
         connected(port_of(server), SILENT),
     ):
         for _ in range(40):
             began = time.monotonic()
-            with Client(server.endpoint) as client:
+            with Client(server.endpoints["blob"]) as client:
                 assert client.ask(_sign(list_containers())).status == 200
             assert time.monotonic() - began < 2.0
             time.sleep(0.05)

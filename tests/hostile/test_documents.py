@@ -1,4 +1,5 @@
-"""Documents that are costly to read: others do not wait, and the refusal is the documented one."""
+"""Documents that are expensive to parse: others do not wait, and the error is the documented
+one."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def _put_block_list(server: Server, document: bytes) -> tuple[int, str]:
     path = f"/{ACCOUNT}/{unique('documents')}"
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         made = client.ask(_sign(Request("PUT", path, (("restype", "container"),))))
         assert made.status == 201
         request = Request("PUT", f"{path}/blob", (("comp", "blocklist"),), (), document)
@@ -45,7 +46,7 @@ _INVALID: Final = (400, "InvalidXmlDocument")
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
         (_filled(b"<BlockList><!--", b"x", b"--></BlockList>"), _INVALID),
         (_filled(b"<BlockList a='", b"x", b"'></BlockList>"), _INVALID),
@@ -82,10 +83,10 @@ _INVALID: Final = (400, "InvalidXmlDocument")
         "spaces",
     ],
 )
-def test_a_block_list_of_16_mib(server: Server, document: bytes, told: tuple[int, str]) -> None:
+def test_a_block_list_of_16_mib(server: Server, document: bytes, expected: tuple[int, str]) -> None:
     def attack() -> None:
         before = _cpu_seconds(server)
-        assert _put_block_list(server, document) == told
+        assert _put_block_list(server, document) == expected
         spent.append(_cpu_seconds(server) - before)
         time.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""Listings to many slow readers: memory is bounded and comes back, and others do not wait."""
+"""Listings for many slow readers: memory is bounded and released, and others do not wait."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MIB: Final = 1 << 20
 _BLOBS: Final = 1_500
 _READERS: Final = 60
 _MORE_MIB_MAX: Final = 360
-"""Than before, while the readers read: two processes, each of which holds 128 MiB of pages that
-wait to be sent, and what puts them together."""
+"""The growth while the readers read: two processes, each of which holds 128 MiB of pages that wait
+to be sent, and the memory to build them."""
 _KEPT_MIB_MAX: Final = 120
 _METADATA: Final = tuple((f"x-ms-meta-m{number}", "&" * 1000) for number in range(8))
 _PATH: Final = f"/{ACCOUNT}/many"
@@ -37,7 +37,7 @@ _LIST: Final = (("restype", "container"), ("comp", "list"), ("include", "metadat
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("listings") / "data"
     with served(directory, "--workers", "2") as started:
-        with Client(started.endpoint) as client:
+        with Client(started.endpoints["blob"]) as client:
             public = (("x-ms-blob-public-access", "container"),)
             made = client.ask(_sign(Request("PUT", _PATH, (("restype", "container"),), public)))
             assert made.status == 201
@@ -48,28 +48,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def _put_blobs(server: Server, first: int) -> None:
     headers = (("x-ms-blob-type", "BlockBlob"), *_METADATA)
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         for number in range(first, _BLOBS, 8):
             path = f"{_PATH}/folder{number % 300:03}/blob{number:05}"
             assert client.ask(_sign(Request("PUT", path, (), headers, b"x" * 10_000))).status == 201
 
 
 def _resident_mib(server: Server) -> int:
-    """Of all processes of the server, pages that they share counted once."""
+    """Returns the memory of all processes of the server; shared pages count once."""
     kib = 0
     for pid in (server.pid, *server.children()):
         with contextlib.suppress(FileNotFoundError):
-            told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+            result = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
             kib += sum(
-                int(line.split()[1]) for line in told.splitlines() if line.startswith("Pss:")
+                int(line.split()[1]) for line in result.splitlines() if line.startswith("Pss:")
             )
     return kib // 1024
 
 
 @contextlib.contextmanager
 def _slow_readers(server: Server, request: Request, count: int) -> Iterator[list[socket.socket]]:
-    """Clients that have asked, and take nothing unless they are told to."""
-    split = urlsplit(server.endpoint)
+    """Opens connections that have sent a request, and read only on demand."""
+    split = urlsplit(server.endpoints["blob"])
     with contextlib.ExitStack() as stack:
         readers = []
         for _ in range(count):
@@ -81,11 +81,11 @@ def _slow_readers(server: Server, request: Request, count: int) -> Iterator[list
         yield readers
 
 
-def test_slow_readers_take_little_memory_and_give_it_back(server: Server) -> None:
+def test_slow_readers_take_little_memory_and_release_it(server: Server) -> None:
     before = _resident_mib(server)
     anonymous = Request("GET", _PATH, _LIST, (("x-ms-version", "2021-12-02"),))
     with _slow_readers(server, anonymous, _READERS) as readers:
-        # Each of them has its first bytes: all pages are there.
+        # Each of them has its first bytes, so all pages exist.
         for reader in readers:
             reader.settimeout(10)
             assert reader.recv(256).startswith(b"HTTP/1.1 200")
@@ -118,13 +118,11 @@ def test_others_do_not_wait_for_long_pages(server: Server) -> None:
     ],
     ids=["flat", "folders", "mixed", "everything"],
 )
-def test_pages_have_a_length_and_show_everything_once(
-    server: Server, more: tuple[tuple[str, str], ...]
-) -> None:
+def test_pages_are_bounded_and_complete(server: Server, more: tuple[tuple[str, str], ...]) -> None:
     parameters = dict((*_LIST, *more))
     names: list[str] = []
     marker = ""
-    with Client(server.endpoint) as client:
+    with Client(server.endpoints["blob"]) as client:
         while True:
             query = tuple({**parameters, "marker": marker}.items())
             answer = client.ask(_sign(Request("GET", _PATH, query)))
@@ -153,7 +151,7 @@ def _until(name: str, delimiter: str) -> str:
 
 @pytest.mark.parametrize("service", ["blob", "queue"])
 def test_pages_of_containers_and_queues(server: Server, service: str) -> None:
-    """With as much metadata as there may be: a page holds what 8 MiB hold."""
+    """With the maximum of metadata: a page holds at most 8 MiB."""
     endpoint = server.endpoints[service]
     kind = (("restype", "container"),) if service == "blob" else ()
     count = 250

@@ -1,4 +1,4 @@
-"""The ledger's log beside clients that read for long: short, and nobody waits for it."""
+"""The write-ahead log with clients that read for long: it stays short, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_table_scans_beside_puts(tmp_path: Path) -> None:
     with served(directory) as server, table_service(server) as service:
         table = service.create_table("scanned")
         _fill(table)
-        with Client(server.endpoint) as owner:
+        with Client(server.endpoints["blob"]) as owner:
             path = f"/{ACCOUNT}/container"
             created = owner.ask(_sign(Request("PUT", path, (("restype", "container"),))))
             assert created.status == 201
@@ -49,7 +49,7 @@ def test_table_scans_beside_puts(tmp_path: Path) -> None:
                 assert list(table.query_entities(asked)) == []
 
         def put(number: int) -> None:
-            with Client(server.endpoint) as client:
+            with Client(server.endpoints["blob"]) as client:
                 for count in range(1_000_000):
                     if time.monotonic() > ends:
                         return

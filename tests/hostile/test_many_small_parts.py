@@ -1,4 +1,4 @@
-"""Requests and answers made of very many small parts: others do not wait."""
+"""Requests and responses of very many small parts: others do not wait."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.server import ACCOUNT, KEY, Server, served
 pytestmark = pytest.mark.alone
 
 _sign = shared_key(ACCOUNT, KEY)
-# Does not sign the length of a body, which a chunked one does not have.
+# Does not sign the length of the body, which a chunked one does not have.
 _sign_lite = shared_key_lite(ACCOUNT, KEY)
 _BOX: Final = f"/{ACCOUNT}/box"
 _QUEUE: Final = f"/{ACCOUNT}/queue"
 _BLOCK_BLOB: Final = ("x-ms-blob-type", "BlockBlob")
 _WAIT_SECONDS_MAX: Final = 0.15
-"""Less than usual: these took that long and more, all of it at once."""
+"""Less than the default: these requests once stalled the server for longer than this."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_structured_message_of_tiny_segments(server: Server, content: bytes) -
 
 @pytest.fixture(scope="module")
 def block_blob_of_one_block(server: Server) -> bytes:
-    """A blob whose list names one short block 50,000 times."""
+    """A blob whose list has one short block 50,000 times."""
     path = f"{_BOX}/repeated"
     block = bytes(range(100))
     query = (("comp", "block"), ("blockid", "QUFB"))
@@ -111,7 +111,7 @@ def test_a_body_in_chunks_of_a_byte(server: Server, signed: bool, status: int) -
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in document) + b"0\r\n\r\n"
 
     def attack() -> None:
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             sent = _sign_lite(request) if signed else request
             (answer,) = client.send_bytes(sent.raw() + chunks)
         assert answer.status == status
@@ -138,7 +138,7 @@ def test_a_preflight_that_names_many_headers(server: Server) -> None:
     preflight = Request("OPTIONS", f"{_BOX}/blob", (), headers)
 
     def attack() -> None:
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             for _ in range(3):
                 assert client.ask(preflight).status == 200
         time.sleep(0.05)
@@ -146,8 +146,8 @@ def test_a_preflight_that_names_many_headers(server: Server) -> None:
     assert_others_do_not_wait(server, attack, 0.1)
 
 
-def test_as_many_long_messages_as_can_be_peeked_at(server: Server) -> None:
-    """All of them in characters that are longer in the answer."""
+def test_peeking_at_the_maximum_of_long_messages(server: Server) -> None:
+    """All of them in characters that are escaped in the response."""
     _answered(server, Request("PUT", _QUEUE), 201, "queue")
     text = b"&lt;" * (64 << 10)
     message = b"<QueueMessage><MessageText>" + text + b"</MessageText></QueueMessage>"

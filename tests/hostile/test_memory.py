@@ -1,4 +1,4 @@
-"""Memory beside clients that send many large documents at once."""
+"""Memory use with clients that send many large documents at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOCUMENT_BYTES = 16 * MIB
 
 
 def resident_bytes(server: Server) -> int:
-    """Of all processes; what they share counts for each."""
+    """Returns the resident memory of all processes; shared pages count once per process."""
     total = 0
     for pid in (server.pid, *server.children()):
         status = Path(f"/proc/{pid}/status").read_text("ascii")
@@ -38,7 +38,7 @@ def resident_bytes(server: Server) -> int:
 
 
 def block_list() -> bytes:
-    """As long as one may be, of names that nobody has sent."""
+    """Returns a block list of maximum length, of unknown blocks."""
     rows = b"".join(b"<Latest>%s</Latest>" % (b"QUFB" * 78) for _ in range(49_000))
     return (b"<BlockList>" + rows + b"</BlockList>").ljust(DOCUMENT_BYTES - 1)
 
@@ -47,7 +47,7 @@ class Senders:
     """Clients that send one request each, all at the same time."""
 
     def __init__(self, server: Server, raw: bytes, count: int) -> None:
-        self._address = "127.0.0.1", int(server.endpoint.rpartition(":")[2])
+        self._address = "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
         self._raw = raw
         self._go = threading.Event()
         self.answers: collections.Counter[tuple[int, str]] = collections.Counter()
@@ -65,7 +65,7 @@ class Senders:
             self.answers[(answer.status, answer.code)] += 1
 
     def run(self, server: Server) -> int:
-        """Returns the most memory that the server took meanwhile."""
+        """Returns the peak memory of the server meanwhile."""
         self._go.set()
         peak = 0
         while any(thread.is_alive() for thread in self._threads):
@@ -77,7 +77,7 @@ class Senders:
 def assert_bounded(tmp_path: Path, count: int) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
         container = f"/{ACCOUNT}/{unique()}"
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             client.ask(_sign(Request("PUT", container, (("restype", "container"),))))
         before = resident_bytes(server)
         query = (("comp", "blocklist"),)
@@ -89,23 +89,23 @@ def assert_bounded(tmp_path: Path, count: int) -> None:
         assert sum(senders.answers.values()) == count
         assert senders.answers[(503, "ServerBusy")] > 0, senders.answers
         assert {status for status, _ in senders.answers} == {503, 400}, senders.answers
-        assert others.waits_seconds  # all of them were answered
+        assert others.waits_seconds  # all of them got a response
         eventually(
             lambda: resident_bytes(server) < before + 64 * MIB, "the memory to be given back"
         )
 
 
-def test_documents_sent_at_once_take_a_bounded_amount_of_memory(tmp_path: Path) -> None:
+def test_concurrent_documents_take_bounded_memory(tmp_path: Path) -> None:
     assert_bounded(tmp_path, 24)
 
 
 @contextlib.contextmanager
 def memory_used_up(server: Server) -> Iterator[None]:
-    """Beside clients that have sent all but the last byte of a document, each of which counts for
-    four times its length, until no large one is taken any more."""
+    """Connects clients that have sent all but the last byte of a document, each of which counts as
+    four times its length, until no large one is accepted any more."""
     path = f"/{ACCOUNT}/{unique()}"
-    address = "127.0.0.1", int(server.endpoint.rpartition(":")[2])
-    with Client(server.endpoint) as client, contextlib.ExitStack() as stack:
+    address = "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
+    with Client(server.endpoints["blob"]) as client, contextlib.ExitStack() as stack:
         client.ask(_sign(Request("PUT", path, (("restype", "container"),))))
         for length in (16 * MIB, 16 * MIB, 9 * MIB, 768 * KIB, *[16 * KIB] * 17):
             framed = (("Content-Length", str(length)),)
@@ -113,12 +113,12 @@ def memory_used_up(server: Server) -> Iterator[None]:
             begun = Request("PUT", f"{path}/blob", (("comp", "blocklist"),), framed, most)
             sender = stack.enter_context(socket.create_connection(address))
             sender.sendall(_sign(begun).raw())
-            time.sleep(0.1)  # in this order, the smallest fill what is left
+            time.sleep(0.1)  # in this order, the smallest fill the rest
         yield
 
 
 def once_refused(ask: Callable[[], Answer]) -> Answer:
-    """The first refusal: the documents may still be on their way."""
+    """Returns the first refusal; some documents may still be arriving."""
     answers = [ask()]
 
     def is_refused() -> bool:
@@ -129,10 +129,10 @@ def once_refused(ask: Callable[[], Answer]) -> Answer:
     return answers[-1]
 
 
-def test_messages_are_taken_even_if_their_answer_is_too_large_for_the_memory(
+def test_get_messages_succeeds_without_memory_for_its_response(
     tmp_path: Path,
 ) -> None:
-    """To get messages hides them, so that they must not be kept back. To peek at them does not."""
+    """Getting messages hides them, so the response must be sent. Peeking does not."""
     text = b"<QueueMessage><MessageText>%s</MessageText></QueueMessage>" % (b"x" * 60_000)
     messages, few = f"/{ACCOUNT}/queue/messages", (("numofmessages", "4"),)
     with (
@@ -152,7 +152,7 @@ def test_messages_are_taken_even_if_their_answer_is_too_large_for_the_memory(
         assert len(ElementTree.fromstring(taken.body)) == 4
 
 
-def test_a_page_of_entities_that_is_too_large_for_the_memory(tmp_path: Path) -> None:
+def test_a_page_of_entities_beyond_the_memory_limit(tmp_path: Path) -> None:
     with (
         served(tmp_path / "data", "--workers", "1") as server,
         table_probe(server) as probe,

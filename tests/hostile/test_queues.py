@@ -40,7 +40,7 @@ def _ask(client: Client, method: str, path: str, *query: tuple[str, str], text: 
 
 
 def _fill(server: Server, queue: str) -> float:
-    """Puts messages that expire at about the same time, which is returned, and one behind them that
+    """Puts messages that expire at about the same time, which is returned, and one after them that
     does not."""
     ends = time.monotonic() + _EXPIRE_AFTER_SECONDS
 

@@ -1,4 +1,4 @@
-"""Clients that send or take a body so slowly that it would last for ever."""
+"""Clients that send or read a body so slowly that it would never end."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ESTABLISHED = 1
 
 
 def address(server: Server) -> tuple[str, int]:
-    return "127.0.0.1", int(server.endpoint.rpartition(":")[2])
+    return "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
 
 
 def seconds_until_cut(connection: socket.socket, act: Callable[[], None]) -> float:
-    """Does something every second until the server closes the connection."""
+    """Repeats an action every second until the server closes the connection."""
     began = time.monotonic()
     connection.settimeout(5.0)
     with contextlib.suppress(ConnectionError, StopIteration):
@@ -47,7 +47,7 @@ def read_slowly(server: Server, path: str) -> float:
         connection.sendall(_sign(Request("GET", path)).raw())
 
         def take() -> None:
-            # What is in our buffer could be taken long after the server has cut us off.
+            # Buffered bytes could be read long after the server has closed the connection.
             state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
             if not connection.recv(10) or state != _ESTABLISHED:
                 raise StopIteration
@@ -66,11 +66,11 @@ def write_slowly(server: Server, request: Request) -> float:
 
 
 @pytest.mark.long
-def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
+def test_slow_clients_are_disconnected(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         container = f"/{ACCOUNT}/{unique()}"
         large = bytes(32 * MIB)
-        with Client(server.endpoint) as client:
+        with Client(server.endpoints["blob"]) as client:
             client.ask(_sign(Request("PUT", container, (("restype", "container"),))))
             put = client.ask(_sign(Request("PUT", f"{container}/large", (), BLOCK_BLOB, large)))
             assert put.status == 201

@@ -1,4 +1,4 @@
-"""Others beside requests to the table service that cause much work: entities, groups, filters."""
+"""Latency of others during expensive requests to the table service: entities, groups, filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB: Final = 1 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With one front end, so that everybody is beside everybody else."""
+    """A server with one front end, so that all clients share it."""
     directory: Path = tmp_path_factory.mktemp("hostile")
     with served(directory / "data", "--workers", "1") as server, table_probe(server) as probe:
         _fill(probe)
@@ -34,7 +34,7 @@ PROPERTIES: Final = 250
 
 
 def _fill(probe: TableProbe) -> None:
-    """Entities of as many properties as there can be nearly, and some that are large."""
+    """Inserts entities with almost the maximum of properties, and some large ones."""
     many = {f"P{number}": number for number in range(PROPERTIES)}
     probe.fill([{"PartitionKey": "wide", "RowKey": f"{row:03}", **many} for row in range(300)])
     large = {f"P{number}": "x" * 32_000 for number in range(15)}
@@ -52,7 +52,7 @@ def _nulls(count: int) -> bytes:
 
 
 def _status(answer: Answer) -> int:
-    """Of the first part, if it is an answer to a batch."""
+    """Returns the status, of the first part if it is a batch response."""
     _, _, rest = answer.body.partition(b"HTTP/1.1 ")
     return int(rest[:3]) if answer.status == 202 else answer.status
 
@@ -93,8 +93,8 @@ def test_an_entity(server: Server, kind: str) -> None:
 
 @pytest.mark.parametrize("count", [1_000, 30_000])
 def test_a_group_of_entities_with_nulls(server: Server, count: int) -> None:
-    """The first number may be in an entity: then all parts are looked at, up to the second one,
-    which is about the same entity."""
+    """The first number may be in an entity: then all parts are read up to the second one, which
+    repeats the entity."""
     body = _nulls(count)
     with table_probe(server, creates=False) as probe:
         assert_others_do_not_wait(server, lambda: _refused(probe.group([body] * 10)))
@@ -105,7 +105,7 @@ def _refused(answer: Answer) -> None:
 
 
 def test_a_group_of_the_largest_entities(server: Server) -> None:
-    """As many as fit into a group, with as much work in each byte as there can be."""
+    """As many as fit into a group, with the maximum of work per byte."""
     members = {f"P{number}": number for number in range(PROPERTIES)}
     dates = {f"P{n}@odata.type": "Edm.DateTime" for n in range(PROPERTIES)}
     dates |= {f"P{n}": "2001-02-03T04:05:06.789Z" for n in range(PROPERTIES)}
@@ -127,7 +127,7 @@ def test_a_group_of_the_largest_entities(server: Server) -> None:
 
 
 def _headers(count: int, header: bytes) -> bytes:
-    """A change set of parts that have many headers, and nothing to do."""
+    """Returns a change set of parts with many headers and nothing to do."""
     lines = b"".join(header % number + b"\r\n" for number in range(count))
     part = b"--c\r\nContent-Type: application/http\r\n\r\nPOST /x HTTP/1.1\r\n%b\r\n" % lines
     return (
@@ -167,8 +167,8 @@ def test_a_select_of_thousands_of_names(server: Server) -> None:
         assert_others_do_not_wait(server, lambda: probe.query_in_batch(select=names))
 
 
-def test_a_select_of_as_many_names_as_there_may_be(server: Server) -> None:
-    """Each page is bounded, whatever is added to it, and all of them together are complete."""
+def test_a_select_of_the_maximum_of_names(server: Server) -> None:
+    """Each page is bounded, and all of them together are complete."""
     names = [f"S{number:03}{'s' * 100}" for number in range(PROPERTIES)]
     with table_probe(server, creates=False) as probe:
 
@@ -182,8 +182,8 @@ def test_a_select_of_as_many_names_as_there_may_be(server: Server) -> None:
         assert_others_do_not_wait(server, attack)
 
 
-def test_a_page_of_what_becomes_long(server: Server) -> None:
-    """Characters that are escaped take six times as much as is stored of them."""
+def test_a_page_of_escaped_characters(server: Server) -> None:
+    """Escaped characters take six times their stored size."""
     with table_probe(server, creates=False) as probe:
         for row in range(16):
             entity = {f"P{number}": "\x01" * 32_000 for number in range(15)}

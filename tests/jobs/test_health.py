@@ -1,4 +1,4 @@
-"""The health of a server that is started as a user starts it."""
+"""The health status of a running server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import ACCOUNT, KEY, Server, environment, eventually, served
 
 JOBS = {
@@ -55,7 +56,7 @@ def status_of(directory: Path) -> Status:
     return Status(done.returncode, json.loads(done.stdout))
 
 
-def test_a_server_that_is_well(tmp_path: Path) -> None:
+def test_a_healthy_server(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
         status = status_of(server.directory)
         assert status.exit_status == 0, status
@@ -72,14 +73,14 @@ def test_a_server_that_is_well(tmp_path: Path) -> None:
         assert status.problems == ["no server is running"]
 
 
-def test_only_the_owner_may_ask(tmp_path: Path) -> None:
+def test_only_the_owner_may_query_the_status(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         place = server.directory / "health"
         assert place.stat().st_mode & 0o077 == 0
         assert [path for path in place.iterdir() if path.stat().st_mode & 0o077] == []
 
 
-def test_a_process_that_was_started_again_and_one_that_is_stuck(tmp_path: Path) -> None:
+def test_restarted_and_stuck_processes(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--workers", "1") as server:
         first = status_of(server.directory).process("front end 1")
         os.kill(first["pid"], signal.SIGKILL)
@@ -102,9 +103,9 @@ def _answers(server: Server, name: str) -> bool:
     return bool(report.report["processes"] and report.process(name)["jobs"])
 
 
-def test_jobs_outlive_a_lack_of_descriptors(tmp_path: Path) -> None:
-    """They are seen to fail, work again when there are descriptors, and do not disturb the
-    orderly stop."""
+def test_jobs_survive_a_lack_of_descriptors(tmp_path: Path) -> None:
+    """They are reported as failing, recover when there are descriptors, and do not disturb a clean
+    stop."""
     with served(tmp_path / "data", "--workers", "1") as server:
         pid = status_of(server.directory).process("front end 1")["pid"]
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -127,10 +128,10 @@ def _failing(server: Server) -> set[str]:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_server_is_started_while_another_drains(tmp_path: Path, workers: str) -> None:
+def test_a_server_starts_while_another_drains(tmp_path: Path, workers: str) -> None:
     """On the same ports: it waits for as long as the other may take."""
     with served(tmp_path / "data", "--workers", workers) as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container("container")
         ports = [
             word
@@ -151,7 +152,7 @@ def test_a_server_is_started_while_another_drains(tmp_path: Path, workers: str) 
 
 
 def _unfinished_upload(server: Server) -> socket.socket:
-    """A connection with a request that the server waits for."""
+    """Returns a connection with a request that the server waits for."""
     token = generate_blob_sas(
         ACCOUNT,
         "container",
@@ -160,7 +161,7 @@ def _unfinished_upload(server: Server) -> socket.socket:
         permission=BlobSasPermissions(write=True),
         expiry=datetime.now(UTC) + timedelta(hours=1),
     )
-    address = urlsplit(server.url())
+    address = urlsplit(server.url("blob"))
     upload = socket.create_connection((str(address.hostname), int(address.port or 0)))
     head = f"PUT {address.path}/container/blob?{token} HTTP/1.1\r\nHost: {address.netloc}\r\n"
     upload.sendall(f"{head}x-ms-blob-type: BlockBlob\r\nContent-Length: 10\r\n\r\nhalf".encode())

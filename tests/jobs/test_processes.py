@@ -1,4 +1,4 @@
-"""The supervisor goes on when a child cannot be started, and stops what it has started."""
+"""The supervisor continues when a child cannot be started, and stops what it has started."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _wait(lifeline: int) -> None:
 
 
 def _after(seconds: float) -> None:
-    """Tells this process to stop."""
+    """Signals this process to stop."""
     threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
 
 
-def test_a_fork_that_fails_is_tried_again(
+def test_a_failed_fork_is_retried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fork, failures = os.fork, [OSError(errno.EAGAIN, "none to be had")] * 2
@@ -59,7 +59,7 @@ def test_a_fork_that_fails_is_tried_again(
     assert sum(record.getMessage().startswith("cannot start ") for record in caplog.records) == 2
 
 
-def test_output_that_cannot_be_written_keeps_no_child_from_starting(
+def test_children_start_even_if_output_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def main(lifeline: int) -> None:
@@ -75,7 +75,7 @@ def test_output_that_cannot_be_written_keeps_no_child_from_starting(
     assert (tmp_path / "started").exists()
 
 
-def test_a_child_that_outlives_its_supervisor_for_long_is_ended(
+def test_a_child_that_outlives_its_supervisor_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
@@ -106,8 +106,8 @@ def test_all_but_the_first_stop_together(tmp_path: Path) -> None:
     assert time.monotonic() - began < 1.5
 
 
-class Broken:
-    """A socket over which nothing can be answered."""
+class FailingStatusSocket:
+    """A socket on which no response can be sent."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -122,8 +122,8 @@ class Broken:
         raise ValueError("for a test")
 
 
-def test_a_question_that_cannot_be_answered_ends_nothing() -> None:
-    broken = Broken()
+def test_a_failed_status_response_ends_nothing() -> None:
+    broken = FailingStatusSocket()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     _after(0.3)
     assert Supervisor({"first": _wait}, status_socket=broken).run() == 0

@@ -1,4 +1,4 @@
-"""Jobs go on whatever their rounds do, and tell what became of them."""
+"""Supervision of jobs: they continue after errors, and report their outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROMPT = Backoff(first_seconds=0.001, seconds_max=0.002)
 
 
 class Rounds:
-    """Rounds that end in the given errors, one after the other, and then well."""
+    """Rounds that raise the given errors one after the other, and then succeed."""
 
     def __init__(self, *errors: BaseException) -> None:
         self._errors = list(errors)
@@ -101,7 +101,7 @@ def test_an_unexpected_error_is_logged_with_its_traceback_once(
     assert traced[0].startswith("unexpected failed")
 
 
-def test_failures_in_a_row_are_counted_while_they_last() -> None:
+def test_consecutive_failures_are_counted() -> None:
     async def test() -> None:
         jobs, rounds = JobSupervisor(), Rounds(*[OSError("again")] * 1_000)
         jobs.start(Job("work", rounds, 0, PROMPT))
@@ -113,7 +113,7 @@ def test_failures_in_a_row_are_counted_while_they_last() -> None:
     run(test)
 
 
-def test_a_stop_is_not_disturbed_by_what_jobs_do() -> None:
+def test_jobs_do_not_disturb_a_stop() -> None:
     class Stubborn:
         async def __call__(self) -> None:
             try:
@@ -134,7 +134,7 @@ def test_a_stop_is_not_disturbed_by_what_jobs_do() -> None:
     run(test)
 
 
-def test_waits_grow_to_a_limit_and_differ() -> None:
+def test_waits_grow_to_a_limit_with_jitter() -> None:
     backoff = Backoff(first_seconds=1.0, seconds_max=30.0)
     for failures, limit in ((1, 1.0), (2, 2.0), (5, 16.0), (6, 30.0), (10_000, 30.0)):
         waits = {backoff.wait_seconds(failures) for _ in range(50)}

@@ -1,1 +1,1 @@
-"""Models of what the store does, and the means to drive it from several processes."""
+"""Reference models of the store, and helpers that drive it from several processes."""

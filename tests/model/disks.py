@@ -1,4 +1,4 @@
-"""Disks that count, wait, run full or lie, for tests of what rests on them."""
+"""Disks that count, wait, fill up or fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS_MAX = 20.0
 
 
 class QuickDisk(Disk):
-    """Does not wait for the platters: for tests that do not pull the plug."""
+    """Skips syncs, for tests that do not simulate power loss."""
 
     def create(self, path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -24,11 +24,10 @@ class QuickDisk(Disk):
 
 
 class WatchedDisk(QuickDisk):
-    """Counts its calls, and can be made to wait in the next call of a kind.
+    """Counts its calls, and can block the next call of a kind.
 
-    `hold("write")` makes writes wait until `let_go("write")`; `reached("write")` waits for
-    one to be waiting.
-    """
+    `hold("write")` makes writes wait until `let_go("write")`; `reached("write")` waits until one is
+    waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +46,7 @@ class WatchedDisk(QuickDisk):
         self._held.pop(call)[1].set()
 
     def let_others_go(self, call: str) -> threading.Event:
-        """Later calls do not wait; those that do go on when the event is set."""
+        """Later calls do not wait; those that are waiting continue when the event is set."""
         return self._held.pop(call)[1]
 
     def _note(self, call: str) -> None:
@@ -96,7 +95,7 @@ class FaultyDisk(Disk):
         self.has_struck = False
         self._lock = threading.Lock()
         self._before: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
-        """By file: what was there before each write that is not durable yet."""
+        """By file: the bytes before each write that is not durable yet."""
 
     def strike(self, call: str, number: int, reason: int) -> None:
         self._struck = (call, number, reason)
@@ -129,7 +128,7 @@ class FaultyDisk(Disk):
         try:
             self._pass("write")
         except OSError:
-            # Some of it came through.
+            # A partial write.
             super().write(descriptor, [b"".join(buffers)[: length // 2]], offset)
             raise
         super().write(descriptor, buffers, offset)

@@ -1,4 +1,4 @@
-"""Processes beside the test's own, each doing what it is told, one thing after another."""
+"""Helper processes of a test, each running the methods it is sent."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ _SECONDS_MAX = 30.0
 
 
 class HelperError(Exception):
-    """What was asked of a helper raised there."""
+    """A method raised an exception in a helper process."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
 
 
-class Helper:
-    """A process forked from this one. It makes a session, and runs the methods of it that it
-    is sent. Fork it before anything is opened here: it inherits what there is, locks included.
-    """
+class HelperProcess:
+    """A process forked from this one. It creates a session and runs the methods it is sent. Fork it
+    before anything is opened in this process: it inherits everything, locks included."""
 
-    _running: set[Helper] = set()  # noqa: RUF012 - one for all, on purpose
+    _running: set[HelperProcess] = set()  # noqa: RUF012 - one for all, on purpose
 
     def __init__(self, session: Callable[[], object]) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
@@ -37,12 +36,12 @@ class Helper:
         if self.pid == 0:
             self._become(theirs, session)
         theirs.close()
-        Helper._running.add(self)
+        HelperProcess._running.add(self)
 
     def _become(self, pipe: Connection[Any, Any], session: Callable[[], object]) -> None:
         try:
-            # Or they would not hear when the test is gone.
-            for other in (self, *Helper._running):
+            # Otherwise they would not notice the end of the test.
+            for other in (self, *HelperProcess._running):
                 other._pipe.close()
             asyncio.run(_serve(pipe, session()))
         except BaseException:
@@ -51,7 +50,7 @@ class Helper:
             os._exit(0)
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Runs a method there; returns what it returns, raises `HelperError` if it raises."""
+        """Runs a method; returns what it returns, raises `HelperError` if it raises."""
         self.send(method, *arguments)
         return self.receive()
 
@@ -67,16 +66,16 @@ class Helper:
         return answer
 
     def kill(self) -> None:
-        """Ends it as a crash would."""
+        """Kills the process, as in a crash."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = 0
             self._pipe.close()
-            Helper._running.discard(self)
+            HelperProcess._running.discard(self)
 
-    def __enter__(self) -> Helper:
+    def __enter__(self) -> HelperProcess:
         return self
 
     def __exit__(
@@ -89,8 +88,8 @@ class Helper:
 
 
 async def _serve(pipe: Connection[Any, Any], session: object) -> None:
-    """Answers until the other end is gone. The loop runs on between two commands, so that
-    connections and tasks of the session live as they would in a server."""
+    """Runs methods until the other end closes. The event loop runs between two commands, so that
+    connections and tasks of the session live as in a server."""
     arrived = asyncio.Event()
     asyncio.get_running_loop().add_reader(pipe.fileno(), arrived.set)
     while True:

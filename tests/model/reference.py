@@ -1,4 +1,4 @@
-"""What a store of named objects and blocks should hold, said as plainly as possible."""
+"""A reference model of a store of named objects and blocks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from etagere.bodies.contents import PIECES_MAX
 
 
 class Version(NamedTuple):
-    """An object as one write left it."""
+    """An object as of one write."""
 
     etag: int
     blocks: tuple[bytes, ...]
     listed: bool
-    """Whether its blocks can be named in a list of blocks."""
+    """Whether its blocks can be named in a block list."""
 
     @property
     def data(self) -> bytes:
@@ -52,7 +52,7 @@ class Reference:
         self.staged[name] = self.staged.get(name, ()) + tuple(blocks)
 
     def blocks(self, name: str) -> tuple[bytes, ...]:
-        """What a list may keep of the object."""
+        """Returns the blocks that a list may keep of the object."""
         found = self.objects.get(name)
         return found.blocks if found and found.listed else ()
 

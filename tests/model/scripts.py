@@ -1,4 +1,4 @@
-"""An operation that does whatever it is told, and the same on a dictionary."""
+"""An operation that runs a script, and the same script on a dictionary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.engine.samples import ITEMS, Item
 
 
 class Act(enum.Enum):
-    """One thing that an operation can do to the items."""
+    """One action of an operation on the items."""
 
     PUT = "put"
     DELETE = "delete"
@@ -20,7 +20,7 @@ class Act(enum.Enum):
     SCAN = "scan"
     SCAN_REVERSE = "scan_reverse"
     FILL = "fill"
-    """As many puts as `number` says, under keys that begin with `key`."""
+    """`number` puts, under keys that start with `key`."""
 
 
 class Step(Part, frozen=True):
@@ -43,7 +43,7 @@ class Script(Command, frozen=True):
 
 
 Seen = list[list[tuple[str, int]]]
-"""What each step that looks has found."""
+"""The results of the steps that read."""
 
 
 @operation
@@ -76,7 +76,7 @@ def _take(txn: WriteTxn, step: Step, seen: Seen) -> None:
 
 
 def follow(items: dict[str, Item], script: Script) -> Seen:
-    """What the operation should see, and do to the items."""
+    """Returns what the operation should see, and changes the items accordingly."""
     seen: Seen = []
     for step in script.steps:
         if step.act is Act.PUT:

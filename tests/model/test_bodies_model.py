@@ -1,4 +1,4 @@
-"""Bodies, the collector and two processes against the plain reference."""
+"""Bodies, the collector and two processes, compared with the reference model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.model.accounts import require_empty
-from tests.model.fronts import SMALL, Here, Shop, noise
-from tests.model.processes import Helper
+from tests.model.consistency import require_empty
+from tests.model.front_ends import SMALL, LocalFrontEnd, StoreCluster, noise
+from tests.model.processes import HelperProcess
 from tests.model.reference import Reference
 
 PIECE, SEGMENT, INLINE = SMALL.piece_bytes_max, SMALL.segment_bytes_max, SMALL.inline_bytes_max
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
-SIDES = st.sampled_from(["here", "there"])
+SIDES = st.sampled_from(["local", "remote"])
 SIZES = st.sampled_from(
     [
         *(0, 1, INLINE, INLINE + 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE),
@@ -39,11 +39,11 @@ BLOCK_SIZES = st.lists(st.sampled_from([1, 100, INLINE + 1, PIECE, PIECE + 1]), 
 
 RESTARTS_MAX = 3
 WRITER_KILLS_MAX = 2
-"""A writer that dies more often is started again later and later."""
+"""The delay before a restart grows with each further kill."""
 
 
-class Open:
-    """A reader or an upload that was left open, and the bytes that it is about."""
+class OpenTransfer:
+    """An open reader or upload, and its bytes."""
 
     def __init__(self, side: str, handle: int, name: str, data: bytes) -> None:
         self.side = side
@@ -54,31 +54,31 @@ class Open:
 
 
 class BodiesMachine(RuleBasedStateMachine):
-    """Whatever is done from either process, both see the reference's objects."""
+    """After any change by either process, both see the objects of the reference model."""
 
     root: Path
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(dir=self.root))
-        self.shop = Shop(self.directory)
+        self.cluster = StoreCluster(self.directory)
         self.reference = Reference(PIECE)
-        self.readers: list[Open] = []
-        self.uploads: list[Open] = []
+        self.readers: list[OpenTransfer] = []
+        self.uploads: list[OpenTransfer] = []
         self.written = 0
         self.writer_kills = 0
         self.restarts = 0
 
     @initialize()
     def start(self) -> None:
-        """Begins with objects of every kind, so that most steps have something to work on."""
-        self.shop.__enter__()
-        self.put("here", "a", 20 * PIECE)
-        self.put("there", "b", 3 * PIECE)
-        self.edit_blocks("here", "c", [PIECE, 1, 100, PIECE + 1], ())
+        """Starts with objects of every kind, so that most steps apply."""
+        self.cluster.__enter__()
+        self.put("local", "a", 20 * PIECE)
+        self.put("remote", "b", 3 * PIECE)
+        self.edit_blocks("local", "c", [PIECE, 1, 100, PIECE + 1], ())
 
-    def front(self, side: str) -> Here | Helper:
-        return self.shop.here if side == "here" else self.shop.there
+    def front_end(self, side: str) -> LocalFrontEnd | HelperProcess:
+        return self.cluster.local if side == "local" else self.cluster.remote
 
     def bytes_of(self, size: int) -> bytes:
         self.written += 1
@@ -89,43 +89,42 @@ class BodiesMachine(RuleBasedStateMachine):
     @rule(side=SIDES, name=NAMES, size=SIZES)
     def put(self, side: str, name: str, size: int) -> None:
         data = self.bytes_of(size)
-        self.reference.put(name, data, self.front(side).call("put", name, data))
+        self.reference.put(name, data, self.front_end(side).call("put", name, data))
 
     @rule(side=SIDES, name=NAMES, size=SIZES, matches=st.booleans())
     def put_if_match(self, side: str, name: str, size: int, matches: bool) -> None:
         data = self.bytes_of(size)
         etag = self.reference.etag(name)
-        made = self.front(side).call("put", name, data, etag if matches else etag + 1)
+        made = self.front_end(side).call("put", name, data, etag if matches else etag + 1)
         assert bool(made) == matches
         if matches:
             self.reference.put(name, data, made)
 
     @rule(side=SIDES, source=NAMES, copied_to=NAMES)
     def copy(self, side: str, source: str, copied_to: str) -> None:
-        made = self.front(side).call("copy", source, copied_to)
+        made = self.front_end(side).call("copy", source, copied_to)
         assert bool(made) == (source in self.reference.objects)
         if made:
             self.reference.copy(source, copied_to, made)
 
     @rule(side=SIDES, name=NAMES)
     def delete(self, side: str, name: str) -> None:
-        assert self.front(side).call("delete", name) == (name in self.reference.objects)
+        assert self.front_end(side).call("delete", name) == (name in self.reference.objects)
         self.reference.objects.pop(name, None)
 
     @rule(side=SIDES, name=NAMES, sizes=BLOCK_SIZES)
     def stage(self, side: str, name: str, sizes: list[int]) -> None:
         blocks = [self.bytes_of(size) for size in sizes]
-        self.front(side).call("stage", name, blocks)
+        self.front_end(side).call("stage", name, blocks)
         self.reference.stage(name, blocks)
 
     @rule(side=SIDES, name=NAMES, sizes=BLOCK_SIZES, places=st.lists(st.integers(0, 99)))
     def edit_blocks(self, side: str, name: str, sizes: list[int], places: Sequence[int]) -> None:
-        """Keeps any of the blocks there are, in any order, any number of times, and adds to
-        them."""
+        """Keeps any of the blocks, in any order and any number of times, and adds to them."""
         self.stage(side, name, sizes)
         count = len(self.reference.blocks(name))
         keep = tuple(place % count for place in places) if count else ()
-        made = self.front(side).call("list_blocks", name, keep)
+        made = self.front_end(side).call("list_blocks", name, keep)
         self.reference.list_blocks(name, keep, made)
 
     @rule(side=SIDES, name=NAMES, sizes=BLOCK_SIZES)
@@ -134,24 +133,24 @@ class BodiesMachine(RuleBasedStateMachine):
 
     @rule(side=SIDES, name=NAMES)
     def get(self, side: str, name: str) -> None:
-        assert self.front(side).call("get", name) == self.reference.data(name)
+        assert self.front_end(side).call("get", name) == self.reference.data(name)
 
     # Long readers
 
     @precondition(lambda self: len(self.readers) < 4)
     @rule(side=SIDES, name=NAMES)
     def begin_read(self, side: str, name: str) -> None:
-        handle = self.front(side).call("begin_read", name)
+        handle = self.front_end(side).call("begin_read", name)
         data = self.reference.data(name)
         assert bool(handle) == (data is not None)
         if data is not None:
-            self.readers.append(Open(side, handle, name, data))
+            self.readers.append(OpenTransfer(side, handle, name, data))
 
     @precondition(lambda self: self.readers)
     @rule(data=st.data())
     def step_read(self, data: st.DataObject) -> None:
         reader = data.draw(st.sampled_from(self.readers))
-        chunk = self.front(reader.side).call("step_read", reader.handle)
+        chunk = self.front_end(reader.side).call("step_read", reader.handle)
         assert chunk == reader.data[reader.at : reader.at + len(chunk)]
         reader.at += len(chunk)
         assert chunk or reader.at == len(reader.data)
@@ -161,28 +160,28 @@ class BodiesMachine(RuleBasedStateMachine):
     def finish_read(self, data: st.DataObject) -> None:
         self._finish(data.draw(st.sampled_from(self.readers)))
 
-    def _finish(self, reader: Open) -> None:
+    def _finish(self, reader: OpenTransfer) -> None:
         self.readers.remove(reader)
-        rest = self.front(reader.side).call("finish_read", reader.handle)
+        rest = self.front_end(reader.side).call("finish_read", reader.handle)
         assert rest == reader.data[reader.at :]
 
-    # Uploads left in flight
+    # Uploads in flight
 
     @precondition(lambda self: len(self.uploads) < 3)
     @rule(side=SIDES, name=NAMES, size=SIZES)
     def begin_upload(self, side: str, name: str, size: int) -> None:
         data = self.bytes_of(size)
-        handle = self.front(side).call("begin_upload", name, data)
-        self.uploads.append(Open(side, handle, name, data))
+        handle = self.front_end(side).call("begin_upload", name, data)
+        self.uploads.append(OpenTransfer(side, handle, name, data))
 
     @precondition(lambda self: self.uploads)
     @rule(data=st.data())
     def adopt_upload(self, data: st.DataObject) -> None:
         self._adopt(data.draw(st.sampled_from(self.uploads)))
 
-    def _adopt(self, upload: Open) -> None:
+    def _adopt(self, upload: OpenTransfer) -> None:
         self.uploads.remove(upload)
-        made = self.front(upload.side).call("adopt", upload.handle)
+        made = self.front_end(upload.side).call("adopt", upload.handle)
         self.reference.put(upload.name, upload.data, made)
 
     @precondition(lambda self: self.uploads)
@@ -190,49 +189,49 @@ class BodiesMachine(RuleBasedStateMachine):
     def abandon_upload(self, data: st.DataObject) -> None:
         upload = data.draw(st.sampled_from(self.uploads))
         self.uploads.remove(upload)
-        self.front(upload.side).call("abandon", upload.handle)
+        self.front_end(upload.side).call("abandon", upload.handle)
 
-    # Upkeep
+    # Maintenance
 
     @rule(side=SIDES)
     def collect(self, side: str) -> None:
-        self.front(side).call("collect")
+        self.front_end(side).call("collect")
 
     @rule(side=SIDES, names=st.sets(NAMES), size=SIZES)
     def churn(self, side: str, names: set[str], size: int) -> None:
-        """Many objects are replaced, then everybody tidies: what readers and uploads hold is
-        all that keeps its place."""
+        """Replaces many objects, then runs maintenance everywhere: only what readers and uploads
+        hold keeps its place."""
         for name in sorted(names):
             self.put(side, name, size)
-        for front in (self.shop.here, self.shop.there, self.shop.here):
-            front.call("tidy")
+        for front_end in (self.cluster.local, self.cluster.remote, self.cluster.local):
+            front_end.call("tidy")
 
     @precondition(lambda self: self.restarts < RESTARTS_MAX)
     @rule()
-    def restart_here(self) -> None:
-        """This process ends in good order, and another takes its place."""
+    def restart_local(self) -> None:
+        """Stops this process cleanly and starts another in its place."""
         self.restarts += 1
-        for reader in [reader for reader in self.readers if reader.side == "here"]:
+        for reader in [reader for reader in self.readers if reader.side == "local"]:
             self._finish(reader)
-        self.uploads = [upload for upload in self.uploads if upload.side != "here"]
-        self.shop.reopen_here()
+        self.uploads = [upload for upload in self.uploads if upload.side != "local"]
+        self.cluster.reopen_local()
 
     @precondition(lambda self: self.writer_kills < WRITER_KILLS_MAX)
     @rule()
     def restart_writer(self) -> None:
         self.writer_kills += 1
-        self.shop.restart_writer()
+        self.cluster.restart_writer()
 
     @invariant()
     def balanced(self) -> None:
         if self.written:
-            self.shop.require_balanced()
+            self.cluster.require_balanced()
 
     def teardown(self) -> None:
         try:
             self._require_all_right()
         finally:
-            self.shop.__exit__(None, None, None)
+            self.cluster.__exit__(None, None, None)
             shutil.rmtree(self.directory)
 
     def _require_all_right(self) -> None:
@@ -240,32 +239,32 @@ class BodiesMachine(RuleBasedStateMachine):
             self._finish(reader)
         for upload in list(self.uploads):
             self._adopt(upload)
-        for front in (self.shop.here, self.shop.there):
+        for front_end in (self.cluster.local, self.cluster.remote):
             for name in "abcd":
-                assert front.call("get", name) == self.reference.data(name)
-        self.shop.require_clean()
+                assert front_end.call("get", name) == self.reference.data(name)
+        self.cluster.require_clean()
         self._empty()
-        self.shop.require_clean()
+        self.cluster.require_clean()
 
     def _empty(self) -> None:
-        """When everything is deleted, nothing remains."""
+        """Checks that nothing remains when everything is deleted."""
         for name in {*self.reference.objects, *self.reference.staged}:
             if name in self.reference.staged:
-                self.shop.here.call("list_blocks", name, ())
-            self.shop.here.call("delete", name)
-        # The other process goes without a word; this one ends what it has begun.
-        self.shop.there.kill()
+                self.cluster.local.call("list_blocks", name, ())
+            self.cluster.local.call("delete", name)
+        # The other process is killed; this one finishes what it has begun.
+        self.cluster.remote.kill()
         for _ in range(2):
-            self.shop.reopen_here()
-            self.shop.here.call("tidy")
-        self.shop.run(self.shop.here.front.engine.read(require_empty, None))
+            self.cluster.reopen_local()
+            self.cluster.local.call("tidy")
+        self.cluster.run(self.cluster.local.front_end.engine.read(require_empty, None))
         assert list((self.directory / "segments").iterdir()) == []
 
 
 def run_machine(
     machine: Any, root: Path, examples: int, steps: int, *, derandomize: bool = True
 ) -> None:
-    """Runs a machine, each example in a directory of its own below `root`."""
+    """Runs a machine, each example in its own directory below `root`."""
     machine.root = root
     run_state_machine_as_test(
         machine,
@@ -280,10 +279,10 @@ def run_machine(
     )
 
 
-def test_bodies_follow_the_reference(tmp_path: Path) -> None:
+def test_bodies_match_the_reference(tmp_path: Path) -> None:
     run_machine(BodiesMachine, tmp_path, 25, 40)
 
 
 @pytest.mark.long
-def test_bodies_follow_the_reference_for_long(tmp_path: Path) -> None:
+def test_bodies_match_the_reference_in_long_runs(tmp_path: Path) -> None:
     run_machine(BodiesMachine, tmp_path, 250, 100, derandomize=False)

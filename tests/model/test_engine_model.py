@@ -1,4 +1,4 @@
-"""Both engines against a sorted dictionary; SQLite from two processes."""
+"""Both engines compared with a sorted dictionary; SQLite from two processes."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from tests.engine.samples import (
     WriteAndLook,
 )
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.processes import Helper
+from tests.model.processes import HelperProcess
 from tests.model.scripts import Act, Ending, Script, Step, follow, run_script
 from tests.model.test_bodies_model import WRITER_KILLS_MAX, run_machine
 
 CONFIG = Config(durable=False, checkpoint_pages=20, reserve_bytes=0)
-"""A short log, so that what is read lies in the log and in the database by turns."""
+"""A short log, so that reads come from the log and from the database in turn."""
 
 KEYS = st.text("ab/\x00é\U0001f600", max_size=3)
 ITEM = st.builds(Item, KEYS, st.integers(-5, 5))
@@ -61,8 +61,8 @@ WRITES: dict[str, Any] = {**vars(samples), "run_script": run_script}
 Outcome = tuple[str, Any]
 
 
-class Side:
-    """A front end: runs operations by name, and says how they ended."""
+class EngineSession:
+    """A front end: runs operations by name and reports how they ended."""
 
     def __init__(self, open_engine: Callable[[], Engine]) -> None:
         self._open_engine = open_engine
@@ -79,7 +79,7 @@ class Side:
             return "fault", fault.reason.value
 
     async def write_together(self, operation: str, commands: list[object]) -> list[Outcome]:
-        """Sends them at once, so that the writer finds them together."""
+        """Sends them at once, so that the writer groups them."""
         return await asyncio.gather(*(self.write(operation, command) for command in commands))
 
     async def read(self, operation: str, command: object) -> Outcome:
@@ -99,10 +99,10 @@ class Side:
         await self._engine.close()
 
 
-class LocalSide:
-    """A side in this process, called as a helper is."""
+class LocalSession:
+    """A session in this process, called like a helper process."""
 
-    def __init__(self, side: Side, runner: asyncio.Runner) -> None:
+    def __init__(self, side: EngineSession, runner: asyncio.Runner) -> None:
         self._side = side
         self._runner = runner
 
@@ -111,10 +111,10 @@ class LocalSide:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Whatever one side was told, both sides see."""
+    """Every acknowledged change is visible to both sessions."""
 
     root: Path
-    sides: list[LocalSide | Helper]
+    sides: list[LocalSession | HelperProcess]
 
     def __init__(self) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(side=SIDES, steps=st.lists(STEPS, max_size=10), ending=st.sampled_from(Ending))
     def run_script(self, side: int, steps: list[Step], ending: Ending) -> None:
-        """An operation of any shape sees what it did itself, and ends whole or not at all."""
+        """An operation of any shape sees its own changes and is atomic."""
         script = Script(steps, ending)
         expected = self.follow(script)
         assert self.write(side, "run_script", script) == expected
@@ -228,7 +228,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert everything == sorted(self.items)
 
     def follow(self, script: Script) -> Outcome:
-        """What comes of a script; the items change if it is kept."""
+        """Applies a script to the model; keeps the changes if it commits."""
         items = dict(self.items)
         seen = follow(items, script)
         if script.ending is Ending.KEEP:
@@ -238,7 +238,7 @@ class EngineMachine(RuleBasedStateMachine):
             return "refused", "ConditionNotMet"
         return "fault", "failed"
 
-    # What changes nothing
+    # Refusals and failures
 
     @rule(side=SIDES, key=KEYS, item=ITEM)
     def refuse(self, side: int, key: str, item: Item) -> None:
@@ -290,7 +290,7 @@ class EngineMachine(RuleBasedStateMachine):
         everything = self.read(side, "scan_named", Scan(NAMED.all(), 1000, reverse))
         assert everything == sorted(self.named, reverse=reverse)
 
-    # The end of the writer
+    # Restarting the writer
 
     @precondition(lambda self: self.restarts < WRITER_KILLS_MAX)
     @rule()
@@ -319,45 +319,45 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 class MemoryMachine(EngineMachine):
-    """One engine; the two sides are the same."""
+    """One engine; both sessions are the same."""
 
     def begin(self) -> None:
         self.engine = MemoryEngine()
-        self.sides = [self.new_side(), self.new_side()]
+        self.sides = [self.new_session(), self.new_session()]
 
-    def new_side(self) -> LocalSide:
-        side = LocalSide(Side(lambda: self.engine), self.runner)
+    def new_session(self) -> LocalSession:
+        side = LocalSession(EngineSession(lambda: self.engine), self.runner)
         side.call("open")
         return side
 
     def restart_writer(self) -> None:
         self.engine = self.engine.restarted()
-        self.sides = [self.new_side(), self.new_side()]
+        self.sides = [self.new_session(), self.new_session()]
 
     def end(self) -> None:
         self.sides[0].call("close")
 
 
-def sqlite_side(directory: Path, clock: Clock) -> Side:
-    return Side(lambda: SqliteEngine(directory, CONFIG, clock))
+def sqlite_session(directory: Path, clock: Clock) -> EngineSession:
+    return EngineSession(lambda: SqliteEngine(directory, CONFIG, clock))
 
 
 class SqliteMachine(EngineMachine):
-    """One side in this process, one in another."""
+    """One session in this process, one in another."""
 
     def begin(self) -> None:
         self.directory = Path(tempfile.mkdtemp(dir=self.root))
         self.harness = SqliteHarness(self.directory, CONFIG)
         self.harness.start()
         clock = self.harness.clock
-        self.helper = Helper(lambda: sqlite_side(self.directory, clock))
-        self.sides = [LocalSide(sqlite_side(self.directory, clock), self.runner), self.helper]
+        self.helper = HelperProcess(lambda: sqlite_session(self.directory, clock))
+        self.sides = [LocalSession(sqlite_session(self.directory, clock), self.runner), self.helper]
         for side in self.sides:
             side.call("open")
 
     @rule(side=SIDES, scripts=st.lists(SCRIPTS, max_size=4))
     def run_together(self, side: int, scripts: list[Script]) -> None:
-        """Those of one group see what came before them, but nothing of what was refused."""
+        """Operations of one group see earlier changes, but nothing that was refused."""
         expected = [self.follow(script) for script in scripts]
         assert self.sides[side].call("write_together", "run_script", scripts) == expected
 
@@ -377,15 +377,15 @@ class SqliteMachine(EngineMachine):
             shutil.rmtree(self.directory)
 
 
-def test_the_memory_engine_follows_the_model(tmp_path: Path) -> None:
+def test_the_memory_engine_matches_the_model(tmp_path: Path) -> None:
     run_machine(MemoryMachine, tmp_path, 60, 50)
 
 
-def test_the_sqlite_engine_follows_the_model(tmp_path: Path) -> None:
+def test_the_sqlite_engine_matches_the_model(tmp_path: Path) -> None:
     run_machine(SqliteMachine, tmp_path, 25, 50)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("machine", [MemoryMachine, SqliteMachine])
-def test_engines_follow_the_model_for_long(machine: type[EngineMachine], tmp_path: Path) -> None:
+def test_engines_match_the_model_in_long_runs(machine: type[EngineMachine], tmp_path: Path) -> None:
     run_machine(machine, tmp_path, 300, 100, derandomize=False)

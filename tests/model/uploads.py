@@ -9,7 +9,7 @@ from etagere.bodies.files import FileBodyStore
 from etagere.config import KIB, MIB, Config
 from etagere.engine.interface import ReadTxn
 from etagere.model.bodies import Body, Segment
-from tests.model.fronts import SMALL, Shop
+from tests.model.front_ends import SMALL, StoreCluster
 
 WIDE = Config(
     durable=False,
@@ -18,11 +18,11 @@ WIDE = Config(
     segment_bytes_max=8 * MIB,
     reserve_bytes=1 * MIB,
 )
-"""Pieces beyond what is flushed at once."""
+"""Pieces larger than one flush."""
 
 
-def store_of(shop: Shop) -> FileBodyStore:
-    return shop.here.front.store
+def store_of(cluster: StoreCluster) -> FileBodyStore:
+    return cluster.local.front_end.store
 
 
 async def write(
@@ -55,10 +55,10 @@ async def require_stored(store: FileBodyStore, body: Body, data: bytes) -> None:
         assert sum(piece.length for piece in body.pieces) == len(data)
 
 
-async def state_of(shop: Shop, number: int) -> Segment:
+async def state_of(cluster: StoreCluster, number: int) -> Segment:
     def look(txn: ReadTxn, _: None) -> Segment:
         segment = txn.get(SEGMENTS, (number,))
         assert segment is not None
         return segment
 
-    return await shop.here.front.engine.read(look, None)
+    return await cluster.local.front_end.engine.read(look, None)

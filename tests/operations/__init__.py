@@ -1,1 +1,1 @@
-"""Tests of the operations, over every engine."""
+"""Tests of the operations, with every engine."""

@@ -1,4 +1,4 @@
-"""What operations read, counted."""
+"""A transaction that counts what an operation reads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from etagere.engine.interface import FILTERED_SCAN_BYTES_MAX, Counted, FilteredR
 from etagere.engine.records import Collection, K, R, Span
 
 
-class Counting:
-    """A snapshot that counts the rows that are read from it."""
+class CountingTxn:
+    """A read transaction that counts the rows it returns."""
 
     def __init__(self, txn: ReadTxn) -> None:
         self._txn = txn
         self.rows = 0
         self.bytes_max = 0
-        """The most that was filtered in one go."""
+        """The maximum number of bytes filtered in one call."""
 
     @property
     def now(self) -> int:

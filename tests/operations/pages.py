@@ -1,4 +1,4 @@
-"""Listings as a test sees them: whole pages, with their rows and what follows them."""
+"""Listings for tests: whole pages with their rows and continuation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etagere.protocol.turns import at_once
 
 
 class RowsPage(Generic[Row]):
-    """A page that keeps its rows, as many as there is room for."""
+    """A page that keeps its rows, up to a limit."""
 
     def __init__(self, room: int) -> None:
         self.rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Accounts in the store, and the built-in one among them."""
+"""Stored accounts and the built-in development account."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def names(engine: Engine, limit: int = 100, after: str = "") -> list[str]:
 
 
 @conformance
-async def test_an_account_is_there_until_it_is_removed(harness: Harness) -> None:
+async def test_add_and_remove(harness: Harness) -> None:
     engine = await harness.open()
     assert await engine.read(get_account, "mine") is None
     added = await engine.write(add_account, MINE)
@@ -57,7 +57,7 @@ async def test_an_account_is_there_until_it_is_removed(harness: Harness) -> None
 
 
 @conformance
-async def test_one_key_is_replaced_and_the_other_stays(harness: Harness) -> None:
+async def test_replacing_a_key_keeps_the_other(harness: Harness) -> None:
     engine = await harness.open()
     added = await engine.write(add_account, MINE)
     first = await engine.write(rotate_key, RotateKey("mine", 1, b"third"))
@@ -72,7 +72,7 @@ async def test_one_key_is_replaced_and_the_other_stays(harness: Harness) -> None
 
 
 @conformance
-async def test_of_many_who_add_a_name_one_wins(harness: Harness) -> None:
+async def test_one_of_many_adders_wins(harness: Harness) -> None:
     engine = await harness.open()
     adding = [
         engine.write(add_account, AddAccount("mine", b"%d" % number, b"other"))
@@ -86,7 +86,7 @@ async def test_of_many_who_add_a_name_one_wins(harness: Harness) -> None:
 
 
 @conformance
-async def test_both_keys_replaced_at_once_are_both_replaced(harness: Harness) -> None:
+async def test_concurrent_replacements_of_both_keys(harness: Harness) -> None:
     engine = await harness.open()
     await engine.write(add_account, MINE)
     await asyncio.gather(
@@ -99,7 +99,7 @@ async def test_both_keys_replaced_at_once_are_both_replaced(harness: Harness) ->
 
 
 @conformance
-async def test_what_is_wrong_is_refused_and_changes_nothing(harness: Harness) -> None:
+async def test_invalid_commands_change_nothing(harness: Harness) -> None:
     engine = await harness.open()
     added = await engine.write(add_account, MINE)
     for command, code in (
@@ -125,7 +125,7 @@ async def test_what_is_wrong_is_refused_and_changes_nothing(harness: Harness) ->
 
 
 @conformance
-async def test_the_development_account_is_there_and_stays(harness: Harness) -> None:
+async def test_the_development_account_cannot_be_removed(harness: Harness) -> None:
     engine = await harness.open()
     assert await engine.read(get_account, DEVELOPMENT) == BUILT_IN[DEVELOPMENT]
     with pytest.raises(Refused, match="AccountAlreadyExists"):
@@ -138,14 +138,14 @@ async def test_the_development_account_is_there_and_stays(harness: Harness) -> N
 
 
 @conformance
-async def test_what_cannot_be_a_name_is_no_account(harness: Harness) -> None:
+async def test_invalid_names_are_no_accounts(harness: Harness) -> None:
     engine = await harness.open()
     for name in ("", "x" * 10_000, "\udcff" * 3, "../etc"):
         assert await engine.read(get_account, name) is None
 
 
 @conformance
-async def test_pages_of_any_size_make_up_the_list(harness: Harness) -> None:
+async def test_pages_of_any_size(harness: Harness) -> None:
     engine = await harness.open()
     assert await names(engine) == [DEVELOPMENT]
     for name in ("aaa", "devstoreaccount0", "devstoreaccount2", "zzz"):
@@ -159,12 +159,12 @@ async def test_pages_of_any_size_make_up_the_list(harness: Harness) -> None:
         assert seen == everything
 
 
-# With others at work at each step: an unguarded decision would rest on what is no longer so.
+# Concurrent changes at each step: an unguarded decision would rest on stale data.
 
 
 def interrupted(operation: Callable[[WriteTxn, Any], Account], mine: Any, other: Any) -> None:
-    """Lets somebody else try to do the same in the middle of ours, at each place in turn: once
-    we have looked, they have to wait."""
+    """Runs the same command from another caller at each step in turn; after our first read it has
+    to wait."""
     engine = MemoryEngine()
     asyncio.run(engine.write(add_account, AddAccount("theirs", b"first", b"second")))
     steps = 0

@@ -1,4 +1,4 @@
-"""Dates that a wrong clock has left in the future are taken back, and nothing else."""
+"""Resetting timestamps that a wrong clock has set in the future."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_stamps_keep_their_order_and_stay_unique(stamps: list[int]) -> None:
         assert lowered[key] == stamp if stamp <= WALL else WALL < lowered[key] <= done.last_stamp
 
 
-def test_one_stamp_stays_one_stamp() -> None:
-    """That of a change that is on several records, or several times on one."""
+def test_equal_stamps_stay_equal() -> None:
+    """One change may have its stamp on several records, or several times on one."""
     engine = MemoryEngine()
     put(engine, ACCOUNTS, {("account",): Account(b"1", b"2", 2 * WALL, 2 * WALL, 3 * WALL)})
     put(engine, ENTITIES, {(TABLE, "", ""): Entity(2 * WALL, NOTHING)})
@@ -75,13 +75,13 @@ def test_one_stamp_stays_one_stamp() -> None:
     assert rows(engine, ENTITIES) == {(TABLE, "", ""): Entity(WALL + 1, NOTHING)}
 
 
-def test_messages_are_shifted_as_far_as_their_times_were_wrong() -> None:
+def test_messages_are_shifted_by_the_error_of_their_times() -> None:
     engine = MemoryEngine()
     late = WALL + AHEAD
     cases = {
-        # Put and taken before: as they were.
+        # Put and received before: unchanged.
         (10, 900_000 + WALL, 20, 15): (10, 900_000 + WALL, 20, 15),
-        # Put before, taken while the clock was wrong.
+        # Put before, received while the clock was wrong.
         (10, None, late + 30, late): (10, None, WALL + 30, WALL + 1),
         # Put while the clock was wrong.
         (late - 5, late + 70, late + 20, late + 1): (WALL - 5, WALL + 70, WALL + 20, WALL + 2),

@@ -1,4 +1,4 @@
-"""What `etagere check` says of indexes: of tags, and of properties of entities."""
+"""`etagere check` on indexes: of blob tags and of entity properties."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CONFIG = Config(durable=False, reserve_bytes=0)
 
 
 class Store:
-    """A ledger with blobs that have tags and entities that have an index."""
+    """A ledger with tagged blobs and an indexed table."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -105,7 +105,7 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def test_a_sound_store_is_clean(store: Store) -> None:
+def test_a_consistent_store_has_no_findings(store: Store) -> None:
     assert store.found() == []
 
 
@@ -115,14 +115,14 @@ ROWS = pytest.mark.parametrize(
 
 
 @ROWS
-def test_a_row_that_is_missing(store: Store, rows: Collection[Any, Any]) -> None:
+def test_a_missing_row(store: Store, rows: Collection[Any, Any]) -> None:
     first = f"SELECT key FROM {rows.name} ORDER BY key LIMIT 1"  # noqa: S608
     store.execute(f"DELETE FROM {rows.name} WHERE key = ({first})")  # noqa: S608
     assert store.found() == [kinds.INDEX_ROW_MISSING.name]
 
 
 @ROWS
-def test_a_row_that_stands_for_nothing(store: Store, rows: Collection[Any, Any]) -> None:
+def test_a_row_without_an_object(store: Store, rows: Collection[Any, Any]) -> None:
     source = "entities" if rows is PROPERTY_VALUES else "blobs"
     ((count,),) = apsw.Connection(str(ledger.database_path(store.directory))).execute(
         f"SELECT count(*) FROM {rows.name}"  # noqa: S608
@@ -136,8 +136,8 @@ def test_a_row_that_stands_for_nothing(store: Store, rows: Collection[Any, Any])
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_an_index_that_is_being_built(tmp_path: Path, steps: int) -> None:
-    """Rows are there as far as it was built, and of what has changed since it was begun."""
+def test_a_partially_built_index(tmp_path: Path, steps: int) -> None:
+    """Has rows up to where it was built, and of entities that changed since."""
     store = Store(tmp_path / "data")
     for _ in range(steps):
         store.write(build_index, BuildIndex(BOOKS, "Shelf", 15))
@@ -148,13 +148,13 @@ def test_an_index_that_is_being_built(tmp_path: Path, steps: int) -> None:
         store.write(change_entities, ChangeEntities(BOOKS, (change,)))
     assert store.found() == []
     if steps:
-        # The first that was built: one of those that changed since would come last.
+        # The first row that was built; rows of entities that changed since would come last.
         first = "SELECT key FROM property_values ORDER BY key LIMIT 1"
         store.execute(f"DELETE FROM property_values WHERE key = ({first})")  # noqa: S608
         assert store.found() == [kinds.INDEX_ROW_MISSING.name]
 
 
-def test_what_is_being_removed_is_no_finding(store: Store) -> None:
+def test_objects_being_removed_are_no_findings(store: Store) -> None:
     store.write(delete_table, DeleteTable(BOOKS))
     store.write(delete_container, DeleteContainer(BOX))
     assert store.found() == []
@@ -167,8 +167,8 @@ def test_what_is_being_removed_is_no_finding(store: Store) -> None:
     assert store.found() == []
 
 
-def test_an_index_that_was_dropped(store: Store) -> None:
-    """Its rows are no finding until they are removed; what takes its place is checked."""
+def test_a_dropped_index(store: Store) -> None:
+    """Its rows are no finding until they are removed; the index that replaces it is checked."""
     store.write(forget_index, BOOKS)
     assert store.found() == []
     store.build()
@@ -183,7 +183,7 @@ def test_an_index_that_was_dropped(store: Store) -> None:
 
 @operation
 def forget_index(txn: WriteTxn, name: TableName) -> None:
-    """Drops the index as if nobody had used it for long."""
+    """Drops the index as if it had not been used for long."""
     table = txn.get(TABLES, name.key)
     assert table is not None
     old = tuple(

@@ -1,12 +1,12 @@
-"""Bodies without a connection."""
+"""Request bodies without a connection."""
 
 from __future__ import annotations
 
 from etagere.protocol.http.messages import RequestBody
 
 
-class Arrived:
-    """The flow of a body that is there as a whole."""
+class CompleteBodyFlow:
+    """The flow of a body that has arrived completely."""
 
     def pause(self) -> None: ...
 

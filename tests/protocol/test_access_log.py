@@ -1,4 +1,4 @@
-"""One line for each answer, soon, and none lost when a front end ends as it should."""
+"""The access log: one line per response, written soon, none lost on a clean exit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etagere.protocol.http.messages import Request, RequestBody, Response
 
 
 def answered(log: AccessLog, target: bytes, status: int = 200) -> None:
-    body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
+    body = RequestBody(None, 0)  # type: ignore[arg-type]  # never read
     request = Request("GET", target, [], {}, body)
     request.client = "127.0.0.1"
     log.add(request, Response(status, notes={"request": "id"}), 0.0015)
@@ -23,7 +23,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for record in caplog.records for line in record.getMessage().split("\n")]
 
 
-def test_a_line_says_what_happened_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_describes_the_request_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         log = AccessLog()
         answered(log, b"/account/c/\xff\xc3\xa9?sig=secret", 404)
@@ -36,7 +36,7 @@ def test_a_line_says_what_happened_and_no_secret(caplog: pytest.LogCaptureFixtur
     assert line.endswith("INFO etagere.access: 127.0.0.1 GET /account/c/\\xffé 404 1.5 ms id")
 
 
-def test_lines_are_written_without_being_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_are_written_soon(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         log = AccessLog()
         for number in range(3):
@@ -55,7 +55,7 @@ def test_lines_are_written_without_being_asked_for(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 2
 
 
-def test_a_burst_is_not_held_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_burst_is_written_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         log = AccessLog()
         for number in range(2_500):
@@ -68,7 +68,7 @@ def test_a_burst_is_not_held_back(caplog: pytest.LogCaptureFixture) -> None:
     assert [line.split()[6] for line in lines(caplog)] == [f"/{number}" for number in range(2_500)]
 
 
-def test_a_log_that_is_off_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disabled_log_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, access_log.logger.name):
         # Without a loop: nothing may be set up.
         answered(AccessLog(), b"/")

@@ -1,4 +1,4 @@
-"""Tokens that were let in once are let in again only while all that let them in still holds."""
+"""Cached tokens are accepted only while everything they were verified with still holds."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KEYS = [bytes([number]) * 64 for number in (1, 2)]
 NOW = time.time()
 
 
-class Door:
-    """A authenticator, and how often it had to look at a signature."""
+class AuthenticatorFixture:
+    """An authenticator that counts its signature checks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = MemoryEngine()
@@ -50,7 +50,7 @@ class Door:
         await self.engine.write(add_account, AddAccount(ACCOUNT, *KEYS))
 
     async def admits(self, target: str, *, client: str = "127.0.0.1") -> TokenHolder:
-        body = RequestBody(None, 0)  # type: ignore[arg-type]  # which nobody reads
+        body = RequestBody(None, 0)  # type: ignore[arg-type]  # never read
         request = Request("GET", target.encode(), [], {b"host": b"localhost"}, body)
         request.client = client
         principal = await self.authenticator.authenticate(Exchange("blob", request))
@@ -64,8 +64,8 @@ class Door:
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    return Door(monkeypatch)
+def fixture(monkeypatch: pytest.MonkeyPatch) -> AuthenticatorFixture:
+    return AuthenticatorFixture(monkeypatch)
 
 
 def instant(seconds: float) -> str:
@@ -76,13 +76,13 @@ def key_text(number: int = 0) -> str:
     return base64.b64encode(KEYS[number]).decode()
 
 
-def container_token(container: str = "one", **said: Any) -> str:
-    terms = {"permission": "rl", "expiry": instant(NOW + 3600)} | said
+def container_token(container: str = "one", **options: Any) -> str:
+    terms = {"permission": "rl", "expiry": instant(NOW + 3600)} | options
     return generate_container_sas(ACCOUNT, container, key_text(), **terms)
 
 
-def account_token(**said: Any) -> str:
-    terms = {"resource_types": "sco", "permission": "rl", "expiry": instant(NOW + 3600)} | said
+def account_token(**options: Any) -> str:
+    terms = {"resource_types": "sco", "permission": "rl", "expiry": instant(NOW + 3600)} | options
     return generate_account_sas(ACCOUNT, key_text(), **terms)
 
 
@@ -90,117 +90,119 @@ def run(scenario: Callable[[], Any]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_signature_is_compared_once(door: Door) -> None:
+def test_a_signature_is_verified_once(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         for token in (container_token(), account_token()):
-            first = await door.admits(f"/{ACCOUNT}/one/a?{token}")
-            assert await door.admits(f"/{ACCOUNT}/one/b?{token}") == first
-        assert door.verified == 2
+            first = await fixture.admits(f"/{ACCOUNT}/one/a?{token}")
+            assert await fixture.admits(f"/{ACCOUNT}/one/b?{token}") == first
+        assert fixture.verified == 2
 
     run(scenario)
 
 
-def test_time_goes_on(door: Door) -> None:
+def test_expiry(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         target = f"/{ACCOUNT}/one/a?{container_token()}"
-        await door.admits(target)
-        door.now = NOW + 3601
-        assert await door.refuses(target) == "AuthenticationFailed"
-        door.now = NOW
+        await fixture.admits(target)
+        fixture.now = NOW + 3601
+        assert await fixture.refuses(target) == "AuthenticationFailed"
+        fixture.now = NOW
         later = f"/{ACCOUNT}/one/a?{container_token(start=instant(NOW + 60))}"
-        assert await door.refuses(later) == "AuthenticationFailed"
-        door.now = NOW + 61
-        await door.admits(later)
+        assert await fixture.refuses(later) == "AuthenticationFailed"
+        fixture.now = NOW + 61
+        await fixture.admits(later)
 
     run(scenario)
 
 
-def test_another_place(door: Door) -> None:
+def test_another_address(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         target = f"/{ACCOUNT}/one/a?{container_token(ip='127.0.0.1')}"
-        await door.admits(target)
-        assert await door.refuses(target, client="127.0.0.2") == "AuthorizationSourceIPMismatch"
+        await fixture.admits(target)
+        assert await fixture.refuses(target, client="127.0.0.2") == "AuthorizationSourceIPMismatch"
 
     run(scenario)
 
 
-def test_another_container(door: Door) -> None:
+def test_another_container(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         token = container_token("one")
-        await door.admits(f"/{ACCOUNT}/one/a?{token}")
+        await fixture.admits(f"/{ACCOUNT}/one/a?{token}")
         for path in ("two/a", "%6fne2/a", "$root/one/a", "one%2Fa/b", "One/a"):
-            assert await door.refuses(f"/{ACCOUNT}/{path}?{token}") == "AuthenticationFailed"
+            assert await fixture.refuses(f"/{ACCOUNT}/{path}?{token}") == "AuthenticationFailed"
         # The same one, written otherwise.
-        await door.admits(f"/{ACCOUNT}/%6fne/a?{token}")
+        await fixture.admits(f"/{ACCOUNT}/%6fne/a?{token}")
 
     run(scenario)
 
 
-def test_another_account(door: Door) -> None:
+def test_another_account(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         others = AddAccount("other", *[bytes([number]) * 64 for number in (3, 4)])
-        await door.engine.write(add_account, others)
+        await fixture.engine.write(add_account, others)
         token = account_token()
-        await door.admits(f"/{ACCOUNT}/one/a?{token}")
-        assert await door.refuses(f"/other/one/a?{token}") == "AuthenticationFailed"
+        await fixture.admits(f"/{ACCOUNT}/one/a?{token}")
+        assert await fixture.refuses(f"/other/one/a?{token}") == "AuthenticationFailed"
 
     run(scenario)
 
 
 @pytest.mark.parametrize("change", ["&sp=rwdl", "&se=2999-01-01", "&sr=b", "&sig=x", "&si=policy"])
-def test_another_query(door: Door, change: str) -> None:
+def test_another_query(fixture: AuthenticatorFixture, change: str) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         target = f"/{ACCOUNT}/one/a?{container_token()}"
-        await door.admits(target)
-        await door.refuses(target + change)
+        await fixture.admits(target)
+        await fixture.refuses(target + change)
 
     run(scenario)
 
 
-def test_a_key_that_was_replaced(door: Door) -> None:
+def test_a_replaced_key(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         target = f"/{ACCOUNT}/one/a?{account_token()}"
-        await door.admits(target)
-        await door.engine.write(rotate_key, RotateKey(ACCOUNT, 1, bytes(64)))
-        assert await door.refuses(target) == "AuthenticationFailed"
+        await fixture.admits(target)
+        await fixture.engine.write(rotate_key, RotateKey(ACCOUNT, 1, bytes(64)))
+        assert await fixture.refuses(target) == "AuthenticationFailed"
 
     run(scenario)
 
 
-def test_what_rests_on_more_than_the_query_is_looked_at_each_time(door: Door) -> None:
+def test_blob_tokens_and_long_queries_are_verified_each_time(
+    fixture: AuthenticatorFixture,
+) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         terms: dict[str, Any] = {"permission": "r", "expiry": instant(NOW + 3600)}
         token = generate_blob_sas(ACCOUNT, "one", "a", account_key=key_text(), **terms)
         for _ in range(3):
-            await door.admits(f"/{ACCOUNT}/one/a?{token}")
-        assert door.verified == 3
-        assert await door.refuses(f"/{ACCOUNT}/one/b?{token}") == "AuthenticationFailed"
+            await fixture.admits(f"/{ACCOUNT}/one/a?{token}")
+        assert fixture.verified == 3
+        assert await fixture.refuses(f"/{ACCOUNT}/one/b?{token}") == "AuthenticationFailed"
         long = f"/{ACCOUNT}/one/a?{account_token()}&prefix={quote('x' * 2_048)}"
         for _ in range(2):
-            await door.admits(long)
-        assert door.verified == 6
+            await fixture.admits(long)
+        assert fixture.verified == 6
 
     run(scenario)
 
 
-def test_the_oldest_are_forgotten(door: Door) -> None:
+def test_the_oldest_tokens_are_evicted(fixture: AuthenticatorFixture) -> None:
     async def scenario() -> None:
-        await door.open()
+        await fixture.open()
         target = f"/{ACCOUNT}/one/a?{account_token()}"
         for number in range(1_024 + 1):
-            await door.admits(f"{target}&n={number}")
-        verified = door.verified
-        await door.admits(f"{target}&n={1_024}")
-        assert door.verified == verified
-        await door.admits(f"{target}&n=0")
-        assert door.verified == verified + 1
+            await fixture.admits(f"{target}&n={number}")
+        verified = fixture.verified
+        await fixture.admits(f"{target}&n={1_024}")
+        assert fixture.verified == verified
+        await fixture.admits(f"{target}&n=0")
+        assert fixture.verified == verified + 1
 
     run(scenario)

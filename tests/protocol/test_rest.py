@@ -18,7 +18,7 @@ from etagere.protocol.rest.refusals import (
 from etagere.protocol.table.refusals import ODATA_PART
 from etagere.rules.conditions import NotModified
 from tests.auth.test_permissions import account_token
-from tests.protocol.flows import Arrived
+from tests.protocol.flows import CompleteBodyFlow
 
 ACCOUNT = "devstoreaccount1"
 
@@ -27,7 +27,7 @@ def exchange(
     service: str = "blob", principal: Principal | None = None, version: str = "2024-05-04"
 ) -> Exchange:
     fields = {b"host": b"127.0.0.1:10000", b"x-ms-version": version.encode(), b"accept": b"a/b"}
-    body = RequestBody(Arrived(), 0)
+    body = RequestBody(CompleteBodyFlow(), 0)
     made = Exchange(service, Request("GET", f"/{ACCOUNT}/box/blob".encode(), [], fields, body))
     made.principal, made.permit = principal or KeyOwner(ACCOUNT), Permit()
     return made
@@ -36,7 +36,7 @@ def exchange(
 # Nested requests
 
 
-def test_a_nested_request_has_to_be_authorized_by_itself() -> None:
+def test_a_nested_request_is_authorized_separately() -> None:
     outer = exchange()
     nested = outer.nested("DELETE", f"/{ACCOUNT}/box/other?snapshot=x", {"host": "elsewhere"})
     assert nested.request.resource == ("box", "other")
@@ -84,7 +84,7 @@ WRITER = account_token("w")
     ("principal", "shown"),
     [(KeyOwner(ACCOUNT), True), (READER, True), (WRITER, False), (Anonymous(ACCOUNT), True)],
 )
-def test_facts_are_for_those_who_may_read(principal: Principal, shown: bool) -> None:
+def test_details_are_for_callers_who_may_read(principal: Principal, shown: bool) -> None:
     refusal = Refusal("ConditionNotMet", {"Current": "x"})
     status, headers, body = answer(exchange(principal=principal), refusal)
     assert status == 412
@@ -92,7 +92,7 @@ def test_facts_are_for_those_who_may_read(principal: Principal, shown: bool) -> 
     assert (b"<Current>x</Current>" in body) is shown
 
 
-def test_tags_are_for_those_who_may_read_them() -> None:
+def test_tag_details_are_for_callers_who_may_read_tags() -> None:
     refusal = Refusal("ConditionNotMet", {"Condition": "x-ms-if-tags", "Current": "a=b"})
     readers: list[TokenHolder] = [READER, account_token("rt")]
     assert [b"a=b" in answer(exchange(principal=reader), refusal)[2] for reader in readers] == [
@@ -101,13 +101,13 @@ def test_tags_are_for_those_who_may_read_them() -> None:
     ]
 
 
-def test_what_is_not_modified_has_no_body() -> None:
+def test_not_modified_has_no_body() -> None:
     status, headers, body = answer(exchange(), NotModified("ConditionNotMet"))
     assert (status, body) == (304, b"")
     assert headers == {b"x-ms-error-code": b"ConditionNotMet"}
 
 
-def test_a_change_of_a_group_is_refused_with_its_index() -> None:
+def test_a_refused_change_of_a_group_has_its_index() -> None:
     refusal = Refusal("EntityAlreadyExists")
     response = error_response(exchange("table"), refusal, ODATA_PART, operation_index=7)
     assert response.status == 409
@@ -117,23 +117,23 @@ def test_a_change_of_a_group_is_refused_with_its_index() -> None:
     assert response.reason == ""
 
 
-@pytest.mark.parametrize(("status", "told"), [(404, 404), (302, 400), (418, 400), (503, 500)])
-def test_a_source_that_was_not_read_is_told(status: int, told: int) -> None:
+@pytest.mark.parametrize(("status", "expected"), [(404, 404), (302, 400), (418, 400), (503, 500)])
+def test_errors_of_the_copy_source_are_reported(status: int, expected: int) -> None:
     refusal = unread(status, "Broken", "It is broken.").refusal
     found, headers, body = answer(exchange(), refusal)
-    assert found == told
+    assert found == expected
     assert headers[b"x-ms-copy-source-status-code"] == str(status).encode()
     assert headers[b"x-ms-copy-source-error-code"] == b"Broken"
     assert b"<Message>It is broken.\n" in body
 
 
-def test_older_versions_are_not_told_what_the_source_answered() -> None:
+def test_older_versions_get_no_details_of_the_source() -> None:
     refusal = unread(404, "BlobNotFound", "It is gone.").refusal
     _, headers, _ = answer(exchange(version="2023-11-03"), refusal)
     assert not [name for name in headers if name.startswith(b"x-ms-copy-source")]
 
 
-def test_the_message_of_a_source_is_left_out_but_for_the_status_line() -> None:
+def test_the_message_of_a_source_is_only_in_the_status_line() -> None:
     refusal = without_source_message(unread(404, "BlobNotFound", "It is gone.")).refusal
     response = error_response(exchange(), refusal, error_form_of("blob", refusal))
     assert response.reason == "It is gone."

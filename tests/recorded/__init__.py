@@ -1,1 +1,1 @@
-"""Our answers, compared with those of the real service in public test recordings."""
+"""Compares our responses with those of the real service in public test recordings."""

@@ -1,4 +1,4 @@
-"""`python -m tests.recorded`: how far our answers agree with those that were recorded."""
+"""`python -m tests.recorded`: reports how far our responses agree with the recorded ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def report(results: list[Result], services: tuple[str, ...]) -> Iterator[str]:
 
 
 def _by_cause(results: list[Result], services: tuple[str, ...]) -> Iterator[str]:
-    """Which differences occur, in how many answers."""
+    """Counts the responses per kind of difference."""
     for service in services:
         weights: dict[str, float] = defaultdict(float)
         operations: dict[str, set[str]] = defaultdict(set)

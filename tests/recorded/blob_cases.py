@@ -1,4 +1,4 @@
-"""Requests to the blob service that succeed, and batches."""
+"""Recorded requests to the blob service that succeed, and batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ from tests.recorded.blob_requests import (
     upload_from,
     with_source,
 )
-from tests.recorded.cases import Scene, other_account, signer
+from tests.recorded.cases import CaseContext, other_account, signer
 from tests.recorded.queue_cases import (
     BARE_POLICY,
     POLICY,
@@ -170,7 +170,7 @@ add(
     "BlockBlob_CommitBlockList",
     201,
     commit,
-    lambda scene: lease(scene, staged_again(scene)),
+    lambda context: lease(context, staged_again(context)),
     headers={"x-ms-lease-id": LEASE, "If-None-Match": "*"},
     having=_CRC,
     name="leased, If-None-Match: *",
@@ -242,19 +242,19 @@ add(
 
 
 @BLOB.case("PageBlob_UpdateSequenceNumber", 200)
-def update_sequence_number(scene: Scene) -> Request:
+def update_sequence_number(context: CaseContext) -> Request:
     headers = {"x-ms-blob-sequence-number": "6", "x-ms-sequence-number-action": "update"}
-    return scene.request("PUT", put(scene, "page"), {"comp": "properties"}, headers)
+    return context.request("PUT", put(context, "page"), {"comp": "properties"}, headers)
 
 
 @BLOB.case("PageBlob_CopyIncremental", 202)
-def copy_incrementally(scene: Scene) -> Request:
-    path = paged(scene)
-    taken = snapshot(scene, path)
-    token = service_token(ACCOUNT, KEY, scene.name, sv="2021-08-06")
+def copy_incrementally(context: CaseContext) -> Request:
+    path = paged(context)
+    taken = snapshot(context, path)
+    token = service_token(ACCOUNT, KEY, context.name, sv="2021-08-06")
     where = f"{HERE}/{ACCOUNT}/{path}?snapshot={taken}&{token}"
     query = {"comp": "incrementalcopy"}
-    return scene.request("PUT", f"{scene.name}/copy", query, {"x-ms-copy-source": where})
+    return context.request("PUT", f"{context.name}/copy", query, {"x-ms-copy-source": where})
 
 
 # Reads
@@ -294,7 +294,7 @@ add(
     "Blob_Download",
     206,
     get,
-    lambda scene: put(scene, x_ms_meta_hello="world"),
+    lambda context: put(context, x_ms_meta_hello="world"),
     having=_BLOCK_READ | {"x-ms-meta-*"},
     name="metadata",
     share="x-ms-meta-*",
@@ -331,8 +331,8 @@ add(
     "Blob_Download",
     206,
     get,
-    lambda scene: put(
-        scene, x_ms_blob_content_language="fr", x_ms_blob_content_disposition="inline"
+    lambda context: put(
+        context, x_ms_blob_content_language="fr", x_ms_blob_content_disposition="inline"
     ),
     having=_BLOCK_READ | {"Content-Language", "Content-Disposition"},
     name="language, disposition",
@@ -354,17 +354,17 @@ for _name, _having in (("GET", {"x-ms-blob-content-md5"}), ("HEAD", set())):
         lacking=LEASE_HEADERS,
         share={"GET": 83, "HEAD": 25}[_name],
     )
-    def read_snapshot(scene: Scene, method: str = _name) -> Request:
-        path = put(scene)
+    def read_snapshot(context: CaseContext, method: str = _name) -> Request:
+        path = put(context)
         headers = {"x-ms-range": "bytes=0-3"} if method == "GET" else {}
-        return scene.request(method, path, {"snapshot": snapshot(scene, path)}, headers)
+        return context.request(method, path, {"snapshot": snapshot(context, path)}, headers)
 
 
 _WHOLE: Final = {"x-ms-lease-state", "Content-MD5"}
 
 
-def get_whole(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("GET", path, {}, headers)
+def get_whole(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("GET", path, {}, headers)
 
 
 add("Blob_Download", 200, get_whole, put, having=_WHOLE)
@@ -384,11 +384,11 @@ add("Blob_Download", 200, get_whole, copied, name="copy", share="x-ms-copy-id",
     share=2,
     having=_WHOLE | {"Content-Disposition"},
 )
-def get_as_told(scene: Scene) -> Request:
-    path = put(scene)
+def get_as_told(context: CaseContext) -> Request:
+    path = put(context)
     options = {"rscc": "no-cache", "rscd": "inline", "rsce": "utf-8", "rscl": "fr", "rsct": "text"}
-    token = service_token(ACCOUNT, KEY, scene.name, "blob", sv="2021-08-06", **options)
-    return token.put_on(scene.request("GET", path))
+    token = service_token(ACCOUNT, KEY, context.name, "blob", sv="2021-08-06", **options)
+    return token.put_on(context.request("GET", path))
 
 
 _LOOK: Final = LEASE_HEADERS | {
@@ -397,9 +397,9 @@ _LOOK: Final = LEASE_HEADERS | {
 _OTHER_LOOK: Final = LEASE_HEADERS | {"Content-Type"}
 
 
-def tiered(scene: Scene) -> str:
-    path = put(scene)
-    scene.do("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Cool"})
+def tiered(context: CaseContext) -> str:
+    path = put(context)
+    context.do("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Cool"})
     return path
 
 
@@ -435,10 +435,10 @@ add("Blob_GetProperties", 200, look,
     share=2,
     having=_OTHER_LOOK | COPY_HEADERS | {"x-ms-incremental-copy", "x-ms-copy-destination-snapshot"},
 )
-def look_at_incremental_copy(scene: Scene) -> Request:
-    request = copy_incrementally(scene)
-    scene.do_request(request)
-    return scene.request("HEAD", f"{scene.name}/copy")
+def look_at_incremental_copy(context: CaseContext) -> Request:
+    request = copy_incrementally(context)
+    context.do_request(request)
+    return context.request("HEAD", f"{context.name}/copy")
 
 
 add("Blob_GetTags", 200, get_tags, tagged)
@@ -453,9 +453,9 @@ for _type in ("committed", "uncommitted"):
 
     @BLOB.case("BlockBlob_GetBlockList", 200, name=f"{_type} only", share=4,
                having=_BLOCKS)  # fmt: skip
-    def get_some_blocks(scene: Scene, kind: str = _type) -> Request:
+    def get_some_blocks(context: CaseContext, kind: str = _type) -> Request:
         query = {"comp": "blocklist", "blocklisttype": kind}
-        return scene.request("GET", staged_again(scene), query)
+        return context.request("GET", staged_again(context), query)
 
 
 add("PageBlob_GetPageRanges", 200, get_ranges, paged)
@@ -464,35 +464,35 @@ add("PageBlob_GetPageRanges", 200, get_ranges, empty_page, name="empty", share=2
 
 @BLOB.case("PageBlob_GetPageRanges", 200, name="maxresults", share=8,
            versions=("2020-10-02", "2021-08-06"))  # fmt: skip
-def get_some_ranges(scene: Scene) -> Request:
+def get_some_ranges(context: CaseContext) -> Request:
     query = {"comp": "pagelist", "maxresults": "1"}
-    return scene.request("GET", paged(scene), query)
+    return context.request("GET", paged(context), query)
 
 
-def _changed(scene: Scene) -> tuple[str, str]:
-    path = put(scene, "page")
+def _changed(context: CaseContext) -> tuple[str, str]:
+    path = put(context, "page")
     write = {"x-ms-page-write": "update", "x-ms-range": "bytes=0-2047"}
-    scene.do("PUT", path, {"comp": "page"}, write, PAGES * 4)
-    taken = snapshot(scene, path)
-    scene.do("PUT", path, {"comp": "page"}, {"x-ms-page-write": "update", **RANGE}, PAGES)
+    context.do("PUT", path, {"comp": "page"}, write, PAGES * 4)
+    taken = snapshot(context, path)
+    context.do("PUT", path, {"comp": "page"}, {"x-ms-page-write": "update", **RANGE}, PAGES)
     clear = {"x-ms-page-write": "clear", "x-ms-range": "bytes=512-1023"}
-    scene.do("PUT", path, {"comp": "page"}, clear)
+    context.do("PUT", path, {"comp": "page"}, clear)
     return path, taken
 
 
 @BLOB.case("PageBlob_GetPageRangesDiff", 200, elements=("!PageList/NextMarker",))
-def get_changes(scene: Scene) -> Request:
-    path, taken = _changed(scene)
-    return scene.request("GET", path, {"comp": "pagelist", "prevsnapshot": taken})
+def get_changes(context: CaseContext) -> Request:
+    path, taken = _changed(context)
+    return context.request("GET", path, {"comp": "pagelist", "prevsnapshot": taken})
 
 
 @BLOB.case("PageBlob_GetPageRangesDiff", 200, name="maxresults", share=8,
            versions=("2020-10-02", "2021-08-06"),
            elements=("PageList/NextMarker",))  # fmt: skip
-def get_some_changes(scene: Scene) -> Request:
-    path, taken = _changed(scene)
+def get_some_changes(context: CaseContext) -> Request:
+    path, taken = _changed(context)
     query = {"comp": "pagelist", "prevsnapshot": taken, "maxresults": "2"}
-    return scene.request("GET", path, query)
+    return context.request("GET", path, query)
 
 
 # Other operations on blobs
@@ -518,133 +518,133 @@ for _place in ("Blob", "Container"):
 
         @BLOB.case(f"{_place}_{_action}Lease", _status, name=" ".join(_headers))
         def lease_action(
-            scene: Scene,
+            context: CaseContext,
             place: str = _place,
             action: str = _action,
             headers: dict[str, str] = _headers,
         ) -> Request:
-            path = put(scene) if place == "Blob" else container(scene)
+            path = put(context) if place == "Blob" else container(context)
             query = {"comp": "lease", **({} if place == "Blob" else CONTAINER)}
-            said = {"x-ms-lease-action": action.lower(), **headers}
-            return scene.request("PUT", lease(scene, path), query, said)
+            sent = {"x-ms-lease-action": action.lower(), **headers}
+            return context.request("PUT", lease(context, path), query, sent)
 
 
 @BLOB.case("Blob_AbortCopyFromUrl", 204)
-def abort_copy(scene: Scene) -> Request:
-    begun = scene.do("PUT", fresh(scene), {}, {"x-ms-copy-source": scene.endless})
+def abort_copy(context: CaseContext) -> Request:
+    begun = context.do("PUT", fresh(context), {}, {"x-ms-copy-source": context.endless})
     query = {"comp": "copy", "copyid": begun.headers["x-ms-copy-id"]}
-    return scene.request("PUT", f"{scene.name}/blob", query, {"x-ms-copy-action": "abort"})
+    return context.request("PUT", f"{context.name}/blob", query, {"x-ms-copy-action": "abort"})
 
 
 @BLOB.case("Blob_AbortCopyFromUrl", 409, "NoPendingCopyOperation")
-def abort_ended_copy(scene: Scene) -> Request:
-    copied(scene)
-    copy_id = head(scene, f"{scene.name}/blob").headers["x-ms-copy-id"]
+def abort_ended_copy(context: CaseContext) -> Request:
+    copied(context)
+    copy_id = head(context, f"{context.name}/blob").headers["x-ms-copy-id"]
     query = {"comp": "copy", "copyid": copy_id}
-    return scene.request("PUT", f"{scene.name}/blob", query, {"x-ms-copy-action": "abort"})
+    return context.request("PUT", f"{context.name}/blob", query, {"x-ms-copy-action": "abort"})
 
 
 @BLOB.case("Blob_SetTier", 200)
-def set_tier(scene: Scene) -> Request:
-    return scene.request("PUT", put(scene), {"comp": "tier"}, {"x-ms-access-tier": "Cool"})
+def set_tier(context: CaseContext) -> Request:
+    return context.request("PUT", put(context), {"comp": "tier"}, {"x-ms-access-tier": "Cool"})
 
 
 @BLOB.case("Blob_SetTier", 202)
-def rehydrate(scene: Scene) -> Request:
-    path = put(scene)
-    scene.do("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Archive"})
-    return scene.request("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Hot"})
+def rehydrate(context: CaseContext) -> Request:
+    path = put(context)
+    context.do("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Archive"})
+    return context.request("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Hot"})
 
 
 for _operation in ("Blob_GetAccountInfo", "Container_GetAccountInfo", "Service_GetAccountInfo"):
-    # Which kind of account was recorded says nothing about ours.
+    # The kind of the recorded account says nothing about ours.
     @BLOB.case(_operation, 200, values={"x-ms-sku-name": "<text>"})
-    def account_info(scene: Scene, operation: str = _operation) -> Request:
-        path = {"B": put, "C": container}.get(operation[0], lambda _: "")(scene)
-        return scene.request("GET", path, {"restype": "account", "comp": "properties"})
+    def account_info(context: CaseContext, operation: str = _operation) -> Request:
+        path = {"B": put, "C": container}.get(operation[0], lambda _: "")(context)
+        return context.request("GET", path, {"restype": "account", "comp": "properties"})
 
 
 # Containers
 
 
 @BLOB.case("Container_Create", 201)
-def create(scene: Scene) -> Request:
-    return scene.request("PUT", scene.name, CONTAINER)
+def create(context: CaseContext) -> Request:
+    return context.request("PUT", context.name, CONTAINER)
 
 
 @BLOB.case("Container_Create", 201, name="metadata, access", share=30)
-def create_described(scene: Scene) -> Request:
+def create_described(context: CaseContext) -> Request:
     headers = {"x-ms-meta-hello": "world", "x-ms-blob-public-access": "container"}
-    return scene.request("PUT", scene.name, CONTAINER, headers)
+    return context.request("PUT", context.name, CONTAINER, headers)
 
 
 _SCOPE: Final = {"x-ms-default-encryption-scope", "x-ms-deny-encryption-scope-override"}
 
 
 @BLOB.case("Container_GetProperties", 200, having=_SCOPE)
-def get_container(scene: Scene) -> Request:
-    return scene.request("GET", container(scene), CONTAINER)
+def get_container(context: CaseContext) -> Request:
+    return context.request("GET", container(context), CONTAINER)
 
 
 @BLOB.case("Container_GetProperties", 200, having=_SCOPE | {"x-ms-meta-*"}, name="metadata",
            share="x-ms-meta-*")  # fmt: skip
-def get_described_container(scene: Scene) -> Request:
-    return scene.request("GET", container(scene, **{"x-ms-meta-hello": "world"}), CONTAINER)
+def get_described_container(context: CaseContext) -> Request:
+    return context.request("GET", container(context, **{"x-ms-meta-hello": "world"}), CONTAINER)
 
 
 @BLOB.case("Container_GetProperties", 200, having=_SCOPE | {"x-ms-lease-duration"},
            name="leased", share=16)  # fmt: skip
-def get_leased_container(scene: Scene) -> Request:
-    return scene.request("GET", lease(scene, container(scene)), CONTAINER)
+def get_leased_container(context: CaseContext) -> Request:
+    return context.request("GET", lease(context, container(context)), CONTAINER)
 
 
 @BLOB.case("Container_Delete", 202)
-def delete_container(scene: Scene) -> Request:
-    return scene.request("DELETE", container(scene), CONTAINER)
+def delete_container(context: CaseContext) -> Request:
+    return context.request("DELETE", container(context), CONTAINER)
 
 
 @BLOB.case("Container_SetMetadata", 200)
-def set_container_metadata(scene: Scene) -> Request:
+def set_container_metadata(context: CaseContext) -> Request:
     query = {**CONTAINER, "comp": "metadata"}
-    return scene.request("PUT", container(scene), query, {"x-ms-meta-hello": "world"})
+    return context.request("PUT", container(context), query, {"x-ms-meta-hello": "world"})
 
 
 _NO_POLICY: Final = "<SignedIdentifiers />"
 
 
 @BLOB.case("Container_GetAccessPolicy", 200, share=14)
-def get_no_policy(scene: Scene) -> Request:
-    return scene.request("GET", container(scene), ACL)
+def get_no_policy(context: CaseContext) -> Request:
+    return context.request("GET", container(context), ACL)
 
 
 @BLOB.case("Container_GetAccessPolicy", 200, name="policy")
-def get_policy(scene: Scene) -> Request:
-    scene.do("PUT", container(scene), ACL, XML, POLICY)
-    return scene.request("GET", scene.name, ACL)
+def get_policy(context: CaseContext) -> Request:
+    context.do("PUT", container(context), ACL, XML, POLICY)
+    return context.request("GET", context.name, ACL)
 
 
 @BLOB.case("Container_GetAccessPolicy", 200, name="bare policy", share=4,
            elements=("!SignedIdentifiers/SignedIdentifier/AccessPolicy",))  # fmt: skip
-def get_bare_policy(scene: Scene) -> Request:
-    scene.do("PUT", container(scene), ACL, XML, BARE_POLICY)
-    return scene.request("GET", scene.name, ACL)
+def get_bare_policy(context: CaseContext) -> Request:
+    context.do("PUT", container(context), ACL, XML, BARE_POLICY)
+    return context.request("GET", context.name, ACL)
 
 
 @BLOB.case("Container_GetAccessPolicy", 200, name="public", share="x-ms-blob-public-access",
            having={"x-ms-blob-public-access"})  # fmt: skip
-def get_public_policy(scene: Scene) -> Request:
-    container(scene, **{"x-ms-blob-public-access": "container"})
-    return scene.request("GET", scene.name, ACL)
+def get_public_policy(context: CaseContext) -> Request:
+    container(context, **{"x-ms-blob-public-access": "container"})
+    return context.request("GET", context.name, ACL)
 
 
 @BLOB.case("Container_SetAccessPolicy", 200)
-def set_policy(scene: Scene) -> Request:
-    return scene.request("PUT", container(scene), ACL, XML, POLICY)
+def set_policy(context: CaseContext) -> Request:
+    return context.request("PUT", container(context), ACL, XML, POLICY)
 
 
 @BLOB.case("Container_AcquireLease", 201)
-def acquire_free_container(scene: Scene) -> Request:
-    return acquire_container(scene, {})
+def acquire_free_container(context: CaseContext) -> Request:
+    return acquire_container(context, {})
 
 
 # Lists
@@ -655,12 +655,12 @@ _CRC64: Final = f"{_ROW}/Properties/Content-CRC64"
 
 
 def _list_case(name: str, share: int | str = "", elements: tuple[str, ...] = (), **query: str):  # type: ignore[no-untyped-def]
-    """Two cases: metadata of replication are told from 2021-08-06 on."""
+    """Adds two cases: replication metadata is returned from 2021-08-06 on."""
 
-    def two(prepare: Callable[[Scene], str]) -> Callable[[Scene], str]:
-        def make(scene: Scene) -> Request:
-            prepare(scene)
-            return scene.request("GET", scene.name, {**_LIST, **query})
+    def two(prepare: Callable[[CaseContext], str]) -> Callable[[CaseContext], str]:
+        def make(context: CaseContext) -> Request:
+            prepare(context)
+            return context.request("GET", context.name, {**_LIST, **query})
 
         for version, replication in (("2019-02-02", "!"), ("2021-08-06", "")):
             BLOB.add(
@@ -699,40 +699,40 @@ _list_case("prefix, page", 8, prefix="b", maxresults="2")(put)
 
 
 @BLOB.case("Container_ListBlobFlatSegment", 200, name="empty", share=22)
-def list_nothing(scene: Scene) -> Request:
-    return scene.request("GET", container(scene), _LIST)
+def list_nothing(context: CaseContext) -> Request:
+    return context.request("GET", container(context), _LIST)
 
 
 @BLOB.case("Container_ListBlobFlatSegment", 200, name="marker", share=6)
-def list_from_marker(scene: Scene) -> Request:
-    put(scene)
-    put(scene, name="blob2")
+def list_from_marker(context: CaseContext) -> Request:
+    put(context)
+    put(context, name="blob2")
     query = {**_LIST, "maxresults": "1"}
-    found = scene.do("GET", scene.name, query).body.decode()
+    found = context.do("GET", context.name, query).body.decode()
     marker = found.partition("<NextMarker>")[2].partition("<")[0]
-    return scene.request("GET", scene.name, {**query, "marker": marker})
+    return context.request("GET", context.name, {**query, "marker": marker})
 
 
 @BLOB.case("Container_ListBlobFlatSegment", 200, name="snapshots", share=100,
            elements=(f"{_ROW}/Snapshot",))  # fmt: skip
-def list_snapshots(scene: Scene) -> Request:
-    path = put(scene)
-    snapshot(scene, path)
-    return scene.request("GET", scene.name, {**_LIST, "include": "snapshots"})
+def list_snapshots(context: CaseContext) -> Request:
+    path = put(context)
+    snapshot(context, path)
+    return context.request("GET", context.name, {**_LIST, "include": "snapshots"})
 
 
 @BLOB.case("Container_ListBlobHierarchySegment", 200)
-def list_tree(scene: Scene) -> Request:
-    put(scene)
-    put(scene, name="a/blob")
-    return scene.request("GET", scene.name, {**_LIST, "delimiter": "/"})
+def list_tree(context: CaseContext) -> Request:
+    put(context)
+    put(context, name="a/blob")
+    return context.request("GET", context.name, {**_LIST, "delimiter": "/"})
 
 
 @BLOB.case("Container_ListBlobHierarchySegment", 200, name="prefix", share=22)
-def list_branch(scene: Scene) -> Request:
-    put(scene)
-    put(scene, name="a/blob")
-    return scene.request("GET", scene.name, {**_LIST, "delimiter": "/", "prefix": "a/"})
+def list_branch(context: CaseContext) -> Request:
+    put(context)
+    put(context, name="a/blob")
+    return context.request("GET", context.name, {**_LIST, "delimiter": "/", "prefix": "a/"})
 
 
 _CONTAINER_ROW: Final = "EnumerationResults/Containers/Container"
@@ -744,9 +744,9 @@ _CONTAINER_SCOPE: Final = (
 
 @BLOB.case("Service_ListContainersSegment", 200, elements=_CONTAINER_SCOPE, signs=False,
            cors=False)  # fmt: skip
-def list_containers(scene: Scene) -> Request:
-    """Those of the account that has few."""
-    other = other_account(scene)
+def list_containers(context: CaseContext) -> Request:
+    """Lists the containers of the account that has few."""
+    other = other_account(context)
     container(other)
     request = other.request("GET", "", {"comp": "list", "include": ""})
     return signer("blob", SECOND_ACCOUNT)(request)
@@ -754,27 +754,29 @@ def list_containers(scene: Scene) -> Request:
 
 @BLOB.case("Service_ListContainersSegment", 200, name="prefix, metadata", share=12,
            elements=(*_CONTAINER_SCOPE, f"{_CONTAINER_ROW}/Metadata"))  # fmt: skip
-def list_described_containers(scene: Scene) -> Request:
-    container(scene, **{"x-ms-meta-hello": "world"})
-    return scene.request("GET", "", {"comp": "list", "prefix": scene.name, "include": "metadata"})
+def list_described_containers(context: CaseContext) -> Request:
+    container(context, **{"x-ms-meta-hello": "world"})
+    return context.request(
+        "GET", "", {"comp": "list", "prefix": context.name, "include": "metadata"}
+    )
 
 
 @BLOB.case("Service_ListContainersSegment", 200, name="public, leased", share=8,
            elements=(*_CONTAINER_SCOPE, f"{_CONTAINER_ROW}/Properties/PublicAccess",
                      f"{_CONTAINER_ROW}/Properties/LeaseDuration"))  # fmt: skip
-def list_public_containers(scene: Scene) -> Request:
-    lease(scene, container(scene, **{"x-ms-blob-public-access": "container"}))
-    return scene.request("GET", "", {"comp": "list", "prefix": scene.name})
+def list_public_containers(context: CaseContext) -> Request:
+    lease(context, container(context, **{"x-ms-blob-public-access": "container"}))
+    return context.request("GET", "", {"comp": "list", "prefix": context.name})
 
 
 @BLOB.case("Service_ListContainersSegment", 200, name="pages", share=20)
-def list_some_containers(scene: Scene) -> Request:
+def list_some_containers(context: CaseContext) -> Request:
     for letter in "ab":
-        scene.do("PUT", scene.name + letter, CONTAINER)
-    query = {"comp": "list", "prefix": scene.name, "maxresults": "1"}
-    found = scene.do("GET", "", query).body.decode()
+        context.do("PUT", context.name + letter, CONTAINER)
+    query = {"comp": "list", "prefix": context.name, "maxresults": "1"}
+    found = context.do("GET", "", query).body.decode()
     marker = found.partition("<NextMarker>")[2].partition("<")[0]
-    return scene.request("GET", "", {**query, "marker": marker})
+    return context.request("GET", "", {**query, "marker": marker})
 
 
 for _operation, _query in (
@@ -783,47 +785,49 @@ for _operation, _query in (
 ):
     # Service_FilterBlobs had another shape before 2020-04-08, when it was new.
     @BLOB.case(_operation, 200, versions=("2020-06-12", "2021-08-06"))
-    def find(scene: Scene, operation: str = _operation, query: dict[str, str] = _query) -> Request:
-        put(scene, x_ms_tags=f"owner={scene.name}")
-        path = scene.name if operation[0] == "C" else ""
-        said = {"where": f"\"owner\"='{scene.name}'", "maxresults": "2"}
-        return scene.request("GET", path, {**query, **said})
+    def find(
+        context: CaseContext, operation: str = _operation, query: dict[str, str] = _query
+    ) -> Request:
+        put(context, x_ms_tags=f"owner={context.name}")
+        path = context.name if operation[0] == "C" else ""
+        sent = {"where": f"\"owner\"='{context.name}'", "maxresults": "2"}
+        return context.request("GET", path, {**query, **sent})
 
     @BLOB.case(_operation, 200, name="marker", versions=("2020-06-12", "2021-08-06"),
                share={"S": 8, "C": 4}[_operation[0]])  # fmt: skip
     def find_more(
-        scene: Scene, operation: str = _operation, query: dict[str, str] = _query
+        context: CaseContext, operation: str = _operation, query: dict[str, str] = _query
     ) -> Request:
-        put(scene, x_ms_tags=f"owner={scene.name}")
+        put(context, x_ms_tags=f"owner={context.name}")
         for number in range(3):
-            put(scene, name=f"blob{number}", x_ms_tags=f"owner={scene.name}")
-        path = scene.name if operation[0] == "C" else ""
-        said = {**query, "where": f"\"owner\"='{scene.name}'", "maxresults": "2"}
-        found = scene.do("GET", path, said).body.decode()
+            put(context, name=f"blob{number}", x_ms_tags=f"owner={context.name}")
+        path = context.name if operation[0] == "C" else ""
+        sent = {**query, "where": f"\"owner\"='{context.name}'", "maxresults": "2"}
+        found = context.do("GET", path, sent).body.decode()
         marker = found.partition("<NextMarker>")[2].partition("<")[0]
-        return scene.request("GET", path, {**said, "marker": marker})
+        return context.request("GET", path, {**sent, "marker": marker})
 
 
 # Batches
 
 
-def _batch(scene: Scene, place: str, *parts: Request) -> Request:
+def _batch(context: CaseContext, place: str, *parts: Request) -> Request:
     sign = shared_key(ACCOUNT, KEY)
     signed = [
         sign(part.lacking("x-ms-version").lacking("x-ms-client-request-id")) for part in parts
     ]
     query = {"comp": "batch", **(CONTAINER if place == "Container" else {})}
-    path = scene.name if place == "Container" else ""
-    return scene.request("POST", path, query, {"Content-Type": CONTENT_TYPE}, batch(signed))
+    path = context.name if place == "Container" else ""
+    return context.request("POST", path, query, {"Content-Type": CONTENT_TYPE}, batch(signed))
 
 
-def _tier(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Cool", **headers})
+def _tier(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {"comp": "tier"}, {"x-ms-access-tier": "Cool", **headers})
 
 
-def _with_snapshot(scene: Scene) -> str:
-    path = put(scene)
-    snapshot(scene, path)
+def _with_snapshot(context: CaseContext) -> str:
+    path = put(context)
+    snapshot(context, path)
     return path
 
 
@@ -839,17 +843,17 @@ for _place in ("Service", "Container"):
 
         @BLOB.case(f"{_place}_SubmitBatch > {_operation}", _status, _code)
         def in_batch(
-            scene: Scene,
+            context: CaseContext,
             place: str = _place,
             make: Maker = _maker,
-            prepare: Callable[[Scene], str] = _prepare,
+            prepare: Callable[[CaseContext], str] = _prepare,
             headers: dict[str, str] = _headers,
         ) -> Request:
-            return _batch(scene, place, make(scene, prepare(scene), headers))
+            return _batch(context, place, make(context, prepare(context), headers))
 
     @BLOB.case(f"{_place}_SubmitBatch", 202)
-    def submit(scene: Scene, place: str = _place) -> Request:
-        return _batch(scene, place, delete(scene, put(scene), {}))
+    def submit(context: CaseContext, place: str = _place) -> Request:
+        return _batch(context, place, delete(context, put(context), {}))
 
 
 # Service
@@ -869,27 +873,27 @@ _DEFAULT_VERSION: Final = "<DefaultServiceVersion>2014-02-14</DefaultServiceVers
 
 
 @BLOB.case("Service_SetProperties", 202, name="website, retention", share=130)
-def set_website(scene: Scene) -> Request:
+def set_website(context: CaseContext) -> Request:
     usual = properties(_NO_WEBSITE, _NO_RETENTION)
-    scene.afterwards.append(scene.request("PUT", "", _SERVICE, XML, usual))
+    context.afterwards.append(context.request("PUT", "", _SERVICE, XML, usual))
     body = properties(_WEBSITE, _RETENTION.format(5))
-    return scene.request("PUT", "", _SERVICE, XML, body)
+    return context.request("PUT", "", _SERVICE, XML, body)
 
 
 @BLOB.case("Service_SetProperties", 400, "InvalidXmlDocument", name="retention of 366 days")
-def set_long_retention(scene: Scene) -> Request:
-    return scene.request("PUT", "", _SERVICE, XML, properties(_RETENTION.format(366)))
+def set_long_retention(context: CaseContext) -> Request:
+    return context.request("PUT", "", _SERVICE, XML, properties(_RETENTION.format(366)))
 
 
 @BLOB.case("Service_SetProperties", 400, "InvalidXmlDocument", name="retention of 0 days")
-def set_no_retention(scene: Scene) -> Request:
-    return scene.request("PUT", "", _SERVICE, XML, properties(_RETENTION.format(0)))
+def set_no_retention(context: CaseContext) -> Request:
+    return context.request("PUT", "", _SERVICE, XML, properties(_RETENTION.format(0)))
 
 
 @BLOB.case("Service_GetProperties", 200, name="website, retention, version", share=40, cors=False)
-def get_website(scene: Scene) -> Request:
+def get_website(context: CaseContext) -> Request:
     usual = properties(_NO_WEBSITE, _NO_RETENTION)
-    scene.afterwards.append(scene.request("PUT", "", _SERVICE, XML, usual))
+    context.afterwards.append(context.request("PUT", "", _SERVICE, XML, usual))
     parts = (metrics("HourMetrics"), _DEFAULT_VERSION, _WEBSITE, _RETENTION.format(5))
-    scene.do("PUT", "", _SERVICE, XML, properties(*parts))
-    return scene.request("GET", "", _SERVICE)
+    context.do("PUT", "", _SERVICE, XML, properties(*parts))
+    return context.request("GET", "", _SERVICE)

@@ -1,4 +1,4 @@
-"""Requests to the blob service that are refused."""
+"""Recorded requests to the blob service that are refused."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from tests.recorded.blob_requests import (
     upload_from,
     with_source,
 )
-from tests.recorded.cases import Scene
+from tests.recorded.cases import CaseContext
 from tests.recorded.queue_cases import POLICY
 from tests.server import ACCOUNT, KEY
 
@@ -99,7 +99,7 @@ NOT_COMPARED: Final = {
         "the same version was recorded with 400; the challenge is given from 2021-12-02 on"
     ),
 }
-"""What was recorded and is not asked for here, and why; status 0 stands for a whole operation."""
+"""Recorded responses without a case, and why; status 0 stands for a whole operation."""
 
 
 # Conditions
@@ -108,7 +108,7 @@ _ETAGS: Final = tuple(UNMET)[:4]
 _ALL: Final = tuple(UNMET)
 _DATES: Final = ("If-Modified-Since", "If-Unmodified-Since")
 _ONLY_TAGS: Final = ("x-ms-if-tags",)
-_WRITES: Final[tuple[tuple[str, Maker, Callable[[Scene], str], tuple[str, ...]], ...]] = (
+_WRITES: Final[tuple[tuple[str, Maker, Callable[[CaseContext], str], tuple[str, ...]], ...]] = (
     ("AppendBlob_AppendBlock", append, empty_append, _ALL[1:]),
     ("AppendBlob_AppendBlockFromUrl", append_from, with_source(empty_append), _ALL),
     ("Blob_Delete", delete, put, _ALL),
@@ -138,7 +138,7 @@ for _operation, _maker, _prepare in (
     for _condition in ("If-Match", "If-Unmodified-Since"):
         add(_operation, 412, _maker, _prepare, "ConditionNotMet", UNMET[_condition],
             name=_condition)  # fmt: skip
-    # Some front ends of 2019 had it, and the condition is not one of the version.
+    # Some front ends of 2019 had it; the version does not decide.
     _lacking = {"Content-Type"} if _operation == "PageBlob_GetPageRanges" else set()
     for _condition in ("If-None-Match", "If-Modified-Since"):
         add(_operation, 304, _maker, _prepare, "ConditionNotMet", UNMET[_condition],
@@ -168,7 +168,7 @@ for _operation, _maker, _prepare, _code, _headers in (
 
 # Sources
 
-_FROM_URL: Final[tuple[tuple[str, Maker, Callable[[Scene], str]], ...]] = (
+_FROM_URL: Final[tuple[tuple[str, Maker, Callable[[CaseContext], str]], ...]] = (
     ("AppendBlob_AppendBlockFromUrl", append_from, with_source(empty_append)),
     ("BlockBlob_PutBlobFromUrl", upload_from, with_source(fresh)),
     ("PageBlob_UploadPagesFromUrl", update_pages_from, with_source(empty_page, "page")),
@@ -194,21 +194,21 @@ add("BlockBlob_PutBlobFromUrl", 400, upload_from, with_source(put), "Md5Mismatch
     {"x-ms-source-content-md5": WRONG_MD5, "If-None-Match": "*"},
     name="before If-None-Match")  # fmt: skip
 for _operation, _maker, _prepare in _FROM_URL:
-    # Before these versions the source was absent to those without a token.
+    # Before these versions, a source without a token was reported as missing.
     @BLOB.case(_operation, 401, "CannotVerifyCopySource", versions=("2020-10-02", "2021-08-06"))
     def from_private(
-        scene: Scene, make: Maker = _maker, prepare: Callable[[Scene], str] = _prepare
+        context: CaseContext, make: Maker = _maker, prepare: Callable[[CaseContext], str] = _prepare
     ) -> Request:
-        path = prepare(scene)
-        return make(scene, path, {"x-ms-copy-source": private(scene)})
+        path = prepare(context)
+        return make(context, path, {"x-ms-copy-source": private(context)})
 
 
 @BLOB.case("Blob_CopyFromUrl", 404, "CannotVerifyCopySource")
-def copy_nothing(scene: Scene) -> Request:
-    return copy_at_once(scene, fresh(scene), {})
+def copy_nothing(context: CaseContext) -> Request:
+    return copy_at_once(context, fresh(context), {})
 
 
-# Refusals of single operations
+# Errors of single operations
 
 add("AppendBlob_AppendBlock", 404, append, fresh, "BlobNotFound")
 add("AppendBlob_AppendBlock", 409, append, sealed, "BlobIsSealed")
@@ -246,28 +246,28 @@ add("PageBlob_Create", 409, new_page, put, "BlobAlreadyExists", {"If-None-Match"
 
 
 @BLOB.case("Blob_GetProperties", 400)
-def look_at_no_time(scene: Scene) -> Request:
-    return scene.request("HEAD", put(scene), {"snapshot": "1"})
+def look_at_no_time(context: CaseContext) -> Request:
+    return context.request("HEAD", put(context), {"snapshot": "1"})
 
 
 @BLOB.case("Blob_Download", 403, "AuthorizationPermissionMismatch", signs=False)
-def get_without_permission(scene: Scene) -> Request:
-    path = put(scene)
-    token = service_token(ACCOUNT, KEY, scene.name, "blob", sv="2021-08-06", permissions="w")
-    return token.put_on(scene.request("GET", path))
+def get_without_permission(context: CaseContext) -> Request:
+    path = put(context)
+    token = service_token(ACCOUNT, KEY, context.name, "blob", sv="2021-08-06", permissions="w")
+    return token.put_on(context.request("GET", path))
 
 
 @BLOB.case("Blob_Download", 404, "ResourceNotFound", signs=False, versions=("",))
-def get_anonymously(scene: Scene) -> Request:
-    scene.version = "2021-08-06"
-    path = put(scene)
-    scene.version = ""
-    return scene.request("GET", path)
+def get_anonymously(context: CaseContext) -> Request:
+    context.version = "2021-08-06"
+    path = put(context)
+    context.version = ""
+    return context.request("GET", path)
 
 
 @BLOB.case("Container_Create", 400, "InvalidResourceName")
-def create_of_bad_name(scene: Scene) -> Request:
-    return scene.request("PUT", "啊齄丂狛狜", CONTAINER)
+def create_of_bad_name(context: CaseContext) -> Request:
+    return context.request("PUT", "啊齄丂狛狜", CONTAINER)
 
 
 for _operation, _method, _query in (
@@ -278,15 +278,15 @@ for _operation, _method, _query in (
     @BLOB.case(_operation, 400, "InvalidAuthenticationInfo", signs=False,
                versions=("2020-02-10", "2021-08-06"))  # fmt: skip
     def with_malformed_token(
-        scene: Scene, method: str = _method, query: dict[str, str] = _query
+        context: CaseContext, method: str = _method, query: dict[str, str] = _query
     ) -> Request:
-        path = scene.name if method == "PUT" else ""
-        return scene.request(method, path, query, {"Authorization": "Bearer token"})
+        path = context.name if method == "PUT" else ""
+        return context.request(method, path, query, {"Authorization": "Bearer token"})
 
 
 @BLOB.case("Container_Create", 409, "ContainerAlreadyExists")
-def create_again(scene: Scene) -> Request:
-    return scene.request("PUT", container(scene), CONTAINER)
+def create_again(context: CaseContext) -> Request:
+    return context.request("PUT", container(context), CONTAINER)
 
 
 for _operation, _method, _query, _headers in (
@@ -297,12 +297,12 @@ for _operation, _method, _query, _headers in (
 
     @BLOB.case(_operation, 404, "ContainerNotFound")
     def no_container(
-        scene: Scene,
+        context: CaseContext,
         method: str = _method,
         query: dict[str, str] = _query,
         headers: dict[str, str] = _headers,
     ) -> Request:
-        return scene.request(method, scene.name, query, headers)
+        return context.request(method, context.name, query, headers)
 
 
 for _operation, _method, _query, _body, _conditions in (
@@ -314,50 +314,50 @@ for _operation, _method, _query, _body, _conditions in (
 
         @BLOB.case(_operation, 412, "ConditionNotMet", name=_condition)
         def container_unmet(
-            scene: Scene,
+            context: CaseContext,
             method: str = _method,
             query: dict[str, str] = _query,
             body: str = _body,
             condition: str = _condition,
         ) -> Request:
             headers = {**UNMET[condition], **(XML if body else {})}
-            return scene.request(method, container(scene), query, headers, body)
+            return context.request(method, container(context), query, headers, body)
 
 
 for _condition in _DATES:
 
     @BLOB.case("Container_AcquireLease", 412, "ConditionNotMet", name=_condition)
-    def acquire_unmet(scene: Scene, condition: str = _condition) -> Request:
-        return acquire_container(scene, UNMET[condition])
+    def acquire_unmet(context: CaseContext, condition: str = _condition) -> Request:
+        return acquire_container(context, UNMET[condition])
 
 
 @BLOB.case("Container_AcquireLease", 409, "LeaseAlreadyPresent")
-def acquire_leased(scene: Scene) -> Request:
-    path = lease(scene, container(scene))
-    said = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
-    said["x-ms-proposed-lease-id"] = OTHER_LEASE
-    return scene.request("PUT", path, {"comp": "lease", **CONTAINER}, said)
+def acquire_leased(context: CaseContext) -> Request:
+    path = lease(context, container(context))
+    sent = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    sent["x-ms-proposed-lease-id"] = OTHER_LEASE
+    return context.request("PUT", path, {"comp": "lease", **CONTAINER}, sent)
 
 
 @BLOB.case("Container_BreakLease", 409, "LeaseNotPresentWithLeaseOperation")
-def break_released(scene: Scene) -> Request:
-    path = lease(scene, container(scene))
+def break_released(context: CaseContext) -> Request:
+    path = lease(context, container(context))
     query = {"comp": "lease", **CONTAINER}
-    scene.do("PUT", path, query, {"x-ms-lease-action": "release", "x-ms-lease-id": LEASE})
-    return scene.request("PUT", path, query, {"x-ms-lease-action": "break"})
+    context.do("PUT", path, query, {"x-ms-lease-action": "release", "x-ms-lease-id": LEASE})
+    return context.request("PUT", path, query, {"x-ms-lease-action": "break"})
 
 
 @BLOB.case("Container_Delete", 412, "LeaseIdMissing")
-def delete_leased(scene: Scene) -> Request:
-    return scene.request("DELETE", lease(scene, container(scene)), CONTAINER)
+def delete_leased(context: CaseContext) -> Request:
+    return context.request("DELETE", lease(context, container(context)), CONTAINER)
 
 
 @BLOB.case("Container_Delete", 412, "LeaseLost")
-def delete_broken(scene: Scene) -> Request:
-    path = broken(scene, container(scene))
-    return scene.request("DELETE", path, CONTAINER, {"x-ms-lease-id": LEASE})
+def delete_broken(context: CaseContext) -> Request:
+    path = broken(context, container(context))
+    return context.request("DELETE", path, CONTAINER, {"x-ms-lease-id": LEASE})
 
 
 @BLOB.case("Service_ListContainersSegment", 400, "InvalidHeaderValue", versions=("12.0.0b1",))
-def list_of_no_version(scene: Scene) -> Request:
-    return scene.request("GET", "", {"comp": "list"})
+def list_of_no_version(context: CaseContext) -> Request:
+    return context.request("GET", "", {"comp": "list"})

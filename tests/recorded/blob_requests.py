@@ -1,4 +1,4 @@
-"""What the cases of the blob service prepare and send."""
+"""Setup and requests of the cases of the blob service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.probes.client import Answer, Request, http_date, md5
 from tests.probes.tokens import service_token
-from tests.recorded.cases import Catalogue, Scene, other_account
+from tests.recorded.cases import CaseContext, Catalogue, other_account
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT
 
 BLOB: Final = Catalogue("blob")
@@ -28,7 +28,7 @@ BLOCK_LIST: Final = f"<BlockList><Latest>{BLOCK_ID}</Latest></BlockList>"
 TAGS: Final = "<Tags><TagSet><Tag><Key>tag1</Key><Value>one</Value></Tag></TagSet></Tags>"
 WRONG_MD5: Final = md5(b"something else")
 NO_ETAG: Final = "0x111111111111111"
-# As clients are sent to the server by the driver.
+# The host of source URLs, which the requests of the driver name too.
 HERE: Final = "http://127.0.0.1"
 COPY_HEADERS: Final = frozenset(
     f"x-ms-copy-{name}" for name in ("completion-time", "id", "progress", "source", "status")
@@ -48,291 +48,293 @@ UNMET: Final = {
     "x-ms-if-tags": {"x-ms-if-tags": "\"tag1\"='two'"},
 }
 
-# What is there before
+# Setup
 
 
-def container(scene: Scene, **headers: str) -> str:
-    scene.do("PUT", scene.name, CONTAINER, headers)
-    return scene.name
+def container(context: CaseContext, **headers: str) -> str:
+    context.do("PUT", context.name, CONTAINER, headers)
+    return context.name
 
 
-def put(scene: Scene, kind: str = "block", name: str = "blob", **headers: str) -> str:
-    """The path of a blob in a new container, or in the one that is there."""
+def put(context: CaseContext, kind: str = "block", name: str = "blob", **headers: str) -> str:
+    """Returns the path of a blob in a new container, or in an existing one."""
     if name == "blob":
-        container(scene)
-    path = f"{scene.name}/{name}"
-    said = {key.replace("_", "-"): value for key, value in headers.items()}
+        container(context)
+    path = f"{context.name}/{name}"
+    sent = {key.replace("_", "-"): value for key, value in headers.items()}
     body = CONTENT if kind == "block" else b""
-    scene.do("PUT", path, {}, {**KINDS[kind], **said}, body)
+    context.do("PUT", path, {}, {**KINDS[kind], **sent}, body)
     return path
 
 
-def tagged(scene: Scene) -> str:
-    return put(scene, x_ms_tags="tag1=one")
+def tagged(context: CaseContext) -> str:
+    return put(context, x_ms_tags="tag1=one")
 
 
-def appended(scene: Scene) -> str:
-    path = put(scene, "append")
-    scene.do("PUT", path, {"comp": "appendblock"}, {}, CONTENT)
+def appended(context: CaseContext) -> str:
+    path = put(context, "append")
+    context.do("PUT", path, {"comp": "appendblock"}, {}, CONTENT)
     return path
 
 
-def paged(scene: Scene) -> str:
-    path = put(scene, "page")
+def paged(context: CaseContext) -> str:
+    path = put(context, "page")
     for start in (0, 1024):
         headers = {"x-ms-page-write": "update", "x-ms-range": f"bytes={start}-{start + 511}"}
-        scene.do("PUT", path, {"comp": "page"}, headers, PAGES)
+        context.do("PUT", path, {"comp": "page"}, headers, PAGES)
     return path
 
 
-def staged(scene: Scene) -> str:
-    container(scene)
-    path = f"{scene.name}/blob"
-    scene.do("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, {}, CONTENT)
+def staged(context: CaseContext) -> str:
+    container(context)
+    path = f"{context.name}/blob"
+    context.do("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, {}, CONTENT)
     return path
 
 
-def staged_again(scene: Scene) -> str:
-    """A block for a blob that is there."""
-    path = put(scene)
-    scene.do("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, {}, CONTENT)
+def staged_again(context: CaseContext) -> str:
+    """Stages a block for an existing blob."""
+    path = put(context)
+    context.do("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, {}, CONTENT)
     return path
 
 
-def committed(scene: Scene) -> str:
-    path = staged(scene)
-    scene.do("PUT", path, {"comp": "blocklist"}, XML, BLOCK_LIST)
+def committed(context: CaseContext) -> str:
+    path = staged(context)
+    context.do("PUT", path, {"comp": "blocklist"}, XML, BLOCK_LIST)
     return path
 
 
-def sealed(scene: Scene) -> str:
-    path = appended(scene)
-    scene.do("PUT", path, {"comp": "seal"})
+def sealed(context: CaseContext) -> str:
+    path = appended(context)
+    context.do("PUT", path, {"comp": "seal"})
     return path
 
 
-def leased(scene: Scene, duration: str = "-1") -> str:
-    return lease(scene, put(scene), duration)
+def leased(context: CaseContext, duration: str = "-1") -> str:
+    return lease(context, put(context), duration)
 
 
-def lease(scene: Scene, path: str, duration: str = "-1") -> str:
+def lease(context: CaseContext, path: str, duration: str = "-1") -> str:
     headers = {
         "x-ms-lease-action": "acquire",
         "x-ms-lease-duration": duration,
         "x-ms-proposed-lease-id": LEASE,
     }
     query = {"comp": "lease"} if "/" in path else {"comp": "lease", **CONTAINER}
-    scene.do("PUT", path, query, headers)
+    context.do("PUT", path, query, headers)
     return path
 
 
-def broken(scene: Scene, path: str) -> str:
+def broken(context: CaseContext, path: str) -> str:
     headers = {"x-ms-lease-action": "break", "x-ms-lease-break-period": "0"}
     query = {"comp": "lease"} if "/" in path else {"comp": "lease", **CONTAINER}
-    scene.do("PUT", lease(scene, path), query, headers)
+    context.do("PUT", lease(context, path), query, headers)
     return path
 
 
-def snapshot(scene: Scene, path: str) -> str:
-    return scene.do("PUT", path, {"comp": "snapshot"}).headers["x-ms-snapshot"]
+def snapshot(context: CaseContext, path: str) -> str:
+    return context.do("PUT", path, {"comp": "snapshot"}).headers["x-ms-snapshot"]
 
 
-def copied(scene: Scene) -> str:
-    path = put(scene)
-    scene.do("PUT", path, {}, {"x-ms-copy-source": source(scene)})
+def copied(context: CaseContext) -> str:
+    path = put(context)
+    context.do("PUT", path, {}, {"x-ms-copy-source": source(context)})
     return path
 
 
-def source(scene: Scene, kind: str = "block") -> str:
-    """The address of another blob of the container, with a token."""
-    put(scene, kind, "source")
+def source(context: CaseContext, kind: str = "block") -> str:
+    """Returns the URL of another blob of the container, with a token."""
+    put(context, kind, "source")
     if kind == "page":
         headers = {"x-ms-page-write": "update", **RANGE}
-        scene.do("PUT", f"{scene.name}/source", {"comp": "page"}, headers, PAGES)
-    return address(scene)
+        context.do("PUT", f"{context.name}/source", {"comp": "page"}, headers, PAGES)
+    return address(context)
 
 
-def address(scene: Scene, name: str = "source") -> str:
-    token = service_token(ACCOUNT, KEY, scene.name, name, sv="2021-08-06")
-    return f"{HERE}/{ACCOUNT}/{scene.name}/{name}?{token}"
+def address(context: CaseContext, name: str = "source") -> str:
+    token = service_token(ACCOUNT, KEY, context.name, name, sv="2021-08-06")
+    return f"{HERE}/{ACCOUNT}/{context.name}/{name}?{token}"
 
 
-def private(scene: Scene) -> str:
-    """The address of a blob of another account, without a token."""
-    elsewhere = other_account(scene)
+def private(context: CaseContext) -> str:
+    """Returns the URL of a blob of another account, without a token."""
+    elsewhere = other_account(context)
     elsewhere.do("PUT", elsewhere.name, CONTAINER)
     elsewhere.do("PUT", f"{elsewhere.name}/source", {}, BLOCK, PAGES)
     return f"{HERE}/{SECOND_ACCOUNT}/{elsewhere.name}/source"
 
 
-def head(scene: Scene, path: str) -> Answer:
-    return scene.do("HEAD", path)
+def head(context: CaseContext, path: str) -> Answer:
+    return context.do("HEAD", path)
 
 
-# Put Blob and its like
+# Requests
 
-Maker = Callable[[Scene, str, dict[str, str]], Request]
-
-
-def upload(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {}, {**BLOCK, **headers}, CONTENT)
+Maker = Callable[[CaseContext, str, dict[str, str]], Request]
 
 
-def new_append(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {}, {**APPEND, **headers})
+def upload(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {}, {**BLOCK, **headers}, CONTENT)
 
 
-def new_page(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {}, {**PAGE, **headers})
+def new_append(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {}, {**APPEND, **headers})
 
 
-def append(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {"comp": "appendblock"}, headers, CONTENT)
+def new_page(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {}, {**PAGE, **headers})
 
 
-def append_from(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-copy-source": address(scene), **headers}
-    return scene.request("PUT", path, {"comp": "appendblock"}, said)
+def append(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {"comp": "appendblock"}, headers, CONTENT)
 
 
-def upload_from(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-blob-type": "BlockBlob", "x-ms-copy-source": address(scene)}
-    said["x-ms-copy-source-blob-properties"] = "true"
-    return scene.request("PUT", path, {}, {**said, **headers})
+def append_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-copy-source": address(context), **headers}
+    return context.request("PUT", path, {"comp": "appendblock"}, sent)
 
 
-def stage(scene: Scene, path: str, headers: dict[str, str]) -> Request:
+def upload_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-blob-type": "BlockBlob", "x-ms-copy-source": address(context)}
+    sent["x-ms-copy-source-blob-properties"] = "true"
+    return context.request("PUT", path, {}, {**sent, **headers})
+
+
+def stage(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
     query = {"comp": "block", "blockid": BLOCK_ID}
-    return scene.request("PUT", path, query, headers, CONTENT)
+    return context.request("PUT", path, query, headers, CONTENT)
 
 
-def stage_from(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-copy-source": address(scene), "x-ms-source-range": "bytes=0-5", **headers}
-    return scene.request("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, said)
+def stage_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-copy-source": address(context), "x-ms-source-range": "bytes=0-5", **headers}
+    return context.request("PUT", path, {"comp": "block", "blockid": BLOCK_ID}, sent)
 
 
-def commit(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {"comp": "blocklist"}, {**XML, **headers}, BLOCK_LIST)
+def commit(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {"comp": "blocklist"}, {**XML, **headers}, BLOCK_LIST)
 
 
-def update_pages(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-page-write": "update", **RANGE, **headers}
-    return scene.request("PUT", path, {"comp": "page"}, said, PAGES)
+def update_pages(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-page-write": "update", **RANGE, **headers}
+    return context.request("PUT", path, {"comp": "page"}, sent, PAGES)
 
 
-def update_pages_from(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-page-write": "update", **RANGE, "x-ms-source-range": "bytes=0-511"}
-    said["x-ms-copy-source"] = address(scene)
-    return scene.request("PUT", path, {"comp": "page"}, {**said, **headers})
+def update_pages_from(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-page-write": "update", **RANGE, "x-ms-source-range": "bytes=0-511"}
+    sent["x-ms-copy-source"] = address(context)
+    return context.request("PUT", path, {"comp": "page"}, {**sent, **headers})
 
 
-def get(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("GET", path, {}, {"x-ms-range": "bytes=0-33554431", **headers})
+def get(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("GET", path, {}, {"x-ms-range": "bytes=0-33554431", **headers})
 
 
-def look(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("HEAD", path, {}, headers)
+def look(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("HEAD", path, {}, headers)
 
 
-def delete(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("DELETE", path, {}, headers)
+def delete(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("DELETE", path, {}, headers)
 
 
-def copy(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-copy-source": address(scene), **headers}
-    return scene.request("PUT", path, {}, said)
+def copy(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-copy-source": address(context), **headers}
+    return context.request("PUT", path, {}, sent)
 
 
-def copy_at_once(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return copy(scene, path, {"x-ms-requires-sync": "True", **headers})
+def copy_at_once(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return copy(context, path, {"x-ms-requires-sync": "True", **headers})
 
 
-def set_headers(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-blob-content-language": "spanish", **headers}
-    return scene.request("PUT", path, {"comp": "properties"}, said)
+def set_headers(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-blob-content-language": "spanish", **headers}
+    return context.request("PUT", path, {"comp": "properties"}, sent)
 
 
-def set_metadata(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-meta-hello": "world", **headers}
-    return scene.request("PUT", path, {"comp": "metadata"}, said)
+def set_metadata(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-meta-hello": "world", **headers}
+    return context.request("PUT", path, {"comp": "metadata"}, sent)
 
 
-def acquire(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    said = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
-    said["x-ms-proposed-lease-id"] = LEASE
-    return scene.request("PUT", path, {"comp": "lease"}, {**said, **headers})
+def acquire(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    sent["x-ms-proposed-lease-id"] = LEASE
+    return context.request("PUT", path, {"comp": "lease"}, {**sent, **headers})
 
 
-def take_snapshot(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {"comp": "snapshot"}, headers)
+def take_snapshot(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {"comp": "snapshot"}, headers)
 
 
-def get_tags(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("GET", path, {"comp": "tags"}, headers)
+def get_tags(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("GET", path, {"comp": "tags"}, headers)
 
 
-def set_tags(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("PUT", path, {"comp": "tags"}, {**XML, **headers}, TAGS)
+def set_tags(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("PUT", path, {"comp": "tags"}, {**XML, **headers}, TAGS)
 
 
-def get_blocks(scene: Scene, path: str, headers: dict[str, str]) -> Request:
+def get_blocks(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
     query = {"comp": "blocklist", "blocklisttype": "all"}
-    return scene.request("GET", path, query, headers)
+    return context.request("GET", path, query, headers)
 
 
-def get_ranges(scene: Scene, path: str, headers: dict[str, str]) -> Request:
-    return scene.request("GET", path, {"comp": "pagelist"}, headers)
+def get_ranges(context: CaseContext, path: str, headers: dict[str, str]) -> Request:
+    return context.request("GET", path, {"comp": "pagelist"}, headers)
 
 
 def add(
     operation: str,
     status: int,
     make: Maker,
-    prepare: Callable[[Scene], str],
+    prepare: Callable[[CaseContext], str],
     code: str = "",
     headers: dict[str, str] | None = None,
     **options: object,
 ) -> None:
-    """A case of a request to what `prepare` leaves. In the headers `<etag>` and `<source>` stand
-    for the current ETags of the blob and of its source."""
+    """Adds a case of a request after `prepare`. In headers, `<etag>` and `<source>` stand for the
+    current ETags of the blob and of its source."""
 
-    def made(scene: Scene) -> Request:
-        path = prepare(scene)
-        said = dict(headers or {})
-        for name, value in said.items():
-            for mark, where in (("<etag>", path), ("<source>", f"{scene.name}/source")):
+    def made(context: CaseContext) -> Request:
+        path = prepare(context)
+        sent = dict(headers or {})
+        for name, value in sent.items():
+            for mark, where in (("<etag>", path), ("<source>", f"{context.name}/source")):
                 if mark in value:
-                    etag = head(scene, where).headers["etag"].strip('"')
-                    said[name] = value.replace(mark, etag)
-        return make(scene, path, said)
+                    etag = head(context, where).headers["etag"].strip('"')
+                    sent[name] = value.replace(mark, etag)
+        return make(context, path, sent)
 
     BLOB.add(operation, status, code, make=made, **options)  # type: ignore[arg-type]
 
 
-def fresh(scene: Scene) -> str:
-    """A name that is free, in a new container."""
-    return f"{container(scene)}/blob"
+def fresh(context: CaseContext) -> str:
+    """Returns a free name in a new container."""
+    return f"{container(context)}/blob"
 
 
-def with_source(prepare: Callable[[Scene], str], kind: str = "block") -> Callable[[Scene], str]:
-    def both(scene: Scene) -> str:
-        path = prepare(scene)
-        source(scene, kind)
+def with_source(
+    prepare: Callable[[CaseContext], str], kind: str = "block"
+) -> Callable[[CaseContext], str]:
+    def both(context: CaseContext) -> str:
+        path = prepare(context)
+        source(context, kind)
         return path
 
     return both
 
 
-def empty_append(scene: Scene) -> str:
-    return put(scene, "append")
+def empty_append(context: CaseContext) -> str:
+    return put(context, "append")
 
 
-def empty_page(scene: Scene) -> str:
-    return put(scene, "page", x_ms_blob_sequence_number="10")
+def empty_page(context: CaseContext) -> str:
+    return put(context, "page", x_ms_blob_sequence_number="10")
 
 
-def acquire_container(scene: Scene, headers: dict[str, str]) -> Request:
-    said = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
-    said |= {"x-ms-proposed-lease-id": LEASE, **headers}
-    path = container(scene)
-    return scene.request("PUT", path, {"comp": "lease", **CONTAINER}, said)
+def acquire_container(context: CaseContext, headers: dict[str, str]) -> Request:
+    sent = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    sent |= {"x-ms-proposed-lease-id": LEASE, **headers}
+    path = container(context)
+    return context.request("PUT", path, {"comp": "lease", **CONTAINER}, sent)

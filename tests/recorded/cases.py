@@ -1,4 +1,4 @@
-"""Requests that were recorded, as cases: what has to be there before, what is sent, what comes."""
+"""Recorded requests as cases: setup, request and expected response."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 
 
 class Target:
-    """A server with two accounts, and connections to it, one for each thread and service."""
+    """A server with two accounts, and connections to it, one per thread and service."""
 
     def __init__(self, server: Server, endless: str) -> None:
         """`endless` is the address of what can be copied for ever."""
@@ -54,8 +54,8 @@ class Target:
             client.close()
 
 
-class Scene:
-    """What a case prepares, with the key of the account and in names of its own."""
+class CaseContext:
+    """Setup of a case, signed with the account key and with unique names."""
 
     def __init__(self, target: Target, service: str, version: str, account: str = ACCOUNT) -> None:
         self.target = target
@@ -65,9 +65,9 @@ class Scene:
         self.endpoint = target.server.endpoints[service]
         self.endless = target.endless
         self.name = f"recorded{os.getpid()}x{next(_numbers)}"
-        """Of a container, a queue or a table."""
+        """The name of a container, a queue or a table."""
         self.afterwards: list[Request] = []
-        """Sent when the case has been judged."""
+        """Sent after the comparison."""
         self._sign = signer(service, account)
 
     def request(
@@ -78,19 +78,19 @@ class Scene:
         headers: dict[str, str] | None = None,
         body: bytes | str = b"",
     ) -> Request:
-        """`path` is below the account and not encoded yet."""
+        """Returns a request; `path` is below the account and not encoded yet."""
         common = {"x-ms-version": self.version, "x-ms-client-request-id": str(uuid4())}
-        said = {name: value for name, value in {**common, **(headers or {})}.items() if value}
+        sent = {name: value for name, value in {**common, **(headers or {})}.items() if value}
         return Request(
             method,
             f"/{self.account}/{quote(path, safe='/(),=')}",
             encoded((query or {}).items()),
-            tuple(said.items()),
+            tuple(sent.items()),
             body.encode() if isinstance(body, str) else body,
         )
 
     def do(self, *arguments: Any, **options: Any) -> Answer:
-        """Something that succeeds."""
+        """Sends a request that must succeed."""
         return self.do_request(self.request(*arguments, **options))
 
     def do_request(self, request: Request) -> Answer:
@@ -102,8 +102,10 @@ class Scene:
         return self.target.client(self.service).ask(request)
 
 
-def other_account(scene: Scene) -> Scene:
-    return Scene(scene.target, scene.service, scene.version or "2021-08-06", SECOND_ACCOUNT)
+def other_account(context: CaseContext) -> CaseContext:
+    return CaseContext(
+        context.target, context.service, context.version or "2021-08-06", SECOND_ACCOUNT
+    )
 
 
 def signer(service: str, account: str = ACCOUNT) -> Signer:
@@ -113,12 +115,12 @@ def signer(service: str, account: str = ACCOUNT) -> Signer:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of request, and what it is answered with."""
+    """One kind of request and its expected response."""
 
     service: str
     operation: str
     status: int
-    make: Callable[[Scene], Request]
+    make: Callable[[CaseContext], Request]
     code: str = ""
     name: str = ""
     body: str = ""
@@ -128,17 +130,18 @@ class Case:
     values: dict[str, str] = field(default_factory=dict)
     elements: tuple[str, ...] = ()
     share: float | str = ""
-    """How many of the recorded answers are of this variant, or the header that they had."""
+    """How many of the recorded responses are of this variant, or the header that identifies
+    them."""
     signs: bool = True
-    """Whether it is sent with the key of the account."""
+    """Whether the request is signed with the account key."""
     versions: tuple[str, ...] = ()
     cors: bool = True
     """Whether it is also sent to an account with CORS rules, if it is a read."""
 
     @property
     def title(self) -> str:
-        said = (self.operation, str(self.status), self.code, self.body, self.name)
-        return " ".join(word for word in said if word)
+        sent = (self.operation, str(self.status), self.code, self.body, self.name)
+        return " ".join(word for word in sent if word)
 
 
 class Catalogue:
@@ -150,10 +153,10 @@ class Catalogue:
 
     def case(
         self, operation: str, status: int, code: str = "", **options: Any
-    ) -> Callable[[Callable[[Scene], Request]], Callable[[Scene], Request]]:
-        """A decorator for a function that prepares the scene and returns the request."""
+    ) -> Callable[[Callable[[CaseContext], Request]], Callable[[CaseContext], Request]]:
+        """Decorates a function that does the setup and returns the request."""
 
-        def add(make: Callable[[Scene], Request]) -> Callable[[Scene], Request]:
+        def add(make: Callable[[CaseContext], Request]) -> Callable[[CaseContext], Request]:
             self.add(operation, status, code, make=make, **options)
             return make
 
@@ -165,7 +168,7 @@ class Catalogue:
         status: int,
         code: str = "",
         *,
-        make: Callable[[Scene], Request],
+        make: Callable[[CaseContext], Request],
         having: Iterable[str] = (),
         lacking: Iterable[str] = (),
         **options: Any,

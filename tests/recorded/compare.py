@@ -1,4 +1,4 @@
-"""In what an answer differs from those that were recorded."""
+"""Differences between a response and the recorded ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from tests.probes.client import Answer, Request
 from tests.recorded.digest import Node, Recorded, holds, matches
 
-# Who sent it, when and in which framing says nothing about what was answered.
+# Headers of the sender, the time and the framing say nothing about the response.
 _IGNORED: Final = {
     "connection",
     "content-length",
@@ -45,22 +45,22 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """What a request is to be answered with."""
+    """The expected response to a request."""
 
     service: str
     recorded: Recorded
     having: frozenset[str] = frozenset()
-    """Of the headers that only some answers had, those that this one has to have."""
+    """Optional headers that this response must have."""
     lacking: frozenset[str] = frozenset()
     values: dict[str, str] = field(default_factory=dict)
-    """Forms of headers, where more than one was recorded and one of them is right."""
+    """The right form of headers for which several forms were recorded."""
     elements: tuple[str, ...] = ()
-    """Optional elements that the body has, as paths, with `=` and a form behind them if one of
-    several is right; with `!` before it, that it has not."""
+    """Paths of optional elements that the body has, followed by `=` and a form if one of several is
+    right; preceded by `!` if the body must not have it."""
     cors: str = ""
-    """The origins of the account's CORS rule, none if it has no rule."""
+    """The origins of the account's CORS rule; empty if it has no rule."""
     is_part: bool = False
-    """Whether it is a part of the answer to a batch."""
+    """Whether it is a part of a batch response."""
 
 
 def differences(
@@ -77,15 +77,15 @@ def differences(
     else:
         yield from _body(expected, request, version, answer)
     if not expected.is_part:
-        # No version is told to those who asked for one that there is not.
+        # Requests with an unknown version get no version header.
         unknown = not recorded.code_in_header and recorded.code in {"", "InvalidHeaderValue"}
-        told = answer.headers.get("x-ms-version")
-        if told != (None if unknown else version) and version:
-            yield Difference("headers", f"x-ms-version: {told}")
+        result = answer.headers.get("x-ms-version")
+        if result != (None if unknown else version) and version:
+            yield Difference("headers", f"x-ms-version: {result}")
 
 
 def error_code(answer: Answer) -> str:
-    return answer.code or _told(answer)[0]
+    return answer.code or _error_parts(answer)[0]
 
 
 def _reason(expected: Expected, answer: Answer) -> Iterator[Difference]:
@@ -126,7 +126,7 @@ def _headers(
 def _expected_headers(
     expected: Expected, request: Request, version: str, answer: Answer
 ) -> tuple[dict[str, str], set[str]]:
-    """Names in lower case with their forms, and names that may be there."""
+    """Returns header names in lower case with their forms, and optional names."""
     recorded = expected.recorded
     forms = {name.lower(): form for name, form in recorded.always.items()}
     for name, sometimes in recorded.sometimes.items():
@@ -144,7 +144,7 @@ def _expected_headers(
             forms |= {"cache-control": "no-cache", "x-content-type-options": "nosniff"}
         elif expected.service != "blob":
             optional |= _OF_TABLE_ERRORS
-        # The digest does not tell which errors of reads had it.
+        # The digest does not say which errors of reads had it.
         optional.add("vary")
     return {name: form for name, form in forms.items() if name not in _IGNORED}, optional
 
@@ -174,17 +174,17 @@ def _error(expected: Expected, answer: Answer) -> Iterator[Difference]:
         if answer.body:
             yield Difference("body", f"has {answer.body!r}")
         return
-    code, message, details, form = _told(answer)
+    code, message, details, form = _error_parts(answer)
     if code != recorded.code:
         yield Difference("code", f"{code} for {recorded.code}")
         return
     if form != _form_of_error(expected):
         yield Difference("body", f"an error as {form} for {_form_of_error(expected)}")
-    told = _MESSAGE.fullmatch(message)
-    if told is None:
+    result = _MESSAGE.fullmatch(message)
+    if result is None:
         yield Difference("message", f"without id and time: {message!r}")
-    elif recorded.message is not None and told[1] != recorded.message:
-        yield Difference("message", f"{told[1]!r} for {recorded.message!r}")
+    elif recorded.message is not None and result[1] != recorded.message:
+        yield Difference("message", f"{result[1]!r} for {recorded.message!r}")
     for name in recorded.extra:
         if name not in details:
             yield Difference("body", f"no element {name}")
@@ -196,8 +196,8 @@ def _form_of_error(expected: Expected) -> str:
     return str(expected.recorded.body)
 
 
-def _told(answer: Answer) -> tuple[str, str, frozenset[str], str]:
-    """Code, message, names of details and the form of an error's body."""
+def _error_parts(answer: Answer) -> tuple[str, str, frozenset[str], str]:
+    """Returns code, message, names of details and the form of an error's body."""
     text = answer.body.decode().removeprefix("\ufeff")
     if text.startswith("{"):
         error = json.loads(text).get("odata.error", {})
@@ -225,7 +225,7 @@ def _body(
     if recorded.tree is None:
         return
     text = answer.body.decode().removeprefix("\ufeff")
-    walk = _Walk(request, version, answer)
+    walk = _BodyWalk(request, version, answer)
     if recorded.body == "json":
         found = list(walk.members(recorded.tree, json.loads(text), ""))
     else:
@@ -244,8 +244,8 @@ def _body(
             yield Difference("body", f"{name} is {walk.values[name]!r} for {form!r}")
 
 
-class _Walk:
-    """Follows a body along the tree of what was recorded."""
+class _BodyWalk:
+    """Compares a body with the recorded tree."""
 
     def __init__(self, request: Request, version: str, answer: Answer) -> None:
         self._known = (request, version, answer)
@@ -276,7 +276,7 @@ class _Walk:
                     yield from self.element(found, child, f"{path}/{child.tag}")
 
     def members(self, node: Node, value: Any, path: str) -> Iterator[Difference]:
-        """Of an object, or of each in an array."""
+        """Compares the members of an object, or of each object in an array."""
         if isinstance(value, list):
             for row in value:
                 yield from self.members(node.children[0], row, f"{path}/[]")
@@ -293,7 +293,7 @@ class _Walk:
                 yield from self.members(found, member, f"{path}/{name}")
 
     def _order(self, node: Node, names: Sequence[str], path: str) -> Iterator[Difference]:
-        """Every required child is there, no unknown one, and all in order."""
+        """Checks that every required child is present, none is unknown, and all are in order."""
         position = {child.name: number for number, child in enumerate(node.children)}
         for child in node.children:
             if child.name in {"<name>", "*", "[]"}:

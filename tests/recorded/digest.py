@@ -1,9 +1,8 @@
-"""What was recorded: answers by operation and status, and how their values and bodies look.
+"""The recorded responses: by operation and status, with the form of their values and bodies.
 
-The data are facts found by script in public test recordings of 2019 to 2023. `always` names the
-headers that each answer of a kind had, `sometimes` those that some had, with the condition that
-separated the two where one was found.
-"""
+The data are facts extracted by script from public test recordings of 2019 to 2023. `always` names
+the headers that each response of a kind had, `sometimes` those that some had, with the condition
+that separated the two where one was found."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ SERVICES: Final = ("blob", "queue", "table")
 
 
 @dataclass(frozen=True)
-class Sometimes:
-    """A header that `n` of the answers had, or an optional element."""
+class OptionalItem:
+    """A header that `n` of the responses had, or an optional element."""
 
     form: str
     n: int
@@ -31,11 +30,10 @@ class Sometimes:
 
 @dataclass(frozen=True)
 class Node:
-    """An element of a body, or a member of an object, and what is in it, in order.
+    """An element of a body or a member of an object, with its children in order.
 
     The name `*` stands for members that are not listed, `<name>` for any one, `[]` for the rows of
-    an array.
-    """
+    an array."""
 
     name: str
     optional: bool = False
@@ -49,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The answers of one operation with the same status and, if it is an error, the same code."""
+    """The responses of one operation with the same status and, for errors, the same code."""
 
     operation: str
     status: int
@@ -59,7 +57,7 @@ class Recorded:
     message: str | None = None
     reason: str | None = None
     always: dict[str, str] = field(default_factory=dict)
-    sometimes: dict[str, Sometimes] = field(default_factory=dict)
+    sometimes: dict[str, OptionalItem] = field(default_factory=dict)
     body: Any = None
     extra: tuple[str, ...] = ()
     tree: Node | None = None
@@ -76,7 +74,7 @@ class Digest:
     answers: tuple[Recorded, ...]
 
     def find(self, operation: str, status: int, code: str, body: str = "") -> Recorded:
-        """The body tells two apart that differ in nothing else."""
+        """Finds a recorded response; the body decides between two that are otherwise equal."""
         for recorded in self.answers:
             if (recorded.operation, recorded.status, recorded.code) != (operation, status, code):
                 continue
@@ -89,8 +87,8 @@ class Digest:
 def digest(service: str) -> Digest:
     text = (DATA / f"recorded_{service}.json").read_text("utf-8")
     answers = []
-    for operation, told in json.loads(text)["operations"].items():
-        for row in (*told.get("answers", ()), *told.get("errors", ())):
+    for operation, result in json.loads(text)["operations"].items():
+        for row in (*result.get("answers", ()), *result.get("errors", ())):
             answers.append(_recorded(operation, row))
     return Digest(tuple(answers))
 
@@ -98,7 +96,7 @@ def digest(service: str) -> Digest:
 def _recorded(operation: str, row: dict[str, Any]) -> Recorded:
     known = {name: value for name, value in row.items() if name != "when"}
     known["sometimes"] = {
-        name: Sometimes(**told) for name, told in row.get("sometimes", {}).items()
+        name: OptionalItem(**result) for name, result in row.get("sometimes", {}).items()
     }
     known["extra"] = tuple(row.get("extra", ()))
     known["tree"] = _node(row["tree"][0]) if "tree" in row else None
@@ -117,7 +115,8 @@ def _node(row: dict[str, Any]) -> Node:
 
 
 def holds(when: str, request: Request, version: str, answer: Answer) -> bool | None:
-    """Whether a condition of the recordings is met; None if a request alone cannot tell."""
+    """Reports whether a condition of the recordings is met; None if the request alone does not
+    say."""
     verdicts = [
         _term(term, request, version, answer)
         for term in when.removeprefix("mostly ").removeprefix("when ").split(", ")
@@ -139,10 +138,10 @@ def _term(term: str, request: Request, version: str, answer: Answer) -> bool | N
         return request.header(sent[1].lower()) is not None
     if asked := re.fullmatch(r"\?([$\w]+)(?:=(\w+))?", term):
         return _asks(request, asked[1], asked[2])
-    if told := re.fullmatch(r"answer ([\w-]+): (.+)", term):
-        return answer.headers.get(told[1].lower()) == told[2]
-    if said := re.fullmatch(r"([\w-]+): (.+)", term):
-        return request.header(said[1].lower()) == said[2]
+    if result := re.fullmatch(r"answer ([\w-]+): (.+)", term):
+        return answer.headers.get(result[1].lower()) == result[2]
+    if found := re.fullmatch(r"([\w-]+): (.+)", term):
+        return request.header(found[1].lower()) == found[2]
     if term == "SAS":
         return _asks(request, "sig", None)
     if term in {"versioned account", "account with hierarchical namespace"}:
@@ -151,9 +150,9 @@ def _term(term: str, request: Request, version: str, answer: Answer) -> bool | N
 
 
 def _asks(request: Request, name: str, value: str | None) -> bool:
-    for given, said in request.query:
+    for given, found in request.query:
         if given.replace("%24", "$").lower() == name:
-            return value is None or value in said.replace("%2C", ",").split(",")
+            return value is None or value in found.replace("%2C", ",").split(",")
     return False
 
 
@@ -164,7 +163,7 @@ _FORMS: Final = {
     "<etag>": "0x[0-9A-F]{15}",
     "<etag unquoted>": "0x[0-9A-F]{15}",
     "<iso7>": _DAY + r"T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{7}Z",
-    # Without the zeros at the end, of which few recordings have one.
+    # Without trailing zeros, which few recordings have.
     "<iso7, colons as %3A>": _DAY + r"T[0-9]{2}%3A[0-9]{2}%3A[0-9]{2}(\.[0-9]{0,6}[1-9])?Z",
     "<iso, <7 digits, colons as %3A>": (
         _DAY + r"T[0-9]{2}%3A[0-9]{2}%3A[0-9]{2}(?:\.[0-9]{0,5}[1-9])?Z"

@@ -1,4 +1,4 @@
-"""Requests to the queue service."""
+"""Recorded requests to the queue service."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from tests.probes.client import Request
-from tests.recorded.cases import Catalogue, Scene
+from tests.recorded.cases import CaseContext, Catalogue
 
 QUEUE: Final = Catalogue("queue")
 NOT_COMPARED: Final[dict[tuple[str, int, str], str]] = {}
-"""What was recorded and is not asked for here, and why."""
+"""Recorded responses without a case, and why."""
 
 _XML: Final = {"Content-Type": "application/xml"}
 _MESSAGE: Final = "<QueueMessage><MessageText>hello</MessageText></QueueMessage>"
@@ -50,21 +50,23 @@ def metrics(name: str, days: int = 5) -> str:
 
 
 def add_service_properties(catalogue: Catalogue, extra: dict[str, str] | None = None) -> None:
-    """The cases of service properties that the services have in common."""
+    """Adds the cases of service properties that the services have in common."""
     common = extra or {}
     usual = properties("<Cors />")
 
     def setting(*parts: str) -> None:
-        def make(scene: Scene) -> Request:
-            scene.afterwards.append(scene.request("PUT", "", _SERVICE, {**_XML, **common}, usual))
-            return scene.request("PUT", "", _SERVICE, {**_XML, **common}, properties(*parts))
+        def make(context: CaseContext) -> Request:
+            context.afterwards.append(
+                context.request("PUT", "", _SERVICE, {**_XML, **common}, usual)
+            )
+            return context.request("PUT", "", _SERVICE, {**_XML, **common}, properties(*parts))
 
         name = re.sub(r"<|>.*", "", "".join(parts)) or "empty"
         catalogue.add("Service_SetProperties", 202, make=make, name=name)
 
     def refused(name: str, *parts: str) -> None:
-        def make(scene: Scene) -> Request:
-            return scene.request("PUT", "", _SERVICE, {**_XML, **common}, properties(*parts))
+        def make(context: CaseContext) -> Request:
+            return context.request("PUT", "", _SERVICE, {**_XML, **common}, properties(*parts))
 
         catalogue.add("Service_SetProperties", 400, "InvalidXmlDocument", make=make, name=name)
 
@@ -76,24 +78,24 @@ def add_service_properties(catalogue: Catalogue, extra: dict[str, str] | None = 
     refused("366 days", metrics("MinuteMetrics", 366))
 
     @catalogue.case("Service_GetProperties", 200)
-    def get_properties(scene: Scene) -> Request:
-        return scene.request("GET", "", _SERVICE, common)
+    def get_properties(context: CaseContext) -> Request:
+        return context.request("GET", "", _SERVICE, common)
 
     @catalogue.case("Service_GetProperties", 200, name="all set", share=1, cors=False)
-    def get_full_properties(scene: Scene) -> Request:
+    def get_full_properties(context: CaseContext) -> Request:
         parts = (LOGGING, metrics("HourMetrics"), metrics("MinuteMetrics"))
         body = properties(*parts)
-        scene.do("PUT", "", _SERVICE, {**_XML, **common}, body)
-        return scene.request("GET", "", _SERVICE, common)
+        context.do("PUT", "", _SERVICE, {**_XML, **common}, body)
+        return context.request("GET", "", _SERVICE, common)
 
     @catalogue.case("Service_GetStatistics", 200)
-    def statistics(scene: Scene) -> Request:
-        request = scene.request("GET", "", {"restype": "service", "comp": "stats"}, common)
+    def statistics(context: CaseContext) -> Request:
+        request = context.request("GET", "", {"restype": "service", "comp": "stats"}, common)
         return secondary(request)
 
 
 def secondary(request: Request) -> Request:
-    """To the secondary endpoint, where statistics are asked for."""
+    """Sends the request to the secondary endpoint, which has the statistics."""
     account, _, rest = request.path[1:].partition("/")
     return Request(
         request.method, f"/{account}-secondary/{rest}", request.query, request.headers, request.body
@@ -106,90 +108,90 @@ add_service_properties(QUEUE)
 # Queues
 
 
-def create(scene: Scene, **metadata: str) -> str:
+def create(context: CaseContext, **metadata: str) -> str:
     headers = {f"x-ms-meta-{name}": value for name, value in metadata.items()}
-    scene.do("PUT", scene.name, headers=headers)
-    return scene.name
+    context.do("PUT", context.name, headers=headers)
+    return context.name
 
 
 @QUEUE.case("Service_ListQueuesSegment", 200)
-def list_queues(scene: Scene) -> Request:
-    create(scene)
-    return scene.request("GET", "", {"comp": "list"})
+def list_queues(context: CaseContext) -> Request:
+    create(context)
+    return context.request("GET", "", {"comp": "list"})
 
 
 @QUEUE.case("Service_ListQueuesSegment", 200, name="prefix, metadata, pages")
-def list_some(scene: Scene) -> Request:
-    create(scene, title="shelf")
-    query = {"comp": "list", "prefix": scene.name, "include": "metadata", "maxresults": "1"}
-    return scene.request("GET", "", query)
+def list_some(context: CaseContext) -> Request:
+    create(context, title="shelf")
+    query = {"comp": "list", "prefix": context.name, "include": "metadata", "maxresults": "1"}
+    return context.request("GET", "", query)
 
 
 @QUEUE.case("Service_ListQueuesSegment", 200, name="marker")
-def list_from_marker(scene: Scene) -> Request:
+def list_from_marker(context: CaseContext) -> Request:
     for number in "ab":
-        scene.do("PUT", scene.name + number)
-    query = {"comp": "list", "prefix": scene.name, "maxresults": "1"}
-    body = scene.do("GET", "", query).body.decode()
+        context.do("PUT", context.name + number)
+    query = {"comp": "list", "prefix": context.name, "maxresults": "1"}
+    body = context.do("GET", "", query).body.decode()
     marker = body.partition("<NextMarker>")[2].partition("<")[0]
-    return scene.request("GET", "", {**query, "marker": marker})
+    return context.request("GET", "", {**query, "marker": marker})
 
 
 @QUEUE.case("Queue_Create", 201)
-def create_queue(scene: Scene) -> Request:
-    return scene.request("PUT", scene.name)
+def create_queue(context: CaseContext) -> Request:
+    return context.request("PUT", context.name)
 
 
 @QUEUE.case("Queue_Create", 201, name="metadata", share=12)
-def create_queue_with_metadata(scene: Scene) -> Request:
-    return scene.request("PUT", scene.name, headers={"x-ms-meta-title": "shelf"})
+def create_queue_with_metadata(context: CaseContext) -> Request:
+    return context.request("PUT", context.name, headers={"x-ms-meta-title": "shelf"})
 
 
 @QUEUE.case("Queue_Create", 204)
-def create_queue_again(scene: Scene) -> Request:
-    return scene.request("PUT", create(scene, val="test"), headers={"x-ms-meta-val": "test"})
+def create_queue_again(context: CaseContext) -> Request:
+    return context.request("PUT", create(context, val="test"), headers={"x-ms-meta-val": "test"})
 
 
 @QUEUE.case("Queue_Create", 409, "QueueAlreadyExists")
-def create_other_queue(scene: Scene) -> Request:
-    return scene.request("PUT", create(scene, val="test"), headers={"x-ms-meta-val": "other"})
+def create_other_queue(context: CaseContext) -> Request:
+    return context.request("PUT", create(context, val="test"), headers={"x-ms-meta-val": "other"})
 
 
 @QUEUE.case("Queue_Create", 400, "InvalidResourceName")
-def create_queue_of_bad_name(scene: Scene) -> Request:
-    return scene.request("PUT", "啊齄丂狛狜")
+def create_queue_of_bad_name(context: CaseContext) -> Request:
+    return context.request("PUT", "啊齄丂狛狜")
 
 
 @QUEUE.case("Queue_GetProperties", 200)
-def get_metadata(scene: Scene) -> Request:
-    return scene.request("GET", create(scene), {"comp": "metadata"})
+def get_metadata(context: CaseContext) -> Request:
+    return context.request("GET", create(context), {"comp": "metadata"})
 
 
 @QUEUE.case("Queue_GetProperties", 200, name="metadata", share=12, having={"x-ms-meta-*"})
-def get_some_metadata(scene: Scene) -> Request:
-    return scene.request("GET", create(scene, title="shelf"), {"comp": "metadata"})
+def get_some_metadata(context: CaseContext) -> Request:
+    return context.request("GET", create(context, title="shelf"), {"comp": "metadata"})
 
 
 @QUEUE.case("Queue_SetMetadata", 204)
-def set_metadata(scene: Scene) -> Request:
+def set_metadata(context: CaseContext) -> Request:
     headers = {"x-ms-meta-title": "shelf"}
-    return scene.request("PUT", create(scene), {"comp": "metadata"}, headers)
+    return context.request("PUT", create(context), {"comp": "metadata"}, headers)
 
 
 @QUEUE.case("Queue_Delete", 204)
-def delete_queue(scene: Scene) -> Request:
-    return scene.request("DELETE", create(scene))
+def delete_queue(context: CaseContext) -> Request:
+    return context.request("DELETE", create(context))
 
 
 @QUEUE.case("Queue_GetAccessPolicy", 200)
-def get_acl(scene: Scene) -> Request:
-    return scene.request("GET", create(scene), {"comp": "acl"})
+def get_acl(context: CaseContext) -> Request:
+    return context.request("GET", create(context), {"comp": "acl"})
 
 
 @QUEUE.case("Queue_GetAccessPolicy", 200, name="policy", share=4)
-def get_policy(scene: Scene) -> Request:
-    scene.do("PUT", create(scene), {"comp": "acl"}, _XML, POLICY)
-    return scene.request("GET", scene.name, {"comp": "acl"})
+def get_policy(context: CaseContext) -> Request:
+    context.do("PUT", create(context), {"comp": "acl"}, _XML, POLICY)
+    return context.request("GET", context.name, {"comp": "acl"})
 
 
 @QUEUE.case(
@@ -199,19 +201,19 @@ def get_policy(scene: Scene) -> Request:
     share=4,
     elements=("!SignedIdentifiers/SignedIdentifier/AccessPolicy",),
 )
-def get_bare_policy(scene: Scene) -> Request:
-    scene.do("PUT", create(scene), {"comp": "acl"}, _XML, BARE_POLICY)
-    return scene.request("GET", scene.name, {"comp": "acl"})
+def get_bare_policy(context: CaseContext) -> Request:
+    context.do("PUT", create(context), {"comp": "acl"}, _XML, BARE_POLICY)
+    return context.request("GET", context.name, {"comp": "acl"})
 
 
 @QUEUE.case("Queue_SetAccessPolicy", 204)
-def set_acl(scene: Scene) -> Request:
-    return scene.request("PUT", create(scene), {"comp": "acl"}, _XML, POLICY)
+def set_acl(context: CaseContext) -> Request:
+    return context.request("PUT", create(context), {"comp": "acl"}, _XML, POLICY)
 
 
 @QUEUE.case("Queue_SetAccessPolicy", 204, name="without a body", share=12)
-def clear_acl(scene: Scene) -> Request:
-    return scene.request("PUT", create(scene), {"comp": "acl"})
+def clear_acl(context: CaseContext) -> Request:
+    return context.request("PUT", create(context), {"comp": "acl"})
 
 
 for _operation, _method, _query, _body in (
@@ -223,91 +225,94 @@ for _operation, _method, _query, _body in (
 
     @QUEUE.case(_operation, 404, "QueueNotFound")
     def absent(
-        scene: Scene, method: str = _method, query: dict[str, str] = _query, body: str = _body
+        context: CaseContext,
+        method: str = _method,
+        query: dict[str, str] = _query,
+        body: str = _body,
     ) -> Request:
-        return scene.request(method, scene.name, query, _XML if body else {}, body)
+        return context.request(method, context.name, query, _XML if body else {}, body)
 
 
 # Messages
 
 
-def put(scene: Scene, count: int = 1) -> str:
-    path = f"{create(scene)}/messages"
+def put(context: CaseContext, count: int = 1) -> str:
+    path = f"{create(context)}/messages"
     for _ in range(count):
-        scene.do("POST", path, headers=_XML, body=_MESSAGE)
+        context.do("POST", path, headers=_XML, body=_MESSAGE)
     return path
 
 
 @QUEUE.case("Messages_Enqueue", 201)
-def put_message(scene: Scene) -> Request:
-    return scene.request("POST", f"{create(scene)}/messages", headers=_XML, body=_MESSAGE)
+def put_message(context: CaseContext) -> Request:
+    return context.request("POST", f"{create(context)}/messages", headers=_XML, body=_MESSAGE)
 
 
 @QUEUE.case("Messages_Enqueue", 201, name="ttl", share=8)
-def put_lasting_message(scene: Scene) -> Request:
-    path = f"{create(scene)}/messages"
-    return scene.request("POST", path, {"messagettl": "-1"}, _XML, _MESSAGE)
+def put_lasting_message(context: CaseContext) -> Request:
+    path = f"{create(context)}/messages"
+    return context.request("POST", path, {"messagettl": "-1"}, _XML, _MESSAGE)
 
 
 @QUEUE.case("Messages_Enqueue", 413, "RequestBodyTooLarge")
-def put_large_message(scene: Scene) -> Request:
+def put_large_message(context: CaseContext) -> Request:
     body = _MESSAGE.replace("hello", "a" * 65_537)
-    return scene.request("POST", f"{create(scene)}/messages", headers=_XML, body=body)
+    return context.request("POST", f"{create(context)}/messages", headers=_XML, body=body)
 
 
 @QUEUE.case("Messages_Enqueue", 400, "InvalidXmlDocument")
-def put_bad_characters(scene: Scene) -> Request:
+def put_bad_characters(context: CaseContext) -> Request:
     body = _MESSAGE.replace("hello", "action?\x02")
-    return scene.request("POST", f"{create(scene)}/messages", headers=_XML, body=body)
+    return context.request("POST", f"{create(context)}/messages", headers=_XML, body=body)
 
 
 @QUEUE.case("Messages_Dequeue", 200)
-def get_messages(scene: Scene) -> Request:
-    return scene.request("GET", put(scene, 2), {"numofmessages": "32"})
+def get_messages(context: CaseContext) -> Request:
+    return context.request("GET", put(context, 2), {"numofmessages": "32"})
 
 
 @QUEUE.case("Messages_Dequeue", 200, name="empty", share=66)
-def get_no_messages(scene: Scene) -> Request:
-    return scene.request("GET", put(scene, 0))
+def get_no_messages(context: CaseContext) -> Request:
+    return context.request("GET", put(context, 0))
 
 
 @QUEUE.case("Messages_Peek", 200)
-def peek(scene: Scene) -> Request:
-    return scene.request("GET", put(scene), {"peekonly": "true"})
+def peek(context: CaseContext) -> Request:
+    return context.request("GET", put(context), {"peekonly": "true"})
 
 
 @QUEUE.case("Messages_Peek", 200, name="empty", share=4)
-def peek_nothing(scene: Scene) -> Request:
-    return scene.request("GET", put(scene, 0), {"peekonly": "true"})
+def peek_nothing(context: CaseContext) -> Request:
+    return context.request("GET", put(context, 0), {"peekonly": "true"})
 
 
 @QUEUE.case("Messages_Clear", 204)
-def clear(scene: Scene) -> Request:
-    return scene.request("DELETE", put(scene))
+def clear(context: CaseContext) -> Request:
+    return context.request("DELETE", put(context))
 
 
-def _got(scene: Scene) -> tuple[str, str]:
-    path = put(scene)
-    body = scene.do("GET", path).body.decode()
+def _got(context: CaseContext) -> tuple[str, str]:
+    path = put(context)
+    body = context.do("GET", path).body.decode()
     found = re.search("<MessageId>(.*?)<.*<PopReceipt>(.*?)<", body)
     assert found is not None
     return f"{path}/{found[1]}", found[2]
 
 
 @QUEUE.case("MessageId_Update", 204)
-def update(scene: Scene) -> Request:
-    path, receipt = _got(scene)
+def update(context: CaseContext) -> Request:
+    path, receipt = _got(context)
     query = {"popreceipt": receipt, "visibilitytimeout": "0"}
-    return scene.request("PUT", path, query, _XML, _MESSAGE)
+    return context.request("PUT", path, query, _XML, _MESSAGE)
 
 
 @QUEUE.case("MessageId_Update", 204, name="without a text", share=4)
-def update_visibility(scene: Scene) -> Request:
-    path, receipt = _got(scene)
-    return scene.request("PUT", path, {"popreceipt": receipt, "visibilitytimeout": "0"})
+def update_visibility(context: CaseContext) -> Request:
+    path, receipt = _got(context)
+    return context.request("PUT", path, {"popreceipt": receipt, "visibilitytimeout": "0"})
 
 
 @QUEUE.case("MessageId_Delete", 204)
-def delete_message(scene: Scene) -> Request:
-    path, receipt = _got(scene)
-    return scene.request("DELETE", path, {"popreceipt": receipt})
+def delete_message(context: CaseContext) -> Request:
+    path, receipt = _got(context)
+    return context.request("DELETE", path, {"popreceipt": receipt})

@@ -1,4 +1,4 @@
-"""Sends what was recorded to a server, and weighs where the answers agree."""
+"""Sends the recorded requests to a server and weighs how far the responses agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.probes.client import Answer, NotHttp
 from tests.recorded import blob_cases  # noqa: F401 — adds its cases to BLOB
 from tests.recorded.blob_refusals import NOT_COMPARED as NOT_COMPARED_OF_BLOB
 from tests.recorded.blob_requests import BLOB
-from tests.recorded.cases import VERSIONS, Case, Scene, Target, signer
+from tests.recorded.cases import VERSIONS, Case, CaseContext, Target, signer
 from tests.recorded.compare import Difference, Expected, differences
 from tests.recorded.digest import SERVICES, Recorded, digest
 from tests.recorded.queue_cases import NOT_COMPARED as NOT_COMPARED_OF_QUEUE
@@ -47,7 +47,7 @@ _RULES: Final = {
         for origin, methods in _METHODS.items()
     },
 }
-# Headers of features that the server does not have: answers with one of them are left out.
+# Headers of unsupported features: responses with one of them are left out.
 _NOT_SERVED: Final = (
     "x-ms-encryption-key-sha256",
     "x-ms-encryption-scope",
@@ -60,7 +60,7 @@ _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)')
 
 @dataclass(frozen=True)
 class Result:
-    """How the answer to a case compares, and how many recorded ones it stands for."""
+    """The result of a case, and how many recorded responses it stands for."""
 
     case: Case
     version: str
@@ -79,7 +79,7 @@ def recorded_of(case: Case) -> Recorded:
 
 
 def served(recorded: Recorded) -> int:
-    """How many of the answers the server's features can give."""
+    """Returns how many of the responses the server's features can give."""
     if recorded.is_error:
         return recorded.n
     left_out = sum(recorded.sometimes[name].n for name in _NOT_SERVED if name in recorded.sometimes)
@@ -87,7 +87,7 @@ def served(recorded: Recorded) -> int:
 
 
 def uncovered(service: str) -> Iterator[tuple[Recorded, str]]:
-    """What no case asks for, with the reason."""
+    """Returns the recorded responses without a case, with the reason."""
     covered = [recorded_of(case) for case in CASES[service]]
     for recorded in digest(service).answers:
         if any(recorded is one for one in covered):
@@ -99,7 +99,7 @@ def uncovered(service: str) -> Iterator[tuple[Recorded, str]]:
 
 @contextlib.contextmanager
 def target(directory: Path) -> Iterator[Target]:
-    """A server that is started as a user starts it."""
+    """Starts a server as a user would."""
     account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
     with contextlib.ExitStack() as stack:
         endless = stack.enter_context(endless_source())
@@ -111,7 +111,7 @@ def target(directory: Path) -> Iterator[Target]:
 
 
 def run(target: Target, services: tuple[str, ...] = SERVICES) -> list[Result]:
-    """Several cases at a time, but for those that concern a service as a whole."""
+    """Runs several cases concurrently, except those that change service properties."""
     results: list[Result] = []
     with ThreadPoolExecutor(THREADS) as threads:
         for service in services:
@@ -128,9 +128,9 @@ def run(target: Target, services: tuple[str, ...] = SERVICES) -> list[Result]:
 
 
 def _set_rules(target: Target, service: str, cors: str) -> None:
-    scene = Scene(target, service, VERSIONS[service][-1])
+    context = CaseContext(target, service, VERSIONS[service][-1])
     query = {"restype": "service", "comp": "properties"}
-    scene.do("PUT", "", query, {"Content-Type": "application/xml"}, _RULES[cors])
+    context.do("PUT", "", query, {"Content-Type": "application/xml"}, _RULES[cors])
 
 
 def _run(target: Target, case: Case, cors: str) -> list[Result]:
@@ -139,20 +139,22 @@ def _run(target: Target, case: Case, cors: str) -> list[Result]:
     if header is not None and (not case.cors or header not in recorded.sometimes):
         return []
     versions = case.versions or VERSIONS[case.service]
-    # Rules were there in the newer recordings.
+    # The newer recordings had CORS rules.
     versions = versions[-1:] if cors else versions
     results = []
     for version in versions:
-        scene = Scene(target, case.service, version)
-        found = tuple(dict.fromkeys(_compared(scene, case, recorded, cors)))
-        for request in scene.afterwards:
-            scene.ask(signer(case.service)(request))
+        context = CaseContext(target, case.service, version)
+        found = tuple(dict.fromkeys(_compared(context, case, recorded, cors)))
+        for request in context.afterwards:
+            context.ask(signer(case.service)(request))
         weight = _weight(case, recorded, cors) / len(versions)
         results.append(Result(case, version, cors, weight, found))
     return results
 
 
-def _compared(scene: Scene, case: Case, recorded: Recorded, cors: str) -> Iterator[Difference]:
+def _compared(
+    context: CaseContext, case: Case, recorded: Recorded, cors: str
+) -> Iterator[Difference]:
     expected = Expected(
         case.service,
         recorded,
@@ -164,22 +166,22 @@ def _compared(scene: Scene, case: Case, recorded: Recorded, cors: str) -> Iterat
         is_part=" > " in case.operation,
     )
     try:
-        request = case.make(scene)
-        answer = scene.ask(signer(case.service)(request) if case.signs else request.framed())
+        request = case.make(context)
+        answer = context.ask(signer(case.service)(request) if case.signs else request.framed())
         if expected.is_part:
             answer = part(answer)
     except (AssertionError, NotHttp, ValueError, IndexError) as error:
         yield Difference("status", f"not to be had: {error}"[:300])
         return
-    yield from differences(expected, request, scene.version, answer)
+    yield from differences(expected, request, context.version, answer)
 
 
 def part(answer: Answer) -> Answer:
-    """The first answer inside of that to a batch."""
+    """Returns the first response inside a batch response."""
     assert answer.status == 202, answer
     text = answer.body
     for _ in range(2):
-        # Tables put the answers of a change set into a part of their own.
+        # Tables nest the responses of a change set in a part.
         head, _, rest = text.partition(b"\r\n\r\n")
         content_type = answer.headers["content-type"] if text is answer.body else head.decode()
         found = _BOUNDARY.search(content_type)
@@ -198,7 +200,7 @@ def part(answer: Answer) -> Answer:
 
 
 def _weight(case: Case, recorded: Recorded, cors: str) -> float:
-    """Variants stand for their share of the recorded answers, or for equal parts of the rest."""
+    """Variants stand for their share of the recorded responses, or for equal parts of the rest."""
     siblings = [other for other in CASES[case.service] if _kind(other) == _kind(case)]
     total = served(recorded)
     shares = [_share(other, recorded) for other in siblings]
@@ -232,7 +234,7 @@ def _cors_share(case: Case, recorded: Recorded, cors: str) -> float:
 
 @dataclass
 class Agreement:
-    """Weights of a service: of all, and of those that agree in each respect."""
+    """Weights of a service: in total, and of those that agree in each respect."""
 
     total: float = 0.0
     headers: float = 0.0
@@ -258,7 +260,7 @@ def agreement(results: list[Result]) -> Agreement:
 
 
 def merged(results: list[Result]) -> list[Result]:
-    """The versions of a case that differ in the same things, as one."""
+    """Merges the versions of a case that differ in the same things."""
     found: dict[tuple[str, str, tuple[Difference, ...]], Result] = {}
     for result in results:
         key = (f"{result.case.service} {result.case.title}", result.cors, result.differences)

@@ -1,4 +1,4 @@
-"""Every recorded operation is answered as the real service answered it."""
+"""Every recorded operation gets the response that the real service gave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.probes.client import Answer, Request
 from tests.recorded.compare import Difference, Expected, differences
-from tests.recorded.digest import SERVICES, Node, Recorded, Sometimes, digest, holds, matches
+from tests.recorded.digest import SERVICES, Node, OptionalItem, Recorded, digest, holds, matches
 from tests.recorded.run import CASES, NOT_COMPARED, Result, recorded_of, run, target, uncovered
 
 _UNKNOWN_VERSION: Final = (
@@ -41,14 +41,14 @@ EXCEPTIONS: Final = {
         " that the answer does not give"
     ),
 }
-"""Cases that are answered otherwise on purpose, by their titles, and why."""
+"""Cases with intended differences, by title, and why."""
 
 Results = dict[str, list[Result]]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
-    """By service and operation."""
+    """The results by service and operation."""
     found: Results = defaultdict(list)
     with target(tmp_path_factory.mktemp("recorded") / "data") as running:
         for result in run(running):
@@ -63,7 +63,7 @@ def _operations() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("operation", list(_operations()))
-def test_an_operation_is_answered_as_recorded(results: Results, operation: str) -> None:
+def test_responses_match_the_recordings(results: Results, operation: str) -> None:
     differing = {
         result.title: result.differences
         for result in results[operation]
@@ -72,7 +72,7 @@ def test_an_operation_is_answered_as_recorded(results: Results, operation: str) 
     assert not differing
 
 
-def test_no_exception_is_out_of_date(results: Results) -> None:
+def test_every_listed_exception_still_occurs(results: Results) -> None:
     differing = {_title(row) for rows in results.values() for row in rows if row.differences}
     assert EXCEPTIONS.keys() <= differing
 
@@ -82,7 +82,7 @@ def _title(result: Result) -> str:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_every_recorded_answer_is_asked_for_or_left_out_with_a_reason(service: str) -> None:
+def test_every_recorded_response_has_a_case_or_a_reason(service: str) -> None:
     left_out = list(uncovered(service))
     assert [recorded for recorded, reason in left_out if not reason] == []
     named = {(recorded.operation, recorded.status, recorded.code) for recorded, _ in left_out}
@@ -108,7 +108,7 @@ _RECORDED: Final = Recorded(
     1,
     reason="OK",
     always={"ETag": '"<etag>"'},
-    sometimes={"x-ms-tag-count": Sometimes("<int>", 1), "Vary": Sometimes("Origin", 1)},
+    sometimes={"x-ms-tag-count": OptionalItem("<int>", 1), "Vary": OptionalItem("Origin", 1)},
     body="xml",
     tree=Node("Rows", children=(Node("A", form="<int>"), Node("B", optional=True, form="(empty)"))),
 )
@@ -125,7 +125,7 @@ def _differences(
     return list(differences(expected, _REQUEST, "2021-08-06", answer))
 
 
-def test_what_was_recorded_differs_in_nothing() -> None:
+def test_a_recorded_response_has_no_differences() -> None:
     assert _differences() == []
     assert _differences(having="x-ms-tag-count", x_ms_tag_count="2") == []
     assert _differences(cors="https://example.com", vary="Origin") == []
@@ -149,7 +149,7 @@ def test_what_was_recorded_differs_in_nothing() -> None:
         ({"body": _BODY.replace(b"?><", b"?>\n<")}, "body"),
     ],
 )
-def test_a_difference_is_seen(changes: dict[str, object], kind: str) -> None:
+def test_differences_are_detected(changes: dict[str, object], kind: str) -> None:
     found = _differences(**changes)  # type: ignore[arg-type]
     assert {difference.kind for difference in found} == {kind}
 
@@ -196,7 +196,7 @@ def test_forms_are_matched(value: str, form: str, verdict: bool) -> None:
     assert matches(value, form) is verdict
 
 
-def test_the_data_name_no_more_than_was_recorded() -> None:
+def test_the_data_contain_only_recorded_operations() -> None:
     for service in SERVICES:
         for recorded in digest(service).answers:
-            assert all(told.n <= recorded.n for told in recorded.sometimes.values()), recorded
+            assert all(result.n <= recorded.n for result in recorded.sometimes.values()), recorded

@@ -1,1 +1,1 @@
-"""Tests of the rules: every cell of every table, written out apart from the code."""
+"""Tests of the rules: every cell of every table, stated independently of the code."""

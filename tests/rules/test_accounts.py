@@ -56,7 +56,7 @@ def test_names(name: str, expected: str | None) -> None:
 
 
 @given(st.one_of(st.text(alphabet="ab09-A", max_size=27), st.text(max_size=27)))
-def test_the_settings_know_the_same_names(name: str) -> None:
+def test_the_settings_accept_the_same_names(name: str) -> None:
     try:
         known = parse_account(f"{name}:a2V5").name == name
     except ValueError:
@@ -69,7 +69,7 @@ def test_keys(length: int, expected: str | None) -> None:
     assert code_of(check_key(bytes(length))) == expected
 
 
-def test_new_keys_are_as_long_as_the_service_s_and_never_the_same() -> None:
+def test_new_keys_have_64_bytes_and_differ() -> None:
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
     assert {len(key) for key in keys} == {64}
@@ -88,9 +88,7 @@ def test_there_are_two_keys(number: int) -> None:
         (DEVELOPMENT, None, "AccountAlreadyExists"),
     ],
 )
-def test_a_new_account_has_a_name_of_its_own(
-    name: str, stored: Account | None, expected: str | None
-) -> None:
+def test_account_names_are_unique(name: str, stored: Account | None, expected: str | None) -> None:
     assert code_of(check_absent(name, stored)) == expected
 
 
@@ -99,7 +97,7 @@ def test_built_in_accounts_do_not_change() -> None:
     assert check_changeable("mine") is None
 
 
-def test_the_development_account_has_the_key_that_everybody_knows() -> None:
+def test_the_development_account_has_the_well_known_key() -> None:
     key1, key2 = BUILT_IN[DEVELOPMENT].keys
     assert key1 == key2
     assert len(key1) == 64
@@ -132,7 +130,7 @@ def test_the_development_account_has_the_key_that_everybody_knows() -> None:
     ],
 )
 @pytest.mark.parametrize("anywhere", [False, True])
-def test_from_where_accounts_are_used(client: str, near: bool, anywhere: bool) -> None:
+def test_client_addresses_of_accounts(client: str, near: bool, anywhere: bool) -> None:
     settings = Settings(development_account_anywhere=anywhere)
     assert is_loopback(client) is near
     refused = not near and not anywhere
@@ -169,7 +167,7 @@ def test_from_where_accounts_are_used(client: str, near: bool, anywhere: bool) -
     ],
 )
 @pytest.mark.parametrize("anywhere", [False, True])
-def test_under_which_names_accounts_are_used(host: str | None, near: bool, anywhere: bool) -> None:
+def test_host_names_of_accounts(host: str | None, near: bool, anywhere: bool) -> None:
     settings = Settings(development_account_anywhere=anywhere)
     expected = None if near or anywhere else "AuthorizationFailure"
     assert code_of(check_built_in_access(DEVELOPMENT, "127.0.0.1", host, settings)) == expected

@@ -1,4 +1,4 @@
-"""Append blobs: where and how much may be added, and when no more."""
+"""Append blobs: position and size conditions, and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _code(refusal: Refusal | None) -> str:
         (8, 7, "AppendPositionConditionNotMet"),
     ],
 )
-def test_the_end_is_where_it_is_said_to_be(position: int | None, length: int, code: str) -> None:
+def test_append_position_condition(position: int | None, length: int, code: str) -> None:
     assert _code(check_position(position, length)) == code
 
 
@@ -46,9 +46,7 @@ def test_the_end_is_where_it_is_said_to_be(position: int | None, length: int, co
         (0, 0, 1, "MaxBlobSizeConditionNotMet"),
     ],
 )
-def test_a_blob_gets_no_longer_than_it_is_said_to(
-    length_max: int | None, length: int, added: int, code: str
-) -> None:
+def test_max_size_condition(length_max: int | None, length: int, added: int, code: str) -> None:
     assert _code(check_length(length_max, length, added)) == code
 
 
@@ -62,7 +60,7 @@ def test_a_blob_gets_no_longer_than_it_is_said_to(
         (AppendTraits(APPENDED_BLOCKS_MAX, sealed=True), "BlobIsSealed"),
     ],
 )
-def test_when_no_more_can_be_added(traits: AppendTraits, code: str) -> None:
+def test_limits_of_an_append_blob(traits: AppendTraits, code: str) -> None:
     assert APPENDED_BLOCKS_MAX == 50_000
     assert _code(check_appendable(traits)) == code
 
@@ -76,5 +74,5 @@ def test_when_no_more_can_be_added(traits: AppendTraits, code: str) -> None:
         ("BlockCountExceedsLimit", 409),
     ],
 )
-def test_how_refusals_are_told(code: str, status: int) -> None:
+def test_messages_of_refusals(code: str, status: int) -> None:
     assert ERRORS[code].status == status

@@ -1,4 +1,4 @@
-"""Blocks: what they may be called, how many there may be, and which ones a list means."""
+"""Blocks: names, limits, and the blocks that a list refers to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LATEST = BlockSource.LATEST
 
 
 @given(st.binary(max_size=80))
-def test_names_come_back(name: bytes) -> None:
+def test_names_round_trip(name: bytes) -> None:
     written = encode_block_name(name)
     assert written == base64.b64encode(name).decode()
     assert decode_block_name(written) == name
@@ -51,7 +51,7 @@ def test_names_come_back(name: bytes) -> None:
         "QQ==QQ==",
         "QUFB\n",
         "QU FB",
-        "QU-_",  # the alphabet of URLs is another one
+        "QU-_",  # the URL-safe alphabet differs
         "QU%2B",
         "block-1!",
         "é===",
@@ -59,12 +59,12 @@ def test_names_come_back(name: bytes) -> None:
         "ＱＱ==",  # noqa: RUF001 - wide letters are not those of the alphabet
     ],
 )
-def test_what_is_not_base64_names_nothing(written: str) -> None:
+def test_invalid_base64_is_refused(written: str) -> None:
     assert decode_block_name(written) is None
 
 
 @given(st.text(max_size=12))
-def test_no_text_breaks_the_reading(written: str) -> None:
+def test_arbitrary_text_does_not_raise(written: str) -> None:
     name = decode_block_name(written)
     assert name is None or decode_block_name(encode_block_name(name)) == name
 
@@ -79,7 +79,7 @@ def test_lengths_of_names(length: int, good: bool) -> None:
 
 
 @pytest.mark.parametrize(("length", "expected"), list(product([1, 5, 64], repeat=2)))
-def test_names_that_wait_together_have_one_length(length: int, expected: int) -> None:
+def test_uncommitted_names_have_one_length(length: int, expected: int) -> None:
     refusal = check_staged_name(b"x" * length, expected)
     if length == expected:
         assert refusal is None
@@ -88,7 +88,7 @@ def test_names_that_wait_together_have_one_length(length: int, expected: int) ->
         assert refusal == Refusal("InvalidBlobOrBlock", facts)
 
 
-# Counts
+# Limits
 
 
 def test_the_limits_are_those_of_the_service() -> None:
@@ -96,24 +96,24 @@ def test_the_limits_are_those_of_the_service() -> None:
 
 
 @pytest.mark.parametrize(("count", "good"), [(1, True), (100_000, True), (100_001, False)])
-def test_how_many_may_wait(count: int, good: bool) -> None:
+def test_limit_of_uncommitted_blocks(count: int, good: bool) -> None:
     refusal = Refusal("BlockCountExceedsLimit", {"Maximum": 100_000})
     assert check_staged_count(count) == (None if good else refusal)
 
 
 @pytest.mark.parametrize(("count", "good"), [(0, True), (1, True), (50_000, True), (50_001, False)])
-def test_how_many_a_list_may_have(count: int, good: bool) -> None:
+def test_limit_of_a_list(count: int, good: bool) -> None:
     refusal = Refusal("BlockListTooLong", {"Maximum": 50_000})
     assert check_list_length(count) == (None if good else refusal)
 
 
-def test_every_refusal_is_known() -> None:
+def test_every_refusal_has_a_known_code() -> None:
     for code in ("InvalidBlockId", "InvalidBlobOrBlock", "BlockListTooLong", "InvalidBlockList"):
         assert ERRORS[code].status == 400
     assert ERRORS["BlockCountExceedsLimit"].status == 409
 
 
-# Which are meant
+# Lookup
 
 
 def block(name: bytes, at: int) -> Block:
@@ -141,7 +141,7 @@ STAGED, KEPT = {"staged": {b"x": NEW}, "": {}}, {"committed": {b"x": OLD}, "": {
         (LATEST, "staged", "committed", NEW),
     ],
 )
-def test_where_a_block_is_looked_for(
+def test_sources_of_a_block(
     source: BlockSource, staged: str, committed: str, meant: Block | None
 ) -> None:
     found = resolve([ListedBlock(source, b"x")], STAGED[staged], KEPT[committed])
@@ -150,13 +150,13 @@ def test_where_a_block_is_looked_for(
     assert found == expected
 
 
-def test_a_block_without_bytes_is_there_too() -> None:
+def test_an_empty_block_is_found() -> None:
     nothing = Block(b"x", ())
     listed = [ListedBlock(LATEST, b"x")]
     assert resolve(listed, {b"x": nothing}, {b"x": OLD}) == [nothing]
 
 
-def test_the_first_that_is_not_there_is_named() -> None:
+def test_the_first_missing_block_is_reported() -> None:
     listed = [ListedBlock(LATEST, name) for name in (b"x", b"y", b"z")]
     found = resolve(listed, {b"x": NEW}, {})
     assert isinstance(found, Refusal)
@@ -190,6 +190,6 @@ def test_order_and_repetition_are_kept(
 
 
 @given(LISTS)
-def test_whether_the_blob_has_to_be_looked_at(listed: list[ListedBlock]) -> None:
+def test_whether_committed_blocks_are_needed(listed: list[ListedBlock]) -> None:
     sources = {each.source for each in listed}
     assert may_refer_to_committed(listed) == bool(sources & {COMMITTED, LATEST})

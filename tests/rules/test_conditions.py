@@ -1,4 +1,4 @@
-"""Conditions: every combination of the four headers against a second opinion."""
+"""Conditional headers: every combination of the four, compared with an independent oracle."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OLD = "2012-02-12"
 
 
 class Choice(NamedTuple):
-    """Each header absent (None), or such that it is met or unmet."""
+    """The state of each header: absent (None), met or unmet."""
 
     match: bool | None
     none_match: bool | None
@@ -67,7 +67,7 @@ def status(refusal: Refusal | None) -> int:
 
 
 def read_oracle(choice: Choice) -> int:
-    """The service's own table, row by row."""
+    """The service's documented table, row by row."""
     if choice.match is False or choice.unmodified is False:
         return 412
     pair = (choice.none_match, choice.modified)
@@ -100,7 +100,7 @@ def write_oracle(choice: Choice) -> int:
     return 400
 
 
-def test_there_are_all_combinations() -> None:
+def test_all_combinations_are_tested() -> None:
     assert len(set(CHOICES)) == 81
     assert sum(write_oracle(choice) == 400 for choice in CHOICES) == 81 - 1 - 4 * 2 - 2 * 4
 
@@ -135,7 +135,7 @@ def test_writes(choice: Choice) -> None:
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_old_reads(choice: Choice) -> None:
-    """They combine as writes do, but know 304."""
+    """They combine like writes, but can answer 304."""
     conditions = choice.conditions()
     expected = write_oracle(choice)
     if expected == 400:
@@ -148,8 +148,8 @@ def test_old_reads(choice: Choice) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_creates_where_nothing_is(choice: Choice) -> None:
-    """If-Match fails whatever it names; nothing else can."""
+def test_creates(choice: Choice) -> None:
+    """If-Match always fails; nothing else can."""
     conditions = choice.conditions()
     if check_write_headers(conditions) is None:
         expected = 200 if choice.match is None else 412
@@ -157,15 +157,15 @@ def test_creates_where_nothing_is(choice: Choice) -> None:
 
 
 @pytest.mark.parametrize(("version", "expected"), [("2013-08-14", 400), ("2013-08-15", 200)])
-def test_since_when_reads_combine_everything(version: str, expected: int) -> None:
+def test_first_version_of_combined_reads(version: str, expected: int) -> None:
     conditions = Conditions(if_match=(CURRENT,), if_none_match=(STALE,))
     assert status(check_read_headers(conditions, version)) == expected
 
 
-# Any
+# Wildcards
 
 
-def test_to_match_anything() -> None:
+def test_if_match_any() -> None:
     conditions = Conditions(if_match=ANY)
     assert check_read_headers(conditions, NEWEST) is None
     assert check_write_headers(conditions) is None
@@ -176,7 +176,7 @@ def test_to_match_anything() -> None:
     )
 
 
-def test_to_match_nothing() -> None:
+def test_if_none_match_any() -> None:
     conditions = Conditions(if_none_match=ANY)
     assert check_write_headers(conditions) is None
     assert check_create(conditions, None) is None
@@ -191,7 +191,7 @@ def test_to_match_nothing() -> None:
     assert source is not None and source.code == "SourceConditionNotMet"
 
 
-def test_the_date_beside_a_create_only_condition_does_not_count() -> None:
+def test_dates_are_ignored_with_a_create_only_condition() -> None:
     for since in (SECOND - 1, SECOND):
         conditions = Conditions(if_none_match=ANY, if_modified_since=since)
         refusal = check_create(conditions, STAMP)
@@ -209,7 +209,7 @@ def test_the_date_beside_a_create_only_condition_does_not_count() -> None:
         (NEWEST, "UnsatisfiableCondition"),
     ],
 )
-def test_a_read_if_there_is_nothing(version: str, expected: str | None) -> None:
+def test_reads_with_if_none_match_any(version: str, expected: str | None) -> None:
     for conditions in (Conditions(if_none_match=ANY), Conditions(None, ANY, SECOND - 1)):
         refusal = check_read_headers(conditions, version)
         assert (refusal.code if refusal else None) == expected
@@ -219,7 +219,7 @@ def test_a_read_if_there_is_nothing(version: str, expected: str | None) -> None:
 # Several ETags
 
 
-def test_reads_take_several_etags() -> None:
+def test_reads_accept_several_etags() -> None:
     other = format_etag(STAMP - 2)
     for etags, matches in (((STALE, CURRENT), True), ((STALE, other), False)):
         assert check_read_headers(Conditions(if_match=etags), NEWEST) is None
@@ -228,7 +228,7 @@ def test_reads_take_several_etags() -> None:
         assert status(check_read(none_match, STAMP)) == (304 if matches else 200)
 
 
-def test_writes_and_old_reads_take_one_etag() -> None:
+def test_writes_and_old_reads_accept_one_etag() -> None:
     for conditions in (
         Conditions(if_match=(CURRENT, STALE)),
         Conditions(if_none_match=(CURRENT, STALE)),
@@ -243,7 +243,7 @@ def test_writes_and_old_reads_take_one_etag() -> None:
 
 
 @pytest.mark.parametrize("fraction", [0, 1, TICKS_PER_SECOND - 1])
-def test_within_its_second_nothing_is_newer_than_its_date(fraction: int) -> None:
+def test_dates_have_a_resolution_of_seconds(fraction: int) -> None:
     stamp = SECOND * TICKS_PER_SECOND + fraction
     assert last_modified(stamp) == SECOND
     assert status(check_read(Conditions(if_modified_since=SECOND), stamp)) == 304
@@ -254,7 +254,7 @@ def test_within_its_second_nothing_is_newer_than_its_date(fraction: int) -> None
     assert status(check_write(Conditions(if_unmodified_since=SECOND), stamp)) == 200
 
 
-def test_a_date_of_zero_is_a_date() -> None:
+def test_the_epoch_is_a_date() -> None:
     assert status(check_read(Conditions(if_unmodified_since=0), STAMP)) == 412
     assert status(check_read(Conditions(if_modified_since=0), STAMP)) == 200
     assert (
@@ -264,10 +264,10 @@ def test_a_date_of_zero_is_a_date() -> None:
     assert status(check_write_headers(both)) == 400
 
 
-# What is told
+# Details of errors
 
 
-def test_refusals_tell_what_was_sent_and_what_is_current() -> None:
+def test_refusals_contain_sent_and_current_values() -> None:
     assert check_write(Conditions(if_match=(STALE,)), STAMP) == Refusal(
         "ConditionNotMet", {"Condition": "If-Match", "Sent": STALE, "Current": CURRENT}
     )
@@ -298,7 +298,7 @@ stamps = st.integers(0, 10**17)
 
 
 @given(stamps)
-def test_an_etag_comes_back_as_it_was_told(stamp: int) -> None:
+def test_etags_round_trip(stamp: int) -> None:
     etag = format_etag(stamp)
     assert parse_etags(etag) == parse_etags(etag.strip('"')) == parse_etags(f"W/{etag}") == (etag,)
     assert check_write(Conditions(if_match=parse_etags(etag)), stamp) is None
@@ -306,7 +306,7 @@ def test_an_etag_comes_back_as_it_was_told(stamp: int) -> None:
 
 
 @given(st.lists(stamps, min_size=1))
-def test_a_list_of_etags_comes_back(several: list[int]) -> None:
+def test_lists_of_etags_round_trip(several: list[int]) -> None:
     etags = tuple(format_etag(stamp) for stamp in several)
     assert parse_etags(", ".join(etags)) == parse_etags(",".join(etags)) == etags
 
@@ -341,7 +341,7 @@ def test_lists_of_etags(text: str, expected: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "  ", ",", '"a",', ',"a"', '"a",,"b"', '"a', 'a"', '"a" "b"', f"{CURRENT}x"]
 )
-def test_what_is_no_list_of_etags_equals_none(text: str) -> None:
+def test_malformed_lists_match_nothing(text: str) -> None:
     assert parse_etags(text) == (text,)
     assert status(check_write(Conditions(if_match=parse_etags(text)), STAMP)) == 412
     assert status(check_read(Conditions(if_none_match=parse_etags(text)), STAMP)) == 200
@@ -365,7 +365,7 @@ def test_etags_before_the_first(etag: str, expected: bool) -> None:
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_the_reading_of_etags(text: str) -> None:
+def test_arbitrary_text_is_no_error(text: str) -> None:
     assert len(parse_etags(text)) >= 1
 
 
@@ -402,14 +402,14 @@ def test_reading_a_date_header() -> None:
         st.none() | st.integers(0, 2**40),
     )
 )
-def test_conditions_survive_being_sent(conditions: Conditions) -> None:
+def test_conditions_round_trip(conditions: Conditions) -> None:
     sent = msgspec.msgpack.encode(conditions)
     received = msgspec.msgpack.decode(sent, type=Conditions)
     assert received == conditions
     assert status(check_read(received, STAMP)) == status(check_read(conditions, STAMP))
 
 
-def test_the_holder_of_the_lease_may_ask_for_a_new_blob_and_replace_it() -> None:
+def test_if_none_match_any_with_the_lease_id_replaces_the_blob() -> None:
     new = Conditions(if_none_match=("*",))
     assert check_create(new, STAMP, by_holder=True) is None
     assert check_create(new, None, by_holder=True) is None

@@ -45,7 +45,7 @@ def at(moment: int, address: str = ADDRESS) -> str:
     return f"{address}?snapshot={format_instant(moment)}"
 
 
-# What a copy takes over
+# Properties of a copy
 
 
 def test_only_a_copy_that_has_not_ended_is_pending() -> None:
@@ -55,7 +55,7 @@ def test_only_a_copy_that_has_not_ended_is_pending() -> None:
         assert copies.is_pending(blob) == (status is CopyStatus.PENDING)
 
 
-def test_traits_are_those_of_the_source_but_for_a_seal_that_is_asked_for() -> None:
+def test_properties_are_those_of_the_source_except_a_requested_seal() -> None:
     sealed = replace(APPEND, traits=AppendTraits(3, sealed=True))
     assert copies.copied_traits(PAGE, None) == PageTraits(7)
     assert copies.copied_traits(BLOCK, True) is None
@@ -66,7 +66,7 @@ def test_traits_are_those_of_the_source_but_for_a_seal_that_is_asked_for() -> No
     assert copies.copied_traits(sealed, False) == AppendTraits(3)
 
 
-def test_a_blob_stays_of_its_kind() -> None:
+def test_a_copy_does_not_change_the_kind_of_its_destination() -> None:
     for old in (BLOCK, PAGE, APPEND):
         for kind in BlobKind:
             expected = "" if old.kind is kind else "InvalidBlobType"
@@ -123,7 +123,7 @@ def incremental(source: str, **fields: Any) -> Blob:
         (incremental(at(NOW)), PAGE, MOMENT, "IncrementalCopyOfEarlierSnapshotNotAllowed"),
     ],
 )
-def test_snapshots_come_in_their_order(
+def test_snapshots_are_copied_in_order(
     old: Blob | None, source: Blob, snapshot: int | None, expected: str
 ) -> None:
     assert code(copies.check_incremental(old, source, NAME, snapshot)) == expected
@@ -145,11 +145,11 @@ def test_snapshots_come_in_their_order(
         ("", False),
     ],
 )
-def test_the_same_blob_has_several_addresses(address: str, expected: bool) -> None:
+def test_urls_of_the_same_blob(address: str, expected: bool) -> None:
     assert copies.is_address_of(address, NAME) is expected
 
 
-def test_the_root_container_need_not_be_said() -> None:
+def test_the_root_container_may_be_omitted() -> None:
     name = BlobName(ContainerName("account", "$root"), "blob")
     assert copies.is_address_of("http://127.0.0.1:10000/account/blob", name)
     assert copies.is_address_of("http://127.0.0.1:10000/account/$root/blob", name)
@@ -157,7 +157,7 @@ def test_the_root_container_need_not_be_said() -> None:
     assert not copies.is_address_of("https://other.blob.core.windows.net/blob", name)
 
 
-def test_the_snapshot_of_an_address() -> None:
+def test_snapshot_of_a_url() -> None:
     assert copies.snapshot_in(at(MOMENT)) == MOMENT
     assert copies.snapshot_in(ADDRESS) is None
     assert copies.snapshot_in(f"{ADDRESS}?snapshot=yesterday") is None

@@ -1,4 +1,4 @@
-"""CORS: the documented tables, and that what is answered was allowed."""
+"""CORS: the documented tables, and consistency of preflights with requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etagere.rules.cors import actual, preflight
 CONTOSO = "http://www.contoso.com"
 FABRIKAM = "http://www.fabrikam.com"
 TYPES = ("x-ms-blob-content-type", "x-ms-blob-content-disposition")
-# A generous rule stands before a strict one, which therefore is never asked about GET.
+# A permissive rule precedes a strict one, which is therefore never used for GET.
 RULES = (
     CorsRule((CONTOSO,), ("PUT", "HEAD"), TYPES, ("x-ms-*",), 5),
     CorsRule(("*",), ("PUT", "GET"), TYPES, ("x-ms-*",), 6),
@@ -36,7 +36,9 @@ RULES = (
         ("PUT", CONTOSO, "X-Ms-Blob-Content-Type , x-ms-blob-content-disposition", "5"),
     ],
 )
-def test_which_rule_decides(method: str, origin: str, headers: str, max_age: str | None) -> None:
+def test_the_first_matching_rule_decides(
+    method: str, origin: str, headers: str, max_age: str | None
+) -> None:
     answer = preflight(RULES, origin, method, headers)
     if isinstance(answer, Refusal):
         assert answer.code == "CorsPreflightFailure"
@@ -45,7 +47,7 @@ def test_which_rule_decides(method: str, origin: str, headers: str, max_age: str
         assert dict(answer)["Access-Control-Max-Age"] == max_age
 
 
-def test_the_answer_repeats_the_question() -> None:
+def test_the_response_repeats_the_requested_values() -> None:
     assert preflight(RULES, FABRIKAM, "PUT", TYPES[0]) == [
         ("Access-Control-Allow-Origin", FABRIKAM),
         ("Access-Control-Allow-Methods", "PUT"),
@@ -177,7 +179,7 @@ VARY = ("Vary", "Origin")
         # A method that no rule allows.
         (CONTOSO, "HEAD", FOR_ONE, [VARY]),
         (None, "HEAD", FOR_ALL, [VARY]),
-        # What is not cached does not vary.
+        # Responses that are not cached have no Vary.
         (None, "PUT", FOR_ALL, []),
         (None, "PUT", FOR_ONE, []),
         (CONTOSO, "PUT", FOR_ONE, [EXPOSED, ONE, CREDENTIALS]),
@@ -234,7 +236,7 @@ def test_preflight_and_request_agree(rules: list[CorsRule], origin: str, method:
     allowed = isinstance(preflight(rules, origin, method, None), list)
     headers = dict(actual(rules, origin, method, []))
     assert ("Access-Control-Allow-Origin" in headers) is allowed
-    # Browsers refuse all origins together with credentials, and caches must know who varies.
+    # Browsers refuse "*" with credentials, and caches need the Vary header.
     if headers.get("Access-Control-Allow-Origin") == "*":
         assert "Access-Control-Allow-Credentials" not in headers
         assert "Vary" not in headers

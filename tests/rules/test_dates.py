@@ -1,4 +1,4 @@
-"""Dates: what is written can be read, and what is no date is none."""
+"""Dates: formatting, parsing and invalid ones."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def seconds_of(moment: datetime) -> int:
 
 
 @given(moments)
-def test_dates_come_back(moment: datetime) -> None:
+def test_dates_round_trip(moment: datetime) -> None:
     seconds = seconds_of(moment)
     assert parse_http_date(format_http_date(seconds)) == seconds
 
 
 @given(moments)
-def test_dates_are_written_as_others_write_them(moment: datetime) -> None:
+def test_dates_match_the_standard_library(moment: datetime) -> None:
     assert format_http_date(seconds_of(moment)) == format_datetime(moment, usegmt=True)
 
 
@@ -59,7 +59,7 @@ def test_the_rfc_850_form_is_read(moment: datetime) -> None:
         "sun, 06 nov 1994 08:49:37 gmt",
         "Sunday, 06-Nov-94 08:49:37 GMT",
         "Sun Nov  6 08:49:37 1994",
-        # A wrong day of the week changes nothing.
+        # A wrong day of the week is ignored.
         "Mon, 06 Nov 1994 08:49:37 GMT",
     ],
 )
@@ -91,7 +91,7 @@ def test_the_three_forms(text: str) -> None:
         "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
     ],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_invalid_dates(text: str) -> None:
     assert parse_http_date(text) is None
 
 
@@ -102,7 +102,7 @@ def test_a_leap_second_is_the_next_one() -> None:
 
 
 @given(st.text(max_size=40))
-def test_no_text_breaks_the_reading(text: str) -> None:
+def test_arbitrary_text_is_no_error(text: str) -> None:
     assert parse_http_date(text) is None or isinstance(parse_http_date(text), int)
     assert is_several_dates(text) in {True, False}
 
@@ -118,15 +118,15 @@ def test_several_dates() -> None:
 
 @given(moments, st.integers(0, TICKS_PER_SECOND - 1))
 def test_instants_are_written_to_the_tick(moment: datetime, fraction: int) -> None:
-    told = format_instant(seconds_of(moment) * TICKS_PER_SECOND + fraction)
-    assert told == f"{moment.replace(tzinfo=None).isoformat()}.{fraction:07}Z"
+    result = format_instant(seconds_of(moment) * TICKS_PER_SECOND + fraction)
+    assert result == f"{moment.replace(tzinfo=None).isoformat()}.{fraction:07}Z"
 
 
 @given(
     st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59)),
     st.integers(0, TICKS_PER_SECOND - 1),
 )
-def test_instants_come_back(moment: datetime, fraction: int) -> None:
+def test_instants_round_trip(moment: datetime, fraction: int) -> None:
     ticks = seconds_of(moment.replace(microsecond=0, tzinfo=UTC)) * TICKS_PER_SECOND + fraction
     assert parse_instant(format_instant(ticks)) == ticks
 
@@ -175,5 +175,5 @@ def test_a_fraction_may_be_shorter(text: str, ticks: int) -> None:
         "Thu, 29 Feb 2024 10:00:00 GMT",
     ],
 )
-def test_what_is_no_instant(text: str) -> None:
+def test_invalid_instants(text: str) -> None:
     assert parse_instant(text) is None

@@ -174,7 +174,8 @@ def test_the_size_of_values(edm: Edm, value: Value, good: bool) -> None:
 
 
 def fill(size_bytes: int) -> list[tuple[str, Edm, Value]]:
-    """Binary properties that count as so many bytes together: 8 and 2 * 3 and 4 around each."""
+    """Returns binary properties that count as so many bytes in total: 8, and 2 * 3 and 4 around
+    each."""
     columns: list[tuple[str, Edm, Value]] = []
     while size_bytes:
         length = min(60_000, size_bytes - 18)
@@ -233,7 +234,7 @@ COLUMNS = st.dictionaries(
 
 
 @given(COLUMNS, COLUMNS)
-def test_merge_by_another_rule(old: Properties, new: Properties) -> None:
+def test_merge_matches_a_model(old: Properties, new: Properties) -> None:
     def columns(of: Properties) -> dict[str, tuple[str, Value]]:
         return dict(zip(of.names, zip(of.types, of.values, strict=True), strict=True))
 
@@ -290,14 +291,14 @@ def test_etags(text: str, expected: int | None) -> None:
         "**",
     ],
 )
-def test_what_is_no_etag(text: str) -> None:
+def test_invalid_etags(text: str) -> None:
     refusal = parse_etag(text)
     assert isinstance(refusal, Refusal)
     assert refusal.code == "InvalidInput"
 
 
 @given(st.integers(0, 253_402_300_800 * TICKS_PER_SECOND - 1))
-def test_etags_come_back(stamp: int) -> None:
+def test_etags_round_trip(stamp: int) -> None:
     assert parse_etag(format_etag(stamp)) == stamp
 
 
@@ -373,7 +374,7 @@ def test_written_datetimes(ticks: int, expected: str) -> None:
 
 
 @given(st.integers(DATETIME_MIN, DATETIME_MAX))
-def test_datetimes_come_back(ticks: int) -> None:
+def test_datetimes_round_trip(ticks: int) -> None:
     assert parse_datetime(format_datetime(ticks)) == ticks
 
 
@@ -381,7 +382,7 @@ def test_datetimes_come_back(ticks: int) -> None:
     st.datetimes(datetime(1601, 1, 2), datetime(9999, 12, 30)),
     st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes))),
 )
-def test_datetimes_by_another_rule(moment: datetime, zone: timezone) -> None:
+def test_datetimes_match_the_standard_library(moment: datetime, zone: timezone) -> None:
     moment = moment.replace(tzinfo=zone)
     assert parse_datetime(moment.isoformat()) == (moment - YEAR_1) // timedelta(microseconds=1) * 10
 
@@ -412,11 +413,11 @@ def test_guids(guid: uuid.UUID) -> None:
         "٣9da6455-213d-42c9-9a79-3e9149a57833",
     ],
 )
-def test_what_is_no_guid(text: str) -> None:
+def test_invalid_guids(text: str) -> None:
     assert parse_guid(text) is None
 
 
-def test_groups_are_about_one_partition_and_no_entity_twice() -> None:
+def test_groups_have_one_partition_and_distinct_entities() -> None:
     first = Keys("p", "1")
     assert check_in_group(first, first, set()) is None
     assert check_in_group(Keys("p", "2"), first, {"1"}) is None
@@ -436,7 +437,7 @@ def test_groups_are_about_one_partition_and_no_entity_twice() -> None:
         fullmatch=True,
     )
 )
-def test_moments_in_utc_are_read_as_those_of_any_zone(text: str) -> None:
+def test_times_in_utc_and_in_other_zones(text: str) -> None:
     ticks = entities._parse_utc(text)
     assert ticks is None or ticks == entities._parse_any_zone(text)
     if text.endswith("Z") and entities._parse_any_zone(text) is not None:

@@ -1,4 +1,4 @@
-"""The language of filters: what is understood, how it is put together, and what is refused."""
+"""The language of filters: literals, precedence, limits and errors."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_literals(text: str, edm: Edm, value: Value) -> None:
     assert type(literal.value) is type(value)
 
 
-def test_not_a_number_is_a_number() -> None:
+def test_nan_is_a_double() -> None:
     literal = literal_of("NaN")
     assert literal.type is Edm.DOUBLE
     assert isinstance(literal.value, float)
@@ -169,7 +169,7 @@ def test_not_a_number_is_a_number() -> None:
         "null",
     ],
 )
-def test_what_is_no_literal_is_refused(text: str) -> None:
+def test_invalid_literals_are_refused(text: str) -> None:
     refusal_of(f"p eq {text}")
 
 
@@ -193,7 +193,7 @@ def test_any_double_can_be_written(value: float) -> None:
     st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)),
     st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes))),
 )
-def test_moments_are_read_as_python_reads_them(moment: datetime, zone: timezone) -> None:
+def test_datetimes_match_the_standard_library(moment: datetime, zone: timezone) -> None:
     since = moment.replace(tzinfo=zone) - datetime(1, 1, 1, tzinfo=UTC)
     ticks = since // timedelta(microseconds=1) * 10
     assert parse_datetime(moment.replace(tzinfo=zone).isoformat()) == ticks
@@ -211,7 +211,7 @@ def test_either_side_may_be_the_constant(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("text", [" p eq 5", "p  eq\t5\r\n", "p\u00a0eq 5", "( p eq 5 )"])
-def test_spaces_of_any_kind_separate(text: str) -> None:
+def test_whitespace(text: str) -> None:
     assert parse_condition(text) == parse_condition("p eq 5")
 
 
@@ -263,11 +263,11 @@ def test_names(name: str) -> None:
         ("p eq '\ud800'", 6),
     ],
 )
-def test_refusals_say_where(text: str, position: int) -> None:
+def test_errors_contain_the_position(text: str, position: int) -> None:
     assert refusal_of(text).facts["Position"] == position
 
 
-def test_refusals_do_not_repeat_everything() -> None:
+def test_errors_quote_only_part_of_the_filter() -> None:
     assert len(str(refusal_of("a " + "b" * 10_000).facts["Reason"])) < 100
 
 
@@ -310,7 +310,7 @@ def test_precedence(text: str, condition: Condition) -> None:
 # Limits
 
 
-def test_as_many_terms_as_allowed() -> None:
+def test_maximum_number_of_terms() -> None:
     text = " or ".join(["a eq 1"] * TERMS_MAX)
     began = time.process_time()
     condition = parse_condition(text)
@@ -320,7 +320,7 @@ def test_as_many_terms_as_allowed() -> None:
     assert "5000" in str(refusal_of(text + " or a").facts["Reason"])
 
 
-def test_one_condition_added_after_the_other_is_not_deep() -> None:
+def test_long_chains_are_not_deep() -> None:
     added = TERMS_MAX - 1
     began = time.process_time()
     condition = parse_condition("(" * added + "a" + " or b)" * added)
@@ -328,20 +328,20 @@ def test_one_condition_added_after_the_other_is_not_deep() -> None:
     assert condition == AnyOf((A, *[B] * added), 1)
 
 
-def test_parentheses_that_change_nothing_are_not_deep() -> None:
+def test_redundant_parentheses_are_not_deep() -> None:
     assert parse_condition("(" * 30_000 + "a" + ")" * 30_000) == A
     assert parse_condition("not (" * 10_000 + "a" + ")" * 10_000) == A
 
 
 def nested(depth: int) -> str:
-    """`depth` alternating levels around a term."""
+    """Returns `depth` alternating levels around a term."""
     text = "a"
     for level in range(depth):
         text = f"({text}) and a" if level % 2 else f"({text}) or a"
     return text
 
 
-def test_as_deep_as_allowed() -> None:
+def test_maximum_depth() -> None:
     condition = parse_condition(nested(NESTING_MAX))
     assert not isinstance(condition, Refusal)
     assert condition.depth == NESTING_MAX
@@ -351,17 +351,17 @@ def test_as_deep_as_allowed() -> None:
     refusal_of("(" * TEXT_BYTES_MAX)
 
 
-def test_as_long_as_allowed() -> None:
+def test_maximum_length() -> None:
     text = "a eq '" + "é" * ((TEXT_BYTES_MAX - 8) // 2)
     assert isinstance(parse_condition(text + "x'"), Comparison)
     refusal_of(text + "xx'")
 
 
-# Anything at all
+# Arbitrary input
 
 
 @given(st.text(st.characters()))
-def test_no_text_raises(text: str) -> None:
-    """Not even with halves of surrogate pairs."""
+def test_arbitrary_text_does_not_raise(text: str) -> None:
+    """Not even with lone surrogates."""
     parse_condition(text)
     parse_condition(f"p eq {text}")

@@ -1,5 +1,5 @@
-"""Filters: every comparison and every combination against a second opinion; and that the bounds
-of a filter leave nothing out."""
+"""Filters: every comparison and combination, compared with an independent evaluation; bounds of a
+filter leave out no match."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def flags(**values: bool) -> Entity:
     return entity(**{name: (Edm.BOOLEAN, value) for name, value in values.items()})
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_malformed_filters_are_refused() -> None:
     refusal = parse_filter("a eq")
     assert isinstance(refusal, Refusal)
     assert refusal.code == "InvalidInput"
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_refused() -> None:
 
 
 class Sample(NamedTuple):
-    """A value, and how a filter writes it."""
+    """A value and how a filter writes it."""
 
     edm: Edm
     value: Value
@@ -128,7 +128,7 @@ def test_absent_is_not_unequal() -> None:
     assert matches("not (p eq 5)")
 
 
-def test_nothing_compares_with_not_a_number() -> None:
+def test_nan_compares_with_nothing() -> None:
     for operator in OPERATORS:
         for edm, value in ((Edm.DOUBLE, nan), (Edm.DOUBLE, 1.0), (Edm.INT32, 1)):
             assert matches(f"p {operator} NaN", p=(edm, value)) is (operator == "ne")
@@ -151,12 +151,12 @@ def test_constants_and_blanks() -> None:
     assert not matches("not true")
 
 
-def test_names_have_case() -> None:
+def test_property_names_are_case_sensitive() -> None:
     assert not matches("P eq 5", p=(Edm.INT32, 5))
     assert not matches("partitionkey eq 'p'")
 
 
-def test_entities_need_not_be_alike() -> None:
+def test_properties_of_different_types() -> None:
     wanted = read("b eq 2")
     first, second, other = (Edm.INT32, 1), (Edm.INT32, 2), (Edm.STRING, "2")
     shapes = [
@@ -175,7 +175,7 @@ def test_entities_need_not_be_alike() -> None:
         assert wanted.matches(KEYS, then) is then_matches
 
 
-# What every entity has
+# Keys and timestamp
 
 
 @pytest.mark.parametrize("name", ["PartitionKey", "RowKey"])
@@ -191,7 +191,7 @@ def test_keys_are_texts(name: str, operator: str) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_timestamp_is_a_moment(operator: str) -> None:
+def test_the_timestamp_is_a_datetime(operator: str) -> None:
     text = "2024-01-05T10:00:00.1234567Z"
     moment = parse_instant(text)
     assert moment is not None
@@ -206,7 +206,7 @@ def test_the_timestamp_is_a_moment(operator: str) -> None:
         assert not read(f"Timestamp {operator} '{text}'").matches(KEYS, entity(stamp))
 
 
-def test_the_timestamp_counts_from_where_etags_count() -> None:
+def test_the_timestamp_has_the_epoch_of_etags() -> None:
     """Both add the ticks from year 1 to 1970."""
     assert format_etag(0) == f'"0x{621_355_968_000_000_000:X}"'
     assert read("Timestamp eq datetime'1970-01-01'").matches(KEYS, entity(0))
@@ -242,7 +242,7 @@ def test_and_binds_tighter_than_or(
 
 
 class Tree(NamedTuple):
-    """A condition, as a filter writes it and as Python understands it."""
+    """A condition, in the syntax of filters and as a Python function."""
 
     text: str
     holds: Callable[[dict[str, bool]], bool]
@@ -284,11 +284,11 @@ trees = st.recursive(
 
 
 @given(trees, assignments)
-def test_conditions_inside_conditions(tree: Tree, values: dict[str, bool]) -> None:
+def test_nested_conditions(tree: Tree, values: dict[str, bool]) -> None:
     assert read(tree.text).matches(KEYS, flags(**values)) is tree.holds(values)
 
 
-def test_as_deep_as_allowed() -> None:
+def test_maximum_depth() -> None:
     text = "a"
     for level in range(NESTING_MAX):
         text = f"({text}) and a" if level % 2 else f"({text}) or b"
@@ -298,14 +298,14 @@ def test_as_deep_as_allowed() -> None:
     assert deepest.bounds() == KeyBounds()
 
 
-# Anything at all
+# Arbitrary input
 
 WORDS = ["p", "RowKey", "(", ")", "'", *OPERATORS, "and", "or", "not", "true", "false", "null"]
 WORDS += [sample.text for sample in SAMPLES]
 
 
 @given(st.lists(st.sampled_from(WORDS)), st.sampled_from(["", " "]))
-def test_no_heap_of_words_raises(words: list[str], between: str) -> None:
+def test_arbitrary_words_do_not_raise(words: list[str], between: str) -> None:
     wanted = parse_filter(between.join(words))
     if isinstance(wanted, Filter):
         assert not (wanted.matches(KEYS, entity()) and wanted.bounds().is_empty)
@@ -324,9 +324,9 @@ def test_thousands_of_terms() -> None:
     assert time.process_time() - began < 2
 
 
-def test_a_scan_is_not_slowed_down() -> None:
+def test_speed_of_a_scan() -> None:
     names = {f"p{number}": (Edm.INT32, number) for number in range(10)}
-    # As a scan has them: no two entities share their names.
+    # As in a scan: no two entities share their name objects.
     decoder, encoded = msgspec.msgpack.Decoder(Entity), msgspec.msgpack.encode(entity(**names))
     entities = [decoder.decode(encoded) for _ in range(10_000)]
     wanted = read("p9 ge 9")
@@ -396,7 +396,7 @@ def test_bounds(text: str, partition: KeyRange, row: KeyRange) -> None:
         "false or RowKey eq 5",
     ],
 )
-def test_what_is_impossible_is_known_to_be(text: str) -> None:
+def test_contradictions_have_empty_bounds(text: str) -> None:
     bounds = read(text).bounds()
     assert bounds.is_empty
     assert bounds.first == bounds.stop
@@ -418,7 +418,7 @@ def test_what_is_impossible_is_known_to_be(text: str) -> None:
         ),
     ],
 )
-def test_where_a_scan_starts_and_stops(text: str, first: Keys, stop: Keys | None) -> None:
+def test_start_and_end_of_a_scan(text: str, first: Keys, stop: Keys | None) -> None:
     bounds = read(text).bounds()
     assert (bounds.first, bounds.stop) == (first, stop)
 
@@ -455,7 +455,7 @@ def holds(keys: KeyRange, key: str) -> bool:
 
 
 @given(filters, st.lists(st.builds(Keys, texts, texts), min_size=5), st.booleans())
-def test_bounds_leave_nothing_out(text: str, entities: list[Keys], p: bool) -> None:
+def test_bounds_contain_every_match(text: str, entities: list[Keys], p: bool) -> None:
     wanted = read(text)
     bounds = wanted.bounds()
     for keys in entities:
@@ -467,7 +467,7 @@ def test_bounds_leave_nothing_out(text: str, entities: list[Keys], p: bool) -> N
             assert bounds.stop is None or keys < bounds.stop
 
 
-# What can be said without the keys
+# Conditions without keys
 
 NUMBER_LITERALS = ["0", "5", "5L", "5.0", "-0.0", "2.5", "9007199254740993L"]
 property_terms = st.builds(
@@ -502,7 +502,7 @@ mixed_filters = st.recursive(
 
 
 @given(mixed_filters, st.builds(Keys, texts, texts), values, values)
-def test_nothing_that_matches_is_passed_over(
+def test_no_match_is_skipped(
     text: str, keys: Keys, p: tuple[Edm, Value], q: tuple[Edm, Value]
 ) -> None:
     wanted, found = read(text), entity(p=p, q=q)
@@ -520,7 +520,7 @@ def test_nothing_that_matches_is_passed_over(
         ("Timestamp gt datetime'2001-01-01T00:00:00Z'", False),
     ],
 )
-def test_whether_keys_are_asked(text: str, depends_on_keys: bool) -> None:
+def test_whether_keys_are_needed(text: str, depends_on_keys: bool) -> None:
     wanted = read(text)
     assert wanted.depends_on_keys is depends_on_keys
     if not depends_on_keys:
@@ -549,7 +549,7 @@ def test_select(text: str | None, names: tuple[str, ...] | None) -> None:
     assert parse_select(text) == names
 
 
-def test_no_more_can_be_selected_than_an_entity_can_have() -> None:
+def test_limit_of_select() -> None:
     names = [f"P{number}" for number in range(SELECTED_MAX)]
     assert parse_select(",".join([*names, *names])) == tuple(names)
     refused = parse_select(",".join([*names, "Another"]))
@@ -558,8 +558,8 @@ def test_no_more_can_be_selected_than_an_entity_can_have() -> None:
     assert parse_select(",".join([*names, "Another", "*"])) is None
 
 
-def test_many_terms_ask_what_few_ask() -> None:
-    """Long filters look properties up in another way."""
+def test_long_filters_match_like_short_ones() -> None:
+    """Long filters look up properties in another way."""
     texts = ["A eq 1", "B eq 'x'", "not (C eq 1)", "A ge 2 or B lt 'x'", "Absent ne 1"]
     entities = [
         entity(A=(Edm.INT32, 1), B=(Edm.STRING, "x")),
@@ -574,7 +574,7 @@ def test_many_terms_ask_what_few_ask() -> None:
             assert long.matches(KEYS, one) == short.matches(KEYS, one), text
 
 
-def test_nested_filters_take_no_longer_than_flat_ones() -> None:
+def test_nested_filters_are_as_fast_as_flat_ones() -> None:
     levels = 90
     nested = "".join(f"(p{n})and((q{n})or(" for n in range(levels))
     wide = "and".join(f"(r{n})" for n in range(4_500))
@@ -583,5 +583,5 @@ def test_nested_filters_take_no_longer_than_flat_ones() -> None:
         began = time.process_time()
         read(f"{nested}{wide}and(RowKey eq 'a'){'))' * levels}")
         took.append(time.process_time() - began)
-    # A garbage collection of all tests before this one may come between.
+    # A garbage collection of earlier tests' objects may run in between.
     assert min(took) < 0.3

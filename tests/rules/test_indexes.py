@@ -1,4 +1,5 @@
-"""What indexes keep of values, and where filters look: the order is kept, and nothing is missed."""
+"""Index keys of property values, and the ranges that filters search: order-preserving and
+complete."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ from etagere.rules.indexes import (
     indexed_value,
 )
 
-# Few different ones, and those at which something changes: they shall often be near each other.
+# Few different values, and those at boundaries, so that examples are often close to each other.
 _CHARACTERS = "\x00a\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"
 _TEXTS = st.one_of(
     st.text(st.sampled_from(_CHARACTERS), max_size=3),
-    # They differ only about where they are cut.
+    # They differ only near the point where they are truncated.
     st.builds(
         lambda length, end: "a" * length + end,
         st.integers(INDEXED_BYTES_MAX - 6, INDEXED_BYTES_MAX + 2),
@@ -106,24 +107,22 @@ def test_the_order_is_kept(values: list[tuple[Edm, Any]]) -> None:
 
 
 @given(TYPED)
-def test_what_is_kept_is_short(typed: tuple[Edm, Any]) -> None:
+def test_index_keys_are_short(typed: tuple[Edm, Any]) -> None:
     edm, value = typed
     kept = encode_value(edm.value, value)
     assert kept is None or 1 <= len(kept) <= INDEXED_BYTES_MAX
 
 
 @given(TYPED, TYPED)
-def test_what_cannot_be_compared_is_kept_apart(
-    one: tuple[Edm, Any], other: tuple[Edm, Any]
-) -> None:
+def test_types_are_kept_apart(one: tuple[Edm, Any], other: tuple[Edm, Any]) -> None:
     alike = any(one[0] in types and other[0] in types for types in _CLASSES)
     left, right = encode_value(one[0].value, one[1]), encode_value(other[0].value, other[1])
     if left is not None and right is not None:
         assert (left[:1] == right[:1]) == alike
 
 
-def test_values_that_differ_a_little_are_told_apart() -> None:
-    """If they were not, an index would find them all the same, but not be worth much."""
+def test_similar_values_have_different_keys() -> None:
+    """If they had not, an index would still find them, but be of little use."""
     for values in (
         (-math.inf, -1e300, -1.0, -5e-324, 0.0, 5e-324, 0.1, 1.0, 1e300, math.inf),
         ("", "\0", "a", "a\0", "aa", "b", "é", "\U0001f984"),
@@ -135,12 +134,12 @@ def test_values_that_differ_a_little_are_told_apart() -> None:
         assert kept == sorted(set(kept), key=lambda value: value or b"")
 
 
-def test_half_of_a_surrogate_pair_breaks_nothing() -> None:
+def test_lone_surrogates() -> None:
     assert encode_value("s", "\ud800") is not None
 
 
-def test_no_nul_is_kept_of_what_has_none() -> None:
-    """Keys with one take longer to read."""
+def test_keys_of_text_without_nul_have_no_nul() -> None:
+    """Keys with a NUL take longer to read."""
     for letter, value in (
         ("i", 0),
         ("d", 1.0),
@@ -154,7 +153,7 @@ def test_no_nul_is_kept_of_what_has_none() -> None:
         assert b"\0" not in kept
 
 
-def test_nothing_is_kept_of_no_number_and_of_what_is_not_there() -> None:
+def test_nan_and_absent_values_are_not_indexed() -> None:
     (other_nan,) = struct.unpack(">d", b"\xff\xf8\x00\x00\x00\x00\x00\x01")
     for value in (math.nan, -math.nan, other_nan):
         assert encode_value("d", value) is None
@@ -197,7 +196,7 @@ def _entity(cells: dict[str, tuple[Edm, Any]]) -> Entity:
 
 
 @given(CONDITIONS, st.dictionaries(st.sampled_from(("A", "B")), TYPED), _TEXTS)
-def test_whatever_matches_lies_in_what_is_sought(
+def test_every_match_is_in_the_searched_ranges(
     condition: Condition, cells: dict[str, tuple[Edm, Any]], row: str
 ) -> None:
     found = index_ranges(condition)
@@ -224,10 +223,10 @@ _COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 @example([(Edm.STRING, "a" * 80), (Edm.STRING, "a" * 79)], Operator.GT)
 @example([(Edm.STRING, "a" * 79), (Edm.STRING, "a" * 80)], Operator.LT)
 @example([(Edm.BINARY, b"\xff" * 80), (Edm.BINARY, b"")], Operator.GE)
-def test_each_comparison_finds_what_it_lets_through(
+def test_each_comparison_searches_all_its_matches(
     values: list[tuple[Edm, Any]], asked: Operator
 ) -> None:
-    """Values of one kind, which are often equal or nearly so."""
+    """Values of one type, which are often equal or nearly equal."""
     for edm, value in values:
         for literal_type, literal in values:
             found = index_ranges(Comparison("A", asked, Literal(literal_type, literal)))
@@ -265,7 +264,7 @@ ONE, TWO, FIVE = _kept(1), _kept(2), _kept(5)
         ("RowKey eq 'r'", {"RowKey": (Range(b"sr", b"sr"),)}),
         ("RowKey eq 5", {"RowKey": ()}),
         ("A eq NaN", {"A": ()}),
-        # What says nothing that an index could help with.
+        # Filters that no index can help with.
         ("A eq 1 or B eq 2", {}),
         ("A eq 1 or B eq 2 or A eq 5", {}),
         ("A ne 1", {}),
@@ -276,7 +275,7 @@ ONE, TWO, FIVE = _kept(1), _kept(2), _kept(5)
         ("false", {}),
     ],
 )
-def test_what_is_sought(text: str, expected: RangesByProperty) -> None:
+def test_searched_ranges(text: str, expected: RangesByProperty) -> None:
     assert _asked(text) == expected
 
 
@@ -287,6 +286,6 @@ def test_too_many_alternatives_become_one_range() -> None:
     assert _asked(more) == {"A": (Range(_kept(0), _kept(100)),)}
 
 
-def test_what_finds_the_fewest_comes_first() -> None:
+def test_the_most_selective_range_comes_first() -> None:
     found = _asked("D gt 1 and C gt 1 and C lt 2 and B eq 1 and (A eq 1 or A eq 2)")
     assert by_selectivity(found) == ["B", "A", "C", "D"]

@@ -1,4 +1,4 @@
-"""Leases: every action in every state, every use under every lease, and time to the tick."""
+"""Leases: every action in every state, every use under every lease, and expiry to the tick."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ CANNOT_ACQUIRE = "LeaseIsBreakingAndCannotBeAcquired"
 CANNOT_CHANGE = "LeaseIsBreakingAndCannotBeChanged"
 CANNOT_RENEW = "LeaseIsBrokenAndCannotBeRenewed"
 
-# One row for each cell of the service's table, and what it says of the code.
+# One row per cell of the service's table, with the error code.
 CELLS = [
     ("acquire, no id", "Available", "Leased(X)"),
     ("acquire, no id", "Leased", ALREADY_PRESENT),
@@ -211,7 +211,7 @@ FILE_CELLS = [
     ("release B", "Broken", MISMATCH),
 ]
 
-# One row for each cell of using what is leased: the request, the state, what is wrong with it.
+# One row per use of a leased resource: lease ID in the request, state, error code.
 USE_CELLS = [
     ("write with A", "Available", "not present"),
     ("write with A", "Leased", "ok"),
@@ -289,7 +289,7 @@ def test_each_action_in_each_state(action: str, state: str, expected: str) -> No
             assert outcome.error.status == 409
 
 
-def test_the_rows_of_this_file_are_complete() -> None:
+def test_the_expected_rows_are_complete() -> None:
     assert [row[:2] for row in CELLS] == list(product(ACTIONS, LEASES))
     assert [row[:2] for row in FILE_CELLS] == list(product(FILE_ACTIONS, FILE_LEASES))
     uses = [
@@ -300,7 +300,7 @@ def test_the_rows_of_this_file_are_complete() -> None:
     assert [row[:2] for row in USE_CELLS] == list(product(uses, LEASES))
 
 
-def test_the_tables_of_the_code_have_all_pairs() -> None:
+def test_the_lease_tables_are_complete() -> None:
     assert set(LEASE_STEPS) == set(product(LeaseState, LeaseVerb))
     file_states = {LeaseState.AVAILABLE, LeaseState.LEASED, LeaseState.BROKEN}
     assert set(FILE_LEASE_STEPS) == set(product(file_states, set(LeaseVerb) - {LeaseVerb.RENEW}))
@@ -326,20 +326,20 @@ def test_each_action_on_a_file(action: str, state: str, expected: str) -> None:
         ("Expired", "Expired"),
     ],
 )
-def test_time_runs_out(state: str, later: str) -> None:
+def test_leases_expire(state: str, later: str) -> None:
     for lease in LEASES[state]:
         if not isinstance(lease, InfiniteLease):
             assert effective_state(lease, NOW + 60 * SECOND).value == later.lower()
 
 
-def test_an_infinite_lease_outlasts_everything() -> None:
+def test_an_infinite_lease_does_not_expire() -> None:
     assert effective_state(InfiniteLease(A), 2**62) is LeaseState.LEASED
 
 
 # Durations
 
 
-def test_acquiring_again_brings_the_new_duration() -> None:
+def test_acquiring_again_sets_the_new_duration() -> None:
     assert step(FixedLease(A, 60 * SECOND, NOW + 1), Acquire(A, 15), NOW) == FixedLease(
         A, 15 * SECOND, NOW + 15 * SECOND
     )
@@ -349,7 +349,7 @@ def test_acquiring_again_brings_the_new_duration() -> None:
     assert step(FixedLease(A, 15 * SECOND, NOW + 1), Acquire(A, None), NOW) == InfiniteLease(A)
 
 
-def test_renewing_keeps_the_duration_and_starts_it_anew() -> None:
+def test_renewing_restarts_the_same_duration() -> None:
     for expires_at in (NOW + 1, NOW, NOW - 3600 * SECOND):
         lease = FixedLease(A, 30 * SECOND, expires_at)
         assert step(lease, Renew(A), NOW) == FixedLease(A, 30 * SECOND, NOW + 30 * SECOND)
@@ -365,17 +365,17 @@ def test_changing_keeps_duration_and_end() -> None:
 @pytest.mark.parametrize(
     ("lease", "period", "left_ticks", "lease_time"),
     [
-        # Without a period: to the end of a fixed lease, at once for an infinite one.
+        # Without a period: at the end of a fixed lease, at once for an infinite one.
         (FixedLease(A, 30 * SECOND, NOW + 10 * SECOND), None, 10 * SECOND, 10),
         (InfiniteLease(A), None, 0, 0),
-        # A period counts if it is shorter than what is left.
+        # A period applies if it is shorter than the remaining time.
         (FixedLease(A, 30 * SECOND, NOW + 10 * SECOND), 3, 3 * SECOND, 3),
         (FixedLease(A, 30 * SECOND, NOW + 10 * SECOND), 10, 10 * SECOND, 10),
         (FixedLease(A, 30 * SECOND, NOW + 10 * SECOND), 60, 10 * SECOND, 10),
         (FixedLease(A, 30 * SECOND, NOW + 10 * SECOND), 0, 0, 0),
         (InfiniteLease(A), 60, 60 * SECOND, 60),
         (InfiniteLease(A), 0, 0, 0),
-        # Breaking already: the shorter one wins, and asking for nothing changes nothing.
+        # Already breaking: the shorter one wins, and no period changes nothing.
         (BrokenLease(A, NOW + 10 * SECOND), 3, 3 * SECOND, 3),
         (BrokenLease(A, NOW + 10 * SECOND), 60, 10 * SECOND, 10),
         (BrokenLease(A, NOW + 10 * SECOND), None, 10 * SECOND, 10),
@@ -383,7 +383,7 @@ def test_changing_keeps_duration_and_end() -> None:
         (FixedLease(A, 30 * SECOND, NOW + 1), None, 1, 1),
         (FixedLease(A, 30 * SECOND, NOW + SECOND - 1), None, SECOND - 1, 1),
         (FixedLease(A, 30 * SECOND, NOW + SECOND + 1), None, SECOND + 1, 2),
-        # What is over stays over, with the end that it had.
+        # An ended lease keeps its end.
         (FixedLease(A, 30 * SECOND, NOW - 5), None, -5, 0),
         (FixedLease(A, 30 * SECOND, NOW), 60, 0, 0),
         (BrokenLease(A, NOW - 2 * SECOND), 60, -2 * SECOND, 0),
@@ -396,7 +396,7 @@ def test_breaking(lease: Lease, period: int | None, left_ticks: int, lease_time:
     assert seconds_until_free(broken, NOW) == lease_time
 
 
-def test_a_file_is_broken_at_once_and_stays_as_it_was_broken() -> None:
+def test_a_file_lease_breaks_at_once() -> None:
     broken = granted(step_file(InfiniteLease(A), Break(), NOW))
     assert broken == BrokenLease(A, NOW)
     assert step_file(broken, Break(), NOW + SECOND) == broken
@@ -445,7 +445,7 @@ def test_each_use_in_each_state(request_: str, state: str, expected: str, kind: 
             assert refusal.error.status == 412
 
 
-def test_of_a_container_only_the_delete_is_exclusive() -> None:
+def test_a_container_lease_protects_only_against_deletion() -> None:
     lease = InfiniteLease(A)
     assert check_container_use(lease, None, NOW) is None
     assert check_container_use(lease, A, NOW) is None
@@ -470,7 +470,7 @@ def test_of_a_container_only_the_delete_is_exclusive() -> None:
         (BrokenLease(A, NOW), None, None),
     ],
 )
-def test_a_copy_needs_a_lease_without_end(
+def test_a_copy_needs_an_infinite_lease(
     lease: Lease, lease_id: bytes | None, expected: str | None
 ) -> None:
     refusal = check_copy_destination(lease, lease_id, NOW)
@@ -497,7 +497,7 @@ def test_a_copy_needs_a_lease_without_end(
         ("Expired", SHARE, "Expired(A)"),
     ],
 )
-def test_a_write_makes_blobs_and_files_forget_what_is_over(
+def test_a_write_clears_ended_leases_of_blobs_and_files(
     state: str, kind: LeaseKind, expected: str
 ) -> None:
     for lease in LEASES[state]:
@@ -505,20 +505,20 @@ def test_a_write_makes_blobs_and_files_forget_what_is_over(
 
 
 def test_renewing_an_expired_lease_after_a_modification() -> None:
-    """The one difference between blobs on one side, containers and shares on the other."""
+    """The only difference between blobs on the one hand, containers and shares on the other."""
     expired = FixedLease(A, 30 * SECOND, NOW)
     assert describe(step(after_write(expired, NOW, BLOB), Renew(A), NOW)) == MISMATCH
     for kind in (CONTAINER, SHARE):
         assert describe(step(after_write(expired, NOW, kind), Renew(A), NOW)) == "Leased(A)"
-    # A write before it expired is no modification since.
+    # A write before the expiry does not count.
     held = FixedLease(A, 30 * SECOND, NOW + 1)
     assert describe(step(after_write(held, NOW, BLOB), Renew(A), NOW + 1)) == "Leased(A)"
-    # Nor can it be renewed once somebody else had it.
+    # Nor can it be renewed after another client had the lease.
     other = granted(step(expired, Acquire(B, 15), NOW))
     assert describe(step(other, Renew(A), NOW + 15 * SECOND)) == MISMATCH
 
 
-# What is told
+# Reports and errors
 
 
 @pytest.mark.parametrize(
@@ -536,7 +536,7 @@ def test_reports(lease: Lease, expected: tuple[str, str, str | None]) -> None:
     assert report(lease, NOW) == expected
 
 
-def test_refusals_tell_state_and_end() -> None:
+def test_refusals_contain_state_and_end() -> None:
     end = 1_800_000_000 * SECOND + 1234567
     refusal = check_write(FixedLease(A, 30 * SECOND, end), None, NOW, BLOB)
     assert refusal == Refusal(
@@ -551,7 +551,7 @@ def test_refusals_tell_state_and_end() -> None:
 @pytest.mark.parametrize(
     ("kind", "named"), [(BLOB, "blob"), (CONTAINER, "container"), (SHARE, "share")]
 )
-def test_messages_name_what_is_leased(kind: LeaseKind, named: str) -> None:
+def test_messages_name_the_resource(kind: LeaseKind, named: str) -> None:
     lost = check_write(BrokenLease(A, NOW), A, NOW, kind)
     assert lost is not None
     assert lost.message == (f"A lease ID was specified, but the lease for the {named} has expired.")
@@ -596,7 +596,7 @@ def test_a_released_lease_is_available(lease: Lease, lease_id: bytes, now: int) 
 
 
 @given(leases, actions, moments)
-def test_a_held_lease_yields_only_to_its_holder_or_a_break(
+def test_only_the_holder_or_a_break_changes_an_active_lease(
     lease: Lease, action: LeaseAction, now: int
 ) -> None:
     assume(effective_state(lease, now) in LOCKED_STATES and not isinstance(lease, NoLease))
@@ -618,7 +618,7 @@ def test_only_the_holder_renews(lease: Lease, lease_id: bytes, now: int) -> None
 
 
 @given(leases, moments, st.integers(0, 200 * SECOND))
-def test_time_never_gives_a_lease_back(lease: Lease, now: int, passed: int) -> None:
+def test_time_never_restores_a_lease(lease: Lease, now: int, passed: int) -> None:
     before, after = effective_state(lease, now), effective_state(lease, now + passed)
     if before not in LOCKED_STATES:
         assert after is before
@@ -630,7 +630,7 @@ def test_time_never_gives_a_lease_back(lease: Lease, now: int, passed: int) -> N
 
 
 @given(leases, st.sampled_from([None, 0, 1, 30, 60]), moments)
-def test_a_break_never_prolongs(lease: Lease, period: int | None, now: int) -> None:
+def test_a_break_never_extends_a_lease(lease: Lease, period: int | None, now: int) -> None:
     broken = step(lease, Break(period), now)
     if isinstance(broken, Refusal):
         assert lease == NO_LEASE
@@ -648,31 +648,31 @@ def test_a_break_never_prolongs(lease: Lease, period: int | None, now: int) -> N
 
 
 @given(leases, actions, moments)
-def test_refusals_never_tell_an_id(lease: Lease, action: LeaseAction, now: int) -> None:
+def test_refusals_never_contain_a_lease_id(lease: Lease, action: LeaseAction, now: int) -> None:
     for refusal in (
         step(lease, action, now),
         check_write(lease, B, now, BLOB),
         check_read(lease, B, now, CONTAINER),
     ):
         if isinstance(refusal, Refusal):
-            told = repr(refusal).lower().replace("-", "")
-            assert not any(lease_id.hex() in told for lease_id in (A, B, C))
+            output = repr(refusal).lower().replace("-", "")
+            assert not any(lease_id.hex() in output for lease_id in (A, B, C))
 
 
-class Holder(Record, frozen=True):
-    """A record with a lease in it, and one action to be sent."""
+class LeaseRecord(Record, frozen=True):
+    """A record with a lease, and one action."""
 
     lease: Lease
     action: LeaseAction
 
 
 @given(leases, actions)
-def test_leases_and_actions_survive_storing(lease: Lease, action: LeaseAction) -> None:
-    stored = msgspec.msgpack.encode(Holder(lease, action))
-    assert msgspec.msgpack.decode(stored, type=Holder) == Holder(lease, action)
+def test_leases_and_actions_round_trip(lease: Lease, action: LeaseAction) -> None:
+    stored = msgspec.msgpack.encode(LeaseRecord(lease, action))
+    assert msgspec.msgpack.decode(stored, type=LeaseRecord) == LeaseRecord(lease, action)
 
 
-# What requests say
+# Parsing
 
 
 @pytest.mark.parametrize(
@@ -737,21 +737,21 @@ def test_forms_of_a_guid(form: str) -> None:
 
 
 @pytest.mark.parametrize("text", NOT_GUIDS)
-def test_what_is_no_guid(text: str) -> None:
+def test_invalid_guids(text: str) -> None:
     assert parse_lease_id(text) is None
 
 
 @given(st.uuids())
 @example(uuid.UUID(int=0))
-def test_an_id_comes_back_as_it_is_told(lease_id: uuid.UUID) -> None:
-    told = format_lease_id(lease_id.bytes)
-    assert told == str(lease_id)
-    assert parse_lease_id(told) == parse_lease_id(told.upper()) == lease_id.bytes
-    assert parse_lease_id(f"{{{told}}}") == parse_lease_id(lease_id.hex) == lease_id.bytes
+def test_lease_ids_round_trip(lease_id: uuid.UUID) -> None:
+    result = format_lease_id(lease_id.bytes)
+    assert result == str(lease_id)
+    assert parse_lease_id(result) == parse_lease_id(result.upper()) == lease_id.bytes
+    assert parse_lease_id(f"{{{result}}}") == parse_lease_id(lease_id.hex) == lease_id.bytes
 
 
 @given(st.text(max_size=50))
-def test_no_text_breaks_the_reading_of_an_id(text: str) -> None:
+def test_arbitrary_text_is_no_error(text: str) -> None:
     parsed = parse_lease_id(text)
     assert parsed is None or len(parsed) == 16
 

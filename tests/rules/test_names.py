@@ -1,4 +1,4 @@
-"""Names: what each may be, at and beyond its limits."""
+"""Names of containers, blobs and metadata, at and beyond their limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_container_names(name: str, expected: str | None) -> None:
 
 
 @given(st.text(alphabet="ab09-", max_size=70))
-def test_container_names_by_another_rule(name: str) -> None:
+def test_container_names_match_the_documented_pattern(name: str) -> None:
     good = (
         3 <= len(name) <= 63
         and "--" not in name

@@ -1,5 +1,4 @@
-"""Page blobs: where pages begin, what sequence numbers must be and become, and which snapshots can
-be compared."""
+"""Page blobs: alignment, sequence numbers, and comparable snapshots."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def _code(refusal: Refusal | None) -> str:
     return "" if refusal is None else refusal.code
 
 
-# Where pages begin
+# Alignment
 
 
 @pytest.mark.parametrize(
@@ -48,7 +47,7 @@ def _code(refusal: Refusal | None) -> str:
         (256, 768, False),
     ],
 )
-def test_ranges_are_made_of_whole_pages(start: int, end: int, is_pages: bool) -> None:
+def test_ranges_are_page_aligned(start: int, end: int, is_pages: bool) -> None:
     assert _code(check_pages(start, end)) == ("" if is_pages else "InvalidPageRange")
 
 
@@ -61,7 +60,7 @@ def test_ranges_are_made_of_whole_pages(start: int, end: int, is_pages: bool) ->
         (512, 0, "InvalidPageRange"),
     ],
 )
-def test_ranges_lie_inside_of_the_blob(end: int, length: int, code: str) -> None:
+def test_ranges_are_within_the_blob(end: int, length: int, code: str) -> None:
     assert _code(check_inside(end, length)) == code
 
 
@@ -91,13 +90,13 @@ def test_pages_around_an_offset(offset: int) -> None:
         (SequenceConditions(equal=0), ()),
     ],
 )
-def test_what_is_asked_of_sequence_numbers(asked: SequenceConditions, met: tuple[int, ...]) -> None:
+def test_sequence_number_conditions(asked: SequenceConditions, met: tuple[int, ...]) -> None:
     for number in (4, 5, 6):
         assert _code(check_sequence(asked, number)) == ("" if number in met else UNMET)
 
 
 @pytest.mark.parametrize("asked", [SequenceConditions(at_most=0), SequenceConditions(equal=0)])
-def test_zero_is_asked_too(asked: SequenceConditions) -> None:
+def test_sequence_number_conditions_with_zero(asked: SequenceConditions) -> None:
     assert check_sequence(asked, 0) is None
     assert _code(check_sequence(SequenceConditions(below=0), 0)) == UNMET
 
@@ -115,18 +114,18 @@ def test_zero_is_asked_too(asked: SequenceConditions) -> None:
         (SEQUENCE_NUMBER_MAX, SequenceChange(MAX, 7), SEQUENCE_NUMBER_MAX),
     ],
 )
-def test_what_sequence_numbers_become(number: int, change: SequenceChange, following: int) -> None:
+def test_sequence_number_actions(number: int, change: SequenceChange, following: int) -> None:
     assert next_sequence_number(number, change) == following
 
 
-def test_the_last_sequence_number_has_none_behind_it() -> None:
+def test_the_maximum_sequence_number_cannot_be_incremented() -> None:
     assert SEQUENCE_NUMBER_MAX == 2**63 - 1
     refusal = next_sequence_number(SEQUENCE_NUMBER_MAX, SequenceChange(INCREMENT))
     assert isinstance(refusal, Refusal)
     assert refusal.code == "SequenceNumberIncrementTooLarge"
 
 
-# Comparing
+# Snapshots to compare
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,9 @@ def test_the_last_sequence_number_has_none_behind_it() -> None:
         (6, 5, "PreviousSnapshotCannotBeNewer"),
     ],
 )
-def test_only_forward(previous: int, snapshot: int | None, code: str) -> None:
+def test_snapshots_are_compared_forward_only(
+    previous: int, snapshot: int | None, code: str
+) -> None:
     assert _code(check_previous(previous, snapshot)) == code
 
 
@@ -154,5 +155,5 @@ def test_only_forward(previous: int, snapshot: int | None, code: str) -> None:
         ("BlobOverwritten", 409),
     ],
 )
-def test_how_refusals_are_told(code: str, status: int) -> None:
+def test_messages_of_refusals(code: str, status: int) -> None:
     assert ERRORS[code].status == status

@@ -1,4 +1,4 @@
-"""The rules of queues: names, sizes, and how long messages may live and hide."""
+"""The rules of queues: names, sizes, time to live and visibility timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etagere.rules.queues import (
 
 WEEK_SECONDS = 7 * 24 * 3600
 OLD, NEW = "2017-04-17", "2017-07-29"
-"""The last version that knows a longest life, and the first that does not."""
+"""The last version with a maximum time to live, and the first without one."""
 
 
 def code(refusal: Refusal | None) -> str:
@@ -55,7 +55,7 @@ def test_names_of_wrong_characters(name: str) -> None:
         ("", True),
         ("a" * 65_536, True),
         ("a" * 65_537, False),
-        # What counts is how long it is in UTF-8.
+        # The length in UTF-8 counts.
         ("é" * 32_768, True),
         ("é" * 32_768 + "a", False),
         ("🦄" * 16_384, True),
@@ -83,7 +83,7 @@ def test_texts(text: str, fits: bool) -> None:
         (10**17, False, True),
     ],
 )
-def test_lives_by_version(seconds: int, old: bool, new: bool) -> None:
+def test_time_to_live_by_version(seconds: int, old: bool, new: bool) -> None:
     for version, allowed in ((OLD, old), ("2011-08-18", old), (NEW, new), ("2026-10-06", new)):
         expected = "" if allowed else "OutOfRangeQueryParameterValue"
         assert code(check_ttl(seconds, version)) == expected, version
@@ -109,12 +109,14 @@ def test_lives_by_version(seconds: int, old: bool, new: bool) -> None:
         (-1, None, False),
     ],
 )
-def test_a_message_is_seen_before_it_is_gone(hidden: int, lives: int | None, allowed: bool) -> None:
+def test_a_message_must_become_visible_before_it_expires(
+    hidden: int, lives: int | None, allowed: bool
+) -> None:
     expected = "" if allowed else "OutOfRangeQueryParameterValue"
     assert code(check_initial_timeout(hidden, lives)) == expected
 
 
-def test_a_refusal_says_what_would_do() -> None:
+def test_messages_of_refusals_state_the_limits() -> None:
     assert check_parameter("numofmessages", 1, 1, 32) is None
     assert check_parameter("numofmessages", 32, 1, 32) is None
     for number in (0, 33):

@@ -1,4 +1,4 @@
-"""Service properties: each limit at and beyond it, and what a change leaves alone."""
+"""Service properties: each limit at and beyond it, and merging."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ OFF = RetentionPolicy()
 
 
 def verdict(change: Change, service: str = "blob", version: str = NEWEST) -> object:
-    """None, or the code of a refusal and the node that it names, if any."""
+    """Returns None, or the error code and the node that it names, if any."""
     refusal = check(change, service, version)
     return None if refusal is None else (refusal.code, refusal.facts.get("XmlNodeName"))
 
 
-# What there is
+# Supported properties
 
 EVERYTHING = {
     "Logging": Change(logging=Logging()),
@@ -60,7 +60,7 @@ _SINCE_2013 = list(EVERYTHING)[:4]
         ("file", NEWEST, _SINCE_2013[1:]),
     ],
 )
-def test_what_each_service_has(service: str, version: str, expected: list[str]) -> None:
+def test_properties_of_each_service(service: str, version: str, expected: list[str]) -> None:
     assert list(elements(service, version)) == expected
     for name, change in EVERYTHING.items():
         refused = None if name in expected else ("UnsupportedXmlNode", name)
@@ -220,7 +220,7 @@ def test_five_rules_at_most() -> None:
 
 
 def test_two_kibibytes_at_most() -> None:
-    """Of values, the commas between them included: 7 times 256, 7 commas, then what is left."""
+    """The size of the values, including commas: 7 times 256, 7 commas, then the rest."""
     long = tuple(f"{number}".ljust(256, "a") for number in range(7))
     rest = 2048 - 7 * 256 - 7 - len("GET") - len("0")
     fits = CorsRule((*long, "a" * rest), ("GET",))
@@ -242,7 +242,7 @@ CURRENT = ServiceProperties(
 )
 
 
-def test_nothing_changes_nothing() -> None:
+def test_an_empty_change() -> None:
     assert merge(CURRENT, Change()) == CURRENT
 
 
@@ -263,7 +263,7 @@ def test_an_element_is_replaced_whole(field: str, value: object) -> None:
     assert merged == msgspec.structs.replace(CURRENT, **{field: value})
 
 
-def test_what_is_off_forgets_the_rest() -> None:
+def test_disabling_clears_the_other_settings() -> None:
     off = RetentionPolicy(False, 9, True)
     merged = merge(
         CURRENT,
@@ -283,6 +283,6 @@ def test_what_is_off_forgets_the_rest() -> None:
     )
 
 
-def test_properties_are_stored_as_they_are() -> None:
+def test_properties_round_trip() -> None:
     stored = msgspec.msgpack.encode(CURRENT)
     assert msgspec.msgpack.decode(stored, type=ServiceProperties) == CURRENT

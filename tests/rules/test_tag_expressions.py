@@ -1,4 +1,4 @@
-"""The language of tags: what is understood, what is refused, and what it means."""
+"""The language of tag conditions and searches: syntax, errors and meaning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reason(found: object) -> str:
     return found.reason
 
 
-# What is understood
+# Syntax
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_comparisons(text: str, value: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize("written", ["=", ">", ">=", "<", "<="])
-def test_an_absent_tag_meets_nothing(written: str) -> None:
+def test_an_absent_tag_equals_nothing(written: str) -> None:
     assert not holds(f"a {written} ''", b="1")
 
 
-def test_but_it_differs_from_every_value() -> None:
+def test_an_absent_tag_differs_from_every_value() -> None:
     assert holds("a <> ''")
     assert not holds("A = '1'", a="1")
 
@@ -86,23 +86,23 @@ def test_but_it_differs_from_every_value() -> None:
         ("((a='9' OR (b='2')) AND ((a='1')))", True),
     ],
 )
-def test_words(text: str, expected: bool) -> None:
+def test_keywords(text: str, expected: bool) -> None:
     assert holds(text, a="1", b="2") is expected
 
 
-def test_quotes_are_doubled_inside_of_quotes() -> None:
+def test_escaped_quotes() -> None:
     parsed = parse_condition("\"a\"\"b c\" = 'it''s'")
     assert parsed == Comparison('a"b c', Operator.EQ, "it's")
     assert holds("\"and\" = 'or'", **{"and": "or"})
 
 
-def test_what_changes_nothing_leaves_no_trace() -> None:
+def test_redundant_terms_are_removed() -> None:
     parsed = parse_condition("((a='1' or b='2') or c='3')")
     assert isinstance(parsed, AnyOf)
     assert [part.name for part in parsed.parts if isinstance(part, Comparison)] == ["a", "b", "c"]
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_malformed_conditions(text: str) -> None:
     assert 0 <= found.position <= len(text)
 
 
-def test_the_limits_are_met() -> None:
+def test_limits() -> None:
     assert isinstance(parse_condition(" AND ".join(["a = '1'"] * TERMS_MAX)), AllOf)
     assert isinstance(parse_condition(f"{'n' * 128} = '{'v' * 256}'"), Comparison)
     text = "a = '1'"
@@ -167,20 +167,20 @@ def test_the_limits_are_met() -> None:
     assert isinstance(parse_condition(nested), Comparison)
 
 
-def test_the_place_is_told() -> None:
+def test_errors_contain_the_position() -> None:
     assert parse_condition("a = '1' AND b") == Malformed("Expected an operator, not the end.", 13)
     assert parse_condition("a = '1") == Malformed("The quote is not closed.", 4)
 
 
 @given(st.text("ab@'\"()=<> andorANDOR1é\udc80", max_size=60))
-def test_nothing_else_comes_of_a_text(text: str) -> None:
+def test_arbitrary_text_does_not_raise(text: str) -> None:
     for parse in (parse_condition, parse_search):
         found: Any = parse(text)
         if not isinstance(found, Malformed):
             assert found.matches({"a": "1"}) in (True, False)
 
 
-def test_no_text_takes_long() -> None:
+def test_parsing_time_is_bounded() -> None:
     started = time.perf_counter()
     for text in ("'" * 8_000, '"' * 8_000, "a = '" + "'" * 8_001, "a" * 8_000, "(a='1' or " * 100):
         parse_condition(text)
@@ -197,7 +197,7 @@ def search(text: str) -> Search:
     return found
 
 
-def test_a_search_knows_containers() -> None:
+def test_searches_by_container() -> None:
     found = search("@container = 'box' and a = '1'")
     assert found.containers == {"box"}
     assert dict(found.wanted) == {"a": ValueInterval("1", "1")}
@@ -206,7 +206,7 @@ def test_a_search_knows_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("a <> '1'", "A search does not know <>."),
         ("a = '1' OR b = '1'", "Expected AND, not 'OR'."),
@@ -219,8 +219,8 @@ def test_a_search_knows_containers() -> None:
         ),
     ],
 )
-def test_malformed_searches(text: str, told: str) -> None:
-    assert reason(parse_search(text)) == told
+def test_malformed_searches(text: str, expected: str) -> None:
+    assert reason(parse_search(text)) == expected
 
 
 def test_contradictions_find_nothing() -> None:
@@ -244,9 +244,7 @@ short = st.text("ab", max_size=2)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(COMPARE)), short), min_size=1, max_size=5), short)
-def test_an_interval_is_what_all_comparisons_leave(
-    terms: list[tuple[str, str]], value: str
-) -> None:
+def test_comparisons_are_intersected(terms: list[tuple[str, str]], value: str) -> None:
     found = search(" AND ".join(f"t {written} '{constant}'" for written, constant in terms))
     expected = all(COMPARE[written](value, constant) for written, constant in terms)
     assert found.matches({"t": value}) is expected

@@ -1,4 +1,4 @@
-"""The rules of tags against facts written down apart from them."""
+"""The rules of tags, compared with independently stated facts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def code(found: Tags | Search | Refusal | None) -> str:
 
 
 @given(st.dictionaries(names, values, min_size=1, max_size=10))
-def test_what_is_permitted_comes_back_in_order(tags: dict[str, str]) -> None:
+def test_permitted_tags_are_sorted(tags: dict[str, str]) -> None:
     kept = tuple(sorted(tags.items()))
     assert check_tags(reversed(kept), UNPERMITTED) == kept
     for encode in (lambda text: quote(text, safe=""), quote_plus, quote):
@@ -60,7 +60,7 @@ def test_what_is_permitted_comes_back_in_order(tags: dict[str, str]) -> None:
         ([("a", "\udc80")], "InvalidXmlNodeValue"),
     ],
 )
-def test_what_a_blob_may_have(pairs: list[tuple[str, str]], expected: str) -> None:
+def test_limits_of_a_blob(pairs: list[tuple[str, str]], expected: str) -> None:
     assert code(check_tags(pairs, UNPERMITTED)) == expected
 
 
@@ -105,7 +105,7 @@ def test_a_condition(asked: str | None, expected: str) -> None:
     assert code(check_condition(asked, TAGS)) == expected
 
 
-def test_a_refusal_says_what_is_wrong_and_where() -> None:
+def test_refusals_name_the_tag() -> None:
     refusal = check_expression("a = '1' und b = '2'")
     assert refusal is not None
     assert refusal.facts["HeaderName"] == "x-ms-if-tags"
@@ -114,7 +114,7 @@ def test_a_refusal_says_what_is_wrong_and_where() -> None:
     assert check_expression("a = '1'") is None
 
 
-def test_the_refusal_of_a_search_names_its_parameter() -> None:
+def test_refused_searches_name_the_parameter() -> None:
     refusal = parse_where("a <> '1'")
     assert isinstance(refusal, Refusal)
     assert refusal.code == "InvalidQueryParameterValue"

@@ -1,4 +1,4 @@
-"""Tiers: every way from one to another, for every kind of blob."""
+"""Access tiers: every transition, for every kind of blob."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def on_the_way(tier: str, priority: Priority = Priority.STANDARD, due: int = DUE
 def moved(
     start: Blob, tier: str, priority: Priority = Priority.STANDARD, *, is_snapshot: bool = False
 ) -> Blob | str:
-    """The blob, or the code it is refused with."""
+    """Returns the blob, or the error code."""
     result = change_tier(
         start, TierChange(tier, priority, DUE), NOW, STAMP, is_snapshot=is_snapshot
     )
     if isinstance(result, Refusal):
         assert result.code in ERRORS
         return result.code
-    # Nothing else about the blob is touched.
+    # Nothing else of the blob changes.
     same = replace(
         result, tier=start.tier, tier_changed=start.tier_changed, rehydration=start.rehydration
     )
@@ -68,24 +68,24 @@ def moved(
 # Names
 
 
-def test_there_are_these() -> None:
+def test_tiers_of_the_service() -> None:
     assert STANDARD_TIERS == ("Hot", "Cool", "Cold", "Smart", "Archive")
     assert list(PREMIUM_TIERS) == [f"P{n}" for n in (4, 6, 10, 15, 20, 30, 40, 50, 60, 70, 80)]
     assert list(PREMIUM_TIERS.values()) == [32 * GIB << power for power in range(11)]
 
 
 @pytest.mark.parametrize("tier", EVERY)
-def test_a_tier_is_known_in_any_case(tier: str) -> None:
+def test_tier_names_ignore_case(tier: str) -> None:
     assert parse_tier(tier.upper()) == parse_tier(tier.lower()) == tier
 
 
 @pytest.mark.parametrize("written", ["", "warm", "P5", "P", "Hot ", "Premium"])
-def test_others_are_not(written: str) -> None:
+def test_unknown_tiers(written: str) -> None:
     assert parse_tier(written) is None
 
 
 @pytest.mark.parametrize(("kind", "tier"), list(product(BlobKind, EVERY)))
-def test_each_kind_has_its_own(kind: BlobKind, tier: str) -> None:
+def test_tiers_by_kind_of_blob(kind: BlobKind, tier: str) -> None:
     fits = {BLOCK: tier in STANDARD_TIERS, PAGE: tier in PREMIUM_TIERS, APPEND: False}[kind]
     assert check_kind(tier, kind) == (None if fits else Refusal(WRONG_KIND))
 
@@ -96,10 +96,10 @@ def test_only_premium_tiers_have_a_size() -> None:
     assert check_length("", 1 << 50) is check_length("Hot", 1 << 50) is None
 
 
-# Where a blob is
+# The current tier
 
 
-def test_where_nobody_chose() -> None:
+def test_default_tiers() -> None:
     assert tier_state(blob(), NOW) == TierState("Hot", 0)
     assert tier_state(blob(APPEND), NOW) == TierState("", 0)
 
@@ -108,22 +108,22 @@ def test_where_nobody_chose() -> None:
     ("length", "tier"),
     [(0, "P10"), (128 * GIB, "P10"), (128 * GIB + 1, "P15"), (1 << 40, "P30"), (8 << 40, "P60")],
 )
-def test_a_page_blob_is_where_it_fits(length: int, tier: str) -> None:
+def test_the_inferred_tier_of_a_page_blob_fits_its_size(length: int, tier: str) -> None:
     assert tier_state(blob(PAGE, length=length), NOW) == TierState(tier, 0)
 
 
-def test_a_blob_arrives_when_it_is_due() -> None:
+def test_a_rehydration_ends_when_it_is_due() -> None:
     start = on_the_way("Cool")
     assert tier_state(start, DUE - 1) == TierState(ARCHIVE, CHOSEN, start.rehydration)
     assert tier_state(start, DUE) == TierState("Cool", DUE)
 
 
 @pytest.mark.parametrize("tier", ["", *ONLINE])
-def test_what_is_online_is_at_hand(tier: str) -> None:
+def test_online_tiers_can_be_read(tier: str) -> None:
     assert check_online(blob(tier=tier), NOW) is None
 
 
-def test_what_is_not_online_is_not() -> None:
+def test_offline_tiers_cannot_be_read() -> None:
     assert check_online(blob(tier=ARCHIVE), NOW) == Refusal("BlobArchived")
     assert check_online(on_the_way("Hot"), DUE - 1) == Refusal("BlobBeingRehydrated")
     assert check_online(on_the_way("Hot"), DUE) is None
@@ -142,21 +142,21 @@ def test_what_is_not_online_is_not() -> None:
         (7, 7, False),
     ],
 )
-def test_when_a_tier_was_changed(since: int | None, not_since: int | None, met: bool) -> None:
+def test_time_of_the_last_change(since: int | None, not_since: int | None, met: bool) -> None:
     second = TICKS_PER_SECOND
     chosen = replace(blob(tier="Cool"), tier_changed=7 * second + 1)
     inferred = replace(blob(), created=7 * second + 1)
     arrived = on_the_way("Hot", due=7 * second + 1)
     for changed in (chosen, inferred, arrived):
-        told = check_changed(changed, 8 * second, since=since, not_since=not_since)
-        assert (told is None) is met
-        if told is not None:
-            assert told.code == "ConditionNotMet"
-            assert told.facts["Current"] == format_http_date(7)
+        result = check_changed(changed, 8 * second, since=since, not_since=not_since)
+        assert (result is None) is met
+        if result is not None:
+            assert result.code == "ConditionNotMet"
+            assert result.facts["Current"] == format_http_date(7)
 
 
-# Block blobs, every pair. "=" stays as it is, "+" changes at once, "~" is on its way then,
-# "x" is refused because it is on its way elsewhere.
+# Block blobs, every pair. "=" unchanged, "+" changed at once, "~" rehydration starts, "x" refused
+# because a rehydration to another tier is pending.
 
 WAYS: Final = """
                  Hot  Cool Cold Smart Archive
@@ -178,13 +178,13 @@ def pairs() -> list[tuple[str, str, str]]:
     return [(row[0], to, mark) for row in rows for to, mark in zip(head, row[1:], strict=True)]
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     starts = ["inferred", *STANDARD_TIERS, *(f">{tier}" for tier in ONLINE)]
     assert sorted(pair[:2] for pair in pairs()) == sorted(product(starts, STANDARD_TIERS))
 
 
 @pytest.mark.parametrize(("start", "to", "mark"), pairs())
-def test_a_block_blob_goes(start: str, to: str, mark: str) -> None:
+def test_transitions_of_block_blobs(start: str, to: str, mark: str) -> None:
     named = "" if start == "inferred" else start
     begun = on_the_way(start[1:]) if start.startswith(">") else blob(tier=named)
     arrived = replace(begun, tier=to, tier_changed=STAMP, rehydration=None)
@@ -198,7 +198,7 @@ def test_a_block_blob_goes(start: str, to: str, mark: str) -> None:
 
 
 @pytest.mark.parametrize("to", STANDARD_TIERS)
-def test_who_has_arrived_goes_on_as_others_do(to: str) -> None:
+def test_a_rehydrated_blob_changes_like_others(to: str) -> None:
     arrived = on_the_way("Cool", due=NOW)
     result = moved(arrived, to)
     assert isinstance(result, Blob)
@@ -215,17 +215,17 @@ def test_a_snapshot_never_leaves_the_archive(start: str, to: str) -> None:
         assert moved(begun, to, is_snapshot=True) == moved(begun, to)
 
 
-# Priorities
+# Rehydration priority
 
 
 @pytest.mark.parametrize("priority", Priority)
-def test_the_way_has_a_priority(priority: Priority) -> None:
+def test_rehydration_has_a_priority(priority: Priority) -> None:
     result = moved(blob(tier=ARCHIVE), "Hot", priority)
     assert isinstance(result, Blob)
     assert result.rehydration == Rehydration("Hot", priority.value, DUE)
 
 
-def test_it_can_be_raised_and_never_makes_it_later() -> None:
+def test_raising_the_priority_never_delays_the_end() -> None:
     for due, sooner in ((DUE + 7, DUE), (DUE - 7, DUE - 7)):
         result = moved(on_the_way("Hot", due=due), "Hot", Priority.HIGH)
         assert isinstance(result, Blob)
@@ -233,7 +233,7 @@ def test_it_can_be_raised_and_never_makes_it_later() -> None:
 
 
 @pytest.mark.parametrize("priority", Priority)
-def test_it_cannot_be_lowered(priority: Priority) -> None:
+def test_the_priority_cannot_be_lowered(priority: Priority) -> None:
     begun = on_the_way("Hot", Priority.HIGH, DUE + 7)
     assert moved(begun, "Hot", priority) == begun
 
@@ -242,7 +242,7 @@ def test_it_cannot_be_lowered(priority: Priority) -> None:
 
 
 @pytest.mark.parametrize(("start", "to"), list(product(["", *PREMIUM_TIERS], EVERY)))
-def test_a_page_blob_goes(start: str, to: str) -> None:
+def test_transitions_of_page_blobs(start: str, to: str) -> None:
     begun = blob(PAGE, start, 512)
     ranks = list(PREMIUM_TIERS)
     expected: Blob | str = replace(begun, tier=to, tier_changed=STAMP)
@@ -265,11 +265,11 @@ def test_a_page_blob_must_fit() -> None:
 
 
 @pytest.mark.parametrize("to", EVERY)
-def test_an_append_blob_goes_nowhere(to: str) -> None:
+def test_append_blobs_have_no_tiers(to: str) -> None:
     assert moved(blob(APPEND), to) == WRONG_KIND
 
 
 @pytest.mark.parametrize("to", PREMIUM_TIERS)
-def test_a_block_blob_gets_no_size(to: str) -> None:
+def test_block_blobs_have_no_premium_tiers(to: str) -> None:
     assert moved(blob(), to) == WRONG_KIND
     assert moved(on_the_way("Hot"), to) == WRONG_KIND

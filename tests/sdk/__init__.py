@@ -1,1 +1,1 @@
-"""The services through the public Python SDKs, against a server started as a user starts it."""
+"""Tests with the public Python SDKs against a server started as a user starts it."""

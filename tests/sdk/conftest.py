@@ -1,4 +1,4 @@
-"""One server for all SDK tests that do not stop it."""
+"""The shared server of the SDK tests that do not stop it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers on machines whose wall clock is set, was paused, or was wrong for a while."""
+"""Servers on machines whose wall clock is changed, was paused, or was wrong for a while."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueClient
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    Server,
-    check,
-    environment,
-    eventually,
-    refused,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import ACCOUNT, KEY, Server, check, environment, eventually
 
 _DAY_SECONDS = 86_400
 _FAR_SECONDS = 3_650 * _DAY_SECONDS
@@ -37,12 +31,12 @@ SystemClock.boot_id = lambda self: offset.read_text().split()[1]
 from etagere.cli.main import main
 sys.exit(main())
 """
-"""Runs a command on a machine whose clock is ahead by the seconds in a file, which also names the
-boot."""
+"""Runs a command with a clock that is ahead by the seconds in a file, which also has the boot
+ID."""
 
 
 class Machine:
-    """Where the clock is ahead."""
+    """A machine whose clock is ahead of the real one."""
 
     def __init__(self, directory: Path) -> None:
         self.data = directory / "data"
@@ -94,14 +88,14 @@ def seconds_ahead(moment: datetime | None) -> float:
     return (moment - datetime.now(UTC)).total_seconds()
 
 
-# A machine that was paused
+# A paused machine
 
 
 @pytest.mark.long
-def test_a_paused_machine_catches_up_and_hurts_no_lease(tmp_path: Path) -> None:
-    """Also when nobody writes; a lease of a minute lasts a minute, whenever it was taken."""
+def test_a_paused_machine_catches_up_and_keeps_lease_durations(tmp_path: Path) -> None:
+    """Even without writes; a lease of a minute lasts a minute, whenever it was acquired."""
     machine = Machine(tmp_path)
-    with machine.served() as server, queue_of(server) as queue, server.service() as service:
+    with machine.served() as server, queue_of(server) as queue, blob_service(server) as service:
         queue.create_queue()
         container = service.create_container("container")
         blobs = [container.get_blob_client(f"blob {number}") for number in range(3)]
@@ -132,29 +126,29 @@ def _described(blob: object) -> bool:
     return True
 
 
-# A machine whose clock was years ahead
+# A clock that was years ahead
 
 
 def test_a_clock_that_was_ten_years_ahead(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    with machine.served() as server, server.service() as service, queue_of(server) as queue:
+    with machine.served() as server, blob_service(server) as service, queue_of(server) as queue:
         before = service.create_container("container").upload_blob("before", b"before")
         queue.create_queue()
         queue.send_message("before")
         etag_before = before.get_blob_properties().etag
     machine.reboot(_FAR_SECONDS)
-    with machine.served() as server, server.service() as service, queue_of(server) as queue:
+    with machine.served() as server, blob_service(server) as service, queue_of(server) as queue:
         container = service.get_container_client("container")
         blob = container.upload_blob("meanwhile", b"one")
         snapshot = blob.create_snapshot()
         blob.upload_blob(b"two", overwrite=True)
         wrong_etag = blob.get_blob_properties().etag
         queue.send_message("meanwhile", visibility_timeout=2)
-        # What had a week to live is gone by this clock.
+        # Messages with a week to live have expired by this clock.
         eventually(lambda: _messages(queue) == 1, "the end of the other message")
     machine.reboot(0)
 
-    # It does not start, and says why.
+    # It does not start, and reports the reason.
     refusal = machine.run("serve", *_free_ports())
     assert refusal.returncode == 2
     assert len(refusal.stderr.splitlines()) == 1
@@ -168,7 +162,7 @@ def test_a_clock_that_was_ten_years_ahead(tmp_path: Path) -> None:
     assert mended.returncode == 0, mended.stderr
     assert machine.run("clock").returncode == 0
     assert check(machine.data).returncode == 0
-    with machine.served() as server, server.service() as service, queue_of(server) as queue:
+    with machine.served() as server, blob_service(server) as service, queue_of(server) as queue:
         container = service.get_container_client("container")
         assert container.get_blob_client("before").get_blob_properties().etag == etag_before
         blob = container.get_blob_client("meanwhile")
@@ -203,17 +197,17 @@ def _free_ports() -> list[str]:
 
 
 def test_a_clock_that_is_a_little_behind_is_accepted(tmp_path: Path) -> None:
-    """As one that was set to local time."""
+    """Such as one that was set to local time."""
     machine = Machine(tmp_path)
     machine.reboot(14 * 3600)
-    with machine.served() as server, server.service() as service:
+    with machine.served() as server, blob_service(server) as service:
         service.create_container("container")
     machine.reboot(0)
     with machine.served():
         pass
 
 
-def test_a_reset_needs_a_clock_that_is_right_and_no_server(tmp_path: Path) -> None:
+def test_a_reset_needs_a_correct_clock_and_no_server(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with machine.served():
         running = machine.run("clock", "--reset")

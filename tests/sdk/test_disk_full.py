@@ -1,4 +1,4 @@
-"""A disk that is full: uploads are refused, everything else goes on."""
+"""A full disk: uploads are refused, everything else works."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import ContainerClient
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import check, eventually, served
 
 MIB = 1024 * 1024
@@ -46,7 +47,7 @@ def uploaded(container: ContainerClient, name: str) -> bool:
 def test_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         with served(disk / "data") as server:
-            with server.service() as service:
+            with blob_service(server) as service:
                 container = service.create_container("container")
                 fill_and_empty(container)
                 eventually(lambda: uploaded(container, "again"), "space that was freed is used")
@@ -66,10 +67,10 @@ def fill_and_empty(container: ContainerClient) -> None:
     assert list(container.list_blob_names()) == []
 
 
-def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
-    """It gives way the reserve before it opens the ledger, so that what frees space is done."""
+def test_a_writer_restarts_on_a_full_disk(tmp_path: Path) -> None:
+    """It releases the reserve before it opens the ledger, so that deletes succeed."""
     with small_disk(tmp_path / "disk") as disk, served(disk / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             container = service.create_container("container")
             container.upload_blob("small", b"x")
             filler = disk / "filler"
@@ -85,7 +86,7 @@ def test_a_writer_that_is_started_again_on_a_full_disk(tmp_path: Path) -> None:
 
 
 def fill(path: Path) -> None:
-    """Takes all space that is left."""
+    """Uses up all remaining space."""
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))

@@ -21,7 +21,7 @@ from typing import Final
 
 import pytest
 
-from tests.server import ACCOUNT, KEY, ROOT, SERVICES, Server, development_port, served
+from tests.server import ROOT, SERVICES, Server, development_port, served
 
 DIRECTORY: Final = ROOT / "tests/javascript"
 LOCK: Final = DIRECTORY / "package-lock.json"
@@ -80,14 +80,9 @@ def run_tests(file: str, connection_string: str, **variables: str) -> None:
     )
 
 
-def connection_string(server: Server, service: str) -> str:
-    account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY}"
-    return f"{account};{service.title()}Endpoint={server.endpoints[service]}/{ACCOUNT}"
-
-
 @pytest.mark.parametrize(("service", "file"), FILES)
 def test_javascript(server: Server, service: str, file: str) -> None:
-    run_tests(f"{service}/{file}", connection_string(server, service))
+    run_tests(f"{service}/{file}", server.connection_string(service))
 
 
 def test_development_storage(tmp_path: Path) -> None:
@@ -103,7 +98,7 @@ def test_copies_from_another_server(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{port}") as server:
         run_tests(
             "blob/elsewhere/copies.test.mjs",
-            connection_string(server, "blob"),
+            server.connection_string("blob"),
             ORIGIN_PORT=str(port),
         )
 

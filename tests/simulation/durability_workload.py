@@ -1,9 +1,9 @@
-"""A little of everything a server does, for a trace of its system calls.
+"""A workload with every kind of server activity, for a trace of its system calls.
 
     python -m tests.simulation.durability_workload DIRECTORY [PLANTED BUG]
 
 The directory must not exist. Phases are marked by writes to the null device, which a trace
-shows. The bugs that can be planted are what the judge of the trace must notice.
+shows. The judge of the trace must detect each of the bugs that can be planted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NoSync(Disk):
 
 
 class LateSync(Disk):
-    """Bodies are synced, but somewhat later than said."""
+    """Bodies are synced, but later than acknowledged."""
 
     def sync(self, descriptor: int) -> None:
         late = os.dup(descriptor)
@@ -72,14 +72,14 @@ class LateSync(Disk):
 
 
 class NoNameSync(Disk):
-    """A new segment's bytes are synced, its name is not."""
+    """The bytes of a new segment are synced, its name is not."""
 
     def create(self, path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 class EarlyRemoval(Disk):
-    """A segment is removed as soon as it has been read for the last time, or so one hopes."""
+    """A segment is removed right after its last read, before its retirement is durable."""
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         data = super().read(descriptor, length, offset)
@@ -99,7 +99,7 @@ PLANTS = (*DISKS, NOT_DURABLE, SYNC_SELDOM)
 
 
 def _sync_seldom() -> None:
-    """SQLite's other way with a log, which syncs it at checkpoints only."""
+    """Uses SQLite's `synchronous=NORMAL`, which syncs the log only at checkpoints."""
     tune = ledger.open_for_writing
 
     def open_for_writing(directory: Path, config: Config) -> apsw.Connection:
@@ -154,7 +154,7 @@ class Workload:
         await self._harness.close()
 
     async def _upload(self, prefix: str, *sizes: int) -> None:
-        """Uploads at once, so that they share commits and syncs."""
+        """Uploads concurrently, so that uploads share commits and syncs."""
         uploads = [
             upload(self._engine, self._store, f"{prefix}-{number}", bytes([97 + number]) * size)
             for number, size in enumerate(sizes)
@@ -165,7 +165,7 @@ class Workload:
         await self._upload("inline", *[100] * 10)
 
     async def ledger(self) -> None:
-        """Changes and refusals without any bodies."""
+        """Changes and refusals without bodies."""
         copies = [
             self._engine.write(copy_object, CopyObject("inline-0", f"copy-{number}"))
             for number in range(10)
@@ -178,7 +178,7 @@ class Workload:
             pass
 
     async def segments(self) -> None:
-        """Enough to fill a few segments, also with a body that lies in two of them."""
+        """Fills a few segments, with a body that spans two of them."""
         await self._upload("single", *[_SEGMENTED] * 6)
         await self._upload("long", 80 * KIB, 70 * KIB, _SEGMENTED)
 
@@ -190,21 +190,21 @@ class Workload:
             await self._engine.write(list_blocks, ListBlocks("listed", new_id(), keep))
 
     async def checkpoint(self) -> None:
-        """Enough commits that the log is moved into the database, and begun anew."""
+        """Commits until the log is moved into the database and restarted."""
         for number in range(40):
             await self._upload(f"many-{number % 3}", 500, 600)
 
     async def killed(self) -> None:
-        """Another writer takes up the log that the one before left behind."""
+        """Another writer recovers the log of a killed one."""
         writer = self._harness.writer_pid()
         self._harness.kill_writer()
         await asyncio.to_thread(self._harness.wait_for_writer, other_than=writer)
-        with contextlib.suppress(Unknown):  # the link may not know yet that it is lost
+        with contextlib.suppress(Unknown):  # the connection may not have noticed the loss yet
             await self._engine.write(copy_object, CopyObject("inline-0", "copy-0"))
         await self._upload("killed", 100, _SEGMENTED)
 
     async def collect(self) -> None:
-        """Leaves segments sparse, and has them rewritten and removed."""
+        """Makes segments sparse, and has them rewritten and removed."""
         await self._upload("single", *[100] * 3)
         await self._store.maintain()
         collector = Collector(self._directory, self._engine, self._store, self._config, self._disk)

@@ -1,8 +1,7 @@
-"""Errors on demand: an SQLite VFS for the ledger's files, and a disk for those of bodies.
+"""Injected errors: an SQLite VFS for the ledger's files, and a disk for those of bodies.
 
-The ledger's writer runs in a process forked from the test, so what it is to suffer is said in
-memory that both share. Bodies are written by the test's own process.
-"""
+The ledger's writer runs in a process forked from the test, so its faults are in memory that both
+share. Bodies are written by the test's own process."""
 
 from __future__ import annotations
 
@@ -24,15 +23,15 @@ VFS_NAME = "faulty"
 
 
 class Call(enum.IntEnum):
-    """What SQLite asks of a file."""
+    """Operations of SQLite on a file."""
 
     WRITE = 1
     SYNC = 2
     TRUNCATE = 3
 
 
-class Where(enum.IntEnum):
-    """The ledger's two files: the write-ahead log and the database itself."""
+class LedgerFile(enum.IntEnum):
+    """The ledger's two files: the write-ahead log and the database."""
 
     LOG = 1
     DATABASE = 2
@@ -46,11 +45,10 @@ IOERR_SHMSIZE = apsw.SQLITE_IOERR_SHMSIZE
 
 
 class LedgerFaults:
-    """What goes wrong with the ledger's files, in whichever process has them open.
+    """Faults of the ledger's files, in whichever process has them open.
 
     There is one fault at a time. It strikes the n-th such call from now, once or until it is
-    switched off. Only the writer calls these, so counting needs no lock.
-    """
+    switched off. Only the writer calls these, so counting needs no lock."""
 
     _CALL, _WHERE, _COUNTDOWN, _ERROR, _LASTING, _SHORT, _CONDITIONAL, _INJECTED, _SEEN = range(9)
     _DROPPING = 9
@@ -62,7 +60,7 @@ class LedgerFaults:
     def strike(
         self,
         call: Call,
-        where: Where,
+        where: LedgerFile,
         error: int,
         *,
         nth: int = 1,
@@ -72,9 +70,9 @@ class LedgerFaults:
         dropping: bool = False,
     ) -> None:
         """Arms the fault. `short`: half of the data is written first. `while_filled`: only while
-        the watched file has bytes, as on a disk that has room once that is truncated. `dropping`:
-        a sync that fails takes back what was written since the last one, as a kernel does that
-        drops the pages it could not write."""
+        the watched file has bytes, like a disk that has space once that is truncated. `dropping`: a
+        failing sync reverts what was written since the last one, like a kernel that drops the pages
+        it could not write."""
         self.stop()
         words = self._words
         words[self._WHERE], words[self._COUNTDOWN], words[self._ERROR] = where, nth, error
@@ -84,7 +82,7 @@ class LedgerFaults:
         words[self._INJECTED] = words[self._SEEN] = 0
         words[self._CALL] = call  # last: this is what arms it
 
-    def count(self, call: Call, where: Where) -> None:
+    def count(self, call: Call, where: LedgerFile) -> None:
         """Lets such calls pass, and counts them in `seen`."""
         self.strike(call, where, 0, nth=1 << 62)
 
@@ -92,25 +90,25 @@ class LedgerFaults:
         self._words[self._CALL] = 0
 
     def watch(self, path: Path) -> None:
-        """Names the file that `while_filled` is about; before the processes are forked."""
+        """Sets the file for `while_filled`; call it before the processes are forked."""
         self._while_filled = path
 
     @property
     def injected(self) -> int:
-        """How often the fault has struck."""
+        """Returns how often the fault has struck."""
         return self._words[self._INJECTED]
 
     @property
     def seen(self) -> int:
-        """How many such calls there were since then."""
+        """Returns how many such calls there were since then."""
         return self._words[self._SEEN]
 
     @property
     def armed(self) -> bool:
         return bool(self._words[self._CALL])
 
-    def due(self, call: Call, where: Where) -> int:
-        """The error that this call is to end in; 0: none."""
+    def due(self, call: Call, where: LedgerFile) -> int:
+        """Returns the error for this call, or 0."""
         words = self._words
         if words[self._CALL] != call or words[self._WHERE] != where:
             return 0
@@ -139,11 +137,11 @@ class LedgerFaults:
 
 
 class FaultyVFS(apsw.VFS):
-    """The machine's own files, with faults. Registered as `VFS_NAME` for as long as it lives."""
+    """The default VFS with faults. Registered as `VFS_NAME` while it lives."""
 
     def __init__(self, faults: LedgerFaults) -> None:
         self._faults = faults
-        self._unsynced: dict[Where, Unsynced] = {where: {} for where in Where}
+        self._unsynced: dict[LedgerFile, Unsynced] = {where: {} for where in LedgerFile}
         super().__init__(VFS_NAME, "")
 
     # SQLite's names and signatures.
@@ -152,23 +150,26 @@ class FaultyVFS(apsw.VFS):
 
 
 Unsynced = dict[int, bytes]
-"""What was where something was written since the last sync, by offsets."""
+"""The bytes before each write since the last sync, by offset."""
 
 
 class FaultyFile(apsw.VFSFile):
-    """One open file of the ledger. What is not synced yet is known to all who have it open in the
-    same process."""
+    """One open file of the ledger. Unsynced data are shared by all who have it open in the same
+    process."""
 
     def __init__(
         self,
         faults: LedgerFaults,
-        unsynced: dict[Where, Unsynced],
+        unsynced: dict[LedgerFile, Unsynced],
         name: str | apsw.URIFilename | None,
         flags: list[int],
     ) -> None:
         self._faults = faults
         self._unsynced = unsynced
-        kinds = {apsw.SQLITE_OPEN_WAL: Where.LOG, apsw.SQLITE_OPEN_MAIN_DB: Where.DATABASE}
+        kinds = {
+            apsw.SQLITE_OPEN_WAL: LedgerFile.LOG,
+            apsw.SQLITE_OPEN_MAIN_DB: LedgerFile.DATABASE,
+        }
         self._where = next((kinds[flag] for flag in kinds if flags[0] & flag), None)
         super().__init__("", name, flags)
 
@@ -212,7 +213,7 @@ def _error(code: int) -> apsw.Error:
 
 
 class DiskCall(enum.Enum):
-    """What bodies ask of the disk."""
+    """Disk operations of bodies."""
 
     CREATE = enum.auto()
     WRITE = enum.auto()
@@ -227,7 +228,7 @@ class _Plan(NamedTuple):
 
 
 class FaultyDisk(Disk):
-    """A disk whose calls fail as they are told to, and that remembers what was done to it."""
+    """A disk whose calls fail on demand, and that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,7 +266,7 @@ class FaultyDisk(Disk):
         if plan is None:
             return super().create(path)
         if plan.short:
-            # The name came into being, but could not be made durable.
+            # The file was created, but its name is not durable.
             os.close(super().create(path))
         raise _os_error(plan.number)
 

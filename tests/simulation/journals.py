@@ -1,9 +1,8 @@
-"""What the front ends of a torture run intend, and what became of it, written down as it goes.
+"""Journals of the front ends in a torture run: intended actions and their outcomes.
 
-Each front end has a journal of its own: a line before each action and one after it, handed to
-the kernel at once, so that they outlive the process. Each task in it works on names of its own,
-one action at a time. So its state is known exactly, but for the one action whose end is missing.
-"""
+Each front end has its own journal: a line before and after each action, handed to the kernel at
+once, so that it survives the process. Each task works on its own names, one action at a time. So
+its state is known exactly, except for one action whose end is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import msgspec
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A run of bytes that anybody can make again."""
+    """A run of reproducible bytes."""
 
     seed: int
     length: int
@@ -24,8 +23,8 @@ class Part(msgspec.Struct, frozen=True):
         return random.Random(self.seed).randbytes(self.length)
 
 
-class Held(msgspec.Struct, frozen=True):
-    """An object: the parts that follow each other in it, and whether they are listed blocks."""
+class StoredObject(msgspec.Struct, frozen=True):
+    """An object: its parts in order, and whether they are listed blocks."""
 
     parts: tuple[Part, ...]
     listed: bool = False
@@ -34,7 +33,7 @@ class Held(msgspec.Struct, frozen=True):
         return b"".join(part.data() for part in self.parts)
 
 
-# Actions. Names are places on a task's shelf, which nobody else uses.
+# Actions. Names are numbers that belong to one task.
 
 
 class Put(msgspec.Struct, frozen=True, tag=True):
@@ -60,39 +59,39 @@ class Stage(msgspec.Struct, frozen=True, tag=True):
 
 
 class ListStaged(msgspec.Struct, frozen=True, tag=True):
-    """Makes an object of some blocks it has and of all that are staged."""
+    """Makes an object of some of its blocks and all staged ones."""
 
     name: int
     keep: tuple[int, ...]
 
 
 class Count(msgspec.Struct, frozen=True, tag=True):
-    """Counts the task's own counter up, if it is where it is expected to be."""
+    """Increments the task's own counter, if it has the expected value."""
 
     expected: int
 
 
 class CountTogether(msgspec.Struct, frozen=True, tag=True):
-    """Counts up what everybody counts up."""
+    """Increments a counter that all tasks share."""
 
 
 Action = Put | Copy | Delete | Stage | ListStaged | Count | CountTogether
 
 
-class Shelf(msgspec.Struct, frozen=True):
-    """All that one task has in the store."""
+class TaskState(msgspec.Struct, frozen=True):
+    """Everything that one task has in the store."""
 
-    objects: dict[int, Held] = {}
+    objects: dict[int, StoredObject] = {}
     staged: dict[int, tuple[Part, ...]] = {}
     counter: int = 0
 
 
-def after(shelf: Shelf, action: Action) -> Shelf:
-    """The shelf once the action is done."""
-    objects, staged, counter = dict(shelf.objects), dict(shelf.staged), shelf.counter
+def after(state: TaskState, action: Action) -> TaskState:
+    """Returns the state after an action."""
+    objects, staged, counter = dict(state.objects), dict(state.staged), state.counter
     match action:
         case Put(name, part):
-            objects[name] = Held((part,))
+            objects[name] = StoredObject((part,))
         case Copy(source, target):
             objects[target] = objects[source]
         case Delete(name):
@@ -101,22 +100,22 @@ def after(shelf: Shelf, action: Action) -> Shelf:
             staged[name] = (*staged.get(name, ()), part)
         case ListStaged(name, keep):
             kept = tuple(objects[name].parts[number] for number in keep)
-            objects[name] = Held(kept + staged.pop(name, ()), listed=True)
+            objects[name] = StoredObject(kept + staged.pop(name, ()), listed=True)
         case Count():
             counter += 1
-    return Shelf(objects, staged, counter)
+    return TaskState(objects, staged, counter)
 
 
-def must_be_refused(shelf: Shelf, action: Action) -> bool:
+def must_be_refused(state: TaskState, action: Action) -> bool:
     match action:
         case Put(condition=condition):
             return condition == "wrong"
         case Copy(source=source):
-            return source not in shelf.objects
+            return source not in state.objects
         case Delete(name):
-            return name not in shelf.objects
+            return name not in state.objects
         case Count(expected):
-            return expected != shelf.counter
+            return expected != state.counter
     return False
 
 
@@ -129,7 +128,7 @@ class Intent(msgspec.Struct, frozen=True, tag=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """How the task's last action ended: as it was told, or as it found out later."""
+    """The outcome of the task's last action, as reported or as found out later."""
 
     task: int
     happened: bool | None
@@ -137,7 +136,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Violation(msgspec.Struct, frozen=True, tag=True):
-    """Something that must not be, as a front end saw it."""
+    """An invariant violation that a front end detected."""
 
     what: str
 
@@ -154,11 +153,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Journal:
-    """The journal of this front end, added to."""
+    """The journal of this front end, open for appending."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
-        # A process that is killed may leave half a line.
+        # A killed process may leave a partial line.
         os.write(self._descriptor, b"\n")
         self.add(Began(os.getpid()))
 
@@ -169,13 +168,13 @@ class Journal:
         os.close(self._descriptor)
 
 
-class TaskAccount:
-    """What one task has, as far as its journal tells."""
+class TaskHistory:
+    """The state of one task according to its journal."""
 
     def __init__(self) -> None:
-        self.shelf = Shelf()
+        self.state = TaskState()
         self.open: Action | None = None
-        """The action of which nobody knows how it ended."""
+        """The action whose outcome is unknown."""
         self.counted_together: list[int] = []
         self.counted_perhaps = 0
 
@@ -187,29 +186,29 @@ class TaskAccount:
         action, self.open = self.open, None
         assert action is not None
         if isinstance(action, CountTogether):
-            # Nobody can find out later whether it was this one that was counted.
+            # It cannot be found out later whether this increment happened.
             if happened:
                 self.counted_together.append(value)
             self.counted_perhaps += happened is None
         elif happened:
-            self.shelf = after(self.shelf, action)
+            self.state = after(self.state, action)
         elif happened is None:
             self.open = action
 
-    def possible(self) -> list[Shelf]:
-        """The shelves that may be found in the store."""
+    def possible(self) -> list[TaskState]:
+        """Returns the states that may be in the store."""
         if self.open is None or isinstance(self.open, CountTogether):
-            return [self.shelf]
-        if must_be_refused(self.shelf, self.open):
-            return [self.shelf]
-        return [self.shelf, after(self.shelf, self.open)]
+            return [self.state]
+        if must_be_refused(self.state, self.open):
+            return [self.state]
+        return [self.state, after(self.state, self.open)]
 
 
-class Account:
-    """What one front end has, and what it saw go wrong."""
+class FrontEndHistory:
+    """The states of one front end's tasks, and the violations it detected."""
 
     def __init__(self, tasks: int) -> None:
-        self.tasks = [TaskAccount() for _ in range(tasks)]
+        self.tasks = [TaskHistory() for _ in range(tasks)]
         self.violations: list[str] = []
         self.ends = 0
         self.unknown = 0
@@ -232,17 +231,17 @@ class Account:
                         account.end(None, 0)
 
 
-def read_journal(path: Path, tasks: int) -> Account:
-    account = Account(tasks)
+def read_journal(path: Path, tasks: int) -> FrontEndHistory:
+    account = FrontEndHistory(tasks)
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             decoded = _decode(line)
         except msgspec.DecodeError:
-            continue  # cut off, so what it was about to tell had not begun or is not known
+            continue  # a partial line: its action had not begun or its outcome is unknown
         account.read(decoded)
     return account
 
 
 def count_ends(path: Path) -> int:
-    """A cheap measure of progress."""
+    """Returns a cheap measure of progress."""
     return path.read_bytes().count(b'"End"') if path.exists() else 0

@@ -1,4 +1,4 @@
-"""A server's processes as tests of crashes need them: started, watched, killed, always ended."""
+"""Server processes for crash tests: started, watched, killed, and always ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STARTED = re.compile(r"started (\S+) \(pid (\d+)\)")
 
 
 class Server:
-    """A supervisor with its writer, and with front ends if it is given any."""
+    """A supervisor with its writer, and optional front ends."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Server:
         return all(self.pid_of(name, since=since) for name in names)
 
     def _become_supervisor(self) -> None:
-        """The body of the process just forked; never returns."""
+        """Runs in the forked process; never returns."""
         status = 1
         try:
             log = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -73,7 +73,7 @@ class Server:
             form = "%(process)d %(levelname)s %(message)s"
             logging.basicConfig(stream=sys.__stderr__, level=logging.INFO, format=form, force=True)
             faulthandler.register(signal.SIGUSR2, file=log)  # by the children, too
-            # Children that tests kill again and again are started again at once.
+            # Children that tests kill repeatedly are restarted at once.
             processes._HEALTHY_SECONDS = -1.0
             held = app.claim(self.directory)
             children = app.engine_children(self.directory, self.config)
@@ -87,11 +87,11 @@ class Server:
     # Watching
 
     def log(self) -> str:
-        """What the processes have said so far."""
+        """Returns the log of the processes so far."""
         return self.log_path.read_text("utf-8") if self.log_path.exists() else ""
 
     def show_stacks(self) -> None:
-        """Has every process write what it is doing to the log, for a test that failed."""
+        """Makes every process write its stacks to the log, for a failed test."""
         if not self.pid:
             return
         for pid in (self.pid, *_children(self.pid)):
@@ -102,9 +102,9 @@ class Server:
         return self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def pid_of(self, name: str, *, since: int = 0) -> int:
-        """The last pid that the supervisor said it gave this child; 0 if it said none."""
-        said = self.log().encode()[since:].decode()
-        pids = [int(pid) for started, pid in _STARTED.findall(said) if started == name]
+        """Returns the last logged pid of this child, or 0."""
+        output = self.log().encode()[since:].decode()
+        pids = [int(pid) for started, pid in _STARTED.findall(output) if started == name]
         return pids[-1] if pids else 0
 
     @property
@@ -112,11 +112,11 @@ class Server:
         return self.pid_of("writer")
 
     def wait_for_another(self, name: str, pid: int) -> None:
-        """Until the child was started again."""
+        """Waits until the child was restarted."""
         wait_until(lambda: self.pid_of(name) != pid, f"another {name}")
 
     def wait_for_exit(self) -> int:
-        """The supervisor's exit status, once it ends."""
+        """Returns the supervisor's exit status, once it ends."""
         wait_until(self._ended, "the end of the supervisor")
         return self._status
 
@@ -133,13 +133,13 @@ class Server:
     # Ending
 
     def kill(self, name: str) -> int:
-        """Kills one child outright; returns its pid."""
+        """Kills one child; returns its pid."""
         pid = self.pid_of(name)
         send(pid, signal.SIGKILL)
         return pid
 
     def kill_supervisor(self) -> list[int]:
-        """Kills the supervisor alone; returns the pids of the children it leaves behind."""
+        """Kills only the supervisor; returns the pids of its children."""
         send(self.pid, signal.SIGSTOP)  # so that it starts no more of them
         self._left_behind = _children(self.pid)
         send(self.pid, signal.SIGKILL)
@@ -147,7 +147,7 @@ class Server:
         return self._left_behind
 
     def kill_all(self) -> None:
-        """Kills the whole tree at once, as a crash of the machine would."""
+        """Kills the whole process tree at once, like a crash of the machine."""
         children = [pid for pid in self._left_behind if running(pid)]
         if self.pid:
             send(self.pid, signal.SIGSTOP)
@@ -158,7 +158,7 @@ class Server:
         wait_until(lambda: not any(map(running, children)), "the end of the children")
 
     def stop(self) -> int:
-        """Ends everything in order; returns the supervisor's exit status."""
+        """Stops everything cleanly; returns the supervisor's exit status."""
         send(self.pid, signal.SIGTERM)
         return self.wait_for_exit()
 
@@ -174,7 +174,7 @@ def served(
     front_ends: Mapping[str, ChildMain] | None = None,
     log_path: Path | None = None,
 ) -> Iterator[Server]:
-    """A running server. Whatever happens, none of its processes outlives the test."""
+    """Runs a server; none of its processes outlives the test."""
     server = Server(directory, config, front_ends, log_path)
     try:
         server.start()
@@ -200,7 +200,7 @@ def send(pid: int, number: int) -> None:
 
 
 def running(pid: int) -> bool:
-    """Whether a process still runs. One that has ended may stay in the table as a zombie."""
+    """Reports whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -215,7 +215,7 @@ def wait_until(
     deadline = time.monotonic() + (SECONDS_MAX if seconds is None else seconds)
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited in vain for {what}")
+            raise TimeoutError(f"timed out waiting for {what}")
         time.sleep(every)
 
 
@@ -223,7 +223,7 @@ def wait_until(
 
 
 class FrontEnd(NamedTuple):
-    """What a front end works with."""
+    """The parts of a front end."""
 
     engine: SqliteEngine
     store: FileBodyStore
@@ -231,9 +231,9 @@ class FrontEnd(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def front_end(server: Server, disk: Disk | None = None) -> AsyncIterator[FrontEnd]:
-    """A front end of a server, in this process."""
-    # Faults are for the writer. Here, errors that SQLite means to ignore when it closes a file
-    # would come out of a VFS written in Python.
+    """Opens a front end of a server in this process."""
+    # Faults are for the writer. In this process, errors that SQLite ignores when it closes a file
+    # would be raised by a VFS written in Python.
     config = dataclasses.replace(server.config, sqlite_vfs="")
     engine = SqliteEngine(server.directory, config)
     try:
@@ -247,12 +247,12 @@ async def front_end(server: Server, disk: Disk | None = None) -> AsyncIterator[F
 
 
 def run(work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
-    """Runs the work of a test to its end, which has to come."""
+    """Runs the work of a test with a time limit."""
     return asyncio.run(asyncio.wait_for(work, seconds))
 
 
 class Ending(NamedTuple):
-    """How one call ended, as its caller was told."""
+    """The outcome of one call, as its caller saw it."""
 
     kind: str
     """done, refused, fault or unknown"""
@@ -261,12 +261,12 @@ class Ending(NamedTuple):
 
     @property
     def happened(self) -> bool | None:
-        """What the caller may believe: None if it may be either."""
+        """Whether the call took effect; None if unknown."""
         return None if self.kind == "unknown" else self.kind == "done"
 
 
 async def ending_of(call: Awaitable[Any]) -> Ending:
-    """Waits for a call. Whatever else it raises is a defect, and not caught."""
+    """Waits for a call. Any other exception is a defect, and not caught."""
     try:
         return Ending("done", await call)
     except Refused as refused:
@@ -278,7 +278,7 @@ async def ending_of(call: Awaitable[Any]) -> Ending:
 
 
 async def eventually(call: Callable[[], Awaitable[Any]], seconds: float = SECONDS_MAX) -> Any:
-    """The result of a call that is repeated until it is done."""
+    """Repeats a call until it succeeds and returns its result."""
     deadline = time.monotonic() + seconds
     while True:
         ending = await ending_of(call())
@@ -292,7 +292,7 @@ async def eventually(call: Callable[[], Awaitable[Any]], seconds: float = SECOND
 # The check
 
 _ROOT = Path(__file__).parents[2]
-# As `python -m etagere`, which by itself would not know the collections of the tests.
+# Like `python -m etagere`, which would not know the collections of the tests.
 _ETAGERE = """
 import runpy
 import tests.bodies.objects, tests.engine.samples
@@ -301,7 +301,7 @@ runpy.run_module("etagere", run_name="__main__", alter_sys=True)
 
 
 def require_clean(directory: Path) -> None:
-    """Has the program itself check a data directory."""
+    """Runs `etagere check` on a data directory."""
     command = [sys.executable, "-c", _ETAGERE, "check", "--data", str(directory)]
     checked = subprocess.run(
         command,
@@ -312,5 +312,5 @@ def require_clean(directory: Path) -> None:
         timeout=120,
         check=False,
     )
-    said = checked.stdout + checked.stderr
-    assert checked.returncode == 0, f"etagere check --data {directory}:\n{said}"
+    output = checked.stdout + checked.stderr
+    assert checked.returncode == 0, f"etagere check --data {directory}:\n{output}"

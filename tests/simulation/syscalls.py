@@ -1,7 +1,7 @@
-"""What a server asked of the kernel, and whether everything it said was durable when it said it.
+"""System calls of a server, and whether everything it acknowledged was durable by then.
 
-`strace` writes down the system calls of a whole tree of processes in the order in which the
-kernel saw them begin and end; `parse` reads that, and `judge` checks it against the rules:
+`strace` records the system calls of a process tree in the order in which the kernel saw them
+begin and end; `parse` reads that, and `judge` checks it against the rules:
 
     answers     when the writer answers, its log is synced to the last byte, and so are the
                 names of the log and of the database
@@ -47,7 +47,7 @@ _MKDIRS = {"mkdir", "mkdirat"}
 _UNLINKS = {"unlink", "unlinkat"}
 _OPENS = {"open", "openat", "creat"}
 _CONNECTIONS = {"connect", "accept", "accept4"}
-# Nobody uses these on files that matter; a trace that has one cannot be judged.
+# Not used on files that matter; a trace that has one cannot be judged.
 _UNKNOWN = {"rename", "renameat", "renameat2", "link", "linkat", "fallocate", "copy_file_range"}
 _TRUNCATES = {"ftruncate", "truncate"}
 TRACED = sorted(
@@ -56,7 +56,7 @@ TRACED = sorted(
 
 
 def why_not() -> str:
-    """Why system calls cannot be watched here; empty if they can."""
+    """Returns why system calls cannot be traced here; empty if they can."""
     strace = shutil.which("strace")
     if strace is None:
         return "strace is not installed"
@@ -67,7 +67,7 @@ def why_not() -> str:
 
 
 def watch(command: Sequence[str], trace: Path, environment: Mapping[str, str]) -> None:
-    """Runs a command with all its children and writes their system calls down."""
+    """Runs a command with all its children and records their system calls."""
     strace = ["strace", "-f", "-y", "-ttt", "-s", str(_STRING_BYTES_MAX), "-o", str(trace)]
     only = ["-e", "trace=" + ",".join(TRACED), "-e", "signal=none"]
     done = subprocess.run(
@@ -93,20 +93,20 @@ class Call:
 
     @property
     def path(self) -> str:
-        """What the descriptor that comes first stands for."""
+        """Returns the path of the first descriptor."""
         found = _DESCRIPTOR.match(self.arguments)
         return found[1] if found else ""
 
     @property
     def offset(self) -> int | None:
-        """Where a positioned write goes."""
+        """Returns the offset of a positioned write."""
         pattern = _OFFSETS.get(self.name)
         found = pattern.search(self.arguments) if pattern else None
         return int(found[1]) if found else None
 
     @property
     def text(self) -> bytes:
-        """The first string among the arguments."""
+        """Returns the first string among the arguments."""
         found = _STRING.search(self.arguments)
         if found is None or found[2]:
             raise ValueError(f"a call without a whole string: {self.name}({self.arguments[:80]}")
@@ -114,7 +114,7 @@ class Call:
 
 
 Step = tuple[Call, bool, bool]
-"""A call and whether it begins here, whether it ends here; often both."""
+"""A call, whether it begins here, and whether it ends here; often both."""
 
 _LINE = re.compile(r"(\d+) +([\d.]+) (.*)", re.DOTALL)
 _RESUMED = re.compile(r"<\.\.\. \w+ resumed>")
@@ -128,7 +128,7 @@ _UNFINISHED = " <unfinished ...>"
 
 
 def parse(lines: Iterable[str]) -> Iterator[Step]:
-    """The calls of a trace as they begin and end."""
+    """Returns the calls of a trace as they begin and end."""
     unfinished: dict[str, Call] = {}
     for line in lines:
         matched = _LINE.match(line.rstrip("\n"))
@@ -151,7 +151,7 @@ def parse(lines: Iterable[str]) -> Iterator[Step]:
             yield call, True, False
             continue
         arguments, _, result = rest.rpartition(") = ")
-        # strace aligns short lines with blanks before the result.
+        # strace aligns short lines with spaces before the result.
         call = Call(process, name, arguments or rest.rpartition(")")[0], float(moment))
         _conclude(call, result or rest.rpartition("= ")[2])
         yield call, True, True
@@ -163,7 +163,7 @@ def _conclude(call: Call, result: str) -> None:
         call.result, call.result_path = int(found[1]), found[2] or ""
 
 
-# Judging it
+# Judging
 
 
 @dataclass
@@ -176,7 +176,7 @@ class _Write:
 
 @dataclass
 class Judgement:
-    """What was wrong, and how often there was something to judge, by phase."""
+    """The complaints, and how often there was something to judge, by phase."""
 
     violations: list[str] = field(default_factory=list)
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -186,7 +186,7 @@ class Judgement:
 
 
 def judge(steps: Iterable[Step], directory: Path) -> Judgement:
-    """Checks the calls of a server whose data directory was made during the trace."""
+    """Checks the calls of a server whose data directory was created during the trace."""
     judge_ = _Judge(str(directory))
     for call, begins, ends in steps:
         if begins:
@@ -197,7 +197,7 @@ def judge(steps: Iterable[Step], directory: Path) -> Judgement:
 
 
 class _Judge:
-    """What is on disk for sure, and what is not, as the trace goes on."""
+    """Tracks what is durable and what is not, along the trace."""
 
     def __init__(self, directory: str) -> None:
         self.judgement = Judgement()
@@ -255,7 +255,7 @@ class _Judge:
                 write.start + max(call.result, 0) if call.offset is not None else write.stop
             )
         elif call.result < 0:
-            # A connection that is still being made ("in progress") does not happen here.
+            # Connections in progress do not happen here.
             return
         elif call.name in _OPENS:
             if "O_CREAT" in call.arguments or call.name == "creat":
@@ -270,7 +270,7 @@ class _Judge:
     # Files
 
     def _named(self, path: str) -> None:
-        """A name that was not there is durable once its directory is synced."""
+        """A new name is durable once its directory is synced."""
         if path not in self._existing:
             self._existing.add(path)
             self._unsynced_names.add(path)
@@ -297,8 +297,8 @@ class _Judge:
         self._written.setdefault(path, []).append(write)
 
     def _begin_page(self, thread: str) -> None:
-        """What is moved into the database is synced in the log. A checkpoint may run beside the
-        next group: it syncs the log itself, and does not look at what comes after that."""
+        """Pages moved into the database must be synced in the log. A checkpoint may run beside the
+        next group: it syncs the log itself, and does not read beyond that."""
         beside = thread in self._log_synced_by
         for log in self._logs:
             waiting = self._unsynced.get(log, ())
@@ -324,7 +324,7 @@ class _Judge:
 
     def _connected(self, call: Call) -> None:
         if call.name == "connect" and call.text.endswith(f"/{SOCKET_NAME}".encode()):
-            # Another link has its own ids: what was asked on the one before is not answered.
+            # Another connection has its own IDs; requests on the previous one get no response.
             self._retiring.clear()
             self._asked.add(call.path)
             self._streams[call.path] = wire.FrameReader(_FRAME_BYTES_MAX)
@@ -370,7 +370,7 @@ class _Judge:
             self._complain(f"{self._short(path)} has {len(waiting)} unsynced writes when {when}")
 
     def _require_names(self, path: str, when: str) -> None:
-        """The name of a file, and those of the directories above that are as new."""
+        """Checks the name of a file, and those of the directories above that are as new."""
         while path:
             if path in self._unsynced_names:
                 self._complain(f"the name of {self._short(path)} is not synced when {when}")
@@ -384,7 +384,7 @@ class _Judge:
         if at < start + length:
             self._complain(f"{self._short(path)} is not written from {at} on when {when}")
 
-    # Notes
+    # Recording
 
     def _mark(self, text: str) -> None:
         if text.startswith(MARKER):
@@ -405,12 +405,12 @@ class _Judge:
 
 
 def _references(command: object) -> Iterator[tuple[str, int, int, int]]:
-    """The places in segments that a command refers to: what it is, segment, offset, length."""
+    """Returns the places in segments that a command refers to: kind, segment, offset, length."""
     if isinstance(command, Piece):
         yield "piece", command.segment, command.offset + command.skip, command.length
     elif isinstance(command, Relocation):
-        # How long the copy is the ledger knows; it was written in one go, so its first byte
-        # stands for all.
+        # Only the ledger knows the length of the copy; it was written in one call, so its first
+        # byte stands for all.
         yield "relocation", command.to_segment, command.to_offset, 1
     elif isinstance(command, msgspec.Struct):
         yield from _references(msgspec.structs.astuple(command))

@@ -1,4 +1,4 @@
-"""Errors in the files of bodies: an upload happens or does not, and harms no other."""
+"""Errors in the files of bodies: an upload succeeds or fails, and affects no other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def clean_server(tmp_path: Path) -> Iterator[Server]:
 
 
 def data_of(name: str) -> bytes:
-    """What a name is uploaded with: never the same for two, and in segments."""
+    """Returns the content of a name: unique, and large enough for segments."""
     return (name.encode() * (100 * KIB))[: 100 * KIB]
 
 
@@ -63,12 +63,12 @@ def segment_of(txn: ReadTxn, name: str) -> int:
     return found.content.pieces[0].segment
 
 
-def require_as_told(server: Server, told: dict[str, Ending]) -> None:
-    """Reads everything back, whole, before and after a crash of everything."""
+def require_outcomes(server: Server, shown: dict[str, Ending]) -> None:
+    """Reads everything back completely, before and after a crash."""
 
     async def look() -> None:
         async with front_end(server) as front:
-            for name, ending in told.items():
+            for name, ending in shown.items():
                 expected = data_of(name) if ending.happened else None
                 assert await download(front.engine, front.store, name) == expected, (name, ending)
 
@@ -81,52 +81,50 @@ def names(prefix: str) -> list[str]:
     return [f"{prefix}-{number}" for number in range(UPLOADS)]
 
 
-def faults_in(told: dict[str, Ending]) -> list[FaultReason]:
-    """The reasons of those that failed; nothing else but success is possible for an upload."""
-    assert {ending.kind for ending in told.values()} <= {"done", "fault"}, told
-    return [ending.reason for ending in told.values() if ending.reason is not None]
+def faults_in(outcomes: dict[str, Ending]) -> list[FaultReason]:
+    """Returns the reasons of failures; uploads can only succeed or fail."""
+    assert {ending.kind for ending in outcomes.values()} <= {"done", "fault"}, outcomes
+    return [ending.reason for ending in outcomes.values() if ending.reason is not None]
 
 
 @ERRORS
 @pytest.mark.parametrize("short", [False, True])
-def test_a_write_that_fails_costs_one_upload(tmp_path: Path, error: int, short: bool) -> None:
+def test_a_failed_write_fails_one_upload(tmp_path: Path, error: int, short: bool) -> None:
     disk = FaultyDisk()
     with clean_server(tmp_path) as server:
 
         async def work() -> dict[str, Ending]:
             async with front_end(server, disk) as front:
-                told = await upload_all(front, names("before"))
+                outcomes = await upload_all(front, names("before"))
                 disk.strike(DiskCall.WRITE, error, nth=3, short=short)
-                told |= await upload_all(front, names("during"))
-                assert faults_in(told) == [REASONS[error]]
-                told |= (after := await upload_all(front, names("after")))
+                outcomes |= await upload_all(front, names("during"))
+                assert faults_in(outcomes) == [REASONS[error]]
+                outcomes |= (after := await upload_all(front, names("after")))
                 assert not faults_in(after)
-                return told
+                return outcomes
 
-        require_as_told(server, run(work()))
+        require_outcomes(server, run(work()))
 
 
 @ERRORS
-def test_a_disk_that_cannot_be_written_fails_every_upload_until_it_can(
-    tmp_path: Path, error: int
-) -> None:
+def test_uploads_fail_while_the_disk_cannot_be_written(tmp_path: Path, error: int) -> None:
     disk = FaultyDisk()
     with clean_server(tmp_path) as server:
 
         async def work() -> dict[str, Ending]:
             async with front_end(server, disk) as front:
-                told = await upload_all(front, names("before"))
+                outcomes = await upload_all(front, names("before"))
                 disk.strike(DiskCall.WRITE, error, lasting=True)
-                told |= (during := await upload_all(front, names("during")))
+                outcomes |= (during := await upload_all(front, names("during")))
                 assert faults_in(during) == [REASONS[error]] * UPLOADS
                 small = await ending_of(upload(front.engine, front.store, "small", b"small"))
-                assert small.kind == "done"  # lies in the ledger
+                assert small.kind == "done"  # is stored in the ledger
                 disk.stop()
-                told |= (after := await upload_all(front, names("after")))
+                outcomes |= (after := await upload_all(front, names("after")))
                 assert not faults_in(after)
-                return told
+                return outcomes
 
-        require_as_told(server, run(work()))
+        require_outcomes(server, run(work()))
 
 
 @ERRORS
@@ -136,68 +134,69 @@ def test_a_failed_fsync_poisons_its_segment(tmp_path: Path, error: int) -> None:
 
         async def work() -> dict[str, Ending]:
             async with front_end(server, disk) as front:
-                told = await upload_all(front, names("before"))
+                outcomes = await upload_all(front, names("before"))
                 poisoned = await front.engine.read(segment_of, "before-0")
                 disk.strike(DiskCall.SYNC, error)
-                told |= (during := await upload_all(front, names("during")))
-                # All were in that segment when its fsync failed; nobody may believe another.
+                outcomes |= (during := await upload_all(front, names("during")))
+                # All were in that segment when its fsync failed; none may be acknowledged after
+                # another fsync.
                 assert faults_in(during) == [REASONS[error]] * UPLOADS
                 assert disk.injected == 1
                 assert disk.synced_after_failed_sync == 0
-                disk.written_after_failed_sync.clear()  # writes that were under way by then
-                told |= (after := await upload_all(front, names("after")))
+                disk.written_after_failed_sync.clear()  # writes that were running by then
+                outcomes |= (after := await upload_all(front, names("after")))
                 assert not faults_in(after)
                 assert disk.written_after_failed_sync == []
                 for name in after:
                     assert await front.engine.read(segment_of, name) != poisoned
                 for name in names("before"):
                     assert await download(front.engine, front.store, name) == data_of(name)
-                return told
+                return outcomes
 
-        require_as_told(server, run(work()))
+        require_outcomes(server, run(work()))
 
 
 def test_an_upload_in_a_poisoned_segment_cannot_finish(tmp_path: Path) -> None:
-    """Also one that had been given room there before, and comes with its bytes later."""
+    """Even one that had space there before, and sends its bytes later."""
     disk = FaultyDisk()
     with clean_server(tmp_path) as server:
 
         async def work() -> dict[str, Ending]:
             async with front_end(server, disk) as front:
                 async with front.store.writer(2 * MIB, inline=False) as slow:
-                    await slow.append(b"s" * MIB)  # has its room, and its first bytes written
+                    await slow.append(b"s" * MIB)  # has its space, and its first bytes written
                     disk.strike(DiskCall.SYNC, errno.EIO)
-                    told = await upload_all(front, names("during"))
-                    assert faults_in(told) == [FaultReason.FAILED] * UPLOADS
+                    output = await upload_all(front, names("during"))
+                    assert faults_in(output) == [FaultReason.FAILED] * UPLOADS
                     await slow.append(b"s" * MIB)
                     assert (await ending_of(slow.seal())).reason is FaultReason.FAILED
-                return told | await upload_all(front, names("after"))
+                return output | await upload_all(front, names("after"))
 
-        told = run(work())
-        assert not faults_in({name: told[name] for name in names("after")})
-        require_as_told(server, told)
+        output = run(work())
+        assert not faults_in({name: output[name] for name in names("after")})
+        require_outcomes(server, output)
 
 
 @ERRORS
 @pytest.mark.parametrize("made", [False, True])
-def test_a_segment_that_cannot_be_made(tmp_path: Path, error: int, made: bool) -> None:
-    """`made`: the file was there, but its name could not be made durable."""
+def test_a_segment_that_cannot_be_created(tmp_path: Path, error: int, made: bool) -> None:
+    """`made`: the file was created, but its name could not be made durable."""
     disk = FaultyDisk()
     with clean_server(tmp_path) as server:
 
         async def work() -> dict[str, Ending]:
             async with front_end(server, disk) as front:
                 disk.strike(DiskCall.CREATE, error, nth=1, short=made)
-                told = await upload_all(front, names("during"))
-                # Whoever came first finds no segment; the next one makes another.
-                assert faults_in(told) == [REASONS[error]]
+                outcomes = await upload_all(front, names("during"))
+                # The first upload finds no segment; the next one creates another.
+                assert faults_in(outcomes) == [REASONS[error]]
                 disk.strike(DiskCall.CREATE, error, lasting=True, short=made)
-                told |= (after := await upload_all(front, names("after")))
-                assert not faults_in(after)  # the segment that there is will do
+                outcomes |= (after := await upload_all(front, names("after")))
+                assert not faults_in(after)  # the existing segment is enough
                 disk.stop()
                 await Collector(server.directory, front.engine, front.store, CONFIG).collect()
-                return told
+                return outcomes
 
-        require_as_told(server, run(work()))
-        # What the failure left behind has been collected.
+        require_outcomes(server, run(work()))
+        # The remains of the failure have been collected.
         assert len(list((server.directory / DIRECTORY_NAME).iterdir())) == 1

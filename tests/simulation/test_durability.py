@@ -1,4 +1,4 @@
-"""Durable by fsync, not by luck: the order of system calls, judged on traces of real runs."""
+"""Durability by fsync: the order of system calls, judged on traces of real runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOG = f"{DATABASE}-wal"
 SEGMENT = f"{STORE}/segments/00000001.seg"
 
 
-# Traces by hand
+# Hand-written traces
 
 
 def quoted(data: bytes) -> str:
@@ -92,12 +92,12 @@ def judged(*calls: str) -> Judgement:
 
 
 def complaint(*calls: str) -> str:
-    """The only one that there is."""
+    """Returns the only complaint."""
     (found,) = judged(*READY, *calls).violations
     return found
 
 
-def test_a_server_that_syncs_everything_is_not_complained_about() -> None:
+def test_a_server_that_syncs_everything_passes() -> None:
     found = judged(
         *READY,
         *(written(SEGMENT), synced(SEGMENT), adopted()),
@@ -118,16 +118,16 @@ def test_a_server_that_syncs_everything_is_not_complained_about() -> None:
     }
 
 
-def test_an_answer_before_the_log_is_synced() -> None:
+def test_a_response_before_the_log_is_synced() -> None:
     assert "ledger.sqlite3-wal has 1 unsynced writes" in complaint(written(LOG), answered())
 
 
-def test_an_answer_after_a_sync_that_failed() -> None:
+def test_a_response_after_a_failed_sync() -> None:
     failed = f"fdatasync(5<{LOG}>) = -1 EIO (Input/output error)"
     assert "ledger.sqlite3-wal has 1 unsynced writes" in complaint(written(LOG), failed, answered())
 
 
-def test_a_refusal_is_an_answer_too() -> None:
+def test_a_refusal_is_a_response_too() -> None:
     refused = answered(outcome=wire.Outcome.REFUSED)
     assert "when an answer is sent" in complaint(written(LOG), refused)
 
@@ -162,7 +162,7 @@ def test_a_sync_counts_from_its_end() -> None:
         (STORE, {"the name of ledger.sqlite3", "the name of ledger.sqlite3-wal"}),
     ],
 )
-def test_an_answer_before_the_names_of_the_ledger_are_synced(
+def test_a_response_before_the_names_of_the_ledger_are_synced(
     directory: str, complaints: set[str]
 ) -> None:
     others = [synced(path) for path in DIRECTORIES if path != directory]
@@ -172,7 +172,7 @@ def test_an_answer_before_the_names_of_the_ledger_are_synced(
     )
 
 
-def test_a_log_that_is_made_again_has_a_new_name_to_sync() -> None:
+def test_the_name_of_a_recreated_log_must_be_synced() -> None:
     again = [unlinked(LOG), made(LOG), written(LOG), synced(LOG), answered()]
     assert "the name of ledger.sqlite3-wal is not synced" in complaint(*again)
 
@@ -183,7 +183,7 @@ def test_a_body_that_is_not_synced() -> None:
     )
 
 
-def test_only_the_bytes_that_are_referred_to_have_to_be_synced() -> None:
+def test_only_referenced_bytes_must_be_synced() -> None:
     calls = [written(SEGMENT), synced(SEGMENT), written(SEGMENT, 8), adopted()]
     assert judged(*READY, *calls).violations == []
     assert "unsynced" in complaint(
@@ -191,11 +191,11 @@ def test_only_the_bytes_that_are_referred_to_have_to_be_synced() -> None:
     )
 
 
-def test_a_body_that_is_not_all_there() -> None:
+def test_an_incomplete_body() -> None:
     assert "not written from 8 on" in complaint(written(SEGMENT), synced(SEGMENT), adopted(0, 9))
 
 
-def test_a_command_that_refers_to_no_bytes_waits_for_none() -> None:
+def test_a_command_without_bytes() -> None:
     opening = commanded(open_segment, OpenSegment(b"o" * 16))
     assert judged(*READY, written(SEGMENT), opening).violations == []
 
@@ -222,7 +222,7 @@ def test_a_database_written_before_the_log_is_synced() -> None:
 @pytest.mark.parametrize(
     "reset", [written(LOG), unlinked(LOG), f"ftruncate(5<{LOG}>, 0) = 0"], ids=lambda call: call[:6]
 )
-def test_a_log_given_up_before_the_database_is_synced(reset: str) -> None:
+def test_a_log_restarted_before_the_database_is_synced(reset: str) -> None:
     calls = [written(LOG), synced(LOG), written(DATABASE), reset]
     assert "ledger.sqlite3 has 1 unsynced writes when ledger.sqlite3-wal is" in complaint(*calls)
 
@@ -236,11 +236,11 @@ def test_a_log_given_up_before_the_database_is_synced(reset: str) -> None:
         [commanded(retire_segment, SegmentNumber(2)), answered()],
     ],
 )
-def test_a_segment_removed_before_its_retirement_is_answered(before: list[str]) -> None:
+def test_a_segment_removed_before_its_retirement_is_acknowledged(before: list[str]) -> None:
     assert "removed before its retirement" in complaint(*before, unlinked(SEGMENT))
 
 
-def test_what_the_judge_knows_nothing_of() -> None:
+def test_unknown_system_calls() -> None:
     assert "nothing is known of rename" in complaint(f'rename("{LOG}", "{STORE}/other") = 0')
 
 
@@ -261,10 +261,10 @@ def run(directory: Path, plant: str = "") -> Judgement:
         return judge(parse(lines), store)
 
 
-def test_everything_is_synced_before_it_is_said(tmp_path: Path) -> None:
+def test_everything_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
     judgement = run(tmp_path)
     assert judgement.violations == []
-    # There must have been something to judge in every phase.
+    # Every phase must have had something to judge.
     for phase in ("inline", "ledger", "segments", "blocks", "checkpoint", "killed", "collect"):
         assert judgement.count("answer", phase), phase
     assert judgement.count("answer", "restart")
@@ -289,6 +289,6 @@ def test_everything_is_synced_before_it_is_said(tmp_path: Path) -> None:
         ("sync-seldom", "unsynced writes when an answer is sent"),
     ],
 )
-def test_planted_bugs_are_noticed(tmp_path: Path, plant: str, complaint: str) -> None:
+def test_planted_bugs_are_detected(tmp_path: Path, plant: str, complaint: str) -> None:
     found = run(tmp_path, plant).violations
     assert [text for text in found if complaint in text], found[:5]

@@ -1,4 +1,4 @@
-"""Errors in the ledger's files: each caller is told one thing, and it is true."""
+"""Errors in the ledger's files: every caller gets a true outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.simulation.faults import (
     Call,
     FaultyVFS,
     LedgerFaults,
-    Where,
+    LedgerFile,
 )
 from tests.simulation.servers import (
     Ending,
@@ -50,19 +50,19 @@ from tests.simulation.servers import (
 )
 
 TASKS = 32
-# One group holds all that a test writes at once.
+# One group commit holds all concurrent writes of a test.
 CONFIG = Config(sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, group_seconds_max=5.0)
-# Eight pages: operations that write more than that reach the log before the commit does.
+# Eight pages: operations that write more reach the log before the commit.
 SPILLING = Config(
     sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, group_seconds_max=5.0, page_cache_bytes=64 * KIB
 )
 
-Told = dict[str, Ending]
+Outcomes = dict[str, Ending]
 
 
 @pytest.fixture
 def faults() -> Iterator[LedgerFaults]:
-    """Faults that the processes of a test suffer from; made before any of them is forked."""
+    """The faults of a test's processes; created before any of them is forked."""
     control = LedgerFaults()
     vfs = FaultyVFS(control)
     yield control
@@ -71,7 +71,7 @@ def faults() -> Iterator[LedgerFaults]:
 
 @contextlib.contextmanager
 def faulty_server(tmp_path: Path, config: Config, faults: LedgerFaults) -> Iterator[Server]:
-    """A server whose ledger must be clean when the test is through with it."""
+    """A server whose ledger must pass the check after the test."""
     faults.watch(tmp_path / "data" / RESERVE_NAME)
     with served(tmp_path / "data", config) as server:
         yield server
@@ -84,20 +84,20 @@ def item(number: int) -> str:
     return f"item-{number}"
 
 
-async def put_all(engine: Engine, round_: str = "") -> Told:
-    """Many writes at once, of two KiB each."""
+async def put_all(engine: Engine, round_: str = "") -> Outcomes:
+    """Runs many concurrent writes of two KiB each."""
     await eventually(lambda: engine.write(put_item, PutItem("first")))  # connects
     return await put_more(engine, round_)
 
 
-async def put_more(engine: Engine, round_: str) -> Told:
+async def put_more(engine: Engine, round_: str) -> Outcomes:
     names = [round_ + item(number) for number in range(TASKS)]
     puts = [engine.write(put_item, PutItem(name, Item(name * 200))) for name in names]
     return dict(zip(names, await asyncio.gather(*map(ending_of, puts)), strict=True))
 
 
 def seen_items(server: Server) -> dict[str, Item]:
-    """All items in the ledger."""
+    """Returns all items in the ledger."""
 
     def scan(txn: ReadTxn, _: None) -> list[tuple[tuple[str], Item]]:
         return txn.scan(ITEMS, ITEMS.all(), 10_000)
@@ -109,17 +109,17 @@ def seen_items(server: Server) -> dict[str, Item]:
     return run(read())
 
 
-def require_as_told(told: Told, seen: dict[str, Item]) -> None:
-    """What was acknowledged is there, what failed is not, nothing is torn."""
-    for name, ending in told.items():
+def require_outcomes(outcomes: Outcomes, seen: dict[str, Item]) -> None:
+    """Checks that acknowledged writes are present, failed ones are not, and nothing is torn."""
+    for name, ending in outcomes.items():
         if ending.happened is not None:
             assert (name in seen) == ending.happened, (name, ending)
         assert name not in seen or seen[name] == Item(name * 200)
 
 
-def require_all_or_none(told: Told, seen: dict[str, Item]) -> None:
-    """Those of unknown outcome were one commit."""
-    there = {name in seen for name, ending in told.items() if ending.kind == "unknown"}
+def require_all_or_none(outcomes: Outcomes, seen: dict[str, Item]) -> None:
+    """Checks that the writes of unknown outcome were one commit."""
+    there = {name in seen for name, ending in outcomes.items() if ending.kind == "unknown"}
     assert len(there) <= 1
 
 
@@ -127,30 +127,32 @@ def require_works_again(server: Server) -> None:
     async def write() -> None:
         async with front_end(server) as front:
             await eventually(lambda: front.engine.write(put_item, PutItem("again")))
-            told = await put_more(front.engine, "again-")
-            assert {ending.kind for ending in told.values()} == {"done"}
+            result = await put_more(front.engine, "again-")
+            assert {ending.kind for ending in result.values()} == {"done"}
 
     run(write())
 
 
-def put_under_faults(server: Server, round_: str = "") -> Told:
-    async def write() -> Told:
+def put_under_faults(server: Server, round_: str = "") -> Outcomes:
+    async def write() -> Outcomes:
         async with front_end(server) as front:
             return await put_all(front.engine, round_)
 
     return run(write())
 
 
-def require_settled(server: Server, faults: LedgerFaults, told: Told) -> None:
-    """Truth now, after the fault has passed, and after a crash of everything."""
+def require_settled(server: Server, faults: LedgerFaults, outcomes: Outcomes) -> None:
+    """Checks the outcomes now, after the fault has passed, and after a crash of everything."""
     seen = seen_items(server)
-    require_as_told(told, seen)
-    require_all_or_none(told, seen)
+    require_outcomes(outcomes, seen)
+    require_all_or_none(outcomes, seen)
     faults.stop()
     require_works_again(server)
     server.crash_and_restart()
     after = seen_items(server)
-    assert {name: after.get(name) for name in told} == {name: seen.get(name) for name in told}
+    assert {name: after.get(name) for name in outcomes} == {
+        name: seen.get(name) for name in outcomes
+    }
 
 
 # Commits
@@ -165,13 +167,13 @@ def strike_after_connecting(
     nth: int = 1,
     lasting: bool = False,
     short: bool = False,
-) -> Told:
-    """Many writes at once, with a fault that is there from the first of them on."""
+) -> Outcomes:
+    """Runs many concurrent writes with a fault from the first of them on."""
 
-    async def write() -> Told:
+    async def write() -> Outcomes:
         async with front_end(server) as front:
             await front.engine.write(put_item, PutItem("first"))
-            faults.strike(call, Where.LOG, error, nth=nth, lasting=lasting, short=short)
+            faults.strike(call, LedgerFile.LOG, error, nth=nth, lasting=lasting, short=short)
             return await put_more(front.engine, "")
 
     return run(write())
@@ -179,81 +181,83 @@ def strike_after_connecting(
 
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("nth", [1, 2, 8])
-def test_a_log_that_is_full_once_costs_nobody_anything(
+def test_a_log_that_is_full_once_fails_no_write(
     tmp_path: Path, faults: LedgerFaults, nth: int, short: bool
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=nth, short=short)
+        outcomes = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=nth, short=short)
         assert faults.injected == 1
         assert f"rolled back a group of {TASKS} operations" in server.log()
-        assert {ending.kind for ending in told.values()} == {"done"}
-        require_settled(server, faults, told)
+        assert {ending.kind for ending in outcomes.values()} == {"done"}
+        require_settled(server, faults, outcomes)
 
 
-def test_a_log_that_stays_full_fails_those_who_need_room(
+def test_a_log_that_stays_full_fails_writes_that_need_space(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=4, lasting=True)
-        assert {(ending.kind, ending.reason) for ending in told.values()} == {
+        outcomes = strike_after_connecting(server, faults, Call.WRITE, FULL, nth=4, lasting=True)
+        assert {(ending.kind, ending.reason) for ending in outcomes.values()} == {
             ("fault", FaultReason.DISK_FULL)
         }
-        require_settled(server, faults, told)
+        require_settled(server, faults, outcomes)
 
 
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("nth", [1, 7])
-def test_a_commit_that_cannot_be_written_is_unknown_to_all_of_its_group(
+def test_a_commit_that_cannot_be_written_has_an_unknown_outcome(
     tmp_path: Path, faults: LedgerFaults, nth: int, short: bool
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(
+        outcomes = strike_after_connecting(
             server, faults, Call.WRITE, IOERR_WRITE, nth=nth, short=short
         )
-        assert {ending.kind for ending in told.values()} == {"unknown"}
+        assert {ending.kind for ending in outcomes.values()} == {"unknown"}
         assert f"the commit of {TASKS} operations failed" in server.log()
-        require_settled(server, faults, told)
+        require_settled(server, faults, outcomes)
 
 
-def test_a_commit_that_cannot_be_synced_is_unknown_to_all_of_its_group(
+def test_a_commit_that_cannot_be_synced_has_an_unknown_outcome(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC)
-        assert {ending.kind for ending in told.values()} == {"unknown"}
-        require_settled(server, faults, told)
+        outcomes = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC)
+        assert {ending.kind for ending in outcomes.values()} == {"unknown"}
+        require_settled(server, faults, outcomes)
 
 
 def test_a_sync_that_keeps_failing(tmp_path: Path, faults: LedgerFaults) -> None:
-    """No call hangs and none is answered wrongly, however long it lasts."""
+    """No call hangs or gets a wrong outcome, however long it lasts."""
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC, lasting=True)
+        outcomes = strike_after_connecting(server, faults, Call.SYNC, IOERR_FSYNC, lasting=True)
 
         async def two_more() -> None:
             async with front_end(server) as front:
-                told.update(await put_more(front.engine, "second-"))
-                told.update(await put_more(front.engine, "third-"))
+                outcomes.update(await put_more(front.engine, "second-"))
+                outcomes.update(await put_more(front.engine, "third-"))
 
         run(two_more())
-        # Once it is known that the log cannot be written, nothing is tried.
-        assert {ending.kind for ending in told.values()} == {"unknown", "fault"}
+        # Once the log is known to be unwritable, nothing is tried.
+        assert {ending.kind for ending in outcomes.values()} == {"unknown", "fault"}
         seen = seen_items(server)
         faults.stop()
         require_works_again(server)
         server.crash_and_restart()
         after = seen_items(server)
-        assert {name for name in told if name in seen} == {name for name in told if name in after}
+        assert {name for name in outcomes if name in seen} == {
+            name for name in outcomes if name in after
+        }
 
 
 @pytest.mark.parametrize("call, error", [(Call.SYNC, IOERR_FSYNC), (Call.WRITE, IOERR_WRITE)])
-def test_what_was_read_after_an_unknown_outcome_survives_a_crash(
+def test_a_read_after_an_unknown_outcome_survives_a_crash(
     tmp_path: Path, faults: LedgerFaults, call: Call, error: int
 ) -> None:
-    """Whoever looks after an unknown outcome learns which it is: it is not undone, and nothing
-    comes back from the log, when everything is started anew right after that."""
+    """A read after an unknown outcome shows which it is: a restart right after it neither undoes
+    the write nor brings it back from the log."""
     with faulty_server(tmp_path, CONFIG, faults) as server:
-        told = strike_after_connecting(server, faults, call, error)
-        assert {ending.kind for ending in told.values()} == {"unknown"}
+        outcomes = strike_after_connecting(server, faults, call, error)
+        assert {ending.kind for ending in outcomes.values()} == {"unknown"}
         wait_until(lambda: not faults.armed, "the fault")
         seen = seen_items(server)
         server.crash_and_restart()
@@ -264,7 +268,7 @@ def test_what_was_read_after_an_unknown_outcome_survives_a_crash(
 
 
 async def spill(engine: Engine) -> tuple[dict[bytes, Ending], list[Ending]]:
-    """Large writes among small ones that count: who is run twice counts twice."""
+    """Large writes among small ones that increment: an operation that runs twice counts twice."""
     large = {b"large-%d" % number: bytes([number]) * 100 * KIB for number in range(TASKS // 2)}
     calls: list[Awaitable[object]] = []
     for key, data in large.items():
@@ -280,13 +284,13 @@ def spill_under_faults(
     async def write() -> tuple[dict[bytes, Ending], list[Ending]]:
         async with front_end(server) as front:
             await front.engine.write(put_item, PutItem("first"))
-            faults.strike(Call.WRITE, Where.LOG, error, nth=nth, lasting=lasting)
+            faults.strike(Call.WRITE, LedgerFile.LOG, error, nth=nth, lasting=lasting)
             return await spill(front.engine)
 
     return run(write())
 
 
-def require_spilled_as_told(
+def require_spilled_outcomes(
     server: Server, large: dict[bytes, Ending], counted: list[Ending]
 ) -> None:
     async def read() -> None:
@@ -308,65 +312,63 @@ def require_spilled_as_told(
 
 @pytest.mark.parametrize("error", [FULL, IOERR_WRITE])
 @pytest.mark.parametrize("nth", [1, 40])
-def test_a_statement_that_fails_once_costs_nobody_anything(
+def test_a_statement_that_fails_once_fails_no_write(
     tmp_path: Path, faults: LedgerFaults, error: int, nth: int
 ) -> None:
-    """SQLite drops the transaction with all that the group had done in it."""
+    """SQLite rolls back the transaction with everything the group had done in it."""
     with faulty_server(tmp_path, SPILLING, faults) as server:
         large, counted = spill_under_faults(server, faults, error, nth=nth, lasting=False)
         assert faults.injected == 1
         assert "rolled back a group" in server.log()
         assert {ending.kind for ending in (*large.values(), *counted)} == {"done"}
         assert sorted(ending.value for ending in counted) == [*range(1, TASKS // 2 + 1)]
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
         server.crash_and_restart()
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
 
 
 @pytest.mark.parametrize("error", [FULL, IOERR_WRITE])
 def test_statements_that_keep_failing(tmp_path: Path, faults: LedgerFaults, error: int) -> None:
-    """What fails before its commit has not happened; what fails in it may have."""
+    """A failure before the commit means that nothing happened; a failure in it may mean either."""
     with faulty_server(tmp_path, SPILLING, faults) as server:
         large, counted = spill_under_faults(server, faults, error, nth=30, lasting=True)
         reason = FaultReason.DISK_FULL if error == FULL else FaultReason.FAILED
         assert {(ending.kind, ending.reason) for ending in large.values()} == {("fault", reason)}
         assert "done" not in {ending.kind for ending in counted}
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
         faults.stop()
         require_works_again(server)
         server.crash_and_restart()
-        require_spilled_as_told(server, large, counted)
+        require_spilled_outcomes(server, large, counted)
 
 
 # Checkpoints
 
 
-# Who asks while there is no writer waits no longer than that for the next.
+# Calls while there is no writer wait no longer than this for the next.
 CHECKPOINTED = Config(
     sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8, writer_answer_seconds_max=1.0
 )
 
 
-def test_a_checkpoint_that_finds_the_disk_full_is_made_later(
-    tmp_path: Path, faults: LedgerFaults
-) -> None:
+def test_a_checkpoint_on_a_full_disk_is_retried(tmp_path: Path, faults: LedgerFaults) -> None:
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
-        faults.strike(Call.WRITE, Where.DATABASE, FULL, lasting=True)
-        told: Told = {}
+        faults.strike(Call.WRITE, LedgerFile.DATABASE, FULL, lasting=True)
+        result: Outcomes = {}
         for round_ in ("one-", "two-", "three-"):
-            told.update(put_under_faults(server, round_))
+            result.update(put_under_faults(server, round_))
         assert faults.injected
         assert "a checkpoint failed" in server.log()
-        assert {ending.kind for ending in told.values()} == {"done"}
-        require_as_told(told, seen_items(server))
+        assert {ending.kind for ending in result.values()} == {"done"}
+        require_outcomes(result, seen_items(server))
         # SQLite ignores errors in the checkpoint of a connection that it closes; apsw would not.
         faults.stop()
-        server.crash_and_restart()  # with half of a checkpoint in the database
-        require_as_told(told, seen_items(server))
-        faults.count(Call.SYNC, Where.DATABASE)
+        server.crash_and_restart()  # with a partial checkpoint in the database
+        require_outcomes(result, seen_items(server))
+        faults.count(Call.SYNC, LedgerFile.DATABASE)
         require_works_again(server)
         wait_until(lambda: faults.seen, "a checkpoint")
-        require_as_told(told, seen_items(server))
+        require_outcomes(result, seen_items(server))
 
 
 @pytest.mark.parametrize(
@@ -379,90 +381,89 @@ def test_a_checkpoint_that_finds_the_disk_full_is_made_later(
     ],
 )
 @pytest.mark.parametrize("nth", [1, 2, 5])
-def test_after_an_error_in_a_checkpoint_the_log_is_moved_from_its_start(
+def test_a_failed_checkpoint_restarts_from_the_start_of_the_log(
     tmp_path: Path, faults: LedgerFaults, call: Call, error: int, short: bool, nth: int
 ) -> None:
-    """Checkpoints before the one that fails were mostly partial: what they have moved counts as
-    moved, although it was never synced, and is dropped with the rest. Another process has the
-    database open all the time, so that what counts outlives the writer."""
+    """Checkpoints before the failing one were mostly partial: their pages count as moved although
+    they were never synced, and are dropped with the rest. Another process keeps the database open,
+    so that this state outlives the writer."""
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
 
-        async def put_rounds(told: Told, name: str, count: int) -> None:
+        async def put_rounds(outcomes: Outcomes, name: str, count: int) -> None:
             async with front_end(server) as front:
                 await eventually(lambda: front.engine.write(put_item, PutItem("first")))
                 for number in range(count):
-                    told.update(await put_more(front.engine, f"{name}-{number}-"))
+                    outcomes.update(await put_more(front.engine, f"{name}-{number}-"))
 
-        async def put_beside_a_reader() -> Told:
-            told: Told = {}
+        async def put_beside_a_reader() -> Outcomes:
+            outcomes: Outcomes = {}
             async with front_end(server) as reader:
                 await reader.engine.read(get_item, "first")
-                faults.strike(call, Where.DATABASE, error, nth=nth, short=short, dropping=True)
+                faults.strike(call, LedgerFile.DATABASE, error, nth=nth, short=short, dropping=True)
                 while not faults.injected:
-                    await put_rounds(told, f"before-{len(told)}", 3)
+                    await put_rounds(outcomes, f"before-{len(outcomes)}", 3)
                 await eventually(lambda: reader.engine.write(put_item, PutItem("again")))
-                # Past the next checkpoint, after which the log is written over.
-                faults.count(Call.SYNC, Where.DATABASE)
+                # Beyond the next checkpoint, after which the log is overwritten.
+                faults.count(Call.SYNC, LedgerFile.DATABASE)
                 while faults.seen < 3:
-                    await put_rounds(told, f"after-{len(told)}", 3)
-            return told
+                    await put_rounds(outcomes, f"after-{len(outcomes)}", 3)
+            return outcomes
 
-        told = run(put_beside_a_reader())
+        outcomes = run(put_beside_a_reader())
         assert "a checkpoint failed" in server.log()
-        assert sum(ending.kind == "done" for ending in told.values()) > TASKS
+        assert sum(ending.kind == "done" for ending in outcomes.values()) > TASKS
         server.crash_and_restart()
-        require_as_told(told, seen_items(server))
+        require_outcomes(outcomes, seen_items(server))
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5])
 def test_a_sync_of_the_log_that_drops_pages_loses_nothing(
     tmp_path: Path, faults: LedgerFaults, nth: int
 ) -> None:
-    """Nobody but the writer has the database open, so that its log is recovered when the writer
-    opens it again."""
+    """Only the writer has the database open, so its log is recovered when the writer reopens it."""
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
-        told = put_under_faults(server, "before-")
-        faults.strike(Call.SYNC, Where.LOG, IOERR_FSYNC, nth=nth, dropping=True)
+        outcomes = put_under_faults(server, "before-")
+        faults.strike(Call.SYNC, LedgerFile.LOG, IOERR_FSYNC, nth=nth, dropping=True)
         for number in range(6):
-            told.update(put_under_faults(server, f"during-{number}-"))
+            outcomes.update(put_under_faults(server, f"during-{number}-"))
         assert faults.injected == 1
         server.crash_and_restart()
-        require_as_told(told, seen_items(server))
+        require_outcomes(outcomes, seen_items(server))
         require_works_again(server)
 
 
-def test_while_checkpoints_keep_failing_nothing_acknowledged_is_lost(
+def test_nothing_acknowledged_is_lost_while_checkpoints_fail(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
     with faulty_server(tmp_path, CHECKPOINTED, faults) as server:
-        told = put_under_faults(server, "before-")
-        faults.strike(Call.SYNC, Where.DATABASE, IOERR_FSYNC, lasting=True, dropping=True)
+        outcomes = put_under_faults(server, "before-")
+        faults.strike(Call.SYNC, LedgerFile.DATABASE, IOERR_FSYNC, lasting=True, dropping=True)
 
         async def put_until_it_fails_again() -> None:
             async with front_end(server) as front:
                 while faults.injected < 3:
-                    told.update(await put_more(front.engine, f"during-{len(told)}-"))
+                    outcomes.update(await put_more(front.engine, f"during-{len(outcomes)}-"))
                     await asyncio.sleep(0.02)
 
         run(put_until_it_fails_again())
         faults.stop()
         require_works_again(server)
         server.crash_and_restart()
-        require_as_told(told, seen_items(server))
+        require_outcomes(outcomes, seen_items(server))
 
 
 # A full disk
 
 
-def test_while_the_disk_is_full_only_deletes_are_done(tmp_path: Path, faults: LedgerFaults) -> None:
-    """Full as a disk is: there is no room until the reserve is given up."""
+def test_only_deletes_succeed_on_a_full_disk(tmp_path: Path, faults: LedgerFaults) -> None:
+    """Like a real disk: there is no space until the reserve is released."""
     with faulty_server(tmp_path, CONFIG, faults) as server:
 
         async def fill_and_delete() -> None:
             async with front_end(server) as front:
                 for number in range(8):
                     await upload(front.engine, front.store, f"old-{number}", bytes([number]) * 999)
-                faults.strike(Call.WRITE, Where.LOG, FULL, lasting=True, while_filled=True)
+                faults.strike(Call.WRITE, LedgerFile.LOG, FULL, lasting=True, while_filled=True)
                 calls: list[Awaitable[object]] = []
                 for number in range(8):
                     calls.append(upload(front.engine, front.store, f"new-{number}", b"new"))
@@ -475,7 +476,7 @@ def test_while_the_disk_is_full_only_deletes_are_done(tmp_path: Path, faults: Le
                 assert refused == [FaultReason.DISK_FULL] * 8, endings
                 assert faults.injected
                 faults.stop()
-                # It is the writer that finds out that there is room.
+                # The writer notices that there is space.
                 await eventually(lambda: upload(front.engine, front.store, "late", b"late"))
 
         async def look() -> None:
@@ -494,16 +495,18 @@ def test_while_the_disk_is_full_only_deletes_are_done(tmp_path: Path, faults: Le
         run(look())
 
 
-def test_deletes_are_done_when_the_shared_memory_of_the_log_cannot_grow(
+def test_deletes_succeed_when_the_shared_memory_of_the_log_cannot_grow(
     tmp_path: Path, faults: LedgerFaults
 ) -> None:
-    """On a full disk SQLite calls that an I/O error, after the commit was written to the log."""
+    """On a full disk SQLite reports an I/O error, after the commit was written to the log."""
     with faulty_server(tmp_path, CONFIG, faults) as server:
 
         async def fill_and_delete() -> None:
             async with front_end(server) as front:
                 await upload(front.engine, front.store, "old", b"old")
-                faults.strike(Call.WRITE, Where.LOG, IOERR_SHMSIZE, lasting=True, while_filled=True)
+                faults.strike(
+                    Call.WRITE, LedgerFile.LOG, IOERR_SHMSIZE, lasting=True, while_filled=True
+                )
                 put = upload(front.engine, front.store, "new", b"new")
                 assert (await ending_of(put)).kind == "unknown"
                 await eventually(lambda: front.engine.write(delete_object, "old"))

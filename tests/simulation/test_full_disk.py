@@ -1,4 +1,4 @@
-"""File systems that are really full."""
+"""A server on file systems that are really full."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OBJECT_BYTES = 1 * MIB
 
 @contextlib.contextmanager
 def mounted(kind: str, tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, as small as possible."""
+    """Mounts a new file system of minimum size."""
     place = tmp_path / "mount"
     place.mkdir()
     if kind == "tmpfs":
@@ -71,7 +71,7 @@ def _require_possible(command: list[str]) -> None:
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    """A server on a small file system; what it leaves there must be clean."""
+    """A server on a small file system; its data must pass the check afterwards."""
     with mounted(request.param, tmp_path) as place:
         with served(place / "data", CONFIG, log_path=tmp_path / "server.log") as server:
             yield server
@@ -86,7 +86,7 @@ def data_of(name: str) -> bytes:
 
 
 async def repeat_until_full(call: Callable[[int], Awaitable[object]]) -> int:
-    """Repeats what takes up room until there is none; returns how often it was done."""
+    """Repeats an action until the disk is full; returns the number of repetitions."""
     for number in range(10_000):
         ending = await ending_of(call(number))
         if ending.kind != "done":
@@ -96,7 +96,7 @@ async def repeat_until_full(call: Callable[[int], Awaitable[object]]) -> int:
 
 
 async def fill(front: FrontEnd) -> tuple[int, int]:
-    """Fills the disk with objects up to the reserve, and with records to the brim."""
+    """Fills the disk with objects up to the reserve, and with records completely."""
 
     async def put(number: int) -> None:
         await upload(front.engine, front.store, f"object-{number}", data_of(f"object-{number}"))
@@ -110,7 +110,7 @@ async def fill(front: FrontEnd) -> tuple[int, int]:
 
 
 async def require_full(front: FrontEnd) -> None:
-    """Nothing that takes up room is done: neither uploads nor records."""
+    """Checks that neither uploads nor new records succeed."""
     large = await ending_of(upload(front.engine, front.store, "large", data_of("large")))
     small = await ending_of(upload(front.engine, front.store, "small", b"small"))
     record = await ending_of(front.engine.write(put_item, PutItem("record")))
@@ -119,7 +119,7 @@ async def require_full(front: FrontEnd) -> None:
 
 
 async def require_room(server: Server, front: FrontEnd, seconds: float = 10.0) -> None:
-    """Collecting makes room, after which everything is done again."""
+    """Checks that a collection frees space, after which everything works again."""
     collector = Collector(server.directory, front.engine, front.store, CONFIG)
 
     async def collect_and_upload() -> None:
@@ -140,7 +140,7 @@ async def require_intact(front: FrontEnd, kept: list[str], records: int) -> None
         assert found is not None and found.data == b"r" * 256 * KIB
 
 
-def test_a_full_disk_is_emptied_by_deletes(server: Server) -> None:
+def test_deletes_free_a_full_disk(server: Server) -> None:
     async def work() -> tuple[list[str], int]:
         async with front_end(server) as front:
             objects, records = await fill(front)
@@ -162,7 +162,8 @@ def test_a_full_disk_is_emptied_by_deletes(server: Server) -> None:
 
 
 def test_a_full_disk_whose_first_segment_is_in_use(server: Server) -> None:
-    """A segment that cannot be emptied for want of room does not keep dead ones from going."""
+    """A segment that cannot be rewritten for lack of space does not block the removal of dead
+    ones."""
 
     async def work() -> None:
         async with front_end(server) as front:
@@ -176,7 +177,7 @@ def test_a_full_disk_whose_first_segment_is_in_use(server: Server) -> None:
     run(work())
 
 
-def test_a_full_disk_with_something_alive_in_every_segment(server: Server) -> None:
+def test_a_full_disk_with_live_bytes_in_every_segment(server: Server) -> None:
     async def work() -> None:
         async with front_end(server) as front:
             objects, records = await fill(front)
@@ -191,8 +192,8 @@ def test_a_full_disk_with_something_alive_in_every_segment(server: Server) -> No
     run(work())
 
 
-def test_a_server_is_started_on_a_full_disk(server: Server) -> None:
-    """And front ends with it, which is when deletes are needed most."""
+def test_a_server_starts_on_a_full_disk(server: Server) -> None:
+    """With its front ends, because deletes are needed most then."""
 
     async def until_full() -> tuple[int, int]:
         async with front_end(server) as front:
@@ -216,8 +217,8 @@ def test_a_server_is_started_on_a_full_disk(server: Server) -> None:
     assert status == 0, f"the front end ended with {status}"
 
 
-def test_a_server_is_started_on_a_disk_that_others_have_filled(server: Server) -> None:
-    """There is the reserve to begin with, which is what it is for."""
+def test_a_server_starts_on_a_disk_that_others_have_filled(server: Server) -> None:
+    """It starts with the reserve, which exists for this."""
 
     async def put_some() -> None:
         async with front_end(server) as front:
@@ -239,7 +240,7 @@ def test_a_server_is_started_on_a_disk_that_others_have_filled(server: Server) -
 
 
 def _fill_with_junk(path: Path) -> None:
-    """Takes what the crash gave back."""
+    """Takes the space that the crash released."""
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(64 * KIB))
@@ -249,7 +250,7 @@ def _fill_with_junk(path: Path) -> None:
 
 
 def _in_child(work: Callable[[], Awaitable[None]]) -> int:
-    """Runs work in a process of its own, which may die of it; returns how that ended."""
+    """Runs work in its own process, which may die; returns its exit status."""
     pid = os.fork()
     if pid == 0:
         status = 1

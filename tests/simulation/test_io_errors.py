@@ -1,7 +1,6 @@
-"""A whole server survives any single I/O error: what it has acknowledged is there afterwards.
+"""A server survives any single I/O error: nothing acknowledged is lost.
 
-`strace` makes one system call on one of the server's files fail, wherever it comes from.
-"""
+`strace` makes one system call on one of the server's files fail, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ LOG: Final = f"{DATABASE_NAME}-wal"
 SEGMENT: Final = "segments/00000001.seg"
 _CLIENTS: Final = 4
 _SECONDS: Final = 2.5
-# Small ones lie in the ledger, large ones in segments.
+# Small bodies are stored in the ledger, large ones in segments.
 _SIZES: Final = (30_000, 100_000)
 
 _sign = shared_key(ACCOUNT, KEY)
@@ -36,8 +35,8 @@ _sign = shared_key(ACCOUNT, KEY)
 pytestmark = pytest.mark.skipif(bool(syscalls.why_not()), reason=syscalls.why_not())
 
 
-class Error(NamedTuple):
-    """A call that fails: the n-th of each thread that makes it."""
+class InjectedError(NamedTuple):
+    """A failing call: the n-th of each thread that makes it."""
 
     call: str
     path: str
@@ -45,26 +44,26 @@ class Error(NamedTuple):
     nth: int = 1
 
 
-# Not the first calls of a process: one that is started again would meet the error again.
+# Not the first calls of a process: a restarted one would meet the error again.
 ERRORS: Final = [
-    Error("fdatasync", LOG, nth=20),
-    Error("fdatasync", LOG, nth=60),
-    Error("pwrite64", LOG, nth=100),
-    Error("pwrite64", LOG, "ENOSPC", nth=100),
-    Error("fdatasync", DATABASE, nth=2),
-    Error("ftruncate", DATABASE, nth=2),
-    Error("fdatasync", SEGMENT, nth=1),
-    Error("fdatasync", SEGMENT, nth=3),
-    Error("pwritev2", SEGMENT, nth=1),
-    Error("pwritev2", SEGMENT, "ENOSPC", nth=2),
-    Error("fsync", "segments", nth=1),
-    Error("openat", SEGMENT, nth=1),
+    InjectedError("fdatasync", LOG, nth=20),
+    InjectedError("fdatasync", LOG, nth=60),
+    InjectedError("pwrite64", LOG, nth=100),
+    InjectedError("pwrite64", LOG, "ENOSPC", nth=100),
+    InjectedError("fdatasync", DATABASE, nth=2),
+    InjectedError("ftruncate", DATABASE, nth=2),
+    InjectedError("fdatasync", SEGMENT, nth=1),
+    InjectedError("fdatasync", SEGMENT, nth=3),
+    InjectedError("pwritev2", SEGMENT, nth=1),
+    InjectedError("pwritev2", SEGMENT, "ENOSPC", nth=2),
+    InjectedError("fsync", "segments", nth=1),
+    InjectedError("openat", SEGMENT, nth=1),
 ]
 
 
 @contextlib.contextmanager
-def _broken(directory: Path, error: Error, log_path: Path) -> Iterator[str]:
-    """A server that meets the error; gives the address of Blob."""
+def _broken(directory: Path, error: InjectedError, log_path: Path) -> Iterator[str]:
+    """Runs a server that meets the error; yields the blob endpoint."""
     ready = log_path.with_suffix(".ready")
     strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log_path.with_suffix(".trace"))]
     inject = f"inject={error.call}:error={error.name}:when={error.nth}"
@@ -116,15 +115,15 @@ def _create_container(endpoint: str) -> bool:
         return False
 
 
-def _name(error: Error) -> str:
+def _name(error: InjectedError) -> str:
     return f"{error.call}-{error.path or 'directory'}-{error.name}-{error.nth}".replace("/", ".")
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=_name)
-def test_nothing_acknowledged_is_lost(tmp_path: Path, error: Error) -> None:
+def test_nothing_acknowledged_is_lost(tmp_path: Path, error: InjectedError) -> None:
     directory = tmp_path / "data"
     with served(directory, "--workers", "1") as server:
-        assert _create_container(server.endpoint)
+        assert _create_container(server.endpoints["blob"])
         server.stop()
     acknowledged: dict[str, bytes] = {}
     with _broken(directory, error, tmp_path / "broken.log") as endpoint:
@@ -137,13 +136,13 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, error: Error) -> None:
             client.start()
         for client in clients:
             client.join()
-        # The error has passed: it works again, in the end.
+        # The error has passed: the server works again.
         before = len(acknowledged)
         eventually(lambda: _puts(endpoint, acknowledged), "an acknowledged put")
     assert "INJECTED" in (tmp_path / "broken.trace").read_text(errors="replace")
     assert before > 0 or error.nth == 1
     with served(directory, "--workers", "1") as server:
-        with Client(server.endpoint) as reader:
+        with Client(server.endpoints["blob"]) as reader:
             for name, content in acknowledged.items():
                 answer = reader.ask(_sign(Request("GET", f"/{ACCOUNT}/container/{name}")))
                 assert (answer.status, answer.body) == (200, content), name

@@ -1,4 +1,5 @@
-"""Processes that die, hang or cannot start: their callers are told, and the rest goes on."""
+"""Processes that die, hang or cannot start: their callers get an outcome, and the rest
+continues."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ HASTY = Config(reserve_bytes=1 * MIB, writer_answer_seconds_max=0.3)
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Holds a process up."""
+    """Suspends a process."""
     send(pid, signal.SIGSTOP)
     try:
         yield
@@ -55,13 +56,13 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 async def begin_all(engine: Engine, prefix: str) -> dict[str, asyncio.Task[Ending]]:
-    """Many writes that have been sent, and whose answers are still to come."""
+    """Sends many writes and does not wait for their responses."""
     names = [f"{prefix}-{number}" for number in range(TASKS)]
     begun = {
         name: asyncio.create_task(ending_of(engine.write(put_item, PutItem(name, Item(name)))))
         for name in names
     }
-    await asyncio.sleep(0.05)  # they are sent in the next turn of the loop
+    await asyncio.sleep(0.05)  # they are sent in the next iteration of the event loop
     assert not any(task.done() for task in begun.values())
     return begun
 
@@ -75,12 +76,12 @@ async def require_items(engine: Engine, present: dict[str, bool]) -> None:
         assert await engine.read(get_item, name) == (Item(name) if there else None)
 
 
-def test_a_writer_is_killed_with_requests_in_hand(tmp_path: Path) -> None:
+def test_a_writer_is_killed_with_requests_in_flight(tmp_path: Path) -> None:
     with served(tmp_path / "data", CONFIG) as server:
 
         async def work() -> None:
             async with front_end(server) as front:
-                # It may take longer to start than its answers may take.
+                # It may take longer to start than the time limit for its responses.
                 await eventually(
                     lambda: front.engine.write(put_item, PutItem("kept", Item("kept")))
                 )
@@ -88,13 +89,13 @@ def test_a_writer_is_killed_with_requests_in_hand(tmp_path: Path) -> None:
                 send(pid, signal.SIGSTOP)
                 begun = await begin_all(front.engine, "in-flight")
                 send(pid, signal.SIGKILL)
-                told = await endings(begun)
-                assert {ending.kind for ending in told.values()} == {"unknown"}
+                outcomes = await endings(begun)
+                assert {ending.kind for ending in outcomes.values()} == {"unknown"}
                 began = time.monotonic()
                 await front.engine.write(put_item, PutItem("next", Item("next")))
                 assert time.monotonic() - began < 5.0
                 # It had not even read them.
-                await require_items(front.engine, dict.fromkeys(told, False))
+                await require_items(front.engine, dict.fromkeys(outcomes, False))
                 await require_items(front.engine, {"kept": True, "next": True})
                 assert f"writer (pid {pid}) exited: signal 9; restarting it" in server.log()
                 assert server.writer_pid != pid
@@ -105,7 +106,7 @@ def test_a_writer_is_killed_with_requests_in_hand(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers wait for a bounded time; afterwards it goes on where it was."""
+    """Callers wait for a bounded time; afterwards the writer continues."""
     monkeypatch.setattr(sqlite, "_WATCH_SECONDS", 0.1)
     with served(tmp_path / "data", HASTY) as server:
 
@@ -118,10 +119,10 @@ def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 pid = server.writer_pid
                 with stopped(pid):
                     began = time.monotonic()
-                    told = await endings(await begin_all(front.engine, "in-flight"))
-                    assert {ending.kind for ending in told.values()} == {"unknown"}
+                    outcomes = await endings(await begin_all(front.engine, "in-flight"))
+                    assert {ending.kind for ending in outcomes.values()} == {"unknown"}
                     assert time.monotonic() - began < 5.0
-                    await require_items(front.engine, {"kept": True})  # reads do not mind
+                    await require_items(front.engine, {"kept": True})  # reads are not affected
                     again = await ending_of(front.engine.write(put_item, PutItem("more")))
                     assert again.kind == "unknown"
                 await eventually(lambda: front.engine.write(put_item, PutItem("next")))
@@ -133,7 +134,7 @@ def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_supervisor_is_killed(tmp_path: Path) -> None:
-    """The writer follows it by itself, and the directory is free for another server."""
+    """The writer exits too, and the directory is free for another server."""
     with served(tmp_path / "data", CONFIG) as server:
 
         async def put(name: str) -> None:
@@ -151,8 +152,8 @@ def test_a_supervisor_is_killed(tmp_path: Path) -> None:
     require_clean(tmp_path / "data")
 
 
-def test_a_writer_that_can_never_start(tmp_path: Path) -> None:
-    """A newer version's ledger: starting again and again would not help."""
+def test_a_writer_that_cannot_start(tmp_path: Path) -> None:
+    """The ledger is of a newer version: restarting would not help."""
     with served(tmp_path / "data", CONFIG) as server:
         connection = apsw.Connection(str(ledger.database_path(server.directory)))
         connection.set_busy_timeout(10_000)
@@ -168,7 +169,7 @@ def test_a_writer_that_can_never_start(tmp_path: Path) -> None:
 
 
 class Steps:
-    """How far the front end of a test has come, and may go; shared with its process."""
+    """The progress of a front end in a test, shared with its process."""
 
     def __init__(self) -> None:
         self._words = SharedWords(2)
@@ -197,7 +198,7 @@ FIRST, SECOND = b"1" * 100 * KIB, b"2" * 100 * KIB
 
 
 async def begin_last_upload(front: FrontEnd) -> asyncio.Future[list[object]]:
-    """An upload whose last request is in the midst of others."""
+    """Starts an upload whose last request is among others."""
     async with front.store.writer(len(SECOND)) as writer:
         await writer.append(SECOND)
         body = await writer.seal()
@@ -210,8 +211,8 @@ async def begin_last_upload(front: FrontEnd) -> asyncio.Future[list[object]]:
 
 @contextmanager
 def uploading_process(server: Server, steps: Steps) -> Iterator[int]:
-    """A front end in a process of its own that uploads, in two steps, and is never answered
-    the second time."""
+    """Starts a front end in its own process that uploads in two steps, and gets no response to the
+    second."""
 
     async def work() -> None:
         await steps.until_allowed(1)
@@ -239,8 +240,8 @@ def uploading_process(server: Server, steps: Steps) -> Iterator[int]:
 
 @pytest.mark.parametrize("first", ["front end", "collector"])
 def test_a_front_end_is_killed_with_requests_in_the_queue(tmp_path: Path, first: str) -> None:
-    """Its last upload happens whole or not at all, also if a collector finds the owner of its
-    segment dead before the writer comes to it. Whoever connected first is mostly served first."""
+    """Its last upload is atomic, even if a collector finds the owner of its segment dead before the
+    writer runs the request. The first connection is mostly served first."""
     steps = Steps()
 
     async def connect_in_order(engine: Engine) -> None:
@@ -253,7 +254,7 @@ def test_a_front_end_is_killed_with_requests_in_the_queue(tmp_path: Path, first:
     async def work(pid: int) -> None:
         async with front_end(server) as front:
             await connect_in_order(front.engine)
-            # It seals the segment, but does not tidy up in it what should not be there.
+            # It seals the segment, but does not clean up after itself.
             lazy = dataclasses.replace(CONFIG, sparse_dead_share=1.0)
             collector = Collector(server.directory, front.engine, front.store, lazy)
             with stopped(server.writer_pid):

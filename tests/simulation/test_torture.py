@@ -1,4 +1,4 @@
-"""Processes are killed at any moment: nothing that was acknowledged is lost, nothing is torn."""
+"""Processes are killed at any time: nothing acknowledged is lost, nothing is torn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from etagere.model.ids import new_id
 from tests.bodies.objects import OBJECTS, STAGED, ListBlocks, delete_object, list_blocks
 from tests.engine.samples import Item, get_item
 from tests.simulation import torture
-from tests.simulation.journals import Account, count_ends, read_journal
+from tests.simulation.journals import FrontEndHistory, count_ends, read_journal
 from tests.simulation.servers import (
     FrontEnd,
     Server,
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.alone
 
 FRONT_ENDS = 3
 _ROUNDS_MAX = 20
-# What is in the ledger for the sake of bodies only.
+# Collections that exist only for bodies.
 ACCOUNTS: list[Collection[Any, Any]] = [
     contents.INLINE,
     contents.BLOCK_LISTS,
@@ -60,7 +60,7 @@ def seed_of_run() -> int:
 
 @contextmanager
 def explained(seed: int, server: Server) -> Iterator[None]:
-    """Says how a failing run is run again."""
+    """Adds the seed that reproduces a failing run."""
     try:
         yield
     except BaseException as error:
@@ -72,7 +72,7 @@ def explained(seed: int, server: Server) -> Iterator[None]:
 
 
 class Torture:
-    """One run: a server with front ends that are under load from their start on."""
+    """One run: a server with front ends that are under load from the start."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self._server = server
@@ -80,9 +80,9 @@ class Torture:
         self.killed = {"writer": 0, "front end": 0, "supervisor": 0, "all": 0}
 
     def kill(self) -> None:
-        """Kills somebody while there is work going on, and sees to it that it goes on."""
+        """Kills a process under load and waits until work continues."""
         self._wait_for_progress(self._choices.randint(1, 100))
-        time.sleep(self._choices.uniform(0.0, 0.02))  # at any moment, not just after an answer
+        time.sleep(self._choices.uniform(0.0, 0.02))  # at any time, not only after a response
         victim = self._choices.choices([*self.killed], weights=[45, 30, 8, 17])[0]
         self.killed[victim] += 1
         server = self._server
@@ -116,20 +116,20 @@ class Torture:
                 raise AssertionError(read_journal(path, torture.TASKS).violations)
 
 
-def accounts_of(server: Server) -> list[Account]:
+def accounts_of(server: Server) -> list[FrontEndHistory]:
     paths = [torture.journal_path(server.directory, number) for number in range(FRONT_ENDS)]
     return [read_journal(path, torture.TASKS) for path in paths]
 
 
 async def require_as_journalled(server: Server) -> None:
-    """Compares everything in the store with the journals, in a process that wrote none of it."""
+    """Compares the store with the journals, in a process that wrote none of it."""
     accounts = accounts_of(server)
     async with front_end(server) as front:
         for number, account in enumerate(accounts):
             assert not account.violations
-            shelves = torture.Shelves(number, front.engine, front.store)
+            view = torture.StoreView(number, front.engine, front.store)
             for task, kept in enumerate(account.tasks):
-                possible = [await shelves.matches(task, shelf) for shelf in kept.possible()]
+                possible = [await view.matches(task, state) for state in kept.possible()]
                 assert "" in possible, (number, task, kept.open, possible)
         together = await front.engine.read(get_item, torture.TOGETHER) or Item()
     tasks = [kept for account in accounts for kept in account.tasks]
@@ -139,8 +139,8 @@ async def require_as_journalled(server: Server) -> None:
     assert len(counted) <= together.number <= len(counted) + perhaps
 
 
-async def require_space_comes_back(server: Server) -> None:
-    """Deletes all there is: nothing of it must remain, in the ledger or on disk."""
+async def require_space_is_reclaimed(server: Server) -> None:
+    """Deletes everything and checks that nothing remains in the ledger or on disk."""
     async with front_end(server) as front:
         for name in await front.engine.read(_names, STAGED):
             command = ListBlocks(name, new_id())
@@ -168,7 +168,7 @@ async def _left(front: FrontEnd) -> dict[str, int]:
 
 
 def torture_server(directory: Path, kills: int, seconds: float) -> None:
-    """Kills until there were enough kills, but no longer than this."""
+    """Kills until there were enough kills, within a time limit."""
     seed = seed_of_run()
     front_ends = {
         f"front-{number}": torture.front_end_main(directory, number, seed)
@@ -185,10 +185,10 @@ def torture_server(directory: Path, kills: int, seconds: float) -> None:
         accounts = accounts_of(server)
         ends, unknown = sum(a.ends for a in accounts), sum(a.unknown for a in accounts)
         print(f"seed {seed}: {run_.killed}, {ends} actions, {unknown} of them unknown at first")
-        # The same data under a server without front ends.
+        # The same data with a server without front ends.
         with served(directory, torture.CONFIG) as plain:
             asyncio.run(require_as_journalled(plain))
-            run(require_space_comes_back(plain))
+            run(require_space_is_reclaimed(plain))
             assert plain.stop() == 0
         require_clean(directory)
 

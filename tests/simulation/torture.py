@@ -1,9 +1,7 @@
-"""Front ends under load that are killed, with their writer or without it, again and again.
+"""Front ends under load that are killed repeatedly, with or without their writer.
 
-The front ends check themselves as they go: each action's outcome against what it must be, and
-what is in the store against their journals, whenever an outcome was unknown, and all of it
-whenever they are started.
-"""
+The front ends check themselves: the outcome of each action against the expected one, and the store
+against their journals whenever an outcome was unknown, and completely at every start."""
 
 from __future__ import annotations
 
@@ -54,15 +52,15 @@ from tests.simulation.journals import (
     CountTogether,
     Delete,
     End,
-    Held,
     Intent,
     Journal,
     ListStaged,
     Part,
     Put,
-    Shelf,
     Stage,
-    TaskAccount,
+    StoredObject,
+    TaskHistory,
+    TaskState,
     Violation,
     must_be_refused,
     read_journal,
@@ -92,15 +90,15 @@ class CountUp(Command, frozen=True):
 
 @operation
 def count_from(txn: WriteTxn, command: CountUp) -> int:
-    """Counts up from where the counter is expected to be, and from nowhere else."""
+    """Increments the counter only if it has the expected value."""
     found = txn.get(ITEMS, (command.key,), EXCLUSIVE) or Item()
     if found.number != command.expected:
         raise Refused(Refusal("ConditionNotMet"))
     return txn.put(ITEMS, (command.key,), Item(number=found.number + 1)).number
 
 
-class Shelves:
-    """The names of one front end, and what is found under them."""
+class StoreView:
+    """Object names of one front end, and their content in the store."""
 
     def __init__(self, number: int, engine: SqliteEngine, store: FileBodyStore) -> None:
         self._number = number
@@ -120,25 +118,26 @@ class Shelves:
 
         return await self.engine.read(read, self.name(task, place))
 
-    async def matches(self, task: int, shelf: Shelf) -> str:
-        """What differs between a shelf and the store; empty if nothing does."""
+    async def matches(self, task: int, state: TaskState) -> str:
+        """Describes the difference between an expected state and the store; empty if there is
+        none."""
         counter = await self.engine.read(get_item, self.counter(task)) or Item()
-        if counter.number != shelf.counter:
-            return f"the counter is {counter.number}, not {shelf.counter}"
+        if counter.number != state.counter:
+            return f"the counter is {counter.number}, not {state.counter}"
         for place in range(NAMES):
             name = self.name(task, place)
-            wrong = await self._object_differs(name, shelf.objects.get(place))
-            wrong = wrong or await self._staged_differs(name, shelf.staged.get(place, ()))
+            wrong = await self._object_differs(name, state.objects.get(place))
+            wrong = wrong or await self._staged_differs(name, state.staged.get(place, ()))
             if wrong:
                 return f"{name}: {wrong}"
         return ""
 
-    async def _object_differs(self, name: str, held: Held | None) -> str:
+    async def _object_differs(self, name: str, held: StoredObject | None) -> str:
         found = await download(self.engine, self.store, name)
         expected = None if held is None else held.data()
         if found == expected:
             return ""
-        return f"has {_told(found)}, not {_told(expected)}"
+        return f"has {_described(found)}, not {_described(expected)}"
 
     async def _staged_differs(self, name: str, parts: tuple[Part, ...]) -> str:
         def read(txn: ReadTxn, name: str) -> list[tuple[int, int | None]]:
@@ -151,23 +150,23 @@ class Shelves:
         return "" if found == expected else f"{len(found)} blocks staged, not {len(expected)}"
 
 
-def _told(data: bytes | None) -> str:
+def _described(data: bytes | None) -> str:
     return "nothing" if data is None else f"{len(data)} bytes of CRC {crc64nvme(data):016x}"
 
 
 class Task:
-    """Does one thing after another, and knows what it has."""
+    """Runs one action after another and knows the expected state."""
 
     def __init__(
         self,
         number: int,
-        shelves: Shelves,
-        account: TaskAccount,
+        view: StoreView,
+        account: TaskHistory,
         journal: Journal,
         choices: random.Random,
     ) -> None:
         self._number = number
-        self._shelves = shelves
+        self._view = view
         self._account = account
         self._journal = journal
         self._choices = choices
@@ -175,12 +174,12 @@ class Task:
     async def run(self, stopping: Callable[[], bool]) -> None:
         await self._find_out()
         while not stopping():
-            await self._act(choose(self._account.shelf, self._choices))
+            await self._act(choose(self._account.state, self._choices))
             if self._choices.random() < 0.15:
                 self._require(not (wrong := await self._differs()), wrong)
 
     async def _differs(self) -> str:
-        return await self._shelves.matches(self._number, self._account.shelf)
+        return await self._view.matches(self._number, self._account.state)
 
     async def _act(self, action: Action) -> None:
         self._account.begin(action)
@@ -192,18 +191,18 @@ class Task:
             happened = True
         except Refused as refused:
             happened = False
-            expected = must_be_refused(self._account.shelf, action)
+            expected = must_be_refused(self._account.state, action)
             self._require(expected, f"{action} was refused: {refused}")
         except Fault as fault:
             happened = False
-            self._require(False, f"{action}: {fault}")  # nothing fails here but processes
+            self._require(False, f"{action}: {fault}")  # only processes fail here
         except Unknown:
             happened = None
         if happened:
-            refusal = must_be_refused(self._account.shelf, action)
+            refusal = must_be_refused(self._account.state, action)
             self._require(not refusal, f"{action} was not refused")
             if isinstance(action, Count):
-                self._require(value == self._account.shelf.counter + 1, f"{action} gave {value}")
+                self._require(value == self._account.state.counter + 1, f"{action} gave {value}")
         self._end(happened, value)
         if happened is None:
             await self._find_out()
@@ -213,18 +212,18 @@ class Task:
         self._account.end(happened, value)
 
     async def _find_out(self) -> None:
-        """Which of the possible shelves it is. A write in between settles it: what a writer
-        that was killed had in hand is done or not done once another has been."""
+        """Finds which of the possible states is in the store. A write in between settles it: after
+        another write, the last action of a killed writer has either happened or not."""
         while True:
             try:
-                key = self._shelves.counter(self._number) + "/settled"
-                await self._shelves.engine.write(put_item, PutItem(key))
+                key = self._view.counter(self._number) + "/settled"
+                await self._view.engine.write(put_item, PutItem(key))
                 break
             except Unknown:
                 continue
         differences = []
-        for happened, shelf in enumerate(self._account.possible()):
-            wrong = await self._shelves.matches(self._number, shelf)
+        for happened, state in enumerate(self._account.possible()):
+            wrong = await self._view.matches(self._number, state)
             if not wrong:
                 if self._account.open is not None:
                     self._end(bool(happened))
@@ -238,10 +237,10 @@ class Task:
             raise AssertionError(what)
 
     async def _do(self, action: Action) -> int:
-        engine, store, name = self._shelves.engine, self._shelves.store, self._name
+        engine, store, name = self._view.engine, self._view.store, self._name
         match action:
             case Put(place, part, condition):
-                etag = await self._shelves.etag(self._number, place)
+                etag = await self._view.etag(self._number, place)
                 wanted = {"none": None, "right": etag, "wrong": etag + 1}[condition]
                 return await upload(engine, store, name(place), part.data(), wanted)
             case Copy(source, target):
@@ -253,18 +252,18 @@ class Task:
             case ListStaged(place, keep):
                 return await engine.write(list_blocks, ListBlocks(name(place), new_id(), keep))
             case Count(expected):
-                key = self._shelves.counter(self._number)
+                key = self._view.counter(self._number)
                 return await engine.write(count_from, CountUp(key, expected))
             case CountTogether():
                 return await engine.write(count_up, Key(TOGETHER))
         return 0
 
     def _name(self, place: int) -> str:
-        return self._shelves.name(self._number, place)
+        return self._view.name(self._number, place)
 
 
-def choose(shelf: Shelf, choices: random.Random) -> Action:
-    """What to do next."""
+def choose(state: TaskState, choices: random.Random) -> Action:
+    """Chooses the next action."""
     place = choices.randrange(NAMES)
     kind = choices.random()
     if kind < 0.40:
@@ -277,11 +276,11 @@ def choose(shelf: Shelf, choices: random.Random) -> Action:
     if kind < 0.72:
         return Stage(place, Part(choices.getrandbits(32), choices.randint(1, 64 * KIB)))
     if kind < 0.82:
-        held = shelf.objects.get(place)
+        held = state.objects.get(place)
         kept = range(len(held.parts)) if held and held.listed else ()
         return ListStaged(place, tuple(n for n in kept if choices.random() < 0.7)[:20])
     if kind < 0.92:
-        return Count(shelf.counter + (choices.random() < 0.2))
+        return Count(state.counter + (choices.random() < 0.2))
     return CountTogether()
 
 
@@ -292,7 +291,7 @@ def _part(choices: random.Random) -> Part:
 
 
 def front_end_main(directory: Path, number: int, seed: int) -> Callable[[int], None]:
-    """What the supervisor runs as a front end."""
+    """The main function of a front end under the supervisor."""
 
     def main(lifeline: int) -> None:
         asyncio.run(_front_end(directory, number, seed, lifeline))
@@ -304,7 +303,7 @@ async def _front_end(directory: Path, number: int, seed: int, lifeline: int) -> 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    loop.add_reader(lifeline, os._exit, 1)  # nobody starts a writer any more
+    loop.add_reader(lifeline, os._exit, 1)  # nothing restarts the writer any more
     journal = Journal(journal_path(directory, number))
     account = read_journal(journal_path(directory, number), TASKS)
     choices = random.Random(f"{seed}/{number}/{account.starts}")
@@ -312,10 +311,10 @@ async def _front_end(directory: Path, number: int, seed: int, lifeline: int) -> 
     store = FileBodyStore(directory, engine, CONFIG)
     collector = Collector(directory, engine, store, CONFIG)
     collecting = asyncio.create_task(Job("collecting", collector.run, COLLECT_SECONDS).run())
-    shelves = Shelves(number, engine, store)
+    view = StoreView(number, engine, store)
     tasks = [
         asyncio.create_task(
-            Task(n, shelves, account.tasks[n], journal, random.Random(choices.getrandbits(64))).run(
+            Task(n, view, account.tasks[n], journal, random.Random(choices.getrandbits(64))).run(
                 stopped.is_set
             )
         )

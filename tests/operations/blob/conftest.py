@@ -1,4 +1,4 @@
-"""Gives each test of the blob operations every engine that there is."""
+"""Parametrizes the tests of the blob operations over the engines."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["start"]
 
 @pytest.fixture
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of a few blocks have several chunks, and share them. In the writer process too, since
-    it is forked afterwards."""
+    """Splits lists of a few blocks into several chunks, which they share. The writer process is
+    forked afterwards, so it has the same limits."""
     monkeypatch.setattr("etagere.bodies.contents.CHUNK_PIECES_MAX", 4)
     monkeypatch.setattr("etagere.bodies.chunking.REUSE_BLOCKS_MIN", 2)
     monkeypatch.setattr("etagere.protocol.blob.drafting.DRAFTED_PIECES_MAX", 4)

@@ -1,5 +1,5 @@
-"""Append blobs over every engine: what is added, on what terms, and what it costs; and what
-becomes of two changes at once."""
+"""Append blobs with every engine: appending, preconditions, cost, and pairs of concurrent
+changes."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ from etagere.rules.conditions import format_etag
 from etagere.rules.page_blobs import PAGE_BYTES as PAGE
 from tests.clocks import SharedClock
 from tests.operations.blob import test_races as races
-from tests.operations.blob.accounts import rows
-from tests.operations.blob.shelf import BOX, NOTHING_SENT, Shelf, code_of, on_a_shelf
+from tests.operations.blob.consistency import rows
+from tests.operations.blob.fixture import BOX, NOTHING_SENT, BlobFixture, blob_test
+from tests.operations.fixture import code_of
+from tests.operations.interleaving import Call, look
 
 NAME = BlobName(BOX, "log")
 MISSING = BlobName(BOX, "missing")
@@ -66,77 +68,77 @@ def _made(name: BlobName = NAME) -> PutBlob:
     return PutBlob(name, NOTHING_SENT, kind=BlobKind.APPEND, content_id=new_id())
 
 
-async def _begin(shelf: Shelf) -> Blob:
-    await shelf.create()
-    return await shelf.write(put_blob, _made())
+async def _begin(blobs: BlobFixture) -> Blob:
+    await blobs.create()
+    return await blobs.write(put_blob, _made())
 
 
-async def _append(shelf: Shelf, data: bytes, name: BlobName = NAME, **asked: Any) -> Appended:
-    async with shelf.store.writer(len(data), inline=False) as writer:
+async def _append(blobs: BlobFixture, data: bytes, name: BlobName = NAME, **asked: Any) -> Appended:
+    async with blobs.store.writer(len(data), inline=False) as writer:
         await writer.append(data)
         command = AppendBlock(name, await writer.seal(), new_id(), **asked)
-        return await shelf.write(append_block, command)
+        return await blobs.write(append_block, command)
 
 
-# What is added
+# Appending
 
 
-@on_a_shelf
-async def test_blocks_follow_each_other(shelf: Shelf) -> None:
-    made = await _begin(shelf)
+@blob_test
+async def test_blocks_follow_each_other(blobs: BlobFixture) -> None:
+    made = await _begin(blobs)
     assert made.traits == AppendTraits()
-    assert await shelf.get("log") == b""
+    assert await blobs.get("log") == b""
     stamps = [made.stamp]
     for number, (data, offset) in enumerate(((b"one ", 0), (b"two ", 4), (b"x" * 70_000, 8)), 1):
-        done = await _append(shelf, data)
+        done = await _append(blobs, data)
         assert done.offset == offset
         assert done.blob.traits == AppendTraits(number)
         assert done.blob.content.length == offset + len(data)
         stamps.append(done.blob.stamp)
     assert stamps == sorted(set(stamps))
-    assert await shelf.get("log") == b"one two " + b"x" * 70_000
-    assert await shelf.get("log", 2, 9) == b"e two xx"
-    await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME))
-    await shelf.require_bare()
+    assert await blobs.get("log") == b"one two " + b"x" * 70_000
+    assert await blobs.get("log", 2, 9) == b"e two xx"
+    await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(NAME))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_a_snapshot_keeps_its_end(shelf: Shelf) -> None:
-    await _begin(shelf)
-    await _append(shelf, b"one ")
-    first = await shelf.snapshot("log")
-    await _append(shelf, b"two ")
-    second = await shelf.snapshot("log")
-    third = await shelf.snapshot("log")
-    await _append(shelf, b"three ")
-    assert await shelf.get("log", snapshot=first) == b"one "
-    assert await shelf.get("log", snapshot=second) == b"one two "
-    assert await shelf.get("log", snapshot=third) == b"one two "
-    assert await shelf.get("log") == b"one two three "
-    await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
-    await shelf.require_bare()
+@blob_test
+async def test_a_snapshot_keeps_its_end(blobs: BlobFixture) -> None:
+    await _begin(blobs)
+    await _append(blobs, b"one ")
+    first = await blobs.snapshot("log")
+    await _append(blobs, b"two ")
+    second = await blobs.snapshot("log")
+    third = await blobs.snapshot("log")
+    await _append(blobs, b"three ")
+    assert await blobs.get("log", snapshot=first) == b"one "
+    assert await blobs.get("log", snapshot=second) == b"one two "
+    assert await blobs.get("log", snapshot=third) == b"one two "
+    assert await blobs.get("log") == b"one two three "
+    await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_put_again_it_begins_anew(shelf: Shelf) -> None:
-    await _begin(shelf)
-    await _append(shelf, b"old")
-    await shelf.write(seal_blob, SealBlob(NAME))
-    again = await shelf.write(put_blob, _made())
+@blob_test
+async def test_putting_the_blob_again_empties_it(blobs: BlobFixture) -> None:
+    await _begin(blobs)
+    await _append(blobs, b"old")
+    await blobs.write(seal_blob, SealBlob(NAME))
+    again = await blobs.write(put_blob, _made())
     assert again.traits == AppendTraits()
-    assert (await _append(shelf, b"new")).offset == 0
-    assert await shelf.get("log") == b"new"
-    await shelf.require_sound()
+    assert (await _append(blobs, b"new")).offset == 0
+    assert await blobs.get("log") == b"new"
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_appenders_are_served_one_after_the_other(shelf: Shelf) -> None:
-    await _begin(shelf)
+@blob_test
+async def test_concurrent_appends_are_serialized(blobs: BlobFixture) -> None:
+    await _begin(blobs)
     blocks = [bytes([65 + number]) * (10 + number) for number in range(20)]
-    done = await asyncio.gather(*(_append(shelf, block) for block in blocks))
-    content = await shelf.get("log")
+    done = await asyncio.gather(*(_append(blobs, block) for block in blocks))
+    content = await blobs.get("log")
     assert len(content) == sum(map(len, blocks))
     for block, appended in zip(blocks, done, strict=True):
         assert content[appended.offset : appended.offset + len(block)] == block
@@ -146,24 +148,24 @@ async def test_appenders_are_served_one_after_the_other(shelf: Shelf) -> None:
     }
 
 
-@on_a_shelf
-async def test_one_of_many_meets_a_position(shelf: Shelf) -> None:
-    await _begin(shelf)
+@blob_test
+async def test_one_of_many_appends_meets_a_position(blobs: BlobFixture) -> None:
+    await _begin(blobs)
     for end in (0, 5, 10):
-        tries = [code_of(_append(shelf, b"block", position=end)) for _ in range(8)]
+        tries = [code_of(_append(blobs, b"block", position=end)) for _ in range(8)]
         codes = await asyncio.gather(*tries)
         assert Counter(codes) == {"": 1, "AppendPositionConditionNotMet": 7}
-    assert await shelf.get("log") == b"block" * 3
+    assert await blobs.get("log") == b"block" * 3
 
 
-# On what terms
+# Preconditions
 
 
-@on_a_shelf
-async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
-    await _begin(shelf)
-    blob = (await _append(shelf, b"12345")).blob
-    await shelf.put("block blob", b"data")
+@blob_test
+async def test_refused_appends_change_nothing(blobs: BlobFixture) -> None:
+    await _begin(blobs)
+    blob = (await _append(blobs, b"12345")).blob
+    await blobs.put("block blob", b"data")
     other = Conditions(if_match=('"0x1"',))
     for code, name, asked in (
         ("BlobNotFound", MISSING, {}),
@@ -175,56 +177,56 @@ async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
         ("LeaseNotPresentWithBlobOperation", NAME, {"lease_id": new_lease_id()}),
     ):
         announced = AppendBlock(name, Body(b"", 3, 0), new_id(), **asked)
-        assert await code_of(shelf.read(precheck_append, announced)) == code
-        assert await code_of(_append(shelf, b"678", name, **asked)) == code
+        assert await code_of(blobs.read(precheck_append, announced)) == code
+        assert await code_of(_append(blobs, b"678", name, **asked)) == code
     met = Conditions(if_match=(format_etag(blob.stamp),))
-    done = await _append(shelf, b"678", position=5, length_max=8, conditions=met)
+    done = await _append(blobs, b"678", position=5, length_max=8, conditions=met)
     assert (done.offset, done.blob.traits) == (5, AppendTraits(2))
-    assert await shelf.get("log") == b"12345678"
-    await shelf.require_sound()
+    assert await blobs.get("log") == b"12345678"
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_a_lease_keeps_others_away(shelf: Shelf) -> None:
-    await _begin(shelf)
+@blob_test
+async def test_a_lease_excludes_other_writers(blobs: BlobFixture) -> None:
+    await _begin(blobs)
     lease_id = new_lease_id()
-    await shelf.lease("log", Acquire(lease_id, None))
-    assert await code_of(_append(shelf, b"x")) == "LeaseIdMissing"
+    await blobs.lease("log", Acquire(lease_id, None))
+    assert await code_of(_append(blobs, b"x")) == "LeaseIdMissing"
     wrong = "LeaseIdMismatchWithBlobOperation"
-    assert await code_of(_append(shelf, b"x", lease_id=new_lease_id())) == wrong
-    assert await code_of(shelf.write(seal_blob, SealBlob(NAME))) == "LeaseIdMissing"
-    await _append(shelf, b"mine", lease_id=lease_id)
-    await shelf.write(seal_blob, SealBlob(NAME, lease_id=lease_id))
-    assert await shelf.get("log") == b"mine"
+    assert await code_of(_append(blobs, b"x", lease_id=new_lease_id())) == wrong
+    assert await code_of(blobs.write(seal_blob, SealBlob(NAME))) == "LeaseIdMissing"
+    await _append(blobs, b"mine", lease_id=lease_id)
+    await blobs.write(seal_blob, SealBlob(NAME, lease_id=lease_id))
+    assert await blobs.get("log") == b"mine"
 
 
-@on_a_shelf
-async def test_a_sealed_blob_takes_no_more(shelf: Shelf) -> None:
-    await _begin(shelf)
-    before = (await _append(shelf, b"end")).blob
-    await shelf.put("block blob", b"data")
+@blob_test
+async def test_a_sealed_blob_cannot_be_appended_to(blobs: BlobFixture) -> None:
+    await _begin(blobs)
+    before = (await _append(blobs, b"end")).blob
+    await blobs.put("block blob", b"data")
     for code, command in (
         ("BlobNotFound", SealBlob(MISSING)),
         ("InvalidBlobType", SealBlob(BlobName(BOX, "block blob"))),
         ("AppendPositionConditionNotMet", SealBlob(NAME, 2)),
         ("ConditionNotMet", SealBlob(NAME, conditions=Conditions(if_none_match=("*",)))),
     ):
-        assert await code_of(shelf.write(seal_blob, command)) == code
-    sealed = await shelf.write(seal_blob, SealBlob(NAME, 3))
+        assert await code_of(blobs.write(seal_blob, command)) == code
+    sealed = await blobs.write(seal_blob, SealBlob(NAME, 3))
     assert sealed.traits == AppendTraits(1, sealed=True)
     assert sealed.stamp > before.stamp
-    assert await shelf.write(seal_blob, SealBlob(NAME)) == sealed
-    assert await code_of(_append(shelf, b"more")) == "BlobIsSealed"
-    described = await shelf.write(set_blob_headers, SetBlobHeaders(NAME, BlobHeaders("text/plain")))
+    assert await blobs.write(seal_blob, SealBlob(NAME)) == sealed
+    assert await code_of(_append(blobs, b"more")) == "BlobIsSealed"
+    described = await blobs.write(set_blob_headers, SetBlobHeaders(NAME, BlobHeaders("text/plain")))
     assert described.traits == sealed.traits
-    assert await shelf.get("log") == b"end"
+    assert await blobs.get("log") == b"end"
 
 
-# What it costs
+# Cost
 
 
-class Counting:
-    """A transaction that counts what is done with it."""
+class CountingWriteTxn:
+    """A transaction that counts the calls and the rows."""
 
     def __init__(self, txn: WriteTxn) -> None:
         self._txn = txn
@@ -249,7 +251,7 @@ class Counting:
 
 def _run(engine: MemoryEngine, run: Callable[[Any, Any], Any], command: Any) -> Counter[str]:
     txn = engine.begin()
-    counting = Counting(txn)
+    counting = CountingWriteTxn(txn)
     try:
         run(counting, command)
         txn.commit()
@@ -279,23 +281,23 @@ def test_the_last_block_costs_what_the_first_did() -> None:
     assert asyncio.run(code_of(one_more)) == "BlockCountExceedsLimit"
 
 
-def test_commands_travel() -> None:
+def test_commands_can_be_encoded() -> None:
     command = AppendBlock(NAME, Body(b"", 10, 0), new_id(), 5, 10, borrowed=True)
     sent = msgspec.msgpack.encode(command)
     assert msgspec.msgpack.decode(sent, type=AppendBlock) == command
 
 
-# In each other's way, and page blobs likewise
+# Pairs of concurrent changes, of page blobs too
 
 
 def _pages(first: int, behind: int) -> Body:
-    """An upload at a place of its own."""
+    """Returns an upload to its own place."""
     pieces = (Piece(races.SEGMENT, first * PAGE, (behind - first) * PAGE),)
     return Body(b"", (behind - first) * PAGE, 0, pieces=pieces)
 
 
-def _calls(kind: BlobKind, moment: int) -> dict[str, races.Call]:
-    name, call = races.NAME, races.Call
+def _calls(kind: BlobKind, moment: int) -> dict[str, Call]:
+    name, call = races.NAME, Call
     common = {
         "snapshot": call(snapshot_blob, SnapshotBlob(name)),
         "delete one": call(delete_snapshot, DeleteSnapshot(name, moment)),
@@ -325,7 +327,7 @@ def _calls(kind: BlobKind, moment: int) -> dict[str, races.Call]:
 
 
 @pytest.mark.parametrize("kind", [BlobKind.PAGE, BlobKind.APPEND])
-def test_any_two_come_to_what_they_come_to_in_turn(kind: BlobKind) -> None:
+def test_pairs_of_changes_are_serializable(kind: BlobKind) -> None:
     clock = SharedClock()
     clock.freeze()
     engine = MemoryEngine(clock)
@@ -333,7 +335,7 @@ def test_any_two_come_to_what_they_come_to_in_turn(kind: BlobKind) -> None:
     opening.put(SEGMENTS, (races.SEGMENT,), Segment(new_id()))
     opening.commit()
     length = 2 * PAGE if kind is BlobKind.PAGE else 0
-    name, call = races.NAME, races.Call
+    name, call = races.NAME, Call
     made = PutBlob(name, NOTHING_SENT, kind=kind, content_id=new_id(), length=length)
     first = (
         call(put_page, PutPage(name, 0, _pages(0, 2), new_id()))
@@ -346,8 +348,8 @@ def test_any_two_come_to_what_they_come_to_in_turn(kind: BlobKind) -> None:
         first,
         call(snapshot_blob, SnapshotBlob(name)),
     ):
-        assert races._run(engine, step) == "something"
-    moment = next(iter(races._look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
-    world = races.World(engine, _calls(kind, moment))
-    for outer, inner in permutations(world.calls, 2):
-        races._require_some_order(world, outer, inner)
+        assert races.run(engine, step) == "something"
+    moment = next(iter(look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
+    pairs = races.interleavings(engine, _calls(kind, moment))
+    for outer, inner in permutations(pairs.calls, 2):
+        pairs.require_serializable(outer, inner)

@@ -1,4 +1,4 @@
-"""Leases of blobs over every engine: all actions in all states, and what writes do to them."""
+"""Blob leases with every engine: every action in every state, and the effect of writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from etagere.operations.blob.block_lists import get_block_list
 from etagere.operations.blob.snapshots import snapshot_blob
 from etagere.rules.conditions import format_etag
 from etagere.rules.leases import effective_state
-from tests.operations.blob.shelf import BOX, Shelf, code_of, latest, on_a_shelf
+from tests.operations.blob.fixture import BOX, BlobFixture, blob_test, latest
+from tests.operations.fixture import code_of
 
 NAME = BlobName(BOX, "blob")
 SECOND = TICKS_PER_SECOND
@@ -62,117 +63,118 @@ OUTCOMES: list[tuple[LeaseAction, tuple[str, str, str, str, str]]] = [
 ]
 
 
-async def _bring_into(shelf: Shelf, name: str, state: LeaseState) -> None:
-    """A blob whose lease by A is in a state; time goes on by 16 seconds at most."""
-    await shelf.put(name, b"data")
+async def _bring_into(blobs: BlobFixture, name: str, state: LeaseState) -> None:
+    """Creates a blob whose lease by A is in a given state; advances the clock by at most 16
+    seconds."""
+    await blobs.put(name, b"data")
     if state is not LeaseState.AVAILABLE:
-        await shelf.lease(name, Acquire(A, 15))
+        await blobs.lease(name, Acquire(A, 15))
     if state is LeaseState.EXPIRED:
-        shelf.clock.advance(16 * SECOND)
+        blobs.clock.advance(16 * SECOND)
     elif state in {LeaseState.BREAKING, LeaseState.BROKEN}:
-        await shelf.lease(name, Break(10 if state is LeaseState.BREAKING else 0))
+        await blobs.lease(name, Break(10 if state is LeaseState.BREAKING else 0))
 
 
-async def _state(shelf: Shelf, name: str) -> str:
-    shown = await shelf.read(get_blob, GetBlob(BlobName(BOX, name)))
+async def _state(blobs: BlobFixture, name: str) -> str:
+    shown = await blobs.read(get_blob, GetBlob(BlobName(BOX, name)))
     lease = shown.blob.lease
     state = effective_state(lease, shown.now).value
     lease_id = getattr(lease, "id", None)
     return f"{state} {LETTERS[lease_id]}" if lease_id is not None else state
 
 
-@on_a_shelf
-async def test_every_action_in_every_state(shelf: Shelf) -> None:
-    await shelf.create()
-    shelf.clock.freeze()
+@blob_test
+async def test_every_action_in_every_state(blobs: BlobFixture) -> None:
+    await blobs.create()
+    blobs.clock.freeze()
     for number, (action, outcomes) in enumerate(OUTCOMES):
         for state, outcome in zip(STATES, outcomes, strict=True):
             name = f"{number} {state.value}"
-            await _bring_into(shelf, name, state)
-            before = (await shelf.read(get_blob, GetBlob(BlobName(BOX, name)))).blob
-            code = await code_of(shelf.lease(name, action))
-            assert (code or await _state(shelf, name)) == outcome, (action, state)
-            after = (await shelf.read(get_blob, GetBlob(BlobName(BOX, name)))).blob
-            # Whatever becomes of the lease, the blob was not modified.
+            await _bring_into(blobs, name, state)
+            before = (await blobs.read(get_blob, GetBlob(BlobName(BOX, name)))).blob
+            code = await code_of(blobs.lease(name, action))
+            assert (code or await _state(blobs, name)) == outcome, (action, state)
+            after = (await blobs.read(get_blob, GetBlob(BlobName(BOX, name)))).blob
+            # No lease action modifies the blob.
             assert after.stamp == before.stamp
             assert not code or after == before
 
 
-@on_a_shelf
-async def test_time_ends_a_lease_and_a_renewal_begins_it_anew(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("blob", b"data")
-    shelf.clock.freeze()
-    await shelf.lease("blob", Acquire(A, 20))
-    shelf.clock.advance(19 * SECOND)
-    await shelf.lease("blob", Renew(A))
-    shelf.clock.advance(19 * SECOND)
-    assert await _state(shelf, "blob") == "leased A"
-    await shelf.lease("blob", Change(A, B))
-    shelf.clock.advance(2 * SECOND)
-    assert await _state(shelf, "blob") == "expired B"
-    await shelf.lease("blob", Acquire(A, None))
-    shelf.clock.advance(1_000_000 * SECOND)
-    assert await _state(shelf, "blob") == "leased A"
-    await shelf.lease("blob", Break(10))
-    await shelf.lease("blob", Break(60))  # a longer period changes nothing
-    shelf.clock.advance(9 * SECOND)
-    assert await _state(shelf, "blob") == "breaking A"
-    shelf.clock.advance(2 * SECOND)
-    assert await _state(shelf, "blob") == "broken A"
+@blob_test
+async def test_a_lease_expires_and_can_be_renewed(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("blob", b"data")
+    blobs.clock.freeze()
+    await blobs.lease("blob", Acquire(A, 20))
+    blobs.clock.advance(19 * SECOND)
+    await blobs.lease("blob", Renew(A))
+    blobs.clock.advance(19 * SECOND)
+    assert await _state(blobs, "blob") == "leased A"
+    await blobs.lease("blob", Change(A, B))
+    blobs.clock.advance(2 * SECOND)
+    assert await _state(blobs, "blob") == "expired B"
+    await blobs.lease("blob", Acquire(A, None))
+    blobs.clock.advance(1_000_000 * SECOND)
+    assert await _state(blobs, "blob") == "leased A"
+    await blobs.lease("blob", Break(10))
+    await blobs.lease("blob", Break(60))  # a longer period changes nothing
+    blobs.clock.advance(9 * SECOND)
+    assert await _state(blobs, "blob") == "breaking A"
+    blobs.clock.advance(2 * SECOND)
+    assert await _state(blobs, "blob") == "broken A"
 
 
-@on_a_shelf
-async def test_what_is_leased_must_be_there_and_as_asked(shelf: Shelf) -> None:
+@blob_test
+async def test_leasing_needs_the_blob_and_its_conditions(blobs: BlobFixture) -> None:
     acquire = LeaseBlob(NAME, Acquire(A, 15))
-    assert await code_of(shelf.write(lease_blob, acquire)) == "ContainerNotFound"
-    await shelf.create()
-    assert await code_of(shelf.write(lease_blob, acquire)) == "BlobNotFound"
-    put = await shelf.put("blob", b"data")
+    assert await code_of(blobs.write(lease_blob, acquire)) == "ContainerNotFound"
+    await blobs.create()
+    assert await code_of(blobs.write(lease_blob, acquire)) == "BlobNotFound"
+    put = await blobs.put("blob", b"data")
     stale, current = (Conditions(if_match=(tag,)) for tag in ('"0x1"', format_etag(put.stamp)))
-    refused = shelf.write(lease_blob, LeaseBlob(NAME, Acquire(A, 15), stale))
+    refused = blobs.write(lease_blob, LeaseBlob(NAME, Acquire(A, 15), stale))
     assert await code_of(refused) == "ConditionNotMet"
-    await shelf.write(lease_blob, LeaseBlob(NAME, Acquire(A, 15), current))
+    await blobs.write(lease_blob, LeaseBlob(NAME, Acquire(A, 15), current))
 
 
-Call = Callable[[Shelf, bytes | None], Awaitable[object]]
+Call = Callable[[BlobFixture, bytes | None], Awaitable[object]]
 
 
-async def _put(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.put("blob", b"new", lease_id=lease_id)
+async def _put(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.put("blob", b"new", lease_id=lease_id)
 
 
-async def _commit(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.commit("blob", [], lease_id=lease_id)
+async def _commit(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.commit("blob", [], lease_id=lease_id)
 
 
-async def _set_headers(shelf: Shelf, lease_id: bytes | None) -> None:
+async def _set_headers(blobs: BlobFixture, lease_id: bytes | None) -> None:
     command = SetBlobHeaders(NAME, BlobHeaders("text/plain"), lease_id=lease_id)
-    await shelf.write(set_blob_headers, command)
+    await blobs.write(set_blob_headers, command)
 
 
-async def _set_metadata(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.write(set_blob_metadata, SetBlobMetadata(NAME, (), lease_id=lease_id))
+async def _set_metadata(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (), lease_id=lease_id))
 
 
-async def _stage(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.stage("blob", b"a", b"1", lease_id=lease_id)
+async def _stage(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.stage("blob", b"a", b"1", lease_id=lease_id)
 
 
-async def _delete(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.write(delete_blob, DeleteBlob(NAME, lease_id=lease_id))
+async def _delete(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.write(delete_blob, DeleteBlob(NAME, lease_id=lease_id))
 
 
-async def _get(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.read(get_blob, GetBlob(NAME, lease_id=lease_id))
+async def _get(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.read(get_blob, GetBlob(NAME, lease_id=lease_id))
 
 
-async def _get_blocks(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.read(get_block_list, GetBlockList(NAME, True, True, lease_id))
+async def _get_blocks(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.read(get_block_list, GetBlockList(NAME, True, True, lease_id))
 
 
-async def _snapshot(shelf: Shelf, lease_id: bytes | None) -> None:
-    await shelf.write(snapshot_blob, SnapshotBlob(NAME, lease_id=lease_id))
+async def _snapshot(blobs: BlobFixture, lease_id: bytes | None) -> None:
+    await blobs.write(snapshot_blob, SnapshotBlob(NAME, lease_id=lease_id))
 
 
 CHANGES: tuple[Call, ...] = (_put, _commit, _set_headers, _set_metadata)
@@ -180,7 +182,7 @@ USES_NOTHING_OF: tuple[Call, ...] = (_get, _get_blocks, _snapshot)
 
 MISSING, WRONG = "LeaseIdMissing", "LeaseIdMismatchWithBlobOperation"
 ABSENT, LOST = "LeaseNotPresentWithBlobOperation", "LeaseLost"
-# By what is sent: nothing, A, B.
+# By lease ID in the request: none, A, B.
 TO_WRITES = {
     LeaseState.AVAILABLE: ("", ABSENT, ABSENT),
     LeaseState.LEASED: (MISSING, "", WRONG),
@@ -190,67 +192,68 @@ TO_WRITES = {
 }
 
 
-async def _afresh(shelf: Shelf, state: LeaseState) -> None:
-    shelf.clock.advance(100 * SECOND)
-    await shelf.put("blob", b"data")
-    await _bring_into(shelf, "blob", state)
+async def _afresh(blobs: BlobFixture, state: LeaseState) -> None:
+    blobs.clock.advance(100 * SECOND)
+    await blobs.put("blob", b"data")
+    await _bring_into(blobs, "blob", state)
 
 
-@on_a_shelf
-async def test_who_may_write_in_every_state(shelf: Shelf) -> None:
-    """A lease that is held stays as it is; one that has ended is forgotten by a change, though
-    not by a block, which changes nothing yet."""
-    await shelf.create()
-    shelf.clock.freeze()
+@blob_test
+async def test_writes_in_every_lease_state(blobs: BlobFixture) -> None:
+    """An active lease is unchanged by a write. A change clears an ended lease; staging a block does
+    not, because it changes nothing yet."""
+    await blobs.create()
+    blobs.clock.freeze()
     for state, codes in TO_WRITES.items():
         for call in (*CHANGES, _stage, _delete):
             for lease_id, code in zip((None, A, B), codes, strict=True):
-                await _afresh(shelf, state)
-                before = await _state(shelf, "blob")
-                assert await code_of(call(shelf, lease_id)) == code, (state, call)
+                await _afresh(blobs, state)
+                before = await _state(blobs, "blob")
+                assert await code_of(call(blobs, lease_id)) == code, (state, call)
                 if call is _delete and not code:
                     continue
                 ended = state in {LeaseState.EXPIRED, LeaseState.BROKEN}
                 forgotten = ended and not code and call in CHANGES
-                assert await _state(shelf, "blob") == ("available" if forgotten else before)
+                assert await _state(blobs, "blob") == ("available" if forgotten else before)
 
 
-@on_a_shelf
-async def test_who_may_read_in_every_state(shelf: Shelf) -> None:
-    """Everybody, but an id that is sent is a condition. No read changes a lease."""
-    await shelf.create()
-    shelf.clock.freeze()
+@blob_test
+async def test_reads_in_every_lease_state(blobs: BlobFixture) -> None:
+    """Reads need no lease, but a lease ID in the request is a condition. No read changes a
+    lease."""
+    await blobs.create()
+    blobs.clock.freeze()
     for state, (_, with_a, with_b) in TO_WRITES.items():
-        await _afresh(shelf, state)
-        before = await _state(shelf, "blob")
+        await _afresh(blobs, state)
+        before = await _state(blobs, "blob")
         for call in USES_NOTHING_OF:
             for lease_id, code in ((None, ""), (A, with_a), (B, with_b)):
-                assert await code_of(call(shelf, lease_id)) == code, (state, call)
-        assert await _state(shelf, "blob") == before
+                assert await code_of(call(blobs, lease_id)) == code, (state, call)
+        assert await _state(blobs, "blob") == before
 
 
-@on_a_shelf
-async def test_a_lease_that_ended_is_renewed_unless_somebody_wrote(shelf: Shelf) -> None:
-    await shelf.create()
-    shelf.clock.freeze()
-    await _bring_into(shelf, "blob", LeaseState.EXPIRED)
-    await _stage(shelf, None)
-    await shelf.lease("blob", Renew(A))
-    assert await _state(shelf, "blob") == "leased A"
+@blob_test
+async def test_an_ended_lease_can_be_renewed_unless_the_blob_changed(blobs: BlobFixture) -> None:
+    await blobs.create()
+    blobs.clock.freeze()
+    await _bring_into(blobs, "blob", LeaseState.EXPIRED)
+    await _stage(blobs, None)
+    await blobs.lease("blob", Renew(A))
+    assert await _state(blobs, "blob") == "leased A"
     for change in CHANGES:
-        shelf.clock.advance(16 * SECOND)
-        await change(shelf, None)
-        assert await code_of(shelf.lease("blob", Renew(A))) == MISMATCH
-        assert await code_of(shelf.lease("blob", Release(A))) == MISMATCH
-        await shelf.lease("blob", Acquire(A, 15))
+        blobs.clock.advance(16 * SECOND)
+        await change(blobs, None)
+        assert await code_of(blobs.lease("blob", Renew(A))) == MISMATCH
+        assert await code_of(blobs.lease("blob", Release(A))) == MISMATCH
+        await blobs.lease("blob", Acquire(A, 15))
 
 
-@on_a_shelf
-async def test_a_lease_goes_with_its_blob(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("blob", b"data")
-    await shelf.lease("blob", Acquire(A, None))
-    await _delete(shelf, A)
-    await shelf.stage("blob", b"a", b"1")
-    await shelf.commit("blob", latest(b"a"))
-    assert await _state(shelf, "blob") == "available"
+@blob_test
+async def test_deleting_the_blob_deletes_its_lease(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("blob", b"data")
+    await blobs.lease("blob", Acquire(A, None))
+    await _delete(blobs, A)
+    await blobs.stage("blob", b"a", b"1")
+    await blobs.commit("blob", latest(b"a"))
+    assert await _state(blobs, "blob") == "available"

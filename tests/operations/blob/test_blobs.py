@@ -1,4 +1,4 @@
-"""Blobs over every engine: who wins, who is refused, what is read."""
+"""Blobs with every engine: races, refusals and reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from etagere.operations.blob.blobs import (
     set_blob_metadata,
 )
 from etagere.rules.conditions import NotModified, format_etag
-from tests.operations.blob.shelf import BOX, Shelf, code_of, on_a_shelf
+from tests.operations.blob.fixture import BOX, BlobFixture, blob_test
+from tests.operations.fixture import code_of
 
 LARGE = 200_000
 NAME = BlobName(BOX, "blob")
@@ -39,124 +40,124 @@ def _bodies(txn: ReadTxn, _command: None) -> int:
     return len(inline) + len(txn.scan(EXTENTS, EXTENTS.all(), 1000))
 
 
-@on_a_shelf
-async def test_put_and_get(shelf: Shelf) -> None:
-    assert await code_of(shelf.put("blob")) == "ContainerNotFound"
-    await shelf.create()
-    assert await code_of(shelf.get("blob")) == "BlobNotFound"
+@blob_test
+async def test_put_and_get(blobs: BlobFixture) -> None:
+    assert await code_of(blobs.put("blob")) == "ContainerNotFound"
+    await blobs.create()
+    assert await code_of(blobs.get("blob")) == "BlobNotFound"
     for data in (b"", b"small", bytes(range(256)) * (LARGE // 256)):
-        put = await shelf.put("blob", data)
-        shown = await shelf.read(get_blob, GetBlob(NAME))
+        put = await blobs.put("blob", data)
+        shown = await blobs.read(get_blob, GetBlob(NAME))
         assert shown.blob == put
         assert shown.blob.content.length == len(data)
-        assert await shelf.get("blob") == data
+        assert await blobs.get("blob") == data
         if data:
-            assert await shelf.get("blob", 2, 1000) == data[2:1001]
-            assert await shelf.get("blob", 1) == data[1:]
-        assert await code_of(shelf.get("blob", len(data), 1000)) == "InvalidRange"
-    assert await shelf.read(_bodies, None) == 1
+            assert await blobs.get("blob", 2, 1000) == data[2:1001]
+            assert await blobs.get("blob", 1) == data[1:]
+        assert await code_of(blobs.get("blob", len(data), 1000)) == "InvalidRange"
+    assert await blobs.read(_bodies, None) == 1
 
 
-@on_a_shelf
-async def test_of_many_with_one_etag_one_wins(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_one_of_many_writers_with_the_same_etag_wins(blobs: BlobFixture) -> None:
+    await blobs.create()
     for round_ in range(10):
-        before = await shelf.put("blob", b"before")
+        before = await blobs.put("blob", b"before")
         seen = Conditions(if_match=(format_etag(before.stamp),))
         datas = [f"{round_} {racer}".encode() * (3000 * (racer % 2) + 1) for racer in range(8)]
-        codes = await asyncio.gather(*(code_of(shelf.put("blob", data, seen)) for data in datas))
+        codes = await asyncio.gather(*(code_of(blobs.put("blob", data, seen)) for data in datas))
         assert sorted(codes) == [""] + ["ConditionNotMet"] * 7
-        assert await shelf.get("blob") == datas[codes.index("")]
+        assert await blobs.get("blob") == datas[codes.index("")]
 
 
-@on_a_shelf
-async def test_created_once(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_one_of_many_creators_wins(blobs: BlobFixture) -> None:
+    await blobs.create()
     new = Conditions(if_none_match=ANY)
-    codes = await asyncio.gather(*(code_of(shelf.put("blob", b"x", new)) for _ in range(8)))
+    codes = await asyncio.gather(*(code_of(blobs.put("blob", b"x", new)) for _ in range(8)))
     assert sorted(codes) == [""] + ["BlobAlreadyExists"] * 7
     absent = Conditions(if_match=ANY)
-    assert await code_of(shelf.put("other", b"x", absent)) == "ConditionNotMet"
-    refused = code_of(shelf.put("blob", b"y", only_if_absent=True))
+    assert await code_of(blobs.put("other", b"x", absent)) == "ConditionNotMet"
+    refused = code_of(blobs.put("blob", b"y", only_if_absent=True))
     assert await refused == "UnauthorizedBlobOverwrite"
-    assert await shelf.get("blob") == b"x"
-    await shelf.put("third", b"z", only_if_absent=True)
+    assert await blobs.get("blob") == b"x"
+    await blobs.put("third", b"z", only_if_absent=True)
 
 
-@on_a_shelf
-async def test_what_is_refused_leaves_nothing(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("blob", b"a" * LARGE)
+@blob_test
+async def test_refused_uploads_leave_nothing_behind(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("blob", b"a" * LARGE)
     stale = Conditions(if_match=('"0x1"',))
-    assert await code_of(shelf.put("blob", b"b" * LARGE, stale)) == "ConditionNotMet"
-    assert await code_of(shelf.put("blob", b"c", stale)) == "ConditionNotMet"
-    assert await shelf.get("blob") == b"a" * LARGE
-    assert await shelf.read(_bodies, None) == 1
+    assert await code_of(blobs.put("blob", b"b" * LARGE, stale)) == "ConditionNotMet"
+    assert await code_of(blobs.put("blob", b"c", stale)) == "ConditionNotMet"
+    assert await blobs.get("blob") == b"a" * LARGE
+    assert await blobs.read(_bodies, None) == 1
 
 
-@on_a_shelf
-async def test_headers_and_metadata(shelf: Shelf) -> None:
-    await shelf.create()
-    put = await shelf.put("blob", b"x")
+@blob_test
+async def test_headers_and_metadata(blobs: BlobFixture) -> None:
+    await blobs.create()
+    put = await blobs.put("blob", b"x")
     described = BlobHeaders("text/plain", cache_control="no-store")
-    changed = await shelf.write(set_blob_headers, SetBlobHeaders(NAME, described))
+    changed = await blobs.write(set_blob_headers, SetBlobHeaders(NAME, described))
     assert changed.stamp > put.stamp
     assert changed.created == put.created
-    noted = await shelf.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
+    noted = await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
     assert noted.stamp > changed.stamp
     assert noted.headers == described
-    assert (await shelf.read(get_blob, GetBlob(NAME))).blob == noted
+    assert (await blobs.read(get_blob, GetBlob(NAME))).blob == noted
     stale = Conditions(if_match=(format_etag(put.stamp),))
     for call in (
-        shelf.write(set_blob_headers, SetBlobHeaders(NAME, described, stale)),
-        shelf.write(set_blob_metadata, SetBlobMetadata(NAME, (), stale)),
-        shelf.write(delete_blob, DeleteBlob(NAME, stale)),
+        blobs.write(set_blob_headers, SetBlobHeaders(NAME, described, stale)),
+        blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (), stale)),
+        blobs.write(delete_blob, DeleteBlob(NAME, stale)),
     ):
         assert await code_of(call) == "ConditionNotMet"
-    replaced = await shelf.put("blob", b"y")
+    replaced = await blobs.put("blob", b"y")
     assert replaced.metadata == ()
     assert replaced.created == put.created
 
 
-@on_a_shelf
-async def test_a_read_that_has_nothing_new_to_show(shelf: Shelf) -> None:
-    await shelf.create()
-    put = await shelf.put("blob", b"x")
+@blob_test
+async def test_not_modified_reads(blobs: BlobFixture) -> None:
+    await blobs.create()
+    put = await blobs.put("blob", b"x")
     known = Conditions(if_none_match=(format_etag(put.stamp),))
     with pytest.raises(Refused) as caught:
-        await shelf.read(get_blob, GetBlob(NAME, known))
+        await blobs.read(get_blob, GetBlob(NAME, known))
     assert isinstance(caught.value.refusal, NotModified)
     missing = GetBlob(BlobName(BOX, "missing"), Conditions(if_match=('"0x1"',)))
-    assert await code_of(shelf.read(get_blob, missing)) == "BlobNotFound"
+    assert await code_of(blobs.read(get_blob, missing)) == "BlobNotFound"
 
 
-@on_a_shelf
-async def test_deleted(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("blob", b"x" * LARGE)
-    await shelf.write(delete_blob, DeleteBlob(NAME))
-    assert await code_of(shelf.get("blob")) == "BlobNotFound"
-    assert await code_of(shelf.write(delete_blob, DeleteBlob(NAME))) == "BlobNotFound"
-    assert await shelf.read(_bodies, None) == 0
+@blob_test
+async def test_delete(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("blob", b"x" * LARGE)
+    await blobs.write(delete_blob, DeleteBlob(NAME))
+    assert await code_of(blobs.get("blob")) == "BlobNotFound"
+    assert await code_of(blobs.write(delete_blob, DeleteBlob(NAME))) == "BlobNotFound"
+    assert await blobs.read(_bodies, None) == 0
 
 
-@on_a_shelf
-async def test_stamps_are_never_shared(shelf: Shelf) -> None:
-    await shelf.create()
-    shelf.clock.freeze()
-    puts = await asyncio.gather(*(shelf.put(f"blob {number % 3}", b"x") for number in range(30)))
-    shelf.clock.wall_offset -= 3600 * TICKS_PER_SECOND
-    puts += await asyncio.gather(*(shelf.put("blob 0", b"x") for _ in range(5)))
+@blob_test
+async def test_stamps_are_unique(blobs: BlobFixture) -> None:
+    await blobs.create()
+    blobs.clock.freeze()
+    puts = await asyncio.gather(*(blobs.put(f"blob {number % 3}", b"x") for number in range(30)))
+    blobs.clock.wall_offset -= 3600 * TICKS_PER_SECOND
+    puts += await asyncio.gather(*(blobs.put("blob 0", b"x") for _ in range(5)))
     assert len({blob.stamp for blob in puts}) == 35
 
 
-@on_a_shelf
-async def test_the_precheck_refuses_what_would_be_refused(shelf: Shelf) -> None:
-    """Before an upload nothing is changed, and nothing is refused that would succeed."""
-    await shelf.create()
-    put = await shelf.put("blob", b"x")
+@blob_test
+async def test_the_precheck_refuses_what_would_be_refused(blobs: BlobFixture) -> None:
+    """The check before an upload changes nothing and refuses nothing that would succeed."""
+    await blobs.create()
+    put = await blobs.put("blob", b"x")
     stale, current = '"0x1"', format_etag(put.stamp)
     for etag, code in ((stale, "ConditionNotMet"), (current, "")):
         ask = PutBlob(NAME, Body(b"", 0, 0), conditions=Conditions(if_match=(etag,)))
-        assert await code_of(shelf.read(precheck_put, ask)) == code
-    assert await shelf.get("blob") == b"x"
+        assert await code_of(blobs.read(precheck_put, ask)) == code
+    assert await blobs.get("blob") == b"x"

@@ -1,4 +1,4 @@
-"""Containers over every engine."""
+"""Containers with every engine."""
 
 from __future__ import annotations
 
@@ -31,120 +31,121 @@ from etagere.operations.blob.containers import (
 )
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.rules.conditions import format_etag
-from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
+from tests.operations.blob.fixture import BOX, BlobFixture, blob_test
+from tests.operations.fixture import ACCOUNT, code_of
 from tests.operations.pages import list_containers
 
 
-@on_a_shelf
-async def test_made_once(shelf: Shelf) -> None:
-    assert await code_of(shelf.read(get_container, GetContainer(BOX))) == "ContainerNotFound"
-    made = await shelf.create()
-    assert (await shelf.read(get_container, GetContainer(BOX))).container == made
-    assert await code_of(shelf.create()) == "ContainerAlreadyExists"
-    others = [shelf.create(ContainerName(ACCOUNT, "race")) for _ in range(10)]
+@blob_test
+async def test_one_of_many_creators_wins(blobs: BlobFixture) -> None:
+    assert await code_of(blobs.read(get_container, GetContainer(BOX))) == "ContainerNotFound"
+    made = await blobs.create()
+    assert (await blobs.read(get_container, GetContainer(BOX))).container == made
+    assert await code_of(blobs.create()) == "ContainerAlreadyExists"
+    others = [blobs.create(ContainerName(ACCOUNT, "race")) for _ in range(10)]
     codes = await asyncio.gather(*map(code_of, others))
     assert sorted(codes) == [""] + ["ContainerAlreadyExists"] * 9
 
 
-@on_a_shelf
-async def test_changes_give_new_stamps_and_conditions_count(shelf: Shelf) -> None:
-    made = await shelf.create()
+@blob_test
+async def test_changes_get_new_stamps_and_check_conditions(blobs: BlobFixture) -> None:
+    made = await blobs.create()
     current = Conditions(if_match=(format_etag(made.stamp),))
     ask = SetContainerMetadata(BOX, (("Colour", "red"),), current)
-    changed = await shelf.write(set_container_metadata, ask)
+    changed = await blobs.write(set_container_metadata, ask)
     assert changed.stamp > made.stamp
     assert changed.metadata == (("Colour", "red"),)
-    assert await code_of(shelf.write(set_container_metadata, ask)) == "ConditionNotMet"
+    assert await code_of(blobs.write(set_container_metadata, ask)) == "ConditionNotMet"
     access = SetContainerAccess(BOX, PublicAccess.BLOBS, (), current)
-    assert await code_of(shelf.write(set_container_access, access)) == "ConditionNotMet"
-    opened = await shelf.write(
+    assert await code_of(blobs.write(set_container_access, access)) == "ConditionNotMet"
+    opened = await blobs.write(
         set_container_access, SetContainerAccess(BOX, PublicAccess.BLOBS, ())
     )
     assert opened.stamp > changed.stamp
-    shown = await shelf.read(get_container, GetContainer(BOX))
+    shown = await blobs.read(get_container, GetContainer(BOX))
     assert shown.container.public_access is PublicAccess.BLOBS
     assert shown.container.metadata == (("Colour", "red"),)
     stale = DeleteContainer(BOX, current)
-    assert await code_of(shelf.write(delete_container, stale)) == "ConditionNotMet"
+    assert await code_of(blobs.write(delete_container, stale)) == "ConditionNotMet"
 
 
-@on_a_shelf
-async def test_a_lease_guards_only_the_delete(shelf: Shelf) -> None:
-    made = await shelf.create()
+@blob_test
+async def test_a_lease_guards_only_the_delete(blobs: BlobFixture) -> None:
+    made = await blobs.create()
     mine, other = new_lease_id(), new_lease_id()
-    shelf.clock.freeze()
-    leased = await shelf.write(lease_container, LeaseContainer(BOX, Acquire(mine, 15)))
+    blobs.clock.freeze()
+    leased = await blobs.write(lease_container, LeaseContainer(BOX, Acquire(mine, 15)))
     assert leased.container.stamp == made.stamp
     again = LeaseContainer(BOX, Acquire(other, 15))
-    assert await code_of(shelf.write(lease_container, again)) == "LeaseAlreadyPresent"
-    delete = shelf.write(delete_container, DeleteContainer(BOX))
+    assert await code_of(blobs.write(lease_container, again)) == "LeaseAlreadyPresent"
+    delete = blobs.write(delete_container, DeleteContainer(BOX))
     assert await code_of(delete) == "LeaseIdMissing"
-    await shelf.write(set_container_metadata, SetContainerMetadata(BOX, ()))
+    await blobs.write(set_container_metadata, SetContainerMetadata(BOX, ()))
     wrong = SetContainerMetadata(BOX, (), lease_id=other)
     mismatch = "LeaseIdMismatchWithContainerOperation"
-    assert await code_of(shelf.write(set_container_metadata, wrong)) == mismatch
-    assert await code_of(shelf.read(get_container, GetContainer(BOX, other))) == mismatch
-    shelf.clock.advance(16 * TICKS_PER_SECOND)  # the engine may slew by a few ms
-    lost = shelf.write(delete_container, DeleteContainer(BOX, lease_id=mine))
+    assert await code_of(blobs.write(set_container_metadata, wrong)) == mismatch
+    assert await code_of(blobs.read(get_container, GetContainer(BOX, other))) == mismatch
+    blobs.clock.advance(16 * TICKS_PER_SECOND)  # the engine may slew by a few ms
+    lost = blobs.write(delete_container, DeleteContainer(BOX, lease_id=mine))
     assert await code_of(lost) == "LeaseLost"
-    await shelf.write(delete_container, DeleteContainer(BOX))
+    await blobs.write(delete_container, DeleteContainer(BOX))
 
 
-@on_a_shelf
-async def test_a_lease_that_is_broken_or_given_up(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_breaking_and_releasing_a_lease(blobs: BlobFixture) -> None:
+    await blobs.create()
     mine = new_lease_id()
-    await shelf.write(lease_container, LeaseContainer(BOX, Acquire(mine, None)))
-    await shelf.write(lease_container, LeaseContainer(BOX, Break(0)))
-    await shelf.write(lease_container, LeaseContainer(BOX, Acquire(mine, None)))
-    await shelf.write(lease_container, LeaseContainer(BOX, Release(mine)))
-    await shelf.write(delete_container, DeleteContainer(BOX))
+    await blobs.write(lease_container, LeaseContainer(BOX, Acquire(mine, None)))
+    await blobs.write(lease_container, LeaseContainer(BOX, Break(0)))
+    await blobs.write(lease_container, LeaseContainer(BOX, Acquire(mine, None)))
+    await blobs.write(lease_container, LeaseContainer(BOX, Release(mine)))
+    await blobs.write(delete_container, DeleteContainer(BOX))
 
 
-@on_a_shelf
-async def test_a_namesake_is_empty(shelf: Shelf) -> None:
-    """The name of a deleted container is free at once, and what was in it is removed later."""
-    await shelf.create()
+@blob_test
+async def test_a_recreated_container_is_empty(blobs: BlobFixture) -> None:
+    """The name of a deleted container is free at once; its content is removed later."""
+    await blobs.create()
     for number in range(7):
-        await shelf.put(f"blob {number}", b"x" * (number * 20_000))
-    await shelf.write(delete_container, DeleteContainer(BOX))
-    assert await code_of(shelf.get("blob 1")) == "ContainerNotFound"
-    await shelf.create()
-    assert await code_of(shelf.get("blob 1")) == "BlobNotFound"
-    await shelf.put("blob 1", b"new")
-    while await shelf.write(purge_containers, PurgeContainers(3)):
+        await blobs.put(f"blob {number}", b"x" * (number * 20_000))
+    await blobs.write(delete_container, DeleteContainer(BOX))
+    assert await code_of(blobs.get("blob 1")) == "ContainerNotFound"
+    await blobs.create()
+    assert await code_of(blobs.get("blob 1")) == "BlobNotFound"
+    await blobs.put("blob 1", b"new")
+    while await blobs.write(purge_containers, PurgeContainers(3)):
         pass
-    assert await shelf.get("blob 1") == b"new"
+    assert await blobs.get("blob 1") == b"new"
 
 
-@on_a_shelf
-async def test_pages_of_containers(shelf: Shelf) -> None:
+@blob_test
+async def test_pages_of_containers(blobs: BlobFixture) -> None:
     names = [f"box-{number:02}" for number in range(9)] + ["chest"]
     for name in names:
-        await shelf.create(ContainerName(ACCOUNT, name))
-    await shelf.write(
+        await blobs.create(ContainerName(ACCOUNT, name))
+    await blobs.write(
         create_container, CreateContainer(ContainerName("another", "box-00"), new_id())
     )
     found: list[str] = []
     marker = ""
     while True:
-        page = await shelf.read(list_containers, ListContainers(ACCOUNT, 4, marker=marker))
+        page = await blobs.read(list_containers, ListContainers(ACCOUNT, 4, marker=marker))
         assert len(page.rows) <= 4
         found += [name for name, _ in page.rows]
         marker = page.next_marker
         if not marker:
             break
     assert found == names
-    page = await shelf.read(list_containers, ListContainers(ACCOUNT, 100, prefix="box-0"))
+    page = await blobs.read(list_containers, ListContainers(ACCOUNT, 100, prefix="box-0"))
     assert [name for name, _ in page.rows] == names[:-1]
 
 
-@on_a_shelf
-async def test_an_account_that_holds_something_stays(shelf: Shelf) -> None:
-    await shelf.write(add_account, AddAccount(ACCOUNT, b"key one", b"key two"))
-    await shelf.create()
+@blob_test
+async def test_an_account_with_content_cannot_be_removed(blobs: BlobFixture) -> None:
+    await blobs.write(add_account, AddAccount(ACCOUNT, b"key one", b"key two"))
+    await blobs.create()
     remove = RemoveAccount(ACCOUNT)
-    held = await code_of(shelf.write(remove_account, remove))
+    held = await code_of(blobs.write(remove_account, remove))
     assert held == "AccountProtectedFromDeletion"
-    await shelf.write(delete_container, DeleteContainer(BOX))
-    await shelf.write(remove_account, remove)
+    await blobs.write(delete_container, DeleteContainer(BOX))
+    await blobs.write(remove_account, remove)

@@ -1,5 +1,4 @@
-"""Drafts of block lists over every engine: what they become, when they are worth nothing, and
-that they leave nothing behind."""
+"""Drafts of block lists with every engine: committing, invalidation and cleanup."""
 
 from __future__ import annotations
 
@@ -38,16 +37,16 @@ from etagere.operations.blob.containers import delete_container
 from etagere.operations.blob.purging import may_purge
 from etagere.protocol.blob.drafting import Drafting
 from etagere.rules.conditions import format_etag
-from tests.operations.blob.accounts import rows
-from tests.operations.blob.shelf import (
+from tests.operations.blob.consistency import rows
+from tests.operations.blob.fixture import (
     BOX,
-    Shelf,
-    code_of,
+    BlobFixture,
+    blob_test,
     committed,
     latest,
-    on_a_shelf,
     uncommitted,
 )
+from tests.operations.fixture import code_of
 
 pytestmark = pytest.mark.usefixtures("short_chunks")
 
@@ -62,256 +61,256 @@ def _asked(listed: list[ListedBlock], conditions: Conditions | None = None) -> P
     return PutBlockList(NAME, new_id(), tuple(listed), conditions=conditions or Conditions())
 
 
-async def _planned(shelf: Shelf, asked: PutBlockList) -> tuple[list[ExtendDraft], PutDraft]:
-    drafting = Drafting(shelf.engine, asked, asked.content_id)
+async def _planned(blobs: BlobFixture, asked: PutBlockList) -> tuple[list[ExtendDraft], PutDraft]:
+    drafting = Drafting(blobs.engine, asked, asked.content_id)
     return [step async for step in drafting.steps()], drafting.decision()
 
 
-async def _drafted(shelf: Shelf, asked: PutBlockList) -> PutDraft:
-    todo, decision = await _planned(shelf, asked)
+async def _drafted(blobs: BlobFixture, asked: PutBlockList) -> PutDraft:
+    todo, decision = await _planned(blobs, asked)
     assert todo
     for step in todo:
-        await shelf.write(extend_draft, step)
-    await shelf.require_sound()
+        await blobs.write(extend_draft, step)
+    await blobs.require_sound()
     return decision
 
 
-async def _blob_of_ten(shelf: Shelf) -> Blob:
-    await shelf.create()
-    await shelf.stage_all("blob", BLOCKS)
-    return await shelf.commit("blob", latest(*BLOCKS))
+async def _blob_of_ten(blobs: BlobFixture) -> Blob:
+    await blobs.create()
+    await blobs.stage_all("blob", BLOCKS)
+    return await blobs.commit("blob", latest(*BLOCKS))
 
 
-async def _blob(shelf: Shelf) -> Blob:
-    return (await shelf.read(get_blob, GetBlob(NAME))).blob
+async def _blob(blobs: BlobFixture) -> Blob:
+    return (await blobs.read(get_blob, GetBlob(NAME))).blob
 
 
 def _drafts(txn: ReadTxn, _: None) -> int:
     return len(rows(txn, DRAFTS))
 
 
-async def _require_nothing_left(shelf: Shelf) -> None:
-    """Once the drafts are gone and the blob is."""
-    shelf.clock.freeze()
-    shelf.clock.advance(HOUR + SECOND)
-    while await shelf.write(purge_drafts, PurgeDrafts()):
+async def _require_nothing_left(blobs: BlobFixture) -> None:
+    """Checks that nothing remains once the drafts and the blob are gone."""
+    blobs.clock.freeze()
+    blobs.clock.advance(HOUR + SECOND)
+    while await blobs.write(purge_drafts, PurgeDrafts()):
         pass
-    await shelf.put("blob")
-    await shelf.write(delete_blob, DeleteBlob(NAME))
-    await shelf.require_bare()
+    await blobs.put("blob")
+    await blobs.write(delete_blob, DeleteBlob(NAME))
+    await blobs.require_empty()
 
 
-# What they become
+# Committing
 
 
-@on_a_shelf
-async def test_a_draft_becomes_the_blob(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", BLOCKS)
+@blob_test
+async def test_a_draft_becomes_the_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", BLOCKS)
     asked = replace(_asked(latest(*BLOCKS)), metadata=(("Key", "value"),), tier="Cool")
-    decision = await _drafted(shelf, asked)
-    # Nobody sees it before it is decided.
-    assert await code_of(shelf.get("blob")) == "BlobNotFound"
-    assert await shelf.staged("blob") == list(BLOCKS)
-    made = await shelf.write(put_draft, decision)
-    assert made == await _blob(shelf)
+    decision = await _drafted(blobs, asked)
+    # A draft is invisible until it is committed.
+    assert await code_of(blobs.get("blob")) == "BlobNotFound"
+    assert await blobs.staged("blob") == list(BLOCKS)
+    made = await blobs.write(put_draft, decision)
+    assert made == await _blob(blobs)
     assert made is not None
     assert (made.metadata, made.tier, made.created) == (asked.metadata, "Cool", made.stamp)
-    assert await shelf.get("blob") == DATA
-    assert await shelf.get("blob", 6, 25) == DATA[6:26]
-    shown = await shelf.block_list("blob")
+    assert await blobs.get("blob") == DATA
+    assert await blobs.get("blob", 6, 25) == DATA[6:26]
+    shown = await blobs.block_list("blob")
     assert [block.name for block in shown.committed] == list(BLOCKS)
     assert shown.uncommitted == ()
-    assert await shelf.read(_drafts, None) == 0
-    assert await shelf.write(put_draft, decision) is None
-    await shelf.require_sound()
-    await shelf.purge()
-    await shelf.require_sound()
-    assert await shelf.get("blob") == DATA
-    await _require_nothing_left(shelf)
+    assert await blobs.read(_drafts, None) == 0
+    assert await blobs.write(put_draft, decision) is None
+    await blobs.require_sound()
+    await blobs.purge()
+    await blobs.require_sound()
+    assert await blobs.get("blob") == DATA
+    await _require_nothing_left(blobs)
 
 
-@on_a_shelf
-async def test_a_draft_shares_with_the_blob_as_it_is(shelf: Shelf) -> None:
-    before = await _blob_of_ten(shelf)
-    await shelf.stage_all("blob", {b"04": b"new", b"10": b"new"})
+@blob_test
+async def test_a_draft_shares_with_the_blob_as_it_is(blobs: BlobFixture) -> None:
+    before = await _blob_of_ten(blobs)
+    await blobs.stage_all("blob", {b"04": b"new", b"10": b"new"})
     mine = new_lease_id()
-    await shelf.lease("blob", Acquire(mine, None))
+    await blobs.lease("blob", Acquire(mine, None))
     names = [*BLOCKS, b"10"]
     asked = replace(_asked(latest(*names)), lease_id=mine)
-    todo, _ = await _planned(shelf, asked)
+    todo, _ = await _planned(blobs, asked)
     assert any(step.shared for step in todo)
-    made = await shelf.write(put_draft, await _drafted(shelf, asked))
+    made = await blobs.write(put_draft, await _drafted(blobs, asked))
     assert made is not None
     assert made.created == before.created
-    assert made.lease == (await _blob(shelf)).lease != before.lease
-    assert await shelf.get("blob") == DATA[:16] + b"new" + DATA[20:] + b"new"
-    await shelf.require_sound()
-    await shelf.purge()
-    await shelf.require_sound()
+    assert made.lease == (await _blob(blobs)).lease != before.lease
+    assert await blobs.get("blob") == DATA[:16] + b"new" + DATA[20:] + b"new"
+    await blobs.require_sound()
+    await blobs.purge()
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_what_others_may_do_meanwhile(shelf: Shelf) -> None:
-    """Neither metadata nor a snapshot nor a lease's coming and going changes what blocks mean."""
-    await _blob_of_ten(shelf)
-    decision = await _drafted(shelf, _asked(committed(*reversed(BLOCKS))))
-    await shelf.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
-    taken = await shelf.snapshot("blob")
-    assert await shelf.write(put_draft, decision) is not None
-    assert await shelf.get("blob") == b"".join(BLOCKS[name] for name in reversed(BLOCKS))
-    assert await shelf.get("blob", snapshot=taken) == DATA
-    await shelf.require_sound()
+@blob_test
+async def test_changes_that_keep_a_draft_valid(blobs: BlobFixture) -> None:
+    """Metadata, a snapshot and a lease do not change what the blocks of a list mean."""
+    await _blob_of_ten(blobs)
+    decision = await _drafted(blobs, _asked(committed(*reversed(BLOCKS))))
+    await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
+    taken = await blobs.snapshot("blob")
+    assert await blobs.write(put_draft, decision) is not None
+    assert await blobs.get("blob") == b"".join(BLOCKS[name] for name in reversed(BLOCKS))
+    assert await blobs.get("blob", snapshot=taken) == DATA
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_an_empty_list_needs_no_draft(shelf: Shelf) -> None:
-    await shelf.create()
-    todo, decision = await _planned(shelf, _asked([]))
+@blob_test
+async def test_an_empty_list_needs_no_draft(blobs: BlobFixture) -> None:
+    await blobs.create()
+    todo, decision = await _planned(blobs, _asked([]))
     assert todo == []
-    assert await shelf.write(put_draft, decision) is None
-    assert await code_of(shelf.get("blob")) == "BlobNotFound"
+    assert await blobs.write(put_draft, decision) is None
+    assert await code_of(blobs.get("blob")) == "BlobNotFound"
 
 
-# When they are worth nothing
+# Invalidation
 
 
-@on_a_shelf
-async def test_a_block_is_staged_meanwhile(shelf: Shelf) -> None:
-    for block in (b"00", b"10"):  # one that the list names, and another
-        await shelf.create()
-        await shelf.stage_all("blob", BLOCKS)
-        decision = await _drafted(shelf, _asked(latest(*BLOCKS)))
-        await shelf.stage("blob", block, b"new")
-        assert await shelf.write(put_draft, decision) is None
-        assert await code_of(shelf.get("blob")) == "BlobNotFound"
-        assert set(await shelf.staged("blob")) == {*BLOCKS, block}
-        await shelf.require_sound()
-        await shelf.write(abandon_draft, AbandonDraft(decision.command.content_id))
-        await shelf.require_sound()
-        await shelf.commit("blob", latest(*BLOCKS))
-        assert (await shelf.get("blob")).startswith(b"new" if block == b"00" else b"<00>")
-        await shelf.write(delete_container, DeleteContainer(BOX))
-        await shelf.require_bare()
+@blob_test
+async def test_staging_a_block_invalidates_a_draft(blobs: BlobFixture) -> None:
+    for block in (b"00", b"10"):  # one in the list, and another one
+        await blobs.create()
+        await blobs.stage_all("blob", BLOCKS)
+        decision = await _drafted(blobs, _asked(latest(*BLOCKS)))
+        await blobs.stage("blob", block, b"new")
+        assert await blobs.write(put_draft, decision) is None
+        assert await code_of(blobs.get("blob")) == "BlobNotFound"
+        assert set(await blobs.staged("blob")) == {*BLOCKS, block}
+        await blobs.require_sound()
+        await blobs.write(abandon_draft, AbandonDraft(decision.command.content_id))
+        await blobs.require_sound()
+        await blobs.commit("blob", latest(*BLOCKS))
+        assert (await blobs.get("blob")).startswith(b"new" if block == b"00" else b"<00>")
+        await blobs.write(delete_container, DeleteContainer(BOX))
+        await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_a_block_is_staged_where_none_was(shelf: Shelf) -> None:
-    """`Latest` may mean another one now."""
-    await _blob_of_ten(shelf)
-    decision = await _drafted(shelf, _asked(latest(*BLOCKS, *BLOCKS)))
-    await shelf.stage("blob", b"03", b"new")
-    assert await shelf.write(put_draft, decision) is None
-    assert await shelf.get("blob") == DATA
-    await _require_nothing_left(shelf)
+@blob_test
+async def test_staging_the_first_block_invalidates_a_draft(blobs: BlobFixture) -> None:
+    """`Latest` may now refer to another block."""
+    await _blob_of_ten(blobs)
+    decision = await _drafted(blobs, _asked(latest(*BLOCKS, *BLOCKS)))
+    await blobs.stage("blob", b"03", b"new")
+    assert await blobs.write(put_draft, decision) is None
+    assert await blobs.get("blob") == DATA
+    await _require_nothing_left(blobs)
 
 
-@on_a_shelf
-async def test_the_blob_is_replaced_meanwhile(shelf: Shelf) -> None:
-    await _blob_of_ten(shelf)
-    decision = await _drafted(shelf, _asked(committed(*BLOCKS, *BLOCKS)))
-    other = await shelf.put("blob", b"other")
-    assert await shelf.write(put_draft, decision) is None
-    assert await _blob(shelf) == other
-    await shelf.require_sound()
-    await _require_nothing_left(shelf)
+@blob_test
+async def test_replacing_the_blob_invalidates_a_draft(blobs: BlobFixture) -> None:
+    await _blob_of_ten(blobs)
+    decision = await _drafted(blobs, _asked(committed(*BLOCKS, *BLOCKS)))
+    other = await blobs.put("blob", b"other")
+    assert await blobs.write(put_draft, decision) is None
+    assert await _blob(blobs) == other
+    await blobs.require_sound()
+    await _require_nothing_left(blobs)
 
 
-@on_a_shelf
-async def test_the_blob_gets_the_same_blocks_meanwhile(shelf: Shelf) -> None:
-    await _blob_of_ten(shelf)
-    decision = await _drafted(shelf, _asked(committed(*BLOCKS, *BLOCKS)))
-    again = await shelf.commit("blob", committed(*BLOCKS))
-    assert await shelf.write(put_draft, decision) is None
-    assert await _blob(shelf) == again
-    await _require_nothing_left(shelf)
+@blob_test
+async def test_committing_the_same_blocks_invalidates_a_draft(blobs: BlobFixture) -> None:
+    await _blob_of_ten(blobs)
+    decision = await _drafted(blobs, _asked(committed(*BLOCKS, *BLOCKS)))
+    again = await blobs.commit("blob", committed(*BLOCKS))
+    assert await blobs.write(put_draft, decision) is None
+    assert await _blob(blobs) == again
+    await _require_nothing_left(blobs)
 
 
-@on_a_shelf
-async def test_what_was_staged_is_dropped_meanwhile(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", BLOCKS)
-    first = await _drafted(shelf, _asked(uncommitted(*BLOCKS)))
-    await shelf.put("blob", b"whole")
-    assert await shelf.write(put_draft, first) is None
-    await shelf.stage_all("blob", BLOCKS)
-    assert await shelf.write(put_draft, first) is None
-    second = await _drafted(shelf, _asked(uncommitted(*BLOCKS)))
-    await shelf.write(delete_blob, DeleteBlob(NAME))
-    assert await shelf.write(put_draft, second) is None
-    assert await code_of(shelf.get("blob")) == "BlobNotFound"
-    await shelf.purge()
-    await shelf.require_sound()
-    await _require_nothing_left(shelf)
+@blob_test
+async def test_dropping_staged_blocks_invalidates_a_draft(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", BLOCKS)
+    first = await _drafted(blobs, _asked(uncommitted(*BLOCKS)))
+    await blobs.put("blob", b"whole")
+    assert await blobs.write(put_draft, first) is None
+    await blobs.stage_all("blob", BLOCKS)
+    assert await blobs.write(put_draft, first) is None
+    second = await _drafted(blobs, _asked(uncommitted(*BLOCKS)))
+    await blobs.write(delete_blob, DeleteBlob(NAME))
+    assert await blobs.write(put_draft, second) is None
+    assert await code_of(blobs.get("blob")) == "BlobNotFound"
+    await blobs.purge()
+    await blobs.require_sound()
+    await _require_nothing_left(blobs)
 
 
-@on_a_shelf
-async def test_the_container_is_another_one_meanwhile(shelf: Shelf) -> None:
-    await _blob_of_ten(shelf)
-    decision = await _drafted(shelf, _asked(committed(*BLOCKS, *BLOCKS)))
-    await shelf.write(delete_container, DeleteContainer(BOX))
-    assert await code_of(shelf.write(put_draft, decision)) == "ContainerNotFound"
-    await shelf.create()
-    assert await shelf.write(put_draft, decision) is None
-    await _require_nothing_left(shelf)
+@blob_test
+async def test_recreating_the_container_invalidates_a_draft(blobs: BlobFixture) -> None:
+    await _blob_of_ten(blobs)
+    decision = await _drafted(blobs, _asked(committed(*BLOCKS, *BLOCKS)))
+    await blobs.write(delete_container, DeleteContainer(BOX))
+    assert await code_of(blobs.write(put_draft, decision)) == "ContainerNotFound"
+    await blobs.create()
+    assert await blobs.write(put_draft, decision) is None
+    await _require_nothing_left(blobs)
 
 
-@on_a_shelf
-async def test_steps_whose_bytes_are_gone_are_refused(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", BLOCKS)
-    todo, decision = await _planned(shelf, _asked(latest(*BLOCKS)))
-    await shelf.write(extend_draft, todo[0])
-    await shelf.put("blob", b"")
-    await shelf.purge()
-    assert await code_of(shelf.write(extend_draft, todo[1])) == "InvalidBlockList"
-    await shelf.require_sound()
-    assert await shelf.write(put_draft, decision) is None
-    await shelf.write(abandon_draft, AbandonDraft(decision.command.content_id))
-    await shelf.require_bare()
+@blob_test
+async def test_steps_whose_bytes_are_gone_are_refused(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", BLOCKS)
+    todo, decision = await _planned(blobs, _asked(latest(*BLOCKS)))
+    await blobs.write(extend_draft, todo[0])
+    await blobs.put("blob", b"")
+    await blobs.purge()
+    assert await code_of(blobs.write(extend_draft, todo[1])) == "InvalidBlockList"
+    await blobs.require_sound()
+    assert await blobs.write(put_draft, decision) is None
+    await blobs.write(abandon_draft, AbandonDraft(decision.command.content_id))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_steps_whose_chunks_are_gone_are_refused(shelf: Shelf) -> None:
-    await _blob_of_ten(shelf)
-    todo, decision = await _planned(shelf, _asked(committed(*BLOCKS)))
+@blob_test
+async def test_steps_whose_chunks_are_gone_are_refused(blobs: BlobFixture) -> None:
+    await _blob_of_ten(blobs)
+    todo, decision = await _planned(blobs, _asked(committed(*BLOCKS)))
     (shared,) = todo
     assert len(shared.shared) == 3
-    await shelf.put("blob", b"")
-    await shelf.purge()
-    assert await code_of(shelf.write(extend_draft, shared)) == "InvalidBlockList"
+    await blobs.put("blob", b"")
+    await blobs.purge()
+    assert await code_of(blobs.write(extend_draft, shared)) == "InvalidBlockList"
     unknown = replace(shared, shared=(ChunkUse(new_id(), 0, 10),))
-    assert await code_of(shelf.write(extend_draft, unknown)) == "InvalidBlockList"
-    assert await shelf.write(put_draft, decision) is None
-    await shelf.require_bare()
+    assert await code_of(blobs.write(extend_draft, unknown)) == "InvalidBlockList"
+    assert await blobs.write(put_draft, decision) is None
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_who_decides_at_the_end_may_be_refused(shelf: Shelf) -> None:
-    before = await _blob_of_ten(shelf)
+@blob_test
+async def test_the_commit_checks_lease_and_conditions(blobs: BlobFixture) -> None:
+    before = await _blob_of_ten(blobs)
     current = Conditions(if_match=(format_etag(before.stamp),))
     asked = _asked(committed(*BLOCKS, *BLOCKS), current)
-    decision = await _drafted(shelf, asked)
+    decision = await _drafted(blobs, asked)
     mine = new_lease_id()
-    await shelf.lease("blob", Acquire(mine, None))
-    assert await code_of(shelf.write(put_draft, decision)) == "LeaseIdMissing"
-    await shelf.write(set_blob_metadata, SetBlobMetadata(NAME, (), lease_id=mine))
+    await blobs.lease("blob", Acquire(mine, None))
+    assert await code_of(blobs.write(put_draft, decision)) == "LeaseIdMissing"
+    await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (), lease_id=mine))
     leased = replace(decision, command=replace(decision.command, lease_id=mine))
-    assert await code_of(shelf.write(put_draft, leased)) == "ConditionNotMet"
+    assert await code_of(blobs.write(put_draft, leased)) == "ConditionNotMet"
     only = replace(asked, conditions=Conditions(), lease_id=mine, only_if_absent=True, blocks=())
-    mismatch = code_of(shelf.write(put_draft, replace(decision, command=only)))
+    mismatch = code_of(blobs.write(put_draft, replace(decision, command=only)))
     assert await mismatch == "UnauthorizedBlobOverwrite"
-    assert await shelf.get("blob") == DATA
-    await shelf.require_sound()
-    await shelf.write(abandon_draft, AbandonDraft(asked.content_id))
-    await shelf.write(delete_blob, DeleteBlob(NAME, lease_id=mine))
-    await shelf.require_bare()
+    assert await blobs.get("blob") == DATA
+    await blobs.require_sound()
+    await blobs.write(abandon_draft, AbandonDraft(asked.content_id))
+    await blobs.write(delete_blob, DeleteBlob(NAME, lease_id=mine))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_what_would_be_refused_is_not_planned(shelf: Shelf) -> None:
-    assert await code_of(_planned(shelf, _asked([]))) == "ContainerNotFound"
-    await _blob_of_ten(shelf)
+@blob_test
+async def test_refused_lists_are_not_planned(blobs: BlobFixture) -> None:
+    assert await code_of(_planned(blobs, _asked([]))) == "ContainerNotFound"
+    await _blob_of_ten(blobs)
     new = Conditions(if_none_match=ANY)
     for asked, code in (
         (_asked(latest(b"00", b"99")), "InvalidBlockList"),
@@ -320,65 +319,65 @@ async def test_what_would_be_refused_is_not_planned(shelf: Shelf) -> None:
         (replace(_asked(latest(b"00")), lease_id=new_id()), "LeaseNotPresentWithBlobOperation"),
         (replace(_asked([]), only_if_absent=True), "UnauthorizedBlobOverwrite"),
     ):
-        assert await code_of(_planned(shelf, asked)) == code
+        assert await code_of(_planned(blobs, asked)) == code
 
 
-# What is left behind
+# Cleanup
 
 
-@on_a_shelf
-async def test_an_abandoned_draft_leaves_nothing(shelf: Shelf) -> None:
-    await _blob_of_ten(shelf)
-    await shelf.stage("blob", b"10", b"new")
-    decision = await _drafted(shelf, _asked(latest(b"10", *BLOCKS, b"10")))
+@blob_test
+async def test_an_abandoned_draft_leaves_nothing(blobs: BlobFixture) -> None:
+    await _blob_of_ten(blobs)
+    await blobs.stage("blob", b"10", b"new")
+    decision = await _drafted(blobs, _asked(latest(b"10", *BLOCKS, b"10")))
     abandoned = AbandonDraft(decision.command.content_id)
-    await shelf.write(abandon_draft, abandoned)
-    await shelf.require_sound()
-    await shelf.write(abandon_draft, abandoned)
-    await shelf.purge()
-    await shelf.require_sound()
-    assert await shelf.write(put_draft, decision) is None
-    assert await shelf.get("blob") == DATA
-    await shelf.write(delete_blob, DeleteBlob(NAME))
-    await shelf.require_bare()
+    await blobs.write(abandon_draft, abandoned)
+    await blobs.require_sound()
+    await blobs.write(abandon_draft, abandoned)
+    await blobs.purge()
+    await blobs.require_sound()
+    assert await blobs.write(put_draft, decision) is None
+    assert await blobs.get("blob") == DATA
+    await blobs.write(delete_blob, DeleteBlob(NAME))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_a_draft_that_nobody_finishes_is_purged_after_an_hour(shelf: Shelf) -> None:
-    await _blob_of_ten(shelf)
-    await shelf.purge()
-    assert not await shelf.read(may_purge, None)
-    shelf.clock.freeze()
+@blob_test
+async def test_an_unfinished_draft_is_purged_after_an_hour(blobs: BlobFixture) -> None:
+    await _blob_of_ten(blobs)
+    await blobs.purge()
+    assert not await blobs.read(may_purge, None)
+    blobs.clock.freeze()
     lists = [_asked(committed(*BLOCKS, *BLOCKS)) for _ in range(3)]
-    decisions = [await _drafted(shelf, asked) for asked in lists]
-    assert await shelf.read(may_purge, None)
-    shelf.clock.advance(HOUR - SECOND)
-    assert await shelf.write(purge_drafts, PurgeDrafts()) == 0
-    young = await _drafted(shelf, _asked(committed(*BLOCKS, *BLOCKS)))
-    shelf.clock.advance(2 * SECOND)
-    assert [await shelf.write(purge_drafts, PurgeDrafts(2)) for _ in range(3)] == [2, 1, 0]
-    await shelf.require_sound()
+    decisions = [await _drafted(blobs, asked) for asked in lists]
+    assert await blobs.read(may_purge, None)
+    blobs.clock.advance(HOUR - SECOND)
+    assert await blobs.write(purge_drafts, PurgeDrafts()) == 0
+    young = await _drafted(blobs, _asked(committed(*BLOCKS, *BLOCKS)))
+    blobs.clock.advance(2 * SECOND)
+    assert [await blobs.write(purge_drafts, PurgeDrafts(2)) for _ in range(3)] == [2, 1, 0]
+    await blobs.require_sound()
     for decision in decisions:
-        assert await shelf.write(put_draft, decision) is None
-    assert await shelf.write(put_draft, young) is not None
-    assert await shelf.get("blob") == DATA * 2
-    await shelf.purge()
-    await shelf.require_sound()
-    assert not await shelf.read(may_purge, None)
+        assert await blobs.write(put_draft, decision) is None
+    assert await blobs.write(put_draft, young) is not None
+    assert await blobs.get("blob") == DATA * 2
+    await blobs.purge()
+    await blobs.require_sound()
+    assert not await blobs.read(may_purge, None)
 
 
-@on_a_shelf
-async def test_a_draft_that_was_purged_is_not_gone_on_with(shelf: Shelf) -> None:
-    """A front end that stood still for an hour must not make a blob of the second half."""
-    await shelf.create()
-    shelf.clock.freeze()
-    await shelf.stage_all("blob", BLOCKS)
-    todo, decision = await _planned(shelf, _asked(latest(*BLOCKS)))
-    await shelf.write(extend_draft, todo[0])
-    shelf.clock.advance(HOUR + SECOND)
-    assert await shelf.write(purge_drafts, PurgeDrafts()) == 1
+@blob_test
+async def test_a_purged_draft_cannot_be_continued(blobs: BlobFixture) -> None:
+    """A front end that was suspended for an hour must not make a blob of the second half."""
+    await blobs.create()
+    blobs.clock.freeze()
+    await blobs.stage_all("blob", BLOCKS)
+    todo, decision = await _planned(blobs, _asked(latest(*BLOCKS)))
+    await blobs.write(extend_draft, todo[0])
+    blobs.clock.advance(HOUR + SECOND)
+    assert await blobs.write(purge_drafts, PurgeDrafts()) == 1
     for step in todo[1:]:
-        assert await code_of(shelf.write(extend_draft, step)) == "InvalidBlockList"
-    assert await shelf.write(put_draft, decision) is None
-    assert await code_of(shelf.get("blob")) == "BlobNotFound"
-    await shelf.require_sound()
+        assert await code_of(blobs.write(extend_draft, step)) == "InvalidBlockList"
+    assert await blobs.write(put_draft, decision) is None
+    assert await code_of(blobs.get("blob")) == "BlobNotFound"
+    await blobs.require_sound()

@@ -1,4 +1,4 @@
-"""Small blocks of append blobs are folded while others add, read, keep and delete."""
+"""Folding small blocks of append blobs while others append, read, snapshot and delete."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from etagere.operations.blob.containers import create_container, delete_containe
 from etagere.operations.blob.snapshots import delete_snapshot, snapshot_blob
 from tests.clocks import SharedClock
 from tests.operations.blob import test_races as races
-from tests.operations.blob.accounts import rows
-from tests.operations.blob.shelf import BOX, NOTHING_SENT, Shelf, on_a_shelf
+from tests.operations.blob.consistency import rows
+from tests.operations.blob.fixture import BOX, NOTHING_SENT, BlobFixture, blob_test
 from tests.operations.blob.test_appends import NAME, _append, _begin
 from tests.operations.blob.test_folding import (
     _add,
@@ -54,15 +54,16 @@ from tests.operations.blob.test_folding import (
     _small,
     due_soon,
 )
+from tests.operations.interleaving import Call, look
 
 __all__ = ["due_soon"]
 
 
 @pytest.mark.usefixtures("due_soon")
-@on_a_shelf
-async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) -> None:
-    await _begin(shelf)
-    folding = Folding(shelf.engine, shelf.store)
+@blob_test
+async def test_concurrent_folding_neither_loses_nor_repeats_bytes(blobs: BlobFixture) -> None:
+    await _begin(blobs)
+    folding = Folding(blobs.engine, blobs.store)
     running = asyncio.create_task(Job("folding", folding.fold_next, 0).run())
     block = b"block %06d;"
     done, stopped = 0, False
@@ -72,71 +73,71 @@ async def test_nothing_is_lost_torn_or_doubled_while_it_is_folded(shelf: Shelf) 
         offsets = {}
         for number in range(80):
             data = block % (writer * 1_000 + number)
-            added = await shelf.write(append_small_block, _small(data))
+            added = await blobs.write(append_small_block, _small(data))
             if added is None or added.fold_due:
                 folding.request(NAME)
             if added is None:
-                added = await _append(shelf, data)
+                added = await _append(blobs, data)
             offsets[added.offset] = data
             done += 1
         return offsets
 
     async def keep() -> None:
         while not stopped:
-            before = await shelf.get("log")
-            moment = await shelf.snapshot("log")
-            kept = await shelf.get("log", snapshot=moment)
+            before = await blobs.get("log")
+            moment = await blobs.snapshot("log")
+            kept = await blobs.get("log", snapshot=moment)
             assert kept.startswith(before)
             await asyncio.sleep(0.01)
-            assert await shelf.get("log", snapshot=moment) == kept
-            assert (await shelf.get("log")).startswith(kept)
+            assert await blobs.get("log", snapshot=moment) == kept
+            assert (await blobs.get("log")).startswith(kept)
             if random.random() < 0.7:
-                await shelf.write(delete_snapshot, DeleteSnapshot(NAME, moment))
-                await shelf.write(reap, Reap())
-                await shelf.write(flatten, Flatten())
+                await blobs.write(delete_snapshot, DeleteSnapshot(NAME, moment))
+                await blobs.write(reap, Reap())
+                await blobs.write(flatten, Flatten())
 
     keeping = asyncio.create_task(keep())
     written = await asyncio.gather(*(add(writer) for writer in range(4)))
     stopped = True
     await keeping
-    content = await shelf.get("log")
+    content = await blobs.get("log")
     assert len(content) == 4 * 80 * len(block % 0)
     for offsets in written:
         for offset, data in offsets.items():
             assert content[offset : offset + len(data)] == data
     folding.request(NAME)
     for _ in range(100):
-        if not is_due(_mapped(await _shown(shelf))):
+        if not is_due(_mapped(await _shown(blobs))):
             break
         await asyncio.sleep(0.02)
     else:
         pytest.fail("it is not folded")
-    assert await shelf.get("log") == content
+    assert await blobs.get("log") == content
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
-    await shelf.require_bare()
+    await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
+    await blobs.require_empty()
 
 
 @pytest.mark.usefixtures("due_soon")
-@on_a_shelf
-async def test_the_job_goes_on_after_what_it_cannot_fold(shelf: Shelf) -> None:
-    await _begin(shelf)
-    folding = Folding(shelf.engine, shelf.store)
+@blob_test
+async def test_the_job_skips_missing_blobs(blobs: BlobFixture) -> None:
+    await _begin(blobs)
+    folding = Folding(blobs.engine, blobs.store)
     running = asyncio.create_task(Job("folding", folding.fold_next, 0).run())
     for _ in range(8):
-        await _add(shelf, b"data")
+        await _add(blobs, b"data")
     for number in range(20):
         folding.request(BlobName(BOX, f"missing {number}"))
     folding.request(NAME)
     for _ in range(100):
         await asyncio.sleep(0.02)
-        if await _intervals(shelf) == 1:
+        if await _intervals(blobs) == 1:
             break
     else:
         pytest.fail("it is not folded")
-    await shelf.write(delete_container, DeleteContainer(BOX))
+    await blobs.write(delete_container, DeleteContainer(BOX))
     folding.request(NAME)
     await asyncio.sleep(0.05)
     assert not running.done()
@@ -144,17 +145,17 @@ async def test_the_job_goes_on_after_what_it_cannot_fold(shelf: Shelf) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-# In each other's way
+# Pairs of concurrent changes
 
 
-def test_any_two_come_to_what_they_come_to_in_turn() -> None:
+def test_pairs_of_changes_are_serializable() -> None:
     clock = SharedClock()
     clock.freeze()
     engine = MemoryEngine(clock)
     opening = engine.begin()
     opening.put(SEGMENTS, (races.SEGMENT,), Segment(new_id()))
     opening.commit()
-    name, call = races.NAME, races.Call
+    name, call = races.NAME, Call
     made = PutBlob(name, NOTHING_SENT, kind=BlobKind.APPEND, content_id=new_id())
     for step in (
         call(create_container, CreateContainer(BOX, new_id())),
@@ -164,11 +165,11 @@ def test_any_two_come_to_what_they_come_to_in_turn() -> None:
         call(snapshot_blob, SnapshotBlob(name)),
         call(append_small_block, _small(b"three", name)),
     ):
-        assert races._run(engine, step) == "something"
-    moment = next(iter(races._look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
+        assert races.run(engine, step) == "something"
+    moment = next(iter(look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
     fold = Fold(made.content_id, 0, 11, (InlineRun(0, 11),), 3)
 
-    def folding(offset: int) -> races.Call:
+    def folding(offset: int) -> Call:
         crc = crc64nvme(b"onetwothree")
         body = Body(b"", 11, crc, pieces=(Piece(races.SEGMENT, offset, 11, crc),))
         return call(fold_blocks, FoldBlocks(name, fold, body, new_id()))
@@ -187,6 +188,6 @@ def test_any_two_come_to_what_they_come_to_in_turn() -> None:
         "put": call(put_blob, msgspec.structs.replace(made, content_id=new_id())),
         "reap": call(reap, Reap()),
     }
-    world = races.World(engine, calls)
-    for outer, inner in permutations(world.calls, 2):
-        races._require_some_order(world, outer, inner)
+    pairs = races.interleavings(engine, calls)
+    for outer, inner in permutations(pairs.calls, 2):
+        pairs.require_serializable(outer, inner)

@@ -1,4 +1,4 @@
-"""Pages of blobs over every engine, against a listing done by hand."""
+"""Pages of blob listings with every engine, compared with a straightforward listing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from etagere.engine.interface import ReadTxn
 from etagere.model.blobs import NO_SNAPSHOT, BlobEntry, ListBlobs
 from etagere.model.containers import ContainerName
 from etagere.operations.blob import listing
-from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
-from tests.operations.counting import Counting
+from tests.operations.blob.fixture import BOX, BlobFixture, blob_test
+from tests.operations.counting import CountingTxn
+from tests.operations.fixture import ACCOUNT, code_of
 from tests.operations.pages import BlobPage, filled, list_blobs
 
 NAMES = sorted(
@@ -50,21 +51,21 @@ def by_hand(prefix: str, delimiter: str) -> list[str]:
     return shown
 
 
-@on_a_shelf
-async def test_every_prefix_delimiter_and_page_size(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_every_prefix_delimiter_and_page_size(blobs: BlobFixture) -> None:
+    await blobs.create()
     neighbour = ContainerName(ACCOUNT, "neighbour")
-    await shelf.create(neighbour)
-    await shelf.put("a/other", container=neighbour)
+    await blobs.create(neighbour)
+    await blobs.put("a/other", container=neighbour)
     for name in NAMES:
-        await shelf.put(name, name.encode())
+        await blobs.put(name, name.encode())
     prefixes = ["", "a", "a/", "a/b/", "photos/", "photos/2024/1", "日本", "nothing"]
     for prefix, delimiter, limit in itertools.product(prefixes, ["", "/", "//", "."], [1, 2, 5000]):
         found: list[str] = []
         start = ""
         while True:
             ask = ListBlobs(BOX, limit, prefix, delimiter, start)
-            page = await shelf.read(list_blobs, ask)
+            page = await blobs.read(list_blobs, ask)
             assert len(page.entries) <= limit
             found += [name for name, _, _ in page.entries]
             if page.following is None:
@@ -75,45 +76,45 @@ async def test_every_prefix_delimiter_and_page_size(shelf: Shelf) -> None:
         assert found == by_hand(prefix, delimiter), (prefix, delimiter, limit)
 
 
-@on_a_shelf
-async def test_prefixes_have_no_blob(shelf: Shelf) -> None:
-    await shelf.create()
-    put = await shelf.put("a", b"x")
-    await shelf.put("b/1")
-    page = await shelf.read(list_blobs, ListBlobs(BOX, 10, delimiter="/"))
+@blob_test
+async def test_common_prefixes_have_no_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    put = await blobs.put("a", b"x")
+    await blobs.put("b/1")
+    page = await blobs.read(list_blobs, ListBlobs(BOX, 10, delimiter="/"))
     assert page.entries == (("a", put, NO_SNAPSHOT), ("b/", None, NO_SNAPSHOT))
     missing = ListBlobs(ContainerName(ACCOUNT, "missing"), 10)
-    assert await code_of(shelf.read(list_blobs, missing)) == "ContainerNotFound"
+    assert await code_of(blobs.read(list_blobs, missing)) == "ContainerNotFound"
 
 
 def _counted(txn: ReadTxn, command: ListBlobs) -> tuple[BlobPage, int]:
-    counting = Counting(txn)
+    counting = CountingTxn(txn)
     return list_blobs(counting, command), counting.rows
 
 
-@on_a_shelf
-async def test_a_listing_by_delimiter_costs_its_prefixes(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_cost_of_a_delimiter_listing_follows_its_prefixes(blobs: BlobFixture) -> None:
+    await blobs.create()
     for folder, number in itertools.product(range(5), range(120)):
-        await shelf.put(f"{folder}/{number:03}")
-    page, rows = await shelf.read(_counted, ListBlobs(BOX, 100, delimiter="/"))
+        await blobs.put(f"{folder}/{number:03}")
+    page, rows = await blobs.read(_counted, ListBlobs(BOX, 100, delimiter="/"))
     assert [name for name, _, _ in page.entries] == [f"{folder}/" for folder in range(5)]
     assert rows <= 5 * 16
-    page, rows = await shelf.read(_counted, ListBlobs(BOX, 5000, prefix="3/", delimiter="/"))
+    page, rows = await blobs.read(_counted, ListBlobs(BOX, 5000, prefix="3/", delimiter="/"))
     assert len(page.entries) == 120
     assert rows <= 2 * 120 + 16
 
 
-@on_a_shelf
-async def test_a_listing_of_many_prefixes_looks_at_few_rows_of_each(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_few_rows_are_read_per_prefix(blobs: BlobFixture) -> None:
+    await blobs.create()
     names = [f"{folder:03}/{number}" for folder, number in itertools.product(range(60), range(8))]
     for name in [*names, "few/1", "flat"]:
-        await shelf.put(name)
-    page, rows = await shelf.read(_counted, ListBlobs(BOX, 5000, delimiter="/"))
+        await blobs.put(name)
+    page, rows = await blobs.read(_counted, ListBlobs(BOX, 5000, delimiter="/"))
     assert len(page.entries) == 62
     assert rows <= 3 * 62 + 16
-    entries, following = await shelf.read(_full_after_seven, ListBlobs(BOX, 5000, delimiter="/"))
+    entries, following = await blobs.read(_full_after_seven, ListBlobs(BOX, 5000, delimiter="/"))
     assert [name for name, _, _ in entries] == [f"{folder:03}/" for folder in range(7)]
     assert following == ("007/", None, NO_SNAPSHOT)
 

@@ -1,5 +1,5 @@
-"""Block lists that are put and shown in several looks: whatever happens between two of them, all
-comes to what one look would have come to."""
+"""Block lists that are put and shown in several transactions: changes in between never lead to a
+result that one transaction could not have."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ from etagere.protocol.blob import drafting
 from etagere.protocol.blob.block_listing import list_blocks
 from etagere.protocol.blob.drafting import Drafting, Outdated, put_drafted, put_list
 from tests.engine.harness import Start
-from tests.operations.blob.shelf import (
+from tests.operations.blob.fixture import (
     BOX,
-    Shelf,
-    code_of,
+    BlobFixture,
+    blob_test,
     committed,
     latest,
-    on_a_shelf,
     uncommitted,
 )
+from tests.operations.fixture import code_of
 
 pytestmark = pytest.mark.usefixtures("short_chunks")
 
-Event = Callable[[Shelf, str], Awaitable[object]]
+Event = Callable[[BlobFixture, str], Awaitable[object]]
 
 NAMES = [b"%02d" % number for number in range(10)]
 BLOCKS = {name: b"<%s>" % name for name in NAMES}
 MIXED = [
-    *latest(*NAMES),  # of which 04 is staged too
+    *latest(*NAMES),  # 04 is staged too
     *uncommitted(b"10", b"04"),
     *committed(b"04", *NAMES[4:8], b"04"),
     *latest(b"10", b"10", *NAMES[:4]),
@@ -78,8 +78,8 @@ LISTS: dict[str, list[ListedBlock]] = {
 }
 
 
-class Watched:
-    """An engine that counts its reads, and where something happens before one of them."""
+class InterruptedEngine:
+    """An engine that counts its reads and runs a callback before one of them."""
 
     def __init__(
         self, engine: Engine, place: int = -1, event: Callable[[], Awaitable[object]] | None = None
@@ -115,92 +115,92 @@ class Watched:
         raise AssertionError("somebody else's")
 
 
-async def _prepare(shelf: Shelf, name: str) -> None:
-    """A blob of ten blocks, one of which is staged again, with one that is new."""
-    await _stage(shelf, name, BLOCKS)
-    await shelf.commit(name, latest(*NAMES))
-    await _stage(shelf, name, {b"04": b"again", b"10": b"new"})
+async def _prepare(blobs: BlobFixture, name: str) -> None:
+    """Creates a blob of ten blocks, stages one of them again and one new block."""
+    await _stage(blobs, name, BLOCKS)
+    await blobs.commit(name, latest(*NAMES))
+    await _stage(blobs, name, {b"04": b"again", b"10": b"new"})
 
 
-async def _stage(shelf: Shelf, name: str, blocks: dict[bytes, bytes]) -> None:
-    """All together, which is faster."""
-    await asyncio.gather(*(shelf.stage(name, block, data) for block, data in blocks.items()))
+async def _stage(blobs: BlobFixture, name: str, blocks: dict[bytes, bytes]) -> None:
+    """Stages blocks concurrently, which is faster."""
+    await asyncio.gather(*(blobs.stage(name, block, data) for block, data in blocks.items()))
 
 
 def _asked(name: str, listed: list[ListedBlock]) -> PutBlockList:
     return PutBlockList(BlobName(BOX, name), new_id(), tuple(listed))
 
 
-async def _outcome(shelf: Shelf, name: str, put: Awaitable[object]) -> object:
-    """What a list comes to: the refusal, or the bytes and blocks of the blob."""
+async def _outcome(blobs: BlobFixture, name: str, put: Awaitable[object]) -> object:
+    """Returns the result of a list: the refusal, or the bytes and blocks of the blob."""
     try:
         await put
     except Refused as refused:
         return refused.refusal
-    shown = await shelf.block_list(name)
-    return await shelf.get(name), shown.committed, shown.uncommitted
+    shown = await blobs.block_list(name)
+    return await blobs.get(name), shown.committed, shown.uncommitted
 
 
-async def _put_in_steps(shelf: Shelf, engine: Engine, asked: PutBlockList) -> None:
-    """As a front end does."""
+async def _put_in_steps(blobs: BlobFixture, engine: Engine, asked: PutBlockList) -> None:
+    """Puts a list as a front end does."""
     if await put_drafted(engine, asked) is None:
-        await shelf.write(put_block_list, asked)
+        await blobs.write(put_block_list, asked)
 
 
-async def _tidy(shelf: Shelf, name: str) -> None:
-    """Away with all there is of a name, none of which was lost or counted wrongly."""
-    await shelf.purge()
-    await shelf.require_sound()
-    await shelf.put(name)
-    await shelf.write(
+async def _remove(blobs: BlobFixture, name: str) -> None:
+    """Removes a blob and its blocks, and checks that nothing was lost or counted wrongly."""
+    await blobs.purge()
+    await blobs.require_sound()
+    await blobs.put(name)
+    await blobs.write(
         delete_blob, DeleteBlob(BlobName(BOX, name), snapshots=DeleteSnapshots.INCLUDE)
     )
 
 
-# What may happen
+# Changes between two steps
 
 
-async def _nothing(_shelf: Shelf, _name: str) -> None:
+async def _nothing(_blobs: BlobFixture, _name: str) -> None:
     pass
 
 
-async def _replace(shelf: Shelf, name: str) -> None:
-    await shelf.put(name, b"other")
-    await shelf.purge()
+async def _replace(blobs: BlobFixture, name: str) -> None:
+    await blobs.put(name, b"other")
+    await blobs.purge()
 
 
-async def _delete(shelf: Shelf, name: str) -> None:
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, name)))
-    await shelf.purge()
+async def _delete(blobs: BlobFixture, name: str) -> None:
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, name)))
+    await blobs.purge()
 
 
-async def _delete_and_stage(shelf: Shelf, name: str) -> None:
-    await _delete(shelf, name)
-    await _stage(shelf, name, dict.fromkeys([*NAMES, b"10"], b"late"))
+async def _delete_and_stage(blobs: BlobFixture, name: str) -> None:
+    await _delete(blobs, name)
+    await _stage(blobs, name, dict.fromkeys([*NAMES, b"10"], b"late"))
 
 
-async def _commit_same(shelf: Shelf, name: str) -> None:
-    await shelf.commit(name, committed(*NAMES))
-    await shelf.purge()
+async def _commit_same(blobs: BlobFixture, name: str) -> None:
+    await blobs.commit(name, committed(*NAMES))
+    await blobs.purge()
 
 
-async def _commit_others(shelf: Shelf, name: str) -> None:
-    await _stage(shelf, name, dict.fromkeys(NAMES, b"late"))
-    await shelf.commit(name, [*latest(*NAMES[2:]), *committed(b"00")])
-    await shelf.stage(name, b"10", b"late")
-    await shelf.purge()
+async def _commit_others(blobs: BlobFixture, name: str) -> None:
+    await _stage(blobs, name, dict.fromkeys(NAMES, b"late"))
+    await blobs.commit(name, [*latest(*NAMES[2:]), *committed(b"00")])
+    await blobs.stage(name, b"10", b"late")
+    await blobs.purge()
 
 
-async def _stage_named(shelf: Shelf, name: str) -> None:
-    await shelf.stage(name, b"06", b"late")
+async def _stage_named(blobs: BlobFixture, name: str) -> None:
+    await blobs.stage(name, b"06", b"late")
 
 
-async def _stage_another(shelf: Shelf, name: str) -> None:
-    await shelf.stage(name, b"99", b"late")
+async def _stage_another(blobs: BlobFixture, name: str) -> None:
+    await blobs.stage(name, b"99", b"late")
 
 
-async def _describe(shelf: Shelf, name: str) -> None:
-    await shelf.write(set_blob_metadata, SetBlobMetadata(BlobName(BOX, name), (("K", "v"),)))
+async def _describe(blobs: BlobFixture, name: str) -> None:
+    await blobs.write(set_blob_metadata, SetBlobMetadata(BlobName(BOX, name), (("K", "v"),)))
 
 
 EVENTS: list[Event] = [
@@ -217,74 +217,74 @@ EVENTS: list[Event] = [
 
 
 @pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS)
-def test_what_happens_between_two_looks(
-    start: Start, tmp_path: Path, listed: list[ListedBlock]
-) -> None:
-    """It counts, since the decision comes after it: as if all had been decided there."""
+def test_changes_between_two_steps(start: Start, tmp_path: Path, listed: list[ListedBlock]) -> None:
+    """The decision is made afterwards, so the result is as if all had happened there."""
 
-    async def body(shelf: Shelf) -> None:
-        await shelf.create()
+    async def body(blobs: BlobFixture) -> None:
+        await blobs.create()
         for event in EVENTS:
-            await _prepare(shelf, "at once")
-            await event(shelf, "at once")
-            put = shelf.write(put_block_list, _asked("at once", listed))
-            expected = await _outcome(shelf, "at once", put)
+            await _prepare(blobs, "at once")
+            await event(blobs, "at once")
+            put = blobs.write(put_block_list, _asked("at once", listed))
+            expected = await _outcome(blobs, "at once", put)
             place = 0
-            while await _interrupted(shelf, f"{place}", listed, event, place) == expected:
+            while await _interrupted(blobs, f"{place}", listed, event, place) == expected:
                 place += 1
-            assert await _interrupted(shelf, f"{place}", listed, event, place) is None
+            assert await _interrupted(blobs, f"{place}", listed, event, place) is None
             assert place > 2
-            await shelf.require_sound()
+            await blobs.require_sound()
             names = ("at once", *map(str, range(place + 1)))
-            await asyncio.gather(*(shelf.put(name) for name in names))
+            await asyncio.gather(*(blobs.put(name) for name in names))
             deletes = (DeleteBlob(BlobName(BOX, name)) for name in names)
-            await asyncio.gather(*(shelf.write(delete_blob, delete) for delete in deletes))
-            await shelf.require_bare()
+            await asyncio.gather(*(blobs.write(delete_blob, delete) for delete in deletes))
+            await blobs.require_empty()
 
-    on_a_shelf(body)(start, tmp_path)
+    blob_test(body)(start, tmp_path)
 
 
 async def _interrupted(
-    shelf: Shelf, name: str, listed: list[ListedBlock], event: Event, place: int
+    blobs: BlobFixture, name: str, listed: list[ListedBlock], event: Event, place: int
 ) -> object:
-    """What a list comes to if this happens before that look; None if there is no such look."""
-    await _prepare(shelf, name)
-    watched = Watched(shelf.engine, place, lambda: event(shelf, name))
-    put = _put_in_steps(shelf, watched, _asked(name, listed))
-    outcome = await _outcome(shelf, name, put)
+    """Returns the result of a list with a change before a step; None if there is no such step."""
+    await _prepare(blobs, name)
+    watched = InterruptedEngine(blobs.engine, place, lambda: event(blobs, name))
+    put = _put_in_steps(blobs, watched, _asked(name, listed))
+    outcome = await _outcome(blobs, name, put)
     return outcome if place < len(watched.reads) else None
 
 
-@on_a_shelf
-async def test_a_look_at_another_blob_ends_the_draft(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", BLOCKS)
-    before = await shelf.commit("blob", latest(*NAMES))
+@blob_test
+async def test_a_replaced_blob_ends_the_draft(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", BLOCKS)
+    before = await blobs.commit("blob", latest(*NAMES))
     asked = _asked("blob", committed(*NAMES))
-    drafting = Drafting(Watched(shelf.engine, 2, lambda: shelf.put("blob", b"other")), asked, b"")
+    drafting = Drafting(
+        InterruptedEngine(blobs.engine, 2, lambda: blobs.put("blob", b"other")), asked, b""
+    )
     with pytest.raises(Outdated):
         [step async for step in drafting.steps()]
     assert drafting.decision().base_id == before.content.id  # type: ignore[union-attr]
 
 
-@on_a_shelf
-async def test_a_refusal_comes_with_the_look_that_shows_it(shelf: Shelf) -> None:
-    await shelf.create()
-    await _prepare(shelf, "blob")
+@blob_test
+async def test_a_refusal_comes_at_the_first_step_that_shows_it(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await _prepare(blobs, "blob")
     conditions = Conditions(if_match=('"0x1"',))
     asked = PutBlockList(BlobName(BOX, "blob"), new_id(), tuple(MIXED), conditions=conditions)
-    watched = Watched(shelf.engine)
+    watched = InterruptedEngine(blobs.engine)
     assert await code_of(put_drafted(watched, asked)) == "ConditionNotMet"
     assert len(watched.reads) == 1
-    await _tidy(shelf, "blob")
+    await _remove(blobs, "blob")
 
 
-# What is looked at, and what is shared
+# Reads and sharing
 
 
-@on_a_shelf
-async def test_the_blob_is_not_looked_at_for_nothing(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_the_blob_is_read_only_if_needed(blobs: BlobFixture) -> None:
+    await blobs.create()
     looks = (find_staged_blocks.__name__, find_committed_blocks.__name__)
     for listed, expected in (
         (latest(b"04", b"10"), (1, 0)),
@@ -292,149 +292,152 @@ async def test_the_blob_is_not_looked_at_for_nothing(shelf: Shelf) -> None:
         (committed(*NAMES), (0, 3)),
         (latest(*NAMES), (3, 3)),
     ):
-        await _prepare(shelf, "blob")
-        watched = Watched(shelf.engine)
+        await _prepare(blobs, "blob")
+        watched = InterruptedEngine(blobs.engine)
         assert await put_drafted(watched, _asked("blob", listed)) is not None
         assert tuple(watched.reads.count(look) for look in looks) == expected
-        await _tidy(shelf, "blob")
+        await _remove(blobs, "blob")
 
 
-@on_a_shelf
-async def test_chunks_are_shared_with_the_blob_and_its_snapshots(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", BLOCKS)
-    await shelf.commit("blob", latest(*NAMES))
-    taken = await shelf.snapshot("blob")
+@blob_test
+async def test_chunks_are_shared_with_the_blob_and_its_snapshots(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", BLOCKS)
+    await blobs.commit("blob", latest(*NAMES))
+    taken = await blobs.snapshot("blob")
     asked = _asked("blob", [*committed(*NAMES), *latest(*NAMES)])
-    steps = [step async for step in Drafting(shelf.engine, asked, new_id()).steps()]
+    steps = [step async for step in Drafting(blobs.engine, asked, new_id()).steps()]
     assert not any(step.blocks for step in steps)
     assert sum(len(step.shared) for step in steps) == 6
-    assert await put_drafted(shelf.engine, asked) is not None
-    await shelf.purge()
-    await shelf.require_sound()
+    assert await put_drafted(blobs.engine, asked) is not None
+    await blobs.purge()
+    await blobs.require_sound()
     data = b"".join(BLOCKS.values())
-    assert await shelf.get("blob") == 2 * data
-    assert await shelf.get("blob", snapshot=taken) == data
-    await shelf.put("blob", b"other")
-    await shelf.purge()
-    await shelf.require_sound()
-    assert await shelf.get("blob", snapshot=taken) == data
-    await _tidy(shelf, "blob")
-    await shelf.require_bare()
+    assert await blobs.get("blob") == 2 * data
+    assert await blobs.get("blob", snapshot=taken) == data
+    await blobs.put("blob", b"other")
+    await blobs.purge()
+    await blobs.require_sound()
+    assert await blobs.get("blob", snapshot=taken) == data
+    await _remove(blobs, "blob")
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_of_two_committed_blocks_of_one_name_the_last_counts(shelf: Shelf) -> None:
-    await shelf.create()
-    await _prepare(shelf, "blob")
+@blob_test
+async def test_the_last_of_two_committed_blocks_of_one_name_wins(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await _prepare(blobs, "blob")
     both = [ListedBlock(BlockSource.UNCOMMITTED, b"04"), *committed(*NAMES)]
-    await shelf.commit("blob", both)
+    await blobs.commit("blob", both)
     asked = _asked("blob", committed(*NAMES[:6]))
-    assert await put_drafted(shelf.engine, asked) is not None
-    assert await shelf.get("blob") == b"".join([BLOCKS[name] for name in NAMES[:6]])
-    await _tidy(shelf, "blob")
+    assert await put_drafted(blobs.engine, asked) is not None
+    assert await blobs.get("blob") == b"".join([BLOCKS[name] for name in NAMES[:6]])
+    await _remove(blobs, "blob")
 
 
-# What is put in one step
+# Lists put in one transaction
 
 
-@on_a_shelf
-async def test_one_step_reads_no_more_of_the_blob_than_it_may(shelf: Shelf) -> None:
-    await shelf.create()
-    await _prepare(shelf, "blob")
-    before = await shelf.block_list("blob")
+@blob_test
+async def test_one_transaction_reads_a_bounded_part_of_the_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await _prepare(blobs, "blob")
+    before = await blobs.block_list("blob")
     asked = replace(_asked("blob", latest(*NAMES)), base_chunks_max=2)
-    assert await shelf.write(put_block_list, asked) is None
-    assert replace(await shelf.block_list("blob"), now=before.now) == before
-    # Nor what it does not need.
+    assert await blobs.write(put_block_list, asked) is None
+    assert replace(await blobs.block_list("blob"), now=before.now) == before
+    # Nor does it read what it does not need.
     asked = replace(_asked("blob", latest(b"04", b"10")), base_chunks_max=0)
-    assert await shelf.write(put_block_list, asked) is not None
-    assert await shelf.get("blob") == b"againnew"
-    await _tidy(shelf, "blob")
+    assert await blobs.write(put_block_list, asked) is not None
+    assert await blobs.get("blob") == b"againnew"
+    await _remove(blobs, "blob")
 
 
-class Restless(Watched):
-    """An engine of a blob for which somebody stages blocks all the time."""
+class ConcurrentStagingEngine(InterruptedEngine):
+    """An engine that stages another block of the blob before every read."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        super().__init__(shelf.engine)
-        self._shelf = shelf
+    def __init__(self, blobs: BlobFixture) -> None:
+        super().__init__(blobs.engine)
+        self._blobs = blobs
 
     async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        await self._shelf.stage("blob", b"99", b"another")
+        await self._blobs.stage("blob", b"99", b"another")
         return await super().read(operation, command)
 
 
-def test_a_long_list_of_blocks_that_never_rest(
+def test_a_long_list_during_constant_staging(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not put in one step: all others would wait for that."""
+    """It is not put in one transaction, for which all others would wait."""
     monkeypatch.setattr(drafting, "_ONE_STEP", drafting._Reach(2, 4))
     monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._Reach(len(NAMES), 4))
 
-    async def body(shelf: Shelf) -> None:
-        await shelf.create()
-        await _prepare(shelf, "blob")
+    async def body(blobs: BlobFixture) -> None:
+        await blobs.create()
+        await _prepare(blobs, "blob")
         asked = _asked("blob", latest(*NAMES, b"10"))
         with pytest.raises(Fault) as caught:
-            await put_list(Restless(shelf), asked)
+            await put_list(ConcurrentStagingEngine(blobs), asked)
         assert caught.value.reason is FaultReason.CONTENTION
-        assert await put_list(Restless(shelf), _asked("blob", latest(*NAMES))) is not None
-        await _stage(shelf, "blob", {b"10": b"new"})
-        assert await put_list(shelf.engine, asked) is not None
-        await _tidy(shelf, "blob")
-        await shelf.require_bare()
+        assert (
+            await put_list(ConcurrentStagingEngine(blobs), _asked("blob", latest(*NAMES)))
+            is not None
+        )
+        await _stage(blobs, "blob", {b"10": b"new"})
+        assert await put_list(blobs.engine, asked) is not None
+        await _remove(blobs, "blob")
+        await blobs.require_empty()
 
-    on_a_shelf(body)(start, tmp_path)
+    blob_test(body)(start, tmp_path)
 
 
-# Shown
+# Get Block List
 
 
 def _question(*, committed: bool, uncommitted: bool) -> GetBlockList:
     return GetBlockList(BlobName(BOX, "blob"), committed, uncommitted)
 
 
-@on_a_shelf
-async def test_lists_are_shown_alike_in_steps(shelf: Shelf) -> None:
-    await shelf.create()
-    shelf.clock.freeze()
-    await shelf.stage_all("blob", BLOCKS)
+@blob_test
+async def test_lists_read_in_steps_are_equal(blobs: BlobFixture) -> None:
+    await blobs.create()
+    blobs.clock.freeze()
+    await blobs.stage_all("blob", BLOCKS)
     for kinds in ((True, True), (True, False), (False, True)):
         question = _question(committed=kinds[0], uncommitted=kinds[1])
         for staged in ({}, {b"\x00\x00": b"1", b"\xff\xff": b"22", b"zz": b"333"}):
-            await shelf.stage_all("blob", staged)
-            opened = await shelf.read(open_block_list, question)
-            shown = await list_blocks(shelf.engine, opened)
-            assert shown == await shelf.read(get_block_list, question)
+            await blobs.stage_all("blob", staged)
+            opened = await blobs.read(open_block_list, question)
+            shown = await list_blocks(blobs.engine, opened)
+            assert shown == await blobs.read(get_block_list, question)
             assert shown is not None
             assert bool(shown.committed) == (kinds[0] and shown.blob is not None)
             assert len(shown.uncommitted) >= 3 * bool(staged and kinds[1])
-        await shelf.commit("blob", latest(*NAMES))
+        await blobs.commit("blob", latest(*NAMES))
 
 
-@on_a_shelf
-async def test_what_happens_while_a_list_is_shown(shelf: Shelf) -> None:
-    """Either all is shown as it was when the list was opened, or nothing."""
-    await shelf.create()
+@blob_test
+async def test_changes_while_a_list_is_read(blobs: BlobFixture) -> None:
+    """The list is as it was when it was opened, or the read fails."""
+    await blobs.create()
     both = _question(committed=True, uncommitted=True)
     for question, event in product((both, replace(both, uncommitted=False)), EVENTS):
         outcomes: list[bool] = []
         happened = True
         while happened:
-            await _prepare(shelf, "blob")
-            opened = await shelf.read(open_block_list, question)
-            before = await shelf.read(get_block_list, question)
+            await _prepare(blobs, "blob")
+            opened = await blobs.read(open_block_list, question)
+            before = await blobs.read(get_block_list, question)
             place = len(outcomes)
-            watched = Watched(shelf.engine, place, partial(event, shelf, "blob"))
+            watched = InterruptedEngine(blobs.engine, place, partial(event, blobs, "blob"))
             shown = await list_blocks(watched, opened)
             happened = place < len(watched.reads)
             if shown is not None:
                 assert (shown.blob, shown.committed) == (before.blob, before.committed)
                 assert shown.uncommitted == before.uncommitted
             outcomes.append(shown is not None)
-            await shelf.put("blob")
-            await shelf.purge()
+            await blobs.put("blob")
+            await blobs.purge()
         assert len(outcomes) > 2
         harmless = {_nothing, _describe}
         if question is not both:

@@ -1,4 +1,4 @@
-"""Page blobs over every engine: pages written, cleared, told and compared, and sequence numbers."""
+"""Page blobs with every engine: writes, clears, page ranges, differences and sequence numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from etagere.operations.blob.page_blobs import (
 )
 from etagere.rules.conditions import format_etag
 from etagere.rules.page_blobs import PAGE_BLOB_BYTES_MAX, PAGE_BYTES, SEQUENCE_NUMBER_MAX
-from tests.operations.blob.shelf import BOX, NOTHING_SENT, Shelf, code_of, on_a_shelf
+from tests.operations.blob.fixture import BOX, NOTHING_SENT, BlobFixture, blob_test
+from tests.operations.fixture import code_of
 
 NAME = BlobName(BOX, "disk")
 MISSING = BlobName(BOX, "missing")
@@ -51,12 +52,12 @@ PAGE = PAGE_BYTES
 UNMET = "SequenceNumberConditionNotMet"
 
 
-async def _begin(shelf: Shelf, pages: int = 8, sequence_number: int = 0) -> Blob:
-    await shelf.create()
-    return await _put(shelf, pages * PAGE, sequence_number)
+async def _begin(blobs: BlobFixture, pages: int = 8, sequence_number: int = 0) -> Blob:
+    await blobs.create()
+    return await _put(blobs, pages * PAGE, sequence_number)
 
 
-async def _put(shelf: Shelf, length: int, sequence_number: int = 0) -> Blob:
+async def _put(blobs: BlobFixture, length: int, sequence_number: int = 0) -> Blob:
     command = PutBlob(
         NAME,
         NOTHING_SENT,
@@ -65,102 +66,104 @@ async def _put(shelf: Shelf, length: int, sequence_number: int = 0) -> Blob:
         length=length,
         sequence_number=sequence_number,
     )
-    return await shelf.write(put_blob, command)
+    return await blobs.write(put_blob, command)
 
 
-async def _write(shelf: Shelf, page: int, data: bytes, name: BlobName = NAME, **asked: Any) -> Blob:
-    async with shelf.store.writer(len(data), inline=False) as writer:
+async def _write(
+    blobs: BlobFixture, page: int, data: bytes, name: BlobName = NAME, **asked: Any
+) -> Blob:
+    async with blobs.store.writer(len(data), inline=False) as writer:
         await writer.append(data)
         command = PutPage(name, page * PAGE, await writer.seal(), new_id(), **asked)
-        return await shelf.write(put_page, command)
+        return await blobs.write(put_page, command)
 
 
 async def _clear(
-    shelf: Shelf, first: int, behind: int, name: BlobName = NAME, **asked: Any
+    blobs: BlobFixture, first: int, behind: int, name: BlobName = NAME, **asked: Any
 ) -> Blob:
     command = ClearPages(name, first * PAGE, behind * PAGE, new_id(), **asked)
-    return await shelf.write(clear_pages, command)
+    return await blobs.write(clear_pages, command)
 
 
-async def _set(shelf: Shelf, name: BlobName = NAME, **asked: Any) -> Blob:
-    return await shelf.write(
+async def _set(blobs: BlobFixture, name: BlobName = NAME, **asked: Any) -> Blob:
+    return await blobs.write(
         set_page_blob_properties, SetPageBlobProperties(name, new_id(), **asked)
     )
 
 
-async def _told(
-    shelf: Shelf, snapshot: int | None = None, limit: int = 100, **asked: Any
+async def _page_ranges(
+    blobs: BlobFixture, snapshot: int | None = None, limit: int = 100, **asked: Any
 ) -> PageRangesResult:
     ask = GetBlob(NAME, snapshot=snapshot)
-    return await shelf.read(get_page_ranges, GetPageRanges(ask, limit, **asked))
+    return await blobs.read(get_page_ranges, GetPageRanges(ask, limit, **asked))
 
 
-async def _ranges(shelf: Shelf, snapshot: int | None = None, **asked: Any) -> list[Any]:
-    """In pages: those written as pairs, those cleared with a mark."""
+async def _ranges(blobs: BlobFixture, snapshot: int | None = None, **asked: Any) -> list[Any]:
+    """Returns page numbers: written ranges as pairs, cleared ranges with a mark."""
     found = []
-    for told in (await _told(shelf, snapshot, **asked)).ranges:
-        pages = told.start // PAGE, told.end // PAGE
-        found.append(pages if told.written else (*pages, "cleared"))
+    for result in (await _page_ranges(blobs, snapshot, **asked)).ranges:
+        pages = result.start // PAGE, result.end // PAGE
+        found.append(pages if result.written else (*pages, "cleared"))
     return found
 
 
-# Written and cleared
+# Writing and clearing
 
 
-@on_a_shelf
-async def test_pages_are_written_and_cleared(shelf: Shelf) -> None:
-    made = await _begin(shelf)
+@blob_test
+async def test_pages_are_written_and_cleared(blobs: BlobFixture) -> None:
+    made = await _begin(blobs)
     assert made.traits == PageTraits()
-    assert await shelf.get("disk") == bytes(8 * PAGE)
-    assert await _ranges(shelf) == []
-    await _write(shelf, 1, b"a" * 3 * PAGE)
-    await _write(shelf, 2, b"b" * PAGE)
-    await _write(shelf, 6, b"c" * 2 * PAGE)
-    changed = await _clear(shelf, 3, 7)
+    assert await blobs.get("disk") == bytes(8 * PAGE)
+    assert await _ranges(blobs) == []
+    await _write(blobs, 1, b"a" * 3 * PAGE)
+    await _write(blobs, 2, b"b" * PAGE)
+    await _write(blobs, 6, b"c" * 2 * PAGE)
+    changed = await _clear(blobs, 3, 7)
     assert changed.content.length == 8 * PAGE
     assert changed.stamp > made.stamp
     pages = [b"\0", b"a", b"b", b"\0", b"\0", b"\0", b"\0", b"c"]
-    assert await shelf.get("disk") == b"".join(page * PAGE for page in pages)
-    assert await shelf.get("disk", PAGE - 1, 2 * PAGE) == b"\0" + b"a" * PAGE + b"b"
-    assert await _ranges(shelf) == [(1, 3), (7, 8)]
-    await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME))
-    await shelf.require_bare()
+    assert await blobs.get("disk") == b"".join(page * PAGE for page in pages)
+    assert await blobs.get("disk", PAGE - 1, 2 * PAGE) == b"\0" + b"a" * PAGE + b"b"
+    assert await _ranges(blobs) == [(1, 3), (7, 8)]
+    await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(NAME))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_overlapping_writes_are_never_torn(shelf: Shelf) -> None:
-    await _begin(shelf, 4)
+@blob_test
+async def test_overlapping_writes_are_never_torn(blobs: BlobFixture) -> None:
+    await _begin(blobs, 4)
     datas = [bytes([65 + number]) * 4 * PAGE for number in range(8)]
-    done = await asyncio.gather(*(_write(shelf, 0, data) for data in datas))
+    done = await asyncio.gather(*(_write(blobs, 0, data) for data in datas))
     last = max(range(8), key=lambda number: done[number].stamp)
-    assert await shelf.get("disk") == datas[last]
-    await shelf.require_sound()
+    assert await blobs.get("disk") == datas[last]
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_the_largest_costs_nothing(shelf: Shelf) -> None:
-    await shelf.create()
-    await _put(shelf, PAGE_BLOB_BYTES_MAX)
+@blob_test
+async def test_an_empty_blob_of_maximum_size_costs_nothing(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await _put(blobs, PAGE_BLOB_BYTES_MAX)
     last = PAGE_BLOB_BYTES_MAX // PAGE - 1
-    await _write(shelf, last, b"z" * PAGE)
-    assert await shelf.get("disk", PAGE_BLOB_BYTES_MAX - PAGE) == b"z" * PAGE
-    assert await _ranges(shelf) == [(last, last + 1)]
-    moment = await shelf.snapshot("disk")
-    await _clear(shelf, last, last + 1)
-    assert await _ranges(shelf, previous=moment) == [(last, last + 1, "cleared")]
-    await _clear(shelf, 0, last + 1)
-    assert await _ranges(shelf) == []
-    await shelf.require_sound()
+    await _write(blobs, last, b"z" * PAGE)
+    assert await blobs.get("disk", PAGE_BLOB_BYTES_MAX - PAGE) == b"z" * PAGE
+    assert await _ranges(blobs) == [(last, last + 1)]
+    moment = await blobs.snapshot("disk")
+    await _clear(blobs, last, last + 1)
+    assert await _ranges(blobs, previous=moment) == [(last, last + 1, "cleared")]
+    await _clear(blobs, 0, last + 1)
+    assert await _ranges(blobs) == []
+    await blobs.require_sound()
 
 
-# On what terms
+# Preconditions
 
 
-@on_a_shelf
-async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
-    blob = await _begin(shelf, 2, 5)
-    await shelf.put("block blob", bytes(2 * PAGE))
+@blob_test
+async def test_refused_writes_change_nothing(blobs: BlobFixture) -> None:
+    blob = await _begin(blobs, 2, 5)
+    await blobs.put("block blob", bytes(2 * PAGE))
     other = Conditions(if_match=('"0x1"',))
     for code, name, page, asked in (
         ("BlobNotFound", MISSING, 0, {}),
@@ -175,38 +178,38 @@ async def test_what_is_refused_changes_nothing(shelf: Shelf) -> None:
         ("LeaseNotPresentWithBlobOperation", NAME, 0, {"lease_id": new_lease_id()}),
     ):
         announced = PutPage(name, page * PAGE, Body(b"", PAGE, 0), new_id(), **asked)
-        assert await code_of(shelf.read(precheck_page, announced)) == code
-        assert await code_of(_write(shelf, page, b"x" * PAGE, name, **asked)) == code
-        assert await code_of(_clear(shelf, page, page + 1, name, **asked)) == code
-    assert await shelf.get("disk") == bytes(2 * PAGE)
+        assert await code_of(blobs.read(precheck_page, announced)) == code
+        assert await code_of(_write(blobs, page, b"x" * PAGE, name, **asked)) == code
+        assert await code_of(_clear(blobs, page, page + 1, name, **asked)) == code
+    assert await blobs.get("disk") == bytes(2 * PAGE)
     met: dict[str, Any] = {
         "conditions": Conditions(if_match=(format_etag(blob.stamp),)),
         "sequence": SequenceConditions(5, 6, 5),
     }
-    written = await _write(shelf, 1, b"x" * PAGE, **met)
+    written = await _write(blobs, 1, b"x" * PAGE, **met)
     assert written.traits == PageTraits(5)
-    assert await shelf.get("disk") == bytes(PAGE) + b"x" * PAGE
-    await shelf.require_sound()
+    assert await blobs.get("disk") == bytes(PAGE) + b"x" * PAGE
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_a_lease_keeps_others_away(shelf: Shelf) -> None:
-    await _begin(shelf, 2)
+@blob_test
+async def test_a_lease_excludes_other_writers(blobs: BlobFixture) -> None:
+    await _begin(blobs, 2)
     lease_id = new_lease_id()
-    await shelf.lease("disk", Acquire(lease_id, None))
-    for call in (_write(shelf, 0, b"x" * PAGE), _clear(shelf, 0, 1), _set(shelf, length=0)):
+    await blobs.lease("disk", Acquire(lease_id, None))
+    for call in (_write(blobs, 0, b"x" * PAGE), _clear(blobs, 0, 1), _set(blobs, length=0)):
         assert await code_of(call) == "LeaseIdMissing"
-    await _write(shelf, 0, b"x" * PAGE, lease_id=lease_id)
-    await _clear(shelf, 0, 1, lease_id=lease_id)
-    await _set(shelf, length=PAGE, lease_id=lease_id)
+    await _write(blobs, 0, b"x" * PAGE, lease_id=lease_id)
+    await _clear(blobs, 0, 1, lease_id=lease_id)
+    await _set(blobs, length=PAGE, lease_id=lease_id)
 
 
 # Properties
 
 
-@on_a_shelf
-async def test_properties_of_page_blobs(shelf: Shelf) -> None:
-    await _begin(shelf, 4)
+@blob_test
+async def test_properties_of_page_blobs(blobs: BlobFixture) -> None:
+    await _begin(blobs, 4)
     update, most = SequenceAction.UPDATE, SequenceAction.MAX
     for change, number in (
         (SequenceChange(update, 7), 7),
@@ -215,66 +218,66 @@ async def test_properties_of_page_blobs(shelf: Shelf) -> None:
         (SequenceChange(SequenceAction.INCREMENT), 10),
         (SequenceChange(update, SEQUENCE_NUMBER_MAX), SEQUENCE_NUMBER_MAX),
     ):
-        assert (await _set(shelf, sequence=change)).traits == PageTraits(number)
-    too_large = _set(shelf, length=0, sequence=SequenceChange(SequenceAction.INCREMENT))
+        assert (await _set(blobs, sequence=change)).traits == PageTraits(number)
+    too_large = _set(blobs, length=0, sequence=SequenceChange(SequenceAction.INCREMENT))
     assert await code_of(too_large) == "SequenceNumberIncrementTooLarge"
     headers = BlobHeaders("text/plain", cache_control="none")
-    described = await shelf.write(set_blob_headers, SetBlobHeaders(NAME, headers))
+    described = await blobs.write(set_blob_headers, SetBlobHeaders(NAME, headers))
     assert described.traits == PageTraits(SEQUENCE_NUMBER_MAX)
-    resized = await _set(shelf, length=2 * PAGE)
+    resized = await _set(blobs, length=2 * PAGE)
     assert (resized.headers, resized.traits) == (headers, described.traits)
     assert resized.content.length == 2 * PAGE
-    both = await _set(shelf, headers=BlobHeaders("a/b"), sequence=SequenceChange(update, 1))
+    both = await _set(blobs, headers=BlobHeaders("a/b"), sequence=SequenceChange(update, 1))
     assert (both.headers, both.traits) == (BlobHeaders("a/b"), PageTraits(1))
-    await shelf.put("block blob", b"")
-    other = _set(shelf, BlobName(BOX, "block blob"), length=0)
+    await blobs.put("block blob", b"")
+    other = _set(blobs, BlobName(BOX, "block blob"), length=0)
     assert await code_of(other) == "UnsupportedHeader"
-    other = _set(shelf, BlobName(BOX, "block blob"), sequence=SequenceChange(update, 1))
+    other = _set(blobs, BlobName(BOX, "block blob"), sequence=SequenceChange(update, 1))
     assert await code_of(other) == "InvalidBlobType"
-    assert await code_of(_set(shelf, MISSING, length=0)) == "BlobNotFound"
+    assert await code_of(_set(blobs, MISSING, length=0)) == "BlobNotFound"
 
 
-@on_a_shelf
-async def test_what_was_cut_off_does_not_come_back(shelf: Shelf) -> None:
-    await _begin(shelf, 4)
-    await _write(shelf, 0, b"x" * 4 * PAGE)
-    moment = await shelf.snapshot("disk")
-    await _set(shelf, length=PAGE)
-    assert await shelf.get("disk") == b"x" * PAGE
-    assert await code_of(_write(shelf, 1, b"y" * PAGE)) == "InvalidPageRange"
-    await _set(shelf, length=6 * PAGE)
-    assert await shelf.get("disk") == b"x" * PAGE + bytes(5 * PAGE)
-    assert await _ranges(shelf) == [(0, 1)]
-    assert await shelf.get("disk", snapshot=moment) == b"x" * 4 * PAGE
-    await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
-    await shelf.require_bare()
+@blob_test
+async def test_truncated_pages_read_as_zeros_after_growing(blobs: BlobFixture) -> None:
+    await _begin(blobs, 4)
+    await _write(blobs, 0, b"x" * 4 * PAGE)
+    moment = await blobs.snapshot("disk")
+    await _set(blobs, length=PAGE)
+    assert await blobs.get("disk") == b"x" * PAGE
+    assert await code_of(_write(blobs, 1, b"y" * PAGE)) == "InvalidPageRange"
+    await _set(blobs, length=6 * PAGE)
+    assert await blobs.get("disk") == b"x" * PAGE + bytes(5 * PAGE)
+    assert await _ranges(blobs) == [(0, 1)]
+    assert await blobs.get("disk", snapshot=moment) == b"x" * 4 * PAGE
+    await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
+    await blobs.require_empty()
 
 
-# Told
+# Page ranges
 
 
-@on_a_shelf
-async def test_ranges_in_parts(shelf: Shelf) -> None:
-    await _begin(shelf, 20)
+@blob_test
+async def test_ranges_in_pages(blobs: BlobFixture) -> None:
+    await _begin(blobs, 20)
     for page in range(0, 20, 2):
-        await _write(shelf, page, b"x" * PAGE)
+        await _write(blobs, page, b"x" * PAGE)
     expected = [PageRange(page * PAGE, (page + 1) * PAGE) for page in range(0, 20, 2)]
     for limit in (1, 3, 10, 11):
         found: list[PageRange] = []
         following: int | None = 0
         while following is not None:
-            told = await _told(shelf, limit=limit, start=following)
-            assert 0 < len(told.ranges) <= limit
-            found += told.ranges
-            following = told.following
+            result = await _page_ranges(blobs, limit=limit, start=following)
+            assert 0 < len(result.ranges) <= limit
+            found += result.ranges
+            following = result.following
         assert found == expected
 
 
-@on_a_shelf
-async def test_ranges_of_a_range(shelf: Shelf) -> None:
-    await _begin(shelf, 8)
-    await _write(shelf, 1, b"x" * 5 * PAGE)
+@blob_test
+async def test_ranges_of_a_range(blobs: BlobFixture) -> None:
+    await _begin(blobs, 8)
+    await _write(blobs, 1, b"x" * 5 * PAGE)
     for first, last, pages in (
         (0, None, [(1, 6)]),
         (0, PAGE - 1, []),
@@ -284,58 +287,58 @@ async def test_ranges_of_a_range(shelf: Shelf) -> None:
         (5 * PAGE, 10**18, [(5, 6)]),
         (6 * PAGE, None, []),
     ):
-        assert await _ranges(shelf, first=first, last=last) == pages, (first, last)
-    assert await code_of(_told(shelf, first=8 * PAGE)) == "InvalidRange"
+        assert await _ranges(blobs, first=first, last=last) == pages, (first, last)
+    assert await code_of(_page_ranges(blobs, first=8 * PAGE)) == "InvalidRange"
 
 
-@on_a_shelf
-async def test_what_has_no_ranges(shelf: Shelf) -> None:
-    await _begin(shelf, 0)
-    assert await _ranges(shelf) == []
-    await shelf.put("block blob", b"data")
+@blob_test
+async def test_blobs_without_ranges(blobs: BlobFixture) -> None:
+    await _begin(blobs, 0)
+    assert await _ranges(blobs) == []
+    await blobs.put("block blob", b"data")
     for name, code in ((BlobName(BOX, "block blob"), "InvalidBlobType"), (MISSING, "BlobNotFound")):
         ask = GetPageRanges(GetBlob(name), 10)
-        assert await code_of(shelf.read(get_page_ranges, ask)) == code
+        assert await code_of(blobs.read(get_page_ranges, ask)) == code
 
 
-# Compared
+# Differences
 
 
-@on_a_shelf
-async def test_what_was_changed_since_a_snapshot(shelf: Shelf) -> None:
-    await _begin(shelf, 8)
-    await _write(shelf, 0, b"a" * 4 * PAGE)
-    first = await shelf.snapshot("disk")
-    assert await _ranges(shelf, previous=first) == []
-    await _write(shelf, 1, b"b" * PAGE)
-    await _clear(shelf, 3, 4)
-    second = await shelf.snapshot("disk")
-    await _write(shelf, 6, b"c" * PAGE)
-    assert await _ranges(shelf, previous=first) == [(1, 2), (3, 4, "cleared"), (6, 7)]
-    assert await _ranges(shelf, second, previous=first) == [(1, 2), (3, 4, "cleared")]
-    assert await _ranges(shelf, previous=second) == [(6, 7)]
-    assert await _ranges(shelf, previous=first, first=2 * PAGE, last=4 * PAGE - 1) == [
+@blob_test
+async def test_differences_since_a_snapshot(blobs: BlobFixture) -> None:
+    await _begin(blobs, 8)
+    await _write(blobs, 0, b"a" * 4 * PAGE)
+    first = await blobs.snapshot("disk")
+    assert await _ranges(blobs, previous=first) == []
+    await _write(blobs, 1, b"b" * PAGE)
+    await _clear(blobs, 3, 4)
+    second = await blobs.snapshot("disk")
+    await _write(blobs, 6, b"c" * PAGE)
+    assert await _ranges(blobs, previous=first) == [(1, 2), (3, 4, "cleared"), (6, 7)]
+    assert await _ranges(blobs, second, previous=first) == [(1, 2), (3, 4, "cleared")]
+    assert await _ranges(blobs, previous=second) == [(6, 7)]
+    assert await _ranges(blobs, previous=first, first=2 * PAGE, last=4 * PAGE - 1) == [
         (3, 4, "cleared")
     ]
-    told = await _told(shelf, previous=first, limit=1)
-    assert (len(told.ranges), told.following) == (1, 3 * PAGE)
-    # What was written and cleared since counts, though nothing is to be seen of it.
-    await _write(shelf, 7, b"d" * PAGE)
-    await _clear(shelf, 7, 8)
-    assert await _ranges(shelf, previous=second) == [(6, 7), (7, 8, "cleared")]
-    newer = _told(shelf, first, previous=second)
+    result = await _page_ranges(blobs, previous=first, limit=1)
+    assert (len(result.ranges), result.following) == (1, 3 * PAGE)
+    # Pages that were written and cleared since are listed, although they are zero in both.
+    await _write(blobs, 7, b"d" * PAGE)
+    await _clear(blobs, 7, 8)
+    assert await _ranges(blobs, previous=second) == [(6, 7), (7, 8, "cleared")]
+    newer = _page_ranges(blobs, first, previous=second)
     assert await code_of(newer) == "PreviousSnapshotCannotBeNewer"
-    assert await code_of(_told(shelf, previous=first + 1)) == "PreviousSnapshotNotFound"
-    await _put(shelf, 8 * PAGE)
-    assert await code_of(_told(shelf, previous=second)) == "BlobOverwritten"
-    assert await _ranges(shelf, second, previous=first) == [(1, 2), (3, 4, "cleared")]
-    await shelf.require_sound()
+    assert await code_of(_page_ranges(blobs, previous=first + 1)) == "PreviousSnapshotNotFound"
+    await _put(blobs, 8 * PAGE)
+    assert await code_of(_page_ranges(blobs, previous=second)) == "BlobOverwritten"
+    assert await _ranges(blobs, second, previous=first) == [(1, 2), (3, 4, "cleared")]
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_any_history_is_told_rightly(shelf: Shelf) -> None:
-    """Against a list of pages, of which each knows when it was last changed."""
-    await _begin(shelf, 16)
+@blob_test
+async def test_ranges_match_a_model(blobs: BlobFixture) -> None:
+    """Compares with a list of pages that store when each was last changed."""
+    await _begin(blobs, 16)
     source = random.Random(7)
     content = [0] * 16
     kept: dict[int, list[int]] = {}
@@ -345,25 +348,25 @@ async def test_any_history_is_told_rightly(shelf: Shelf) -> None:
         step = source.randrange(4)
         if step < 2:
             letter = source.randrange(1, 256)
-            await _write(shelf, first, bytes([letter]) * (behind - first) * PAGE)
+            await _write(blobs, first, bytes([letter]) * (behind - first) * PAGE)
             content[first:behind] = [letter] * (behind - first)
         elif step == 2:
-            await _clear(shelf, first, behind)
+            await _clear(blobs, first, behind)
             content[first:behind] = [0] * (behind - first)
         elif len(kept) < 5:
-            kept[await shelf.snapshot("disk")] = list(content)
+            kept[await blobs.snapshot("disk")] = list(content)
         for moment, pages in (*kept.items(), (None, content)):
-            data = await shelf.get("disk", snapshot=moment)
+            data = await blobs.get("disk", snapshot=moment)
             assert data == b"".join(bytes([page]) * PAGE for page in pages)
             written = {
-                page for start, end in await _ranges(shelf, moment) for page in range(start, end)
+                page for start, end in await _ranges(blobs, moment) for page in range(start, end)
             }
             assert written == {number for number, page in enumerate(pages) if page}
     for moment, pages in kept.items():
         changed = {
-            page for told in await _ranges(shelf, previous=moment) for page in range(*told[:2])
+            page for result in await _ranges(blobs, previous=moment) for page in range(*result[:2])
         }
         assert changed >= {number for number in range(16) if pages[number] != content[number]}
-    await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
-    await shelf.require_bare()
+    await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE))
+    await blobs.require_empty()

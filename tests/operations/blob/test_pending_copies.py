@@ -1,4 +1,4 @@
-"""Copies that wait for their bytes, over every engine."""
+"""Pending copies with every engine."""
 
 from __future__ import annotations
 
@@ -33,36 +33,37 @@ from etagere.operations.blob.blobs import (
 from etagere.operations.blob.containers import delete_container
 from etagere.operations.blob.snapshots import snapshot_blob
 from etagere.operations.blob.tags import get_blob_tags
-from tests.operations.blob.shelf import BOX, NOTHING_SENT, Shelf, code_of, on_a_shelf
+from tests.operations.blob.fixture import BOX, NOTHING_SENT, BlobFixture, blob_test
 from tests.operations.blob.test_copies import COPY, LARGE, SOURCE, copy, of, show, to
+from tests.operations.fixture import code_of
 
 PENDING = "PendingCopyOperation"
 
 
-async def begin(shelf: Shelf, destination: Destination | None = None) -> BegunCopy:
+async def begin(blobs: BlobFixture, destination: Destination | None = None) -> BegunCopy:
     command = BeginCopy(
         destination or to(), 1000, BlobHeaders("text/plain"), (("a", "b"),), b"p" * 16
     )
-    return await shelf.write(pending_copies.begin_copy, command)
+    return await blobs.write(pending_copies.begin_copy, command)
 
 
-async def finish(shelf: Shelf, begun: BegunCopy, data: bytes) -> bool:
-    async with shelf.store.writer(len(data)) as writer:
+async def finish(blobs: BlobFixture, begun: BegunCopy, data: bytes) -> bool:
+    async with blobs.store.writer(len(data)) as writer:
         await writer.append(data)
         command = FinishCopy(begun.copy_ref, await writer.seal())
-        return await shelf.write(pending_copies.finish_copy, command)
+        return await blobs.write(pending_copies.finish_copy, command)
 
 
-async def pending(shelf: Shelf) -> int:
-    return len(await shelf.read(pending_copies.pending_copies, None))
+async def pending(blobs: BlobFixture) -> int:
+    return len(await blobs.read(pending_copies.pending_copies, None))
 
 
-@on_a_shelf
-async def test_a_place_is_held_until_the_bytes_are_there(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("copy", LARGE)
-    begun = await begin(shelf)
-    held = await show(shelf)
+@blob_test
+async def test_a_pending_copy_becomes_the_blob_when_it_finishes(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("copy", LARGE)
+    begun = await begin(blobs)
+    held = await show(blobs)
     assert held == begun.blob
     assert held.copied is not None
     assert (held.copied.status, held.copied.copied, held.copied.total) == (
@@ -71,142 +72,142 @@ async def test_a_place_is_held_until_the_bytes_are_there(shelf: Shelf) -> None:
         1000,
     )
     assert (held.content.length, held.metadata) == (0, (("a", "b"),))
-    assert await pending(shelf) == 1
-    assert await shelf.write(pending_copies.record_progress, RecordProgress(begun.copy_ref, 400))
-    noted = await show(shelf)
+    assert await pending(blobs) == 1
+    assert await blobs.write(pending_copies.record_progress, RecordProgress(begun.copy_ref, 400))
+    noted = await show(blobs)
     assert noted.copied is not None
     assert (noted.copied.copied, noted.stamp) == (400, held.stamp)
-    assert await finish(shelf, begun, LARGE[:1000])
-    done = await show(shelf)
+    assert await finish(blobs, begun, LARGE[:1000])
+    done = await show(blobs)
     assert done.copied is not None
     assert (done.copied.status, done.copied.copied) == (CopyStatus.SUCCESS, 1000)
     assert done.copied.ended > 0
     assert done.stamp > held.stamp
-    assert await shelf.get("copy") == LARGE[:1000]
-    assert await pending(shelf) == 0
-    assert not await finish(shelf, begun, b"again")
-    assert not await shelf.write(pending_copies.fail_copy, FailCopy(begun.copy_ref, "why"))
-    assert await show(shelf) == done
-    await shelf.write(delete_blob, DeleteBlob(COPY))
-    await shelf.require_bare()
+    assert await blobs.get("copy") == LARGE[:1000]
+    assert await pending(blobs) == 0
+    assert not await finish(blobs, begun, b"again")
+    assert not await blobs.write(pending_copies.fail_copy, FailCopy(begun.copy_ref, "why"))
+    assert await show(blobs) == done
+    await blobs.write(delete_blob, DeleteBlob(COPY))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_nobody_changes_what_is_waited_for(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("source", b"data")
-    begun = await begin(shelf)
-    before = await show(shelf)
-    assert await code_of(shelf.put("copy", b"other")) == PENDING
-    assert await code_of(copy(shelf, to())) == PENDING
-    assert await code_of(begin(shelf)) == PENDING
-    assert await code_of(shelf.stage("copy", b"a", b"block")) == PENDING
+@blob_test
+async def test_a_pending_copy_cannot_be_changed(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("source", b"data")
+    begun = await begin(blobs)
+    before = await show(blobs)
+    assert await code_of(blobs.put("copy", b"other")) == PENDING
+    assert await code_of(copy(blobs, to())) == PENDING
+    assert await code_of(begin(blobs)) == PENDING
+    assert await code_of(blobs.stage("copy", b"a", b"block")) == PENDING
     put = PutCopy(to(), NOTHING_SENT, BlobHeaders(), ())
-    assert await code_of(shelf.write(copies.put_copy, put)) == PENDING
-    assert await code_of(shelf.lease("copy", Acquire(new_lease_id(), 15))) == PENDING
-    assert await code_of(shelf.write(delete_blob, DeleteBlob(COPY))) == PENDING
-    assert await code_of(shelf.write(snapshot_blob, SnapshotBlob(COPY))) == PENDING
+    assert await code_of(blobs.write(copies.put_copy, put)) == PENDING
+    assert await code_of(blobs.lease("copy", Acquire(new_lease_id(), 15))) == PENDING
+    assert await code_of(blobs.write(delete_blob, DeleteBlob(COPY))) == PENDING
+    assert await code_of(blobs.write(snapshot_blob, SnapshotBlob(COPY))) == PENDING
     metadata = SetBlobMetadata(COPY, ())
-    assert await code_of(shelf.write(set_blob_metadata, metadata)) == PENDING
-    assert await show(shelf) == before
-    tags = await shelf.read(get_blob_tags, GetBlob(COPY))
+    assert await code_of(blobs.write(set_blob_metadata, metadata)) == PENDING
+    assert await show(blobs) == before
+    tags = await blobs.read(get_blob_tags, GetBlob(COPY))
     assert tags.blob == before
-    # Nor is it copied: it has no bytes yet.
+    # Nor can it be a source: it has no bytes yet.
     onward = to(BlobName(BOX, "onward")), of(COPY)
-    assert await code_of(copy(shelf, *onward)) == PENDING
-    assert await finish(shelf, begun, b"data")
-    assert await code_of(copy(shelf, *onward)) == ""
-    assert await code_of(shelf.write(delete_blob, DeleteBlob(COPY))) == ""
+    assert await code_of(copy(blobs, *onward)) == PENDING
+    assert await finish(blobs, begun, b"data")
+    assert await code_of(copy(blobs, *onward)) == ""
+    assert await code_of(blobs.write(delete_blob, DeleteBlob(COPY))) == ""
 
 
-@on_a_shelf
-async def test_a_lease_must_not_end_before_the_copy(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("copy", b"old")
+@blob_test
+async def test_a_pending_copy_needs_an_infinite_lease(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("copy", b"old")
     mine = new_lease_id()
-    shelf.clock.freeze()
-    await shelf.lease("copy", Acquire(mine, 15))
-    assert await code_of(begin(shelf, to(lease_id=mine))) == "InfiniteLeaseDurationRequired"
-    assert await code_of(begin(shelf)) == "LeaseIdMissing"
-    shelf.clock.advance(16 * TICKS_PER_SECOND)
-    await shelf.lease("copy", Acquire(mine, None))
-    begun = await begin(shelf, to(lease_id=mine))
+    blobs.clock.freeze()
+    await blobs.lease("copy", Acquire(mine, 15))
+    assert await code_of(begin(blobs, to(lease_id=mine))) == "InfiniteLeaseDurationRequired"
+    assert await code_of(begin(blobs)) == "LeaseIdMissing"
+    blobs.clock.advance(16 * TICKS_PER_SECOND)
+    await blobs.lease("copy", Acquire(mine, None))
+    begun = await begin(blobs, to(lease_id=mine))
     abort = AbortCopy(COPY, begun.copy_ref.copy_id)
-    assert await code_of(shelf.write(pending_copies.abort_copy, abort)) == "LeaseIdMissing"
-    assert await finish(shelf, begun, b"new")
-    assert (await show(shelf)).lease == begun.blob.lease
+    assert await code_of(blobs.write(pending_copies.abort_copy, abort)) == "LeaseIdMissing"
+    assert await finish(blobs, begun, b"new")
+    assert (await show(blobs)).lease == begun.blob.lease
 
 
-@on_a_shelf
-async def test_aborting(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("copy", b"old")
+@blob_test
+async def test_aborting(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("copy", b"old")
 
     async def abort(copy_id: bytes, name: BlobName = COPY) -> str:
-        return await code_of(shelf.write(pending_copies.abort_copy, AbortCopy(name, copy_id)))
+        return await code_of(blobs.write(pending_copies.abort_copy, AbortCopy(name, copy_id)))
 
     assert await abort(new_id(), SOURCE) == "BlobNotFound"
     assert await abort(new_id()) == "NoPendingCopyOperation"
-    begun = await begin(shelf)
+    begun = await begin(blobs)
     assert await abort(new_id()) == "CopyIdMismatch"
     assert await abort(begun.copy_ref.copy_id) == ""
-    left = await show(shelf)
+    left = await show(blobs)
     assert left.copied is not None
     assert left.copied.status is CopyStatus.ABORTED
     assert (left.content.length, left.metadata) == (0, (("a", "b"),))
     assert left.stamp > begun.blob.stamp
     assert await abort(begun.copy_ref.copy_id) == "NoPendingCopyOperation"
-    assert not await shelf.write(pending_copies.record_progress, RecordProgress(begun.copy_ref, 1))
-    assert not await finish(shelf, begun, LARGE)
-    assert await show(shelf) == left
-    assert await pending(shelf) == 0
-    # The next one is another one.
-    again = await begin(shelf)
-    assert not await finish(shelf, begun, b"late")
-    assert await finish(shelf, again, b"right")
-    assert await shelf.get("copy") == b"right"
-    await shelf.require_sound()
+    assert not await blobs.write(pending_copies.record_progress, RecordProgress(begun.copy_ref, 1))
+    assert not await finish(blobs, begun, LARGE)
+    assert await show(blobs) == left
+    assert await pending(blobs) == 0
+    # The next copy has another ID.
+    again = await begin(blobs)
+    assert not await finish(blobs, begun, b"late")
+    assert await finish(blobs, again, b"right")
+    assert await blobs.get("copy") == b"right"
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_failing_leaves_a_place_without_bytes(shelf: Shelf) -> None:
-    await shelf.create()
-    begun = await begin(shelf)
-    assert await shelf.write(pending_copies.fail_copy, FailCopy(begun.copy_ref, "404 BlobNotFound"))
-    left = await show(shelf)
+@blob_test
+async def test_a_failed_copy_leaves_an_empty_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    begun = await begin(blobs)
+    assert await blobs.write(pending_copies.fail_copy, FailCopy(begun.copy_ref, "404 BlobNotFound"))
+    left = await show(blobs)
     assert left.copied is not None
     assert left.copied.status is CopyStatus.FAILED
     assert left.copied.description == "404 BlobNotFound"
     assert left.content.length == 0
-    assert await pending(shelf) == 0
-    await shelf.put("copy", b"new")
-    assert (await show(shelf)).copied is None
+    assert await pending(blobs) == 0
+    await blobs.put("copy", b"new")
+    assert (await show(blobs)).copied is None
 
 
-@on_a_shelf
-async def test_a_container_that_goes_takes_the_place_along(shelf: Shelf) -> None:
-    await shelf.create()
-    begun = await begin(shelf)
-    await shelf.write(delete_container, DeleteContainer(BOX))
-    await shelf.create()
-    other = await begin(shelf)
-    assert await pending(shelf) == 2
-    assert not await finish(shelf, begun, LARGE)
-    assert await pending(shelf) == 1
-    assert await finish(shelf, other, b"data")
-    assert await shelf.get("copy") == b"data"
-    await shelf.purge()
-    await shelf.require_sound()
+@blob_test
+async def test_deleting_the_container_ends_the_copy(blobs: BlobFixture) -> None:
+    await blobs.create()
+    begun = await begin(blobs)
+    await blobs.write(delete_container, DeleteContainer(BOX))
+    await blobs.create()
+    other = await begin(blobs)
+    assert await pending(blobs) == 2
+    assert not await finish(blobs, begun, LARGE)
+    assert await pending(blobs) == 1
+    assert await finish(blobs, other, b"data")
+    assert await blobs.get("copy") == b"data"
+    await blobs.purge()
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_many_under_way_are_shown_in_turns(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_pending_copies_are_listed_in_pages(blobs: BlobFixture) -> None:
+    await blobs.create()
     names = [BlobName(BOX, f"{number:03}") for number in range(250)]
     for name in names:
-        await begin(shelf, to(name))
+        await begin(blobs, to(name))
     found, after = [], None
-    while rows := await shelf.read(pending_copies.pending_copies, after):
+    while rows := await blobs.read(pending_copies.pending_copies, after):
         found += [copy_ref.name for copy_ref, process in rows if process == b"p" * 16]
         after = rows[-1][0].key
     assert found == [name.name for name in names]

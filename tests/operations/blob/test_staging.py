@@ -1,4 +1,4 @@
-"""Staged blocks over every engine: which count, who may add them, how long they wait."""
+"""Staged blocks with every engine: replacement, limits, leases, visibility and expiry."""
 
 from __future__ import annotations
 
@@ -47,17 +47,16 @@ from etagere.operations.blob.staging import (
     precheck_block,
     purge_discarded,
 )
-from tests.operations.blob.accounts import rows
-from tests.operations.blob.shelf import (
-    ACCOUNT,
+from tests.operations.blob.consistency import rows
+from tests.operations.blob.fixture import (
     BOX,
     NOTHING_SENT,
-    Shelf,
-    code_of,
+    BlobFixture,
+    blob_test,
     latest,
-    on_a_shelf,
     uncommitted,
 )
+from tests.operations.fixture import ACCOUNT, code_of
 from tests.operations.pages import BlobPage, list_blobs
 
 NAME = BlobName(BOX, "blob")
@@ -74,15 +73,15 @@ def _staged_blocks(txn: ReadTxn, _: None) -> int:
     return len(rows(txn, STAGED_BLOCKS))
 
 
-# Deleted
+# Deletion
 
 
-@on_a_shelf
-async def test_blocks_without_a_blob_are_deleted(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_blocks_without_a_blob_are_deleted(blobs: BlobFixture) -> None:
+    await blobs.create()
     name = BlobName(BOX, "blob")
-    await shelf.stage("blob", b"a", b"block")
-    assert await code_of(shelf.write(delete_blob, DeleteBlob(name))) == "BlobNotFound"
+    await blobs.stage("blob", b"a", b"block")
+    assert await code_of(blobs.write(delete_blob, DeleteBlob(name))) == "BlobNotFound"
     for refused, code in (
         (DeleteBlob(name, uncommitted=True, conditions=Conditions(ANY)), "ConditionNotMet"),
         (
@@ -91,209 +90,209 @@ async def test_blocks_without_a_blob_are_deleted(shelf: Shelf) -> None:
         ),
         (DeleteBlob(name, uncommitted=True, snapshots=DeleteSnapshots.ONLY), "BlobNotFound"),
     ):
-        assert await code_of(shelf.write(delete_blob, refused)) == code
-    assert await shelf.staged("blob") == [b"a"]
-    await shelf.write(delete_blob, DeleteBlob(name, uncommitted=True))
+        assert await code_of(blobs.write(delete_blob, refused)) == code
+    assert await blobs.staged("blob") == [b"a"]
+    await blobs.write(delete_blob, DeleteBlob(name, uncommitted=True))
     gone = DeleteBlob(name, uncommitted=True)
-    assert await code_of(shelf.write(delete_blob, gone)) == "BlobNotFound"
-    await shelf.require_bare()
+    assert await code_of(blobs.write(delete_blob, gone)) == "BlobNotFound"
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_a_list_and_a_delete_of_its_blocks_follow_each_other(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_a_list_and_a_delete_of_its_blocks_follow_each_other(blobs: BlobFixture) -> None:
+    await blobs.create()
     name = BlobName(BOX, "blob")
     for _ in range(8):
-        await shelf.stage("blob", b"a", b"block")
+        await blobs.stage("blob", b"a", b"block")
         committed, deleted = await asyncio.gather(
-            code_of(shelf.commit("blob", latest(b"a"))),
-            code_of(shelf.write(delete_blob, DeleteBlob(name, uncommitted=True))),
+            code_of(blobs.commit("blob", latest(b"a"))),
+            code_of(blobs.write(delete_blob, DeleteBlob(name, uncommitted=True))),
         )
         assert deleted == ""
         assert committed in {"", "InvalidBlockList"}
-        await shelf.require_bare()
+        await blobs.require_empty()
 
 
-# Which count
+# Names and limits
 
 
-@on_a_shelf
-async def test_the_last_block_of_a_name_counts(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", {b"b": b"first", b"a": b"other"})
-    await shelf.stage("blob", b"b", b"the second")
-    shown = await shelf.block_list("blob")
+@blob_test
+async def test_the_last_block_of_a_name_wins(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", {b"b": b"first", b"a": b"other"})
+    await blobs.stage("blob", b"b", b"the second")
+    shown = await blobs.block_list("blob")
     assert shown.uncommitted == (BlockSize(b"a", 5), BlockSize(b"b", 10))
-    assert await shelf.read(_extents, None) == 2
-    await shelf.require_sound()
-    await shelf.commit("blob", latest(b"a", b"b"))
-    assert await shelf.get("blob") == b"otherthe second"
-    await shelf.require_sound()
+    assert await blobs.read(_extents, None) == 2
+    await blobs.require_sound()
+    await blobs.commit("blob", latest(b"a", b"b"))
+    assert await blobs.get("blob") == b"otherthe second"
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_all_names_have_the_length_of_the_first(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage("blob", b"aa", b"x")
+@blob_test
+async def test_all_names_have_the_length_of_the_first(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage("blob", b"aa", b"x")
     for other in (b"a", b"aaa"):
-        assert await code_of(shelf.stage("blob", other, b"y")) == "InvalidBlobOrBlock"
-    await shelf.stage("another", b"a", b"y")
-    assert await shelf.staged("blob") == [b"aa"]
-    await shelf.require_sound()
-    await shelf.commit("blob", latest(b"aa"))
-    # The blob has none that wait any more, so the next one is the first again.
-    await shelf.stage("blob", b"b", b"z")
-    await shelf.require_sound()
+        assert await code_of(blobs.stage("blob", other, b"y")) == "InvalidBlobOrBlock"
+    await blobs.stage("another", b"a", b"y")
+    assert await blobs.staged("blob") == [b"aa"]
+    await blobs.require_sound()
+    await blobs.commit("blob", latest(b"aa"))
+    # The blob has no uncommitted blocks left, so the next one sets the length again.
+    await blobs.stage("blob", b"b", b"z")
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_names_are_any_bytes(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_names_are_any_bytes(blobs: BlobFixture) -> None:
+    await blobs.create()
     names = [b"\x00\x00", b"\x00\xff", b"ab", b"\xff\x00", b"\xff\xff"]
-    await shelf.stage_all("blob", {name: name for name in reversed(names)})
-    assert await shelf.staged("blob") == names
-    await shelf.commit("blob", uncommitted(*names))
-    assert await shelf.get("blob") == b"".join(names)
+    await blobs.stage_all("blob", {name: name for name in reversed(names)})
+    assert await blobs.staged("blob") == names
+    await blobs.commit("blob", uncommitted(*names))
+    assert await blobs.get("blob") == b"".join(names)
 
 
 @pytest.fixture
 def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of the hundred thousand blocks that may wait for one blob."""
+    """Lowers the limit of 100,000 uncommitted blocks per blob to three."""
     monkeypatch.setattr("etagere.rules.blocks.STAGED_BLOCKS_MAX", 3)
 
 
 @pytest.mark.usefixtures("room_for_three")
-@on_a_shelf
-async def test_so_many_and_no_more(shelf: Shelf) -> None:
-    """To replace a block takes no room; a new one does."""
-    await shelf.create()
-    await shelf.stage_all("blob", {b"a": b"1", b"b": b"2", b"c": b"3"})
-    assert await code_of(shelf.stage("blob", b"d", b"4")) == "BlockCountExceedsLimit"
-    await shelf.stage("blob", b"c", b"5")
-    assert await shelf.staged("blob") == [b"a", b"b", b"c"]
-    await shelf.require_sound()
+@blob_test
+async def test_the_number_of_blocks_is_limited(blobs: BlobFixture) -> None:
+    """Replacing a block is allowed at the limit; adding one is not."""
+    await blobs.create()
+    await blobs.stage_all("blob", {b"a": b"1", b"b": b"2", b"c": b"3"})
+    assert await code_of(blobs.stage("blob", b"d", b"4")) == "BlockCountExceedsLimit"
+    await blobs.stage("blob", b"c", b"5")
+    assert await blobs.staged("blob") == [b"a", b"b", b"c"]
+    await blobs.require_sound()
 
 
-# Who may add them
+# Leases and permissions
 
 
-@on_a_shelf
-async def test_a_lease_is_needed_while_it_is_held(shelf: Shelf) -> None:
-    await shelf.create()
-    before = await shelf.put("blob", b"x")
+@blob_test
+async def test_a_lease_is_needed_while_it_is_held(blobs: BlobFixture) -> None:
+    await blobs.create()
+    before = await blobs.put("blob", b"x")
     mine, other = new_lease_id(), new_lease_id()
-    shelf.clock.freeze()
-    await shelf.lease("blob", Acquire(mine, 15))
-    assert await code_of(shelf.stage("blob", b"a", b"1")) == "LeaseIdMissing"
-    mismatch = code_of(shelf.stage("blob", b"a", b"1", lease_id=other))
+    blobs.clock.freeze()
+    await blobs.lease("blob", Acquire(mine, 15))
+    assert await code_of(blobs.stage("blob", b"a", b"1")) == "LeaseIdMissing"
+    mismatch = code_of(blobs.stage("blob", b"a", b"1", lease_id=other))
     assert await mismatch == "LeaseIdMismatchWithBlobOperation"
-    assert await shelf.staged("blob") == []
-    await shelf.stage("blob", b"a", b"1", lease_id=mine)
-    shelf.clock.advance(16 * SECOND)
-    lost = shelf.stage("blob", b"b", b"2", lease_id=mine)
+    assert await blobs.staged("blob") == []
+    await blobs.stage("blob", b"a", b"1", lease_id=mine)
+    blobs.clock.advance(16 * SECOND)
+    lost = blobs.stage("blob", b"b", b"2", lease_id=mine)
     assert await code_of(lost) == "LeaseLost"
-    await shelf.stage("blob", b"b", b"2")
-    shown = await shelf.read(get_blob, GetBlob(NAME))
-    # It modifies nothing yet: the blob has its stamp, and remembers the lease.
+    await blobs.stage("blob", b"b", b"2")
+    shown = await blobs.read(get_blob, GetBlob(NAME))
+    # Staging does not modify the blob: it keeps its stamp and its lease.
     assert shown.blob.stamp == before.stamp
     assert shown.blob.lease != before.lease
-    absent = shelf.stage("absent", b"a", b"1", lease_id=mine)
+    absent = blobs.stage("absent", b"a", b"1", lease_id=mine)
     assert await code_of(absent) == "LeaseNotPresentWithBlobOperation"
-    await shelf.require_sound()
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_who_may_only_create_adds_nothing_to_a_blob(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage("blob", b"a", b"1", only_if_absent=True)
-    await shelf.commit("blob", latest(b"a"), only_if_absent=True)
-    refused = shelf.stage("blob", b"a", b"2", only_if_absent=True)
+@blob_test
+async def test_create_permission_does_not_allow_staging_on_a_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage("blob", b"a", b"1", only_if_absent=True)
+    await blobs.commit("blob", latest(b"a"), only_if_absent=True)
+    refused = blobs.stage("blob", b"a", b"2", only_if_absent=True)
     assert await code_of(refused) == "UnauthorizedBlobOverwrite"
-    assert await shelf.staged("blob") == []
-    await shelf.require_sound()
+    assert await blobs.staged("blob") == []
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_the_precheck_refuses_what_would_be_refused(shelf: Shelf) -> None:
+@blob_test
+async def test_the_precheck_refuses_what_would_be_refused(blobs: BlobFixture) -> None:
     ask = PutBlock(NAME, b"a", NOTHING_SENT, new_id())
     only = PutBlock(NAME, b"a", NOTHING_SENT, new_id(), only_if_absent=True)
-    assert await code_of(shelf.read(precheck_block, ask)) == "ContainerNotFound"
-    await shelf.create()
-    await shelf.read(precheck_block, only)
-    await shelf.put("blob", b"x")
+    assert await code_of(blobs.read(precheck_block, ask)) == "ContainerNotFound"
+    await blobs.create()
+    await blobs.read(precheck_block, only)
+    await blobs.put("blob", b"x")
     mismatch = "UnauthorizedBlobOverwrite"
-    assert await code_of(shelf.read(precheck_block, only)) == mismatch
-    await shelf.read(precheck_block, ask)
-    await shelf.lease("blob", Acquire(new_lease_id(), None))
-    assert await code_of(shelf.read(precheck_block, ask)) == "LeaseIdMissing"
+    assert await code_of(blobs.read(precheck_block, only)) == mismatch
+    await blobs.read(precheck_block, ask)
+    await blobs.lease("blob", Acquire(new_lease_id(), None))
+    assert await code_of(blobs.read(precheck_block, ask)) == "LeaseIdMissing"
 
 
-@on_a_shelf
-async def test_the_container_is_deleted_meanwhile(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage("blob", b"a", b"1")
-    await shelf.write(delete_container, DeleteContainer(BOX))
-    assert await code_of(shelf.stage("blob", b"b", b"2")) == "ContainerNotFound"
-    assert await code_of(shelf.commit("blob", latest(b"a"))) == "ContainerNotFound"
-    await shelf.create()
-    assert await shelf.staged("blob") == []
-    assert await code_of(shelf.commit("blob", latest(b"a"))) == "InvalidBlockList"
-    await shelf.require_bare()
+@blob_test
+async def test_the_container_is_deleted_during_the_upload(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage("blob", b"a", b"1")
+    await blobs.write(delete_container, DeleteContainer(BOX))
+    assert await code_of(blobs.stage("blob", b"b", b"2")) == "ContainerNotFound"
+    assert await code_of(blobs.commit("blob", latest(b"a"))) == "ContainerNotFound"
+    await blobs.create()
+    assert await blobs.staged("blob") == []
+    assert await code_of(blobs.commit("blob", latest(b"a"))) == "InvalidBlockList"
+    await blobs.require_empty()
 
 
-# Who sees them
+# Visibility
 
 
-@on_a_shelf
-async def test_blocks_alone_are_no_blob(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage("blob", b"a", b"1")
+@blob_test
+async def test_blocks_alone_are_no_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage("blob", b"a", b"1")
     acquire = LeaseBlob(NAME, Acquire(new_lease_id(), 15))
     for refused in (
-        shelf.read(get_blob, GetBlob(NAME)),
-        shelf.get("blob"),
-        shelf.write(delete_blob, DeleteBlob(NAME)),
-        shelf.write(set_blob_metadata, SetBlobMetadata(NAME, ())),
-        shelf.write(snapshot_blob, SnapshotBlob(NAME)),
-        shelf.write(lease_blob, acquire),
-        shelf.read(get_block_list, GetBlockList(NAME, True, True, snapshot=1)),
-        shelf.read(get_block_list, GetBlockList(BlobName(BOX, "other"), True, True)),
+        blobs.read(get_blob, GetBlob(NAME)),
+        blobs.get("blob"),
+        blobs.write(delete_blob, DeleteBlob(NAME)),
+        blobs.write(set_blob_metadata, SetBlobMetadata(NAME, ())),
+        blobs.write(snapshot_blob, SnapshotBlob(NAME)),
+        blobs.write(lease_blob, acquire),
+        blobs.read(get_block_list, GetBlockList(NAME, True, True, snapshot=1)),
+        blobs.read(get_block_list, GetBlockList(BlobName(BOX, "other"), True, True)),
     ):
         assert await code_of(refused) == "BlobNotFound"
-    shown = await shelf.block_list("blob")
+    shown = await blobs.block_list("blob")
     assert shown.blob is None
     assert (shown.committed, shown.uncommitted) == ((), (BlockSize(b"a", 1),))
     leased = GetBlockList(NAME, True, True, new_lease_id())
-    assert await code_of(shelf.read(get_block_list, leased)) == "LeaseNotPresentWithBlobOperation"
+    assert await code_of(blobs.read(get_block_list, leased)) == "LeaseNotPresentWithBlobOperation"
 
 
-@on_a_shelf
-async def test_only_what_is_asked_for_is_listed(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage("blob", b"a", b"1")
-    await shelf.commit("blob", latest(b"a"))
-    await shelf.stage("blob", b"b", b"22")
+@blob_test
+async def test_committed_and_uncommitted_are_listed_on_request(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage("blob", b"a", b"1")
+    await blobs.commit("blob", latest(b"a"))
+    await blobs.stage("blob", b"b", b"22")
     for committed, listed in ((True, False), (False, True), (True, True)):
-        shown = await shelf.read(get_block_list, GetBlockList(NAME, committed, listed))
+        shown = await blobs.read(get_block_list, GetBlockList(NAME, committed, listed))
         assert shown.committed == ((BlockSize(b"a", 1),) if committed else ())
         assert shown.uncommitted == ((BlockSize(b"b", 2),) if listed else ())
         assert shown.blob is not None
-    await shelf.put("blob", b"whole")
-    shown = await shelf.block_list("blob")
+    await blobs.put("blob", b"whole")
+    shown = await blobs.block_list("blob")
     assert (shown.committed, shown.uncommitted) == ((), ())
 
 
-@on_a_shelf
-async def test_listings_show_them_if_asked(shelf: Shelf) -> None:
-    await shelf.create()
-    blob = await shelf.put("both", b"x")
-    await shelf.stage("both", b"a", b"1")
-    await shelf.stage("blocks", b"a", b"1")
-    await shelf.stage("a/blocks", b"a", b"1")
+@blob_test
+async def test_listings_include_uncommitted_blobs_on_request(blobs: BlobFixture) -> None:
+    await blobs.create()
+    blob = await blobs.put("both", b"x")
+    await blobs.stage("both", b"a", b"1")
+    await blobs.stage("blocks", b"a", b"1")
+    await blobs.stage("a/blocks", b"a", b"1")
 
     async def listed(delimiter: str, *, staged: bool) -> BlobPage:
         ask = ListBlobs(BOX, 10, delimiter=delimiter, uncommitted=staged)
-        return await shelf.read(list_blobs, ask)
+        return await blobs.read(list_blobs, ask)
 
     assert (await listed("", staged=False)).entries == (("both", blob, NO_SNAPSHOT),)
     assert (await listed("/", staged=False)).entries == (("both", blob, NO_SNAPSHOT),)
@@ -303,100 +302,100 @@ async def test_listings_show_them_if_asked(shelf: Shelf) -> None:
     assert kinds == [("a/", type(None)), ("blocks", Staging), ("both", Blob)]
 
 
-# How long they wait
+# Expiry
 
 
-@on_a_shelf
-async def test_what_makes_or_unmakes_a_blob_drops_them(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", {b"a": b"1", b"b": b"2"})
-    await shelf.put("blob", b"whole")
-    assert await shelf.staged("blob") == []
-    await shelf.require_sound()
-    await shelf.stage_all("blob", {b"a": b"3", b"b": b"4"})
-    await shelf.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
-    await shelf.snapshot("blob")
-    assert await shelf.staged("blob") == [b"a", b"b"]
-    await shelf.commit("blob", latest(b"a"))
-    assert await shelf.staged("blob") == []
-    await shelf.require_sound()
-    await shelf.stage("blob", b"b", b"5")
-    assert await code_of(shelf.write(delete_blob, DeleteBlob(NAME))) == "SnapshotsPresent"
-    assert await shelf.staged("blob") == [b"b"]
-    await shelf.put("other", b"")
-    await shelf.stage("other", b"b", b"5")
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, "other")))
-    assert await shelf.staged("other") == []
-    await shelf.require_sound()
+@blob_test
+async def test_replacing_or_deleting_the_blob_drops_staged_blocks(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", {b"a": b"1", b"b": b"2"})
+    await blobs.put("blob", b"whole")
+    assert await blobs.staged("blob") == []
+    await blobs.require_sound()
+    await blobs.stage_all("blob", {b"a": b"3", b"b": b"4"})
+    await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
+    await blobs.snapshot("blob")
+    assert await blobs.staged("blob") == [b"a", b"b"]
+    await blobs.commit("blob", latest(b"a"))
+    assert await blobs.staged("blob") == []
+    await blobs.require_sound()
+    await blobs.stage("blob", b"b", b"5")
+    assert await code_of(blobs.write(delete_blob, DeleteBlob(NAME))) == "SnapshotsPresent"
+    assert await blobs.staged("blob") == [b"b"]
+    await blobs.put("other", b"")
+    await blobs.stage("other", b"b", b"5")
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "other")))
+    assert await blobs.staged("other") == []
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_a_week_after_the_last_one_they_are_dropped(shelf: Shelf) -> None:
-    await shelf.create()
-    assert not await shelf.read(may_purge, None)
-    shelf.clock.freeze()
-    await shelf.stage("blob", b"a", b"1")
-    shelf.clock.advance(WEEK - SECOND)
-    assert await shelf.write(discard_stale, PurgeStagings()) == 0
-    await shelf.stage("blob", b"b", b"2")  # in good time: both wait for another week
-    await shelf.require_sound()
-    shelf.clock.advance(WEEK - SECOND)
-    assert await shelf.write(discard_stale, PurgeStagings()) == 0
-    assert await shelf.staged("blob") == [b"a", b"b"]
-    # It is noted to the hour when that was, so they may stay for one more.
-    shelf.clock.advance(HOUR + 2 * SECOND)
-    assert await shelf.read(may_purge, None)
-    assert await shelf.write(discard_stale, PurgeStagings()) == 1
-    assert await shelf.staged("blob") == []
-    assert await shelf.write(discard_stale, PurgeStagings()) == 0
-    await shelf.require_bare()
-    assert not await shelf.read(may_purge, None)
+@blob_test
+async def test_staged_blocks_expire_a_week_after_the_last_one(blobs: BlobFixture) -> None:
+    await blobs.create()
+    assert not await blobs.read(may_purge, None)
+    blobs.clock.freeze()
+    await blobs.stage("blob", b"a", b"1")
+    blobs.clock.advance(WEEK - SECOND)
+    assert await blobs.write(discard_stale, PurgeStagings()) == 0
+    await blobs.stage("blob", b"b", b"2")  # in time: both stay for another week
+    await blobs.require_sound()
+    blobs.clock.advance(WEEK - SECOND)
+    assert await blobs.write(discard_stale, PurgeStagings()) == 0
+    assert await blobs.staged("blob") == [b"a", b"b"]
+    # The time of the last block is stored by the hour, so blocks may stay for one more.
+    blobs.clock.advance(HOUR + 2 * SECOND)
+    assert await blobs.read(may_purge, None)
+    assert await blobs.write(discard_stale, PurgeStagings()) == 1
+    assert await blobs.staged("blob") == []
+    assert await blobs.write(discard_stale, PurgeStagings()) == 0
+    await blobs.require_empty()
+    assert not await blobs.read(may_purge, None)
 
 
-@on_a_shelf
-async def test_only_the_stale_are_dropped_and_so_many_at_once(shelf: Shelf) -> None:
+@blob_test
+async def test_expired_blocks_are_dropped_in_bounded_steps(blobs: BlobFixture) -> None:
     other = ContainerName(ACCOUNT, "other")
-    await shelf.create()
-    await shelf.create(other)
-    shelf.clock.freeze()
+    await blobs.create()
+    await blobs.create(other)
+    blobs.clock.freeze()
     for name in ("a", "b", "c"):
-        await shelf.stage(name, b"a", b"1")
-    await shelf.stage("a", b"a", b"1", container=other)
-    await shelf.stage("again", b"a", b"1")
-    await shelf.commit("again", latest(b"a"))
-    shelf.clock.advance(2 * HOUR)
-    await shelf.stage("again", b"a", b"2")
-    shelf.clock.advance(WEEK - HOUR + SECOND)
-    assert [await shelf.write(discard_stale, PurgeStagings(3)) for _ in range(3)] == [3, 1, 0]
-    assert await shelf.staged("again") == [b"a"]
-    assert await shelf.get("again") == b"1"
-    await shelf.require_sound()
+        await blobs.stage(name, b"a", b"1")
+    await blobs.stage("a", b"a", b"1", container=other)
+    await blobs.stage("again", b"a", b"1")
+    await blobs.commit("again", latest(b"a"))
+    blobs.clock.advance(2 * HOUR)
+    await blobs.stage("again", b"a", b"2")
+    blobs.clock.advance(WEEK - HOUR + SECOND)
+    assert [await blobs.write(discard_stale, PurgeStagings(3)) for _ in range(3)] == [3, 1, 0]
+    assert await blobs.staged("again") == [b"a"]
+    assert await blobs.get("again") == b"1"
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_what_was_dropped_is_removed_in_bounded_steps(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("blob", {b"%d" % number: b"data" for number in range(7)})
-    await shelf.stage("other", b"a", b"1")
-    await shelf.put("blob", b"")
-    left = await shelf.read(_staged_blocks, None)
+@blob_test
+async def test_dropped_blocks_are_removed_in_bounded_steps(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("blob", {b"%d" % number: b"data" for number in range(7)})
+    await blobs.stage("other", b"a", b"1")
+    await blobs.put("blob", b"")
+    left = await blobs.read(_staged_blocks, None)
     assert left == 8
-    while await shelf.write(purge_discarded, PurgeStagings(3)):
-        before, left = left, await shelf.read(_staged_blocks, None)
+    while await blobs.write(purge_discarded, PurgeStagings(3)):
+        before, left = left, await blobs.read(_staged_blocks, None)
         assert before - left <= 3
-        await shelf.require_sound()
+        await blobs.require_sound()
     assert left == 1
-    assert await shelf.staged("other") == [b"a"]
+    assert await blobs.staged("other") == [b"a"]
 
 
-@on_a_shelf
-async def test_an_ended_lease_stays_until_blocks_become_a_blob(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.put("blob", b"x")
-    await shelf.lease("blob", Acquire(new_lease_id(), None))
-    await shelf.lease("blob", Break(0))
-    broken = (await shelf.read(get_blob, GetBlob(NAME))).blob.lease
-    await shelf.stage("blob", b"a", b"1")
-    assert (await shelf.read(get_blob, GetBlob(NAME))).blob.lease == broken
-    committed = await shelf.commit("blob", latest(b"a"))
+@blob_test
+async def test_an_ended_lease_stays_until_blocks_become_a_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.put("blob", b"x")
+    await blobs.lease("blob", Acquire(new_lease_id(), None))
+    await blobs.lease("blob", Break(0))
+    broken = (await blobs.read(get_blob, GetBlob(NAME))).blob.lease
+    await blobs.stage("blob", b"a", b"1")
+    assert (await blobs.read(get_blob, GetBlob(NAME))).blob.lease == broken
+    committed = await blobs.commit("blob", latest(b"a"))
     assert committed.lease != broken

@@ -1,4 +1,4 @@
-"""Leases and timeouts of blobs use the steady time, which never jumps."""
+"""Leases and all other timeouts of blobs use the steady time, which never jumps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from etagere.operations import blob
 
 _DATES = re.compile(r"copy_state\(.*txn\.now\)|ended=txn\.now,")
-"""Dates that clients see: the end of a copy."""
+"""Uses of the wall clock for dates that clients see: the end of a copy."""
 
 
-def test_nothing_else_uses_the_date() -> None:
+def test_the_wall_clock_is_used_only_for_dates() -> None:
     found = [
         f"{path.name}:{number}: {line.strip()}"
         for path in Path(blob.__path__[0]).glob("*.py")

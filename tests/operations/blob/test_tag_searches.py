@@ -1,4 +1,4 @@
-"""Searches by tags over every engine: what they find, in what order, and what they cost."""
+"""Searches by tags with every engine: results, order and cost."""
 
 from __future__ import annotations
 
@@ -17,45 +17,39 @@ from etagere.operations.blob.blobs import delete_blob
 from etagere.operations.blob.containers import delete_container
 from etagere.operations.blob.tags import FindBlobs
 from etagere.rules.tag_expressions import parse_condition
-from tests.operations.blob.shelf import (
-    ACCOUNT,
-    BOX,
-    Shelf,
-    code_of,
-    on_a_shelf,
-    on_a_shelf_for_any,
-)
+from tests.operations.blob.fixture import BOX, BlobFixture, blob_property_test, blob_test
 from tests.operations.blob.test_tags import OTHER, RED, asked, found, put, require_indexed, tag
-from tests.operations.counting import Counting
+from tests.operations.counting import CountingTxn
+from tests.operations.fixture import ACCOUNT, code_of
 from tests.operations.pages import FoundBlobs, find_blobs
 
 
-@on_a_shelf
-async def test_only_what_was_asked_for_is_shown(shelf: Shelf) -> None:
-    await shelf.create()
-    await put(shelf, "blob", (("a", "1"), ("b", "2"), ("c", "3")))
-    page = await shelf.read(find_blobs, asked("c >= '1' AND a = '1'"))
+@blob_test
+async def test_results_have_only_the_searched_tags(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await put(blobs, "blob", (("a", "1"), ("b", "2"), ("c", "3")))
+    page = await blobs.read(find_blobs, asked("c >= '1' AND a = '1'"))
     ((place, tags),) = page.blobs
     assert (place.container, place.blob) == ("box", "blob")
     assert tags == (("a", "1"), ("c", "3"))
 
 
-@on_a_shelf
-async def test_a_search_keeps_to_its_account_and_container(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.create(OTHER)
+@blob_test
+async def test_a_search_is_limited_to_its_account_and_container(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.create(OTHER)
     elsewhere = ContainerName("elsewhere", "box")
-    await shelf.create(elsewhere)
+    await blobs.create(elsewhere)
     for container in (BOX, OTHER, elsewhere):
-        await put(shelf, "blob", RED, container)
+        await put(blobs, "blob", RED, container)
     for where in ("color = 'red'", "color > 'r'"):
-        assert await found(shelf, where) == ["box/blob", "other/blob"]
-        assert await found(shelf, where, container=OTHER) == ["other/blob"]
-        assert await found(shelf, f"{where} AND @container = 'other'") == ["other/blob"]
-        assert await found(shelf, f"{where} AND @container = 'nowhere'") == []
-        assert await found(shelf, f"{where} AND @container = 'box'", container=OTHER) == []
+        assert await found(blobs, where) == ["box/blob", "other/blob"]
+        assert await found(blobs, where, container=OTHER) == ["other/blob"]
+        assert await found(blobs, f"{where} AND @container = 'other'") == ["other/blob"]
+        assert await found(blobs, f"{where} AND @container = 'nowhere'") == []
+        assert await found(blobs, f"{where} AND @container = 'box'", container=OTHER) == []
     missing = asked("color = 'red'", container=ContainerName(ACCOUNT, "nowhere"))
-    assert await code_of(shelf.read(find_blobs, missing)) == "ContainerNotFound"
+    assert await code_of(blobs.read(find_blobs, missing)) == "ContainerNotFound"
 
 
 class Example(NamedTuple):
@@ -89,16 +83,16 @@ EXAMPLES = st.builds(
 )
 
 
-@on_a_shelf_for_any(EXAMPLES, count=100)
-async def test_a_search_finds_what_a_loop_finds(shelf: Shelf, example: Example) -> None:
+@blob_property_test(EXAMPLES, count=100)
+async def test_searches_match_a_model(blobs: BlobFixture, example: Example) -> None:
     kept = {(container, name): tags for container, name, tags in example.blobs}
     for container in (BOX, OTHER):
-        if await code_of(shelf.create(container)):
-            await shelf.write(delete_container, DeleteContainer(container))
-            await shelf.create(container)
+        if await code_of(blobs.create(container)):
+            await blobs.write(delete_container, DeleteContainer(container))
+            await blobs.create(container)
     await asyncio.gather(
         *(
-            put(shelf, name, tuple(sorted(tags.items())), ContainerName(ACCOUNT, container))
+            put(blobs, name, tuple(sorted(tags.items())), ContainerName(ACCOUNT, container))
             for (container, name), tags in kept.items()
         )
     )
@@ -111,47 +105,48 @@ async def test_a_search_finds_what_a_loop_finds(shelf: Shelf, example: Example) 
     ]
     scope = ContainerName(ACCOUNT, example.scope) if example.scope else None
     with pytest.MonkeyPatch.context() as patch:
-        # So that few blobs are many.
+        # Lowers the limits, so that few blobs are many.
         patch.setattr(operations, "_PROBES", example.probes)
         patch.setattr(operations, "_STEPS", (2, 3))
         patch.setattr(operations, "_LOOKED_AT_MAX", 3)
-        assert await found(shelf, where, example.limit, container=scope) == expected
+        assert await found(blobs, where, example.limit, container=scope) == expected
 
 
-@on_a_shelf
-async def test_what_matches_all_the_time_is_shown_once(shelf: Shelf) -> None:
-    """While others come, go, and change their values to and fro."""
-    await shelf.create()
-    tagged = (put(shelf, f"{n:02}", (("n", str(n % 10)),)) for n in range(40))
+@blob_test
+async def test_blobs_that_match_throughout_are_found_once(blobs: BlobFixture) -> None:
+    """While others are added, removed and changed."""
+    await blobs.create()
+    tagged = (put(blobs, f"{n:02}", (("n", str(n % 10)),)) for n in range(40))
     await asyncio.gather(*tagged)
     for probes in ((), (64,)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(operations, "_PROBES", probes)
             command, seen = asked("n >= '0'", 3), list[str]()
             for turn in range(1, 100):
-                page = await shelf.read(find_blobs, command)
+                page = await blobs.read(find_blobs, command)
                 seen += [place.blob for place, _ in page.blobs]
                 if page.following is None:
                     break
                 command = command._replace(start=page.following)
-                # One behind and one ahead trade their values; one comes, and one goes.
-                await tag(shelf, f"{turn % 40:02}", (("n", "9"),))
-                await tag(shelf, f"{39 - turn % 20:02}", (("n", "0"),))
-                await put(shelf, f"new {turn}", (("n", "5"),))
+                # A blob before the cursor and one after it swap values; one is added and one
+                # removed.
+                await tag(blobs, f"{turn % 40:02}", (("n", "9"),))
+                await tag(blobs, f"{39 - turn % 20:02}", (("n", "0"),))
+                await put(blobs, f"new {turn}", (("n", "5"),))
                 gone = BlobName(BOX, f"new {turn - 1}")
-                await code_of(shelf.write(delete_blob, DeleteBlob(gone)))
+                await code_of(blobs.write(delete_blob, DeleteBlob(gone)))
             assert [name for name in seen if not name.startswith("new")] == [
                 f"{number:02}" for number in range(40)
             ]
             assert len(seen) == len(set(seen))
-    await shelf.read(require_indexed, None)
+    await blobs.read(require_indexed, None)
 
 
-# What it costs
+# Cost
 
 
-class Looks(Counting):
-    """Counts every look as well as the rows that it finds."""
+class CountingReads(CountingTxn):
+    """Counts the reads as well as the rows."""
 
     def get(self, collection: Collection[K, R], key: K) -> R | None:
         self.rows += 1
@@ -168,32 +163,32 @@ class Looks(Counting):
 
 
 def counted(txn: ReadTxn, command: FindBlobs) -> tuple[FoundBlobs, int]:
-    looks = Looks(txn)
+    looks = CountingReads(txn)
     return find_blobs(looks, command), looks.rows
 
 
 RARE: Tags = (("kind", "common"), ("number", "00007"), ("rare", "yes"))
 
 
-async def _put_numbered(shelf: Shelf, number: int, container: ContainerName) -> None:
+async def _put_numbered(blobs: BlobFixture, number: int, container: ContainerName) -> None:
     tags: Tags = (("kind", "common"), ("number", f"{number:05}"))
-    await put(shelf, f"{number:05}", tags, container if number % 2 else BOX)
+    await put(blobs, f"{number:05}", tags, container if number % 2 else BOX)
 
 
-async def _fill(shelf: Shelf, numbers: range) -> None:
-    """Half of them in a container of their own, which comes first and is deleted."""
+async def _fill(blobs: BlobFixture, numbers: range) -> None:
+    """Puts half of the blobs in a container that comes first and is deleted."""
     container = ContainerName(ACCOUNT, f"a-{numbers.start}")
-    await shelf.create(container)
-    await asyncio.gather(*(_put_numbered(shelf, number, container) for number in numbers))
-    await shelf.write(delete_container, DeleteContainer(container))
+    await blobs.create(container)
+    await asyncio.gather(*(_put_numbered(blobs, number, container) for number in numbers))
+    await blobs.write(delete_container, DeleteContainer(container))
 
 
-@on_a_shelf
-async def test_a_search_costs_what_it_finds(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.create(OTHER)
-    await put(shelf, "rare", RARE)
-    await put(shelf, "apart", RARE[:2], OTHER)
+@blob_test
+async def test_cost_of_a_search_follows_its_results(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.create(OTHER)
+    await put(blobs, "rare", RARE)
+    await put(blobs, "apart", RARE[:2], OTHER)
     searches = [
         asked("rare = 'yes'"),
         asked("kind = 'common' AND rare = 'yes'"),
@@ -208,21 +203,21 @@ async def test_a_search_costs_what_it_finds(shelf: Shelf) -> None:
     ]
     costs: list[list[int]] = []
     for numbers in (range(150), range(150, 650)):
-        await _fill(shelf, numbers)
-        told = [await shelf.read(counted, search) for search in searches]
-        costs.append([cost for _, cost in told])
-        assert [len(page.blobs) for page, _ in told] == [1, 1, 6, 1, 1, 5, 5, 1, 0, 1]
+        await _fill(blobs, numbers)
+        result = [await blobs.read(counted, search) for search in searches]
+        costs.append([cost for _, cost in result])
+        assert [len(page.blobs) for page, _ in result] == [1, 1, 6, 1, 1, 5, 5, 1, 0, 1]
     few, many = costs
     assert max(few) < 150, few
     assert all(later <= earlier + 100 for earlier, later in zip(few, many, strict=True)), costs
 
 
-@on_a_shelf
-async def test_no_page_looks_at_more_than_its_share(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_reads_per_page_are_bounded(blobs: BlobFixture) -> None:
+    await blobs.create()
     for number in range(60):
-        await put(shelf, f"{number:02}", (("a", str(number % 2)), ("b", str(number // 30))))
-    await tag(shelf, "59", (("a", "0"), ("b", "1"), ("c", "")))
+        await put(blobs, f"{number:02}", (("a", str(number % 2)), ("b", str(number // 30))))
+    await tag(blobs, "59", (("a", "0"), ("b", "1"), ("c", "")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operations, "_PROBES", (4,))
         patch.setattr(operations, "_STEPS", (4, 8))
@@ -230,7 +225,7 @@ async def test_no_page_looks_at_more_than_its_share(shelf: Shelf) -> None:
         command, pages = asked("a = '0' AND b = '1'"), 0
         names: list[str] = []
         while pages < 100:
-            page, cost = await shelf.read(counted, command)
+            page, cost = await blobs.read(counted, command)
             assert cost < 60
             names += [place.blob for place, _ in page.blobs]
             pages += 1

@@ -1,4 +1,4 @@
-"""Gives each test of the queue operations every engine that there is."""
+"""Parametrizes the tests of the queue operations over the engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any mix of operations, held against a queue that is a list in memory."""
+"""Random sequences of queue operations, compared with a model in memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.queues import MessageResult
-from tests.operations.blob.shelf import code_of
-from tests.operations.queue.desk import LONG, Desk, on_a_desk_for_any
+from tests.operations.fixture import code_of
+from tests.operations.queue.fixture import LONG, QueueFixture, queue_property_test
 
 TEXTS: Final = ("", "short", "x" * 1_024, "é" * 1_025, LONG)
 SECONDS: Final = (1, 2, 3, 5, 8)
 
 
-# What is done. Messages and receipts are chosen by number, of those that there were so far.
+# Steps. Messages and receipts are chosen by number among the existing ones.
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ STEPS: Final = st.lists(
 )
 
 
-# What should come of it
+# The model
 
 
 @dataclass(frozen=True)
-class Known:
-    """A message as whoever put it knows it."""
+class ModelMessage:
+    """A message as its sender knows it."""
 
     text: str
     visible: int
@@ -105,31 +105,31 @@ class Known:
 
 @dataclass
 class Model:
-    messages: dict[bytes, Known] = field(default_factory=dict)
+    messages: dict[bytes, ModelMessage] = field(default_factory=dict)
 
-    def living(self, now: int) -> dict[bytes, Known]:
+    def living(self, now: int) -> dict[bytes, ModelMessage]:
         return {key: known for key, known in self.messages.items() if known.lives_at(now)}
 
-    def seen(self, now: int) -> dict[bytes, Known]:
-        """What can be seen, in the order in which it is taken."""
+    def seen(self, now: int) -> dict[bytes, ModelMessage]:
+        """Returns the visible messages in the order in which they are received."""
         found = {key: known for key, known in self.living(now).items() if known.visible <= now}
         return dict(sorted(found.items(), key=lambda item: (item[1].visible, item[0])))
 
-    def held(self, receipt: MessageResult, now: int) -> Known | None:
+    def held(self, receipt: MessageResult, now: int) -> ModelMessage | None:
         known = self.living(now).get(receipt.id)
         return known if known is not None and known.receipt == receipt.message.receipt else None
 
 
-class Run:
-    """One example: each step is done to both, and what they say is compared."""
+class Comparison:
+    """Runs each step on the queue and on the model, and compares the results."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, queue: QueueFixture) -> None:
+        self._queue = queue
         self._model = Model()
         self._receipts: list[MessageResult] = []
 
     async def step(self, step: Step) -> None:
-        desk = self._desk
+        queue = self._queue
         match step:
             case Put():
                 await self._put(step)
@@ -143,45 +143,45 @@ class Run:
                     else self._delete(receipt)
                 )
             case Wait():
-                desk.wait(ticks=step.ticks)
+                queue.wait(ticks=step.ticks)
             case Clear():
-                await desk.clear()
+                await queue.clear()
                 self._model = Model()
             case Recreate():
-                await desk.delete_queue()
-                assert await desk.create()
+                await queue.delete_queue()
+                assert await queue.create()
                 self._model = Model()
             case Purge():
-                await desk.expire_step(step.rows_max)
-                await desk.purge_step(step.rows_max)
+                await queue.expire_step(step.rows_max)
+                await queue.purge_step(step.rows_max)
 
     async def _put(self, step: Put) -> None:
-        put = await self._desk.put(step.text, hidden=step.hidden, lives=step.lives)
+        put = await self._queue.put(step.text, hidden=step.hidden, lives=step.lives)
         self._receipts.append(put)
-        self._model.messages[put.id] = Known(
+        self._model.messages[put.id] = ModelMessage(
             step.text,
-            self._desk.after(step.hidden),
-            None if step.lives is None else self._desk.after(step.lives),
+            self._queue.after(step.hidden),
+            None if step.lives is None else self._queue.after(step.lives),
             put.message.receipt,
         )
 
     async def _get(self, step: Get) -> None:
-        expected = list(self._model.seen(self._desk.now).items())[: step.count]
-        taken = await self._desk.get(step.count, hidden=step.hidden)
+        expected = list(self._model.seen(self._queue.now).items())[: step.count]
+        taken = await self._queue.get(step.count, hidden=step.hidden)
         assert [shown.id for shown in taken] == [key for key, _ in expected]
         for shown, (key, known) in zip(taken, expected, strict=True):
-            visible = self._desk.after(step.hidden)
+            visible = self._queue.after(step.hidden)
             changed = replace(
                 known, visible=visible, receipt=shown.message.receipt, taken=known.taken + 1
             )
-            assert _told(shown) == changed
+            assert _observed(shown) == changed
             self._model.messages[key] = changed
         self._receipts += taken
 
     async def _update(self, receipt: MessageResult, step: Update) -> None:
-        known = self._model.held(receipt, self._desk.now)
-        visible = self._desk.after(step.hidden)
-        call = self._desk.update(receipt, step.text, hidden=step.hidden)
+        known = self._model.held(receipt, self._queue.now)
+        visible = self._queue.after(step.hidden)
+        call = self._queue.update(receipt, step.text, hidden=step.hidden)
         if known is None:
             assert await code_of(call) == "MessageNotFound"
         elif known.expires is not None and visible > known.expires:
@@ -192,39 +192,41 @@ class Run:
             stamp = updated.message.receipt
             assert stamp > known.receipt
             changed = replace(known, text=text, visible=visible, receipt=stamp)
-            assert _told(updated) == changed
+            assert _observed(updated) == changed
             self._model.messages[receipt.id] = changed
             self._receipts.append(updated)
 
     async def _delete(self, receipt: MessageResult) -> None:
-        known = self._model.held(receipt, self._desk.now)
-        assert await self._desk.is_lost(receipt) == (known is None)
+        known = self._model.held(receipt, self._queue.now)
+        assert await self._queue.is_void(receipt) == (known is None)
         if known is not None:
             del self._model.messages[receipt.id]
 
     async def compare(self) -> None:
-        now = self._desk.now
+        now = self._queue.now
         seen = self._model.seen(now)
-        assert {shown.id: _told(shown) for shown in await self._desk.peek()} == seen
-        assert list(seen) == [shown.id for shown in await self._desk.peek()]
-        # Never fewer than there are, and never more than there were.
-        living, counted = len(self._model.living(now)), await self._desk.count()
+        assert {shown.id: _observed(shown) for shown in await self._queue.peek()} == seen
+        assert list(seen) == [shown.id for shown in await self._queue.peek()]
+        # At least the existing messages, and at most those that were put.
+        living, counted = len(self._model.living(now)), await self._queue.count()
         assert living <= counted <= len(self._model.messages)
-        await self._desk.require_consistent()
+        await self._queue.require_consistent()
 
 
-def _told(shown: MessageResult) -> Known:
+def _observed(shown: MessageResult) -> ModelMessage:
     message = shown.message
-    return Known(shown.text, message.visible, message.expires, message.receipt, message.taken)
+    return ModelMessage(
+        shown.text, message.visible, message.expires, message.receipt, message.taken
+    )
 
 
-@on_a_desk_for_any(STEPS, count=100)
-async def test_any_mix(desk: Desk, steps: list[Step]) -> None:
-    run = Run(desk)
+@queue_property_test(STEPS, count=100)
+async def test_random_sequences_match_the_model(queue: QueueFixture, steps: list[Step]) -> None:
+    run = Comparison(queue)
     for step in steps:
         await run.step(step)
         await run.compare()
-    await desk.purge()
+    await queue.purge()
     await run.compare()
-    await desk.clear()
-    await desk.require_bare()
+    await queue.clear()
+    await queue.require_empty()

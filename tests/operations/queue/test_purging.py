@@ -1,4 +1,4 @@
-"""The job that removes what nothing shows any more, as it runs in a front end."""
+"""The job that purges expired messages and deleted queues, as a front end runs it."""
 
 from __future__ import annotations
 
@@ -10,66 +10,66 @@ from etagere.coordination.local import sole_worker
 from etagere.jobs.purging import TASK, purge
 from etagere.jobs.supervision import Job
 from etagere.operations.queue.messages import may_purge
-from tests.operations.queue.desk import LONG, Desk, on_a_desk
+from tests.operations.queue.fixture import LONG, QueueFixture, queue_test
 
 INTERVAL_SECONDS = 0.001
 
 
-def keep_purging(desk: Desk) -> asyncio.Task[None]:
-    shelf = desk.shelf
-    job = Job("purging", lambda: purge(shelf.engine, shelf.store.coordinator), INTERVAL_SECONDS)
+def keep_purging(queue: QueueFixture) -> asyncio.Task[None]:
+    base = queue.base
+    job = Job("purging", lambda: purge(base.engine, base.store.coordinator), INTERVAL_SECONDS)
     return asyncio.create_task(job.run())
 
 
 @contextlib.asynccontextmanager
-async def purging(desk: Desk) -> AsyncIterator[None]:
-    """Until there is nothing to do."""
-    job = keep_purging(desk)
+async def purging(queue: QueueFixture) -> AsyncIterator[None]:
+    """Runs the job until there is nothing to do."""
+    job = keep_purging(queue)
     yield
-    while await desk.shelf.read(may_purge, None):
+    while await queue.read(may_purge, None):
         await asyncio.sleep(INTERVAL_SECONDS)
     job.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await job
 
 
-@on_a_desk
-async def test_what_is_over_is_removed(desk: Desk) -> None:
+@queue_test
+async def test_expired_messages_are_removed(queue: QueueFixture) -> None:
     for number in range(130):
-        await desk.put(LONG if number % 10 == 0 else "short", lives=1)
-    await desk.put("kept", lives=2)
-    assert not await desk.shelf.read(may_purge, None)
-    desk.wait(1)
-    assert await desk.shelf.read(may_purge, None)
-    async with purging(desk):
+        await queue.put(LONG if number % 10 == 0 else "short", lives=1)
+    await queue.put("kept", lives=2)
+    assert not await queue.read(may_purge, None)
+    queue.wait(1)
+    assert await queue.read(may_purge, None)
+    async with purging(queue):
         pass
-    assert await desk.texts() == ["kept"]
-    assert await desk.count() == 1
-    await desk.require_consistent()
+    assert await queue.texts() == ["kept"]
+    assert await queue.count() == 1
+    await queue.require_consistent()
 
 
-@on_a_desk
-async def test_what_no_queue_has_is_removed(desk: Desk) -> None:
-    for empty in (desk.clear, desk.delete_queue):
+@queue_test
+async def test_messages_of_deleted_queues_are_removed(queue: QueueFixture) -> None:
+    for empty in (queue.clear, queue.delete_queue):
         for number in range(130):
-            await desk.put(LONG if number % 10 == 0 else "short")
-        assert not await desk.shelf.read(may_purge, None)
-        async with purging(desk):
+            await queue.put(LONG if number % 10 == 0 else "short")
+        assert not await queue.read(may_purge, None)
+        async with purging(queue):
             await empty()
-        assert await desk.left_behind() == {}
+        assert await queue.message_records() == {}
 
 
-@on_a_desk
-async def test_one_process_at_a_time(desk: Desk) -> None:
-    await desk.put("short", lives=1)
-    desk.wait(1)
-    shelf = desk.shelf
-    with sole_worker(shelf.directory, TASK) as is_sole:
+@queue_test
+async def test_one_process_at_a_time(queue: QueueFixture) -> None:
+    await queue.put("short", lives=1)
+    queue.wait(1)
+    base = queue.base
+    with sole_worker(base.directory, TASK) as is_sole:
         assert is_sole
-        job = keep_purging(desk)
+        job = keep_purging(queue)
         await asyncio.sleep(50 * INTERVAL_SECONDS)
-        assert await shelf.read(may_purge, None)
+        assert await base.read(may_purge, None)
         job.cancel()
-    async with purging(desk):
+    async with purging(queue):
         pass
-    assert await desk.left_behind() == {}
+    assert await queue.message_records() == {}

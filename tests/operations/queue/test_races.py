@@ -1,20 +1,14 @@
-"""Any two operations on one queue, one of them run at every point within the other.
-
-The engine in memory shows what a decision rests on that was not guarded: each pair must come to
-what it comes to one after the other, in one order or the other. No two ever get the same message.
-"""
+"""Pairs of concurrent operations on one queue: serializable, and no two get the same message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pytest
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.interface import Conflict, ReadTxn, Refused, WriteTxn
-from etagere.engine.memory import MemoryEngine, MemoryReadTxn, MemoryWriteTxn
+from etagere.engine.interface import ReadTxn
+from etagere.engine.memory import MemoryEngine, MemoryWriteTxn
 from etagere.model.ids import new_id
 from etagere.model.queues import (
     ClearMessages,
@@ -31,33 +25,13 @@ from etagere.model.queues import (
 from etagere.operations.queue import messages, queues
 from etagere.operations.queue.collections import MESSAGES, QUEUES, TEXTS
 from tests.clocks import SharedClock
-from tests.operations.blob.accounts import rows
-from tests.operations.queue.desk import LONG, TRAY
-from tests.operations.queue.ledger import left_behind, require_consistent
+from tests.operations.blob.consistency import rows
+from tests.operations.interleaving import Call, Interleavings, execute, execute_until_done, look
+from tests.operations.queue.consistency import message_records, require_consistent
+from tests.operations.queue.fixture import LONG, TRAY
 
 OTHER: Final = QueueName(TRAY.account, "other")
 RED: Final = (("Colour", "red"),)
-
-
-class Call(NamedTuple):
-    """An operation and what it is asked."""
-
-    operation: Callable[[WriteTxn, Any], Any]
-    command: Any
-
-
-class World(NamedTuple):
-    """A queue with messages of every kind, and what can be done to it."""
-
-    engine: MemoryEngine
-    calls: dict[str, Call]
-
-
-class Outcome(NamedTuple):
-    """What two operations come to: what each was told, and what there is afterwards."""
-
-    told: dict[str, object]
-    left: object
 
 
 def _put(text: str, *, hidden: int = 0, lives: int | None = None) -> Call:
@@ -68,19 +42,12 @@ def _get(count: int) -> Call:
     return Call(messages.get_messages, GetMessages(TRAY, count, 30))
 
 
-def _do(engine: MemoryEngine, call: Call) -> Any:
-    txn = engine.begin()
-    answer = call.operation(txn, call.command)
-    txn.commit()
-    return answer
-
-
-def _world() -> World:
-    """Three that can be seen, in this order, one that is hidden, and two that are over."""
+def _populated() -> Interleavings:
+    """Puts three visible messages, a hidden one and two expired ones, in this order."""
     clock = SharedClock()
     clock.freeze()
     engine = MemoryEngine(clock)
-    _do(engine, Call(queues.create_queue, CreateQueue(TRAY, new_id())))
+    execute(engine, Call(queues.create_queue, CreateQueue(TRAY, new_id())))
     held: list[MessageResult] = []
     for call in (
         _put("first"),
@@ -90,7 +57,7 @@ def _world() -> World:
         _put("over", lives=1),
         _put(LONG[::-1], lives=1),
     ):
-        held.append(_do(engine, call))
+        held.append(execute(engine, call))
         clock.advance(TICKS_PER_SECOND)
     first, long, _, hidden, over, _ = held
     calls = {
@@ -99,7 +66,7 @@ def _world() -> World:
         "get one": _get(1),
         "get two": _get(2),
         "get all": _get(32),
-        # Those that can be seen are hidden by it, as if it had come before whoever passes over.
+        # This hides the visible messages, as if it had run before an operation that skips them.
         "shorten": Call(messages.update_message, _update(long, "short", 20)),
         "lengthen": Call(messages.update_message, _update(first, LONG.title(), 20)),
         "show": Call(messages.update_message, _update(hidden, None, 0)),
@@ -112,9 +79,9 @@ def _world() -> World:
         "create queue": Call(queues.create_queue, CreateQueue(TRAY, new_id())),
         "create another": Call(queues.create_queue, CreateQueue(OTHER, new_id())),
         "create it in red": Call(queues.create_queue, CreateQueue(OTHER, new_id(), RED)),
-        **_LATER,
+        **_BACKGROUND,
     }
-    return World(engine, calls)
+    return Interleavings(engine, calls, _show_result, _show_outcome)
 
 
 def _visible(txn: ReadTxn, _: None) -> messages.FoundMessages:
@@ -129,11 +96,11 @@ def _delete(held: MessageResult) -> DeleteMessage:
     return DeleteMessage(TRAY, held.id, held.message.receipt)
 
 
-_LATER: Final = {
+_BACKGROUND: Final = {
     "expire": Call(messages.expire_messages, messages.PurgeMessages()),
     "purge": Call(messages.purge_contents, messages.PurgeMessages()),
 }
-"""What nobody sees, whenever it is done."""
+"""Background removal, which is invisible to clients."""
 
 OPERATIONS: Final = (
     "put",
@@ -153,42 +120,23 @@ OPERATIONS: Final = (
     "create queue",
     "create another",
     "create it in red",
-    *_LATER,
+    *_BACKGROUND,
 )
 
 
-# What they come to
+# Outcomes
 
 
-def _run(engine: MemoryEngine, call: Call) -> object:
-    return _finish(engine.begin(), call)
-
-
-def _finish(txn: MemoryWriteTxn, call: Call) -> object:
-    """What a call tells: a refusal's code, or its answer, without what differs by the moment."""
-    try:
-        answer = call.operation(txn, call.command)
-        txn.commit()
-    except Refused as refused:
-        return refused.refusal.code
-    finally:
-        txn.rollback()
-    if isinstance(answer, tuple):
-        return [(shown.text, shown.message.taken) for shown in answer]
-    return answer.text if isinstance(answer, MessageResult) else answer
-
-
-def _look(engine: MemoryEngine, question: Callable[[MemoryReadTxn, None], Any]) -> Any:
-    txn = engine.begin_read()
-    try:
-        return question(txn, None)
-    finally:
-        txn.close()
+def _show_result(result: object) -> object:
+    """Leaves out timestamps."""
+    if isinstance(result, tuple):
+        return [(shown.text, shown.message.taken) for shown in result]
+    return result.text if isinstance(result, MessageResult) else result
 
 
 def _left(txn: ReadTxn, _: None) -> object:
-    """What there is of the queues, once nothing is left to be removed; receipts have no meaning
-    to anybody but the one who was given them."""
+    """Returns the state of the queues after a purge; receipts are left out, because they differ by
+    run."""
     described = {name: queue.metadata for name, queue in rows(txn, QUEUES).items()}
     texts = {key: apart.text for (key,), apart in rows(txn, TEXTS).items()}
     found = [
@@ -198,59 +146,22 @@ def _left(txn: ReadTxn, _: None) -> object:
     return described, sorted(found, key=repr)
 
 
-def _settled(engine: MemoryEngine, told: dict[str, object]) -> Outcome:
-    _look(engine, require_consistent)
-    for call in _LATER.values():
-        while _do(engine, call):
-            pass
-    _look(engine, require_consistent)
-    shown = {name: answer for name, answer in told.items() if name not in _LATER}
-    return Outcome(shown, _look(engine, _left))
-
-
-def _one_after_the_other(world: World, names: tuple[str, str]) -> Outcome:
-    engine = world.engine.restarted()
-    return _settled(engine, {name: _run(engine, world.calls[name]) for name in names})
-
-
-def _one_within_the_other(world: World, outer: str, inner: str, step: int) -> Outcome | None:
-    """What the two come to if the inner is run before this step of the outer; None if the outer
-    has no such step. Whoever meets a conflict is run again afterwards, as the engine does."""
-    engine = world.engine.restarted()
-    told: dict[str, object] = {}
-    steps = 0
-
-    def interrupt() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            with suppress(Conflict):
-                told[inner] = _run(engine, world.calls[inner])
-
-    try:
-        told[outer] = _finish(engine.begin(interrupt), world.calls[outer])
-    except Conflict:
-        told[outer] = _run(engine, world.calls[outer])
-    if steps < step:
-        return None
-    if inner not in told:
-        told[inner] = _run(engine, world.calls[inner])
-    return _settled(engine, told)
+def _show_outcome(engine: MemoryEngine, results: dict[str, object]) -> object:
+    look(engine, require_consistent)
+    for call in _BACKGROUND.values():
+        execute_until_done(engine, call)
+    look(engine, require_consistent)
+    shown = {name: result for name, result in results.items() if name not in _BACKGROUND}
+    return shown, look(engine, _left)
 
 
 @pytest.mark.parametrize("outer", OPERATIONS)
-def test_any_two_come_to_what_they_come_to_in_turn(outer: str) -> None:
-    world = _world()
-    assert list(world.calls) == list(OPERATIONS)
+def test_pairs_of_operations_are_serializable(outer: str) -> None:
+    pairs = _populated()
+    assert list(pairs.calls) == list(OPERATIONS)
     for inner in OPERATIONS:
-        if inner == outer:
-            continue
-        serial = [_one_after_the_other(world, order) for order in ((outer, inner), (inner, outer))]
-        step = 1
-        while (found := _one_within_the_other(world, outer, inner, step)) is not None:
-            assert found in serial, (outer, inner, step)
-            step += 1
-        assert step > 2
+        if inner != outer:
+            pairs.require_serializable(outer, inner)
 
 
 def _taken(txn: MemoryWriteTxn, command: GetMessages) -> tuple[MessageResult, ...]:
@@ -259,9 +170,9 @@ def _taken(txn: MemoryWriteTxn, command: GetMessages) -> tuple[MessageResult, ..
     return taken
 
 
-def test_nobody_takes_what_another_is_taking() -> None:
-    """They pass over it, and neither waits for the other."""
-    engine = _world().engine
+def test_concurrent_receivers_skip_each_others_messages() -> None:
+    """Neither waits for the other."""
+    engine = _populated().engine
     one, other = engine.begin(), engine.begin()
     mine = _taken(one, GetMessages(TRAY, 2, 30))
     theirs = _taken(other, GetMessages(TRAY, 2, 30))
@@ -269,12 +180,12 @@ def test_nobody_takes_what_another_is_taking() -> None:
     assert [shown.text for shown in theirs] == ["third"]
     one.commit()
     other.commit()
-    assert _do(engine, _get(32)) == ()
+    assert execute(engine, _get(32)) == ()
 
 
-def test_nobody_takes_what_was_found_and_another_is_taking() -> None:
-    engine = _world().engine
-    found = GetMessages(TRAY, 32, 30, _look(engine, _visible).places)
+def test_messages_found_before_another_receiver_took_them() -> None:
+    engine = _populated().engine
+    found = GetMessages(TRAY, 32, 30, look(engine, _visible).places)
     one, other = engine.begin(), engine.begin()
     mine = _taken(one, GetMessages(TRAY, 1, 30))
     theirs = _taken(other, found)
@@ -282,30 +193,29 @@ def test_nobody_takes_what_was_found_and_another_is_taking() -> None:
     assert [shown.text for shown in theirs] == [LONG, "third"]
     one.commit()
     other.commit()
-    # They are hidden now, wherever they were found.
-    assert _do(engine, Call(messages.get_messages, found)) == ()
+    # They are hidden now, wherever the scan found them.
+    assert execute(engine, Call(messages.get_messages, found)) == ()
 
 
-def test_what_was_not_taken_after_all_can_be_taken() -> None:
-    engine = _world().engine
+def test_messages_of_a_rolled_back_receive_can_be_received() -> None:
+    engine = _populated().engine
     one = engine.begin()
     taken = _taken(one, GetMessages(TRAY, 32, 30))
-    assert _do(engine, _get(32)) == ()
+    assert execute(engine, _get(32)) == ()
     one.rollback()
-    assert len(_do(engine, _get(32))) == len(taken) == 3
+    assert len(execute(engine, _get(32))) == len(taken) == 3
 
 
-def test_nothing_is_left_of_a_queue_that_was_taken_apart_by_two() -> None:
-    """What is over may be removed for that reason while it is removed with its queue."""
-    world = _world()
-    _do(world.engine, world.calls["delete queue"])
+def test_concurrent_purges_leave_nothing() -> None:
+    """An expired message may be removed while its deleted queue is purged."""
+    pairs = _populated()
+    execute(pairs.engine, pairs.calls["delete queue"])
     for outer, inner in (("expire", "purge"), ("purge", "expire")):
         step = 1
-        while _one_within_the_other(world, outer, inner, step) is not None:
+        while pairs.run_interleaved(outer, inner, step) is not None:
             step += 1
         assert step > 2
-    engine = world.engine.restarted()
-    for call in _LATER.values():
-        while _do(engine, call):
-            pass
-    assert _look(engine, left_behind) == {}
+    engine = pairs.engine.restarted()
+    for call in _BACKGROUND.values():
+        execute_until_done(engine, call)
+    assert look(engine, message_records) == {}

@@ -1,4 +1,4 @@
-"""Gives each test of the table operations every engine that there is."""
+"""Parametrizes the tests of the table operations over the engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any mix of changes, groups and queries, held against a table that is a dictionary."""
+"""Random sequences of changes, groups and queries, compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etagere.engine.interface import Refused
 from etagere.model.tables import ChangeKind, Edm, Entity, EntityChange, Keys, Properties, Value
 from etagere.operations.table.entities import INDEX
 from etagere.operations.table.queries import Query
-from tests.operations.table.cabinet import PEOPLE, Cabinet, at_a_cabinet_for_any, filter_of
+from tests.operations.table.fixture import PEOPLE, TableFixture, filter_of, table_property_test
 
 PARTITIONS: Final = ("", "p", "q")
 ROWS: Final = ("", "r", "r ", "é", "\U0001f984")
@@ -32,8 +32,8 @@ Cells = dict[str, tuple[str, Value]]
 
 
 @dataclass(frozen=True)
-class WantedChange:
-    """One change of a group; the partition is the group's."""
+class RandomChange:
+    """One change of a group, in the partition of the group."""
 
     change: ChangeKind
     row: str
@@ -44,7 +44,7 @@ class WantedChange:
 @dataclass(frozen=True)
 class Group:
     partition: str
-    wanted: tuple[WantedChange, ...]
+    wanted: tuple[RandomChange, ...]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ _CELLS: Final = st.sampled_from(
     )
 )
 _WANTED: Final = st.builds(
-    WantedChange, st.sampled_from(ChangeKind), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
+    RandomChange, st.sampled_from(ChangeKind), st.sampled_from(ROWS), _CELLS, st.sampled_from(SEEN)
 )
 _WISHES: Final = st.lists(_WANTED, min_size=1, max_size=4, unique_by=lambda wanted: wanted.row).map(
     tuple
@@ -96,20 +96,20 @@ STEPS: Final = st.lists(
 
 
 class Model:
-    """What there should be, and what a group should come to."""
+    """The expected entities and the expected result of a group."""
 
     def __init__(self) -> None:
         self.entities: dict[Keys, tuple[int, Cells]] = {}
         self.last_seen: dict[Keys, list[int]] = {}
 
-    def if_match(self, wanted: WantedChange, keys: Keys) -> int | None:
+    def if_match(self, wanted: RandomChange, keys: Keys) -> int | None:
         seen = self.last_seen.get(keys)
         if wanted.seen == "none" or not seen or wanted.change in (ChangeKind.INSERT, *UPSERTS):
             return None
         return seen[-1] if wanted.seen == "last" else seen[0] - 1
 
-    def outcome(self, wanted: WantedChange, keys: Keys, if_match: int | None) -> Cells | str | None:
-        """Its cells, the code of a refusal, or nothing at all."""
+    def outcome(self, wanted: RandomChange, keys: Keys, if_match: int | None) -> Cells | str | None:
+        """Returns the stored properties, an error code, or None."""
         there = self.entities.get(keys)
         if wanted.change is ChangeKind.INSERT and there is not None:
             return "EntityAlreadyExists"
@@ -130,11 +130,11 @@ class Model:
         return {**there[1], **cells} if merges and there is not None else cells
 
 
-class Run:
-    """One example: each step is done to both, and what they say is compared."""
+class Comparison:
+    """Runs each step on the table and on the model, and compares the results."""
 
-    def __init__(self, cabinet: Cabinet) -> None:
-        self._cabinet = cabinet
+    def __init__(self, table: TableFixture) -> None:
+        self._table = table
         self._model = Model()
 
     async def step(self, step: Step) -> None:
@@ -144,11 +144,11 @@ class Run:
             case Look():
                 await self._look(step)
             case Recreate():
-                await self._cabinet.delete_table()
-                await self._cabinet.create()
+                await self._table.delete_table()
+                await self._table.create()
                 self._model.entities.clear()
             case Purge():
-                await self._cabinet.purge_step(step.rows_max)
+                await self._table.purge_step(step.rows_max)
 
     async def _group(self, group: Group) -> None:
         model, changes, expected = self._model, list[EntityChange](), dict[Keys, Cells | None]()
@@ -163,7 +163,7 @@ class Run:
             else:
                 expected[keys] = outcome
         try:
-            stamps = await self._cabinet.change(*changes)
+            stamps = await self._table.change(*changes)
         except Refused as error:
             assert (error.refusal.code, error.refusal.facts[INDEX]) == refused
             return
@@ -180,17 +180,17 @@ class Run:
 
     async def _look(self, look: Look) -> None:
         chosen = filter_of(look.filter)
-        expected = {k: e for k, e in self._told().items() if chosen.matches(k, e)}
+        expected = {k: e for k, e in self._expected_entities().items() if chosen.matches(k, e)}
         query, found = Query(PEOPLE, look.limit, chosen), list[tuple[Keys, Entity]]()
         while True:
-            page = await self._cabinet.query(query)
+            page = await self._table.query(query)
             found += page.entities
             if page.following is None:
                 break
             query = query._replace(start=page.following)
         assert found == list(expected.items())
 
-    def _told(self) -> dict[Keys, Entity]:
+    def _expected_entities(self) -> dict[Keys, Entity]:
         return {
             keys: Entity(
                 stamp,
@@ -204,13 +204,13 @@ class Run:
         }
 
     async def compare(self) -> None:
-        told = self._told()
-        assert await self._cabinet.contents() == told
-        for keys, entity in told.items():
-            assert await self._cabinet.get(keys) == entity
+        result = self._expected_entities()
+        assert await self._table.contents() == result
+        for keys, entity in result.items():
+            assert await self._table.get(keys) == entity
 
 
-def _properties(wanted: WantedChange) -> Properties:
+def _properties(wanted: RandomChange) -> Properties:
     if wanted.change is ChangeKind.DELETE:
         return Properties()
     names = tuple(name for name, _, _ in wanted.cells)
@@ -218,12 +218,12 @@ def _properties(wanted: WantedChange) -> Properties:
     return Properties(names, types, tuple(value for _, _, value in wanted.cells))
 
 
-@at_a_cabinet_for_any(STEPS, count=100)
-async def test_any_mix(cabinet: Cabinet, steps: list[Step]) -> None:
-    run = Run(cabinet)
+@table_property_test(STEPS, count=100)
+async def test_random_sequences_match_the_model(table: TableFixture, steps: list[Step]) -> None:
+    run = Comparison(table)
     for step in steps:
         await run.step(step)
         await run.compare()
-    await cabinet.purge()
+    await table.purge()
     await run.compare()
-    assert await cabinet.left_behind() == 0
+    assert await table.orphaned_records() == 0

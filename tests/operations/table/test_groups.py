@@ -1,4 +1,4 @@
-"""Groups: carried out in order and as a whole, or not at all."""
+"""Entity groups: executed in order and atomically."""
 
 from __future__ import annotations
 
@@ -12,143 +12,144 @@ from etagere.errors import Refusal
 from etagere.model.tables import ChangeKind, EntityChange, Keys
 from etagere.operations.table.entities import INDEX
 from etagere.rules.entities import PROPERTIES_MAX
-from tests.operations.table.cabinet import Cabinet, at_a_cabinet, insert, known
+from tests.operations.table.fixture import TableFixture, insert, properties_of, table_test
 
 FAMILY: Final = [Keys("family", f"{number:03}") for number in range(100)]
 
 
-async def refusal_of(cabinet: Cabinet, *changes: EntityChange) -> Refusal:
+async def refusal_of(table: TableFixture, *changes: EntityChange) -> Refusal:
     with pytest.raises(Refused) as caught:
-        await cabinet.change(*changes)
+        await table.change(*changes)
     return caught.value.refusal
 
 
-@at_a_cabinet
-async def test_every_kind_of_change_in_one_group(cabinet: Cabinet) -> None:
+@table_test
+async def test_every_kind_of_change_in_one_group(table: TableFixture) -> None:
     inserted, replaced, merged, upserted, made, deleted = FAMILY[:6]
-    await cabinet.change(*(insert(keys, Old=1) for keys in (replaced, merged, upserted, deleted)))
-    stamps = await cabinet.change(
+    await table.change(*(insert(keys, Old=1) for keys in (replaced, merged, upserted, deleted)))
+    stamps = await table.change(
         insert(inserted, New=1),
-        EntityChange(ChangeKind.REPLACE, replaced, known(New=2)),
-        EntityChange(ChangeKind.MERGE, merged, known(New=3)),
-        EntityChange(ChangeKind.INSERT_OR_MERGE, upserted, known(New=4)),
-        EntityChange(ChangeKind.INSERT_OR_REPLACE, made, known(New=5)),
+        EntityChange(ChangeKind.REPLACE, replaced, properties_of(New=2)),
+        EntityChange(ChangeKind.MERGE, merged, properties_of(New=3)),
+        EntityChange(ChangeKind.INSERT_OR_MERGE, upserted, properties_of(New=4)),
+        EntityChange(ChangeKind.INSERT_OR_REPLACE, made, properties_of(New=5)),
         EntityChange(ChangeKind.DELETE, deleted),
     )
-    found = await cabinet.contents()
+    found = await table.contents()
     assert {keys: entity.properties for keys, entity in found.items()} == {
-        inserted: known(New=1),
-        replaced: known(New=2),
-        merged: known(Old=1, New=3),
-        upserted: known(Old=1, New=4),
-        made: known(New=5),
+        inserted: properties_of(New=1),
+        replaced: properties_of(New=2),
+        merged: properties_of(Old=1, New=3),
+        upserted: properties_of(Old=1, New=4),
+        made: properties_of(New=5),
     }
     assert stamps == (*(found[keys].stamp for keys in FAMILY[:5]), 0)
 
 
-@at_a_cabinet
-async def test_the_first_that_is_refused_refuses_all_and_is_named(cabinet: Cabinet) -> None:
-    await cabinet.fill(FAMILY[50:51])
-    before = await cabinet.contents()
+@table_test
+async def test_one_refused_change_rolls_back_the_group(table: TableFixture) -> None:
+    await table.fill(FAMILY[50:51])
+    before = await table.contents()
     for at in (0, 1, 50, 98, 99):
         others = [keys for keys in FAMILY if keys != FAMILY[50]]
         changes = [insert(keys) for keys in others]
         changes.insert(at, insert(FAMILY[50]))
-        refusal = await refusal_of(cabinet, *changes)
+        refusal = await refusal_of(table, *changes)
         assert (refusal.code, refusal.facts[INDEX]) == ("EntityAlreadyExists", at)
-        assert await cabinet.contents() == before
+        assert await table.contents() == before
 
 
-@at_a_cabinet
-async def test_of_several_that_would_be_refused_the_first_is_named(cabinet: Cabinet) -> None:
-    await cabinet.fill(FAMILY[:1])
+@table_test
+async def test_the_first_of_several_refused_changes_is_reported(table: TableFixture) -> None:
+    await table.fill(FAMILY[:1])
     refusal = await refusal_of(
-        cabinet,
-        EntityChange(ChangeKind.MERGE, FAMILY[0], known()),
+        table,
+        EntityChange(ChangeKind.MERGE, FAMILY[0], properties_of()),
         EntityChange(ChangeKind.DELETE, FAMILY[2]),
         insert(FAMILY[0]),
     )
     assert (refusal.code, refusal.facts[INDEX]) == ("ResourceNotFound", 1)
 
 
-@at_a_cabinet
-async def test_conditions_inside_of_a_group(cabinet: Cabinet) -> None:
+@table_test
+async def test_conditions_inside_of_a_group(table: TableFixture) -> None:
     first, second = FAMILY[:2]
-    old = await cabinet.put(first, Age=1)
-    new = await cabinet.put(first, Age=2)
-    stale = EntityChange(ChangeKind.MERGE, first, known(Age=3), old)
-    refusal = await refusal_of(cabinet, insert(second), stale)
+    old = await table.put(first, Age=1)
+    new = await table.put(first, Age=2)
+    stale = EntityChange(ChangeKind.MERGE, first, properties_of(Age=3), old)
+    refusal = await refusal_of(table, insert(second), stale)
     assert (refusal.code, refusal.facts[INDEX]) == ("UpdateConditionNotSatisfied", 1)
-    assert list(await cabinet.contents()) == [first]
-    await cabinet.change(insert(second), EntityChange(ChangeKind.DELETE, first, if_match=new))
-    assert list(await cabinet.contents()) == [second]
+    assert list(await table.contents()) == [first]
+    await table.change(insert(second), EntityChange(ChangeKind.DELETE, first, if_match=new))
+    assert list(await table.contents()) == [second]
 
 
-@at_a_cabinet
-async def test_a_hundred_at_once(cabinet: Cabinet) -> None:
-    stamps = await cabinet.change(*map(insert, reversed(FAMILY)))
-    found = await cabinet.contents()
+@table_test
+async def test_a_hundred_at_once(table: TableFixture) -> None:
+    stamps = await table.change(*map(insert, reversed(FAMILY)))
+    found = await table.contents()
     assert list(found) == FAMILY
     assert stamps == tuple(found[keys].stamp for keys in reversed(FAMILY))
-    assert await cabinet.change(*(EntityChange(ChangeKind.DELETE, keys) for keys in FAMILY)) == (
+    assert await table.change(*(EntityChange(ChangeKind.DELETE, keys) for keys in FAMILY)) == (
         (0,) * len(FAMILY)
     )
-    assert await cabinet.contents() == {}
+    assert await table.contents() == {}
 
 
-# What a merge may come to
+# Limits of a merge
 
 
-@at_a_cabinet
-async def test_a_merge_that_would_have_too_many_properties(cabinet: Cabinet) -> None:
+@table_test
+async def test_a_merge_that_would_have_too_many_properties(table: TableFixture) -> None:
     first, second = FAMILY[:2]
-    await cabinet.put(first, **{f"Old{number}": number for number in range(PROPERTIES_MAX - 1)})
-    before = await cabinet.contents()
-    one_too_many = known(New1=1, New2=2)
+    await table.put(first, **{f"Old{number}": number for number in range(PROPERTIES_MAX - 1)})
+    before = await table.contents()
+    one_too_many = properties_of(New1=1, New2=2)
     for change in (ChangeKind.MERGE, ChangeKind.INSERT_OR_MERGE):
         asked = EntityChange(change, first, one_too_many)
-        refusal = await refusal_of(cabinet, insert(second), asked)
+        refusal = await refusal_of(table, insert(second), asked)
         assert (refusal.code, refusal.facts[INDEX]) == ("TooManyProperties", 1)
-        assert await cabinet.contents() == before
-    await cabinet.change(EntityChange(ChangeKind.MERGE, first, known(New1=1, Old0=5)))
-    assert len((await cabinet.get(first)).properties.names) == PROPERTIES_MAX
+        assert await table.contents() == before
+    await table.change(EntityChange(ChangeKind.MERGE, first, properties_of(New1=1, Old0=5)))
+    assert len((await table.get(first)).properties.names) == PROPERTIES_MAX
 
 
-@at_a_cabinet
-async def test_a_merge_that_would_be_too_large(cabinet: Cabinet) -> None:
+@table_test
+async def test_a_merge_that_would_be_too_large(table: TableFixture) -> None:
     keys = FAMILY[0]
     long = b"x" * (64 << 10)
-    await cabinet.put(keys, **{f"Old{number}": long for number in range(15)})
-    refusal = await refusal_of(cabinet, EntityChange(ChangeKind.MERGE, keys, known(New=long)))
+    await table.put(keys, **{f"Old{number}": long for number in range(15)})
+    refusal = await refusal_of(table, EntityChange(ChangeKind.MERGE, keys, properties_of(New=long)))
     assert refusal.code == "EntityTooLarge"
-    replaced = EntityChange(ChangeKind.MERGE, keys, known(Old0=b"", New=long[:-1_000]))
-    await cabinet.change(replaced)
-    assert (await cabinet.get(keys)).properties.values[-1] == long[:-1_000]
+    replaced = EntityChange(ChangeKind.MERGE, keys, properties_of(Old0=b"", New=long[:-1_000]))
+    await table.change(replaced)
+    assert (await table.get(keys)).properties.values[-1] == long[:-1_000]
 
 
 # Readers
 
 
-@at_a_cabinet
-async def test_readers_see_a_group_as_a_whole(cabinet: Cabinet) -> None:
+@table_test
+async def test_readers_see_a_group_as_a_whole(table: TableFixture) -> None:
     sources = FAMILY[:10]
-    await cabinet.change(*(insert(keys, Round=0) for keys in sources))
+    await table.change(*(insert(keys, Round=0) for keys in sources))
     rounds = iter(range(1, 21))
 
     async def write() -> None:
         for number in rounds:
             changes = (
-                EntityChange(ChangeKind.MERGE, keys, known(Round=number)) for keys in sources
+                EntityChange(ChangeKind.MERGE, keys, properties_of(Round=number))
+                for keys in sources
             )
-            await cabinet.change(*changes)
+            await table.change(*changes)
 
     async def read() -> None:
         for _ in range(40):
-            found = await cabinet.contents()
+            found = await table.contents()
             assert len({entity.properties.values for entity in found.values()}) == 1
             await asyncio.sleep(0)
 
     await asyncio.gather(write(), read(), read())
-    assert {entity.properties for entity in (await cabinet.contents()).values()} == {
-        known(Round=20)
+    assert {entity.properties for entity in (await table.contents()).values()} == {
+        properties_of(Round=20)
     }

@@ -1,5 +1,4 @@
-"""Queries with indexes and without: whatever happened before, and whichever way they go, they find
-the same in the same pages."""
+"""Queries with and without indexes find the same entities on the same pages, after any history."""
 
 from __future__ import annotations
 
@@ -24,18 +23,18 @@ from etagere.model.tables import (
 )
 from etagere.operations.table import queries
 from etagere.operations.table.queries import Query
-from tests.operations.table.cabinet import (
-    Cabinet,
-    at_a_cabinet,
-    at_a_cabinet_for_any,
+from tests.operations.table.fixture import (
+    TableFixture,
     filter_of,
     insert,
+    table_property_test,
+    table_test,
 )
 from tests.operations.table.test_queries import asking, pages
 
 INDEXED: Final = ("A", "B", "RowKey")
 
-# How soon queries go by an index, and how much it may have then.
+# Thresholds for using an index.
 HURRY: Final[tuple[dict[str, int], ...]] = (
     {},
     {"step_rows_min": 1},
@@ -56,7 +55,7 @@ def hurrying(hurry: dict[str, int]) -> Iterator[None]:
         yield
 
 
-# Any history
+# Random histories
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,9 @@ _STEP: Final = st.one_of(
 @dataclass(frozen=True)
 class History:
     seed: int
-    """Of what the entities have to begin with."""
+    """The seed of the initial entities."""
     ready: tuple[str, ...]
-    """The indexes that are there from the beginning."""
+    """The indexes that exist from the start."""
     steps: list[Step]
 
 
@@ -203,10 +202,10 @@ HISTORIES: Final = st.builds(
 )
 
 
-class Twins:
+class TablePair:
     """Two tables with the same entities, one of which has indexes."""
 
-    def __init__(self, indexed: Cabinet, plain: Cabinet) -> None:
+    def __init__(self, indexed: TableFixture, plain: TableFixture) -> None:
         self._indexed = indexed
         self._plain = plain
 
@@ -216,55 +215,55 @@ class Twins:
                 outcomes = [await self._group(one, step) for one in (self._indexed, self._plain)]
                 assert outcomes[0] == outcomes[1]
             case Build():
-                await self._indexed.want(step.name)
+                await self._indexed.request_index(step.name)
                 await self._indexed.build_step(step.name, step.rows_max)
             case Look():
                 with hurrying(step.hurry):
                     pages = [await self._look(one, step) for one in (self._indexed, self._plain)]
                 assert pages[0] == pages[1]
 
-    async def _group(self, cabinet: Cabinet, group: Group) -> str:
+    async def _group(self, table: TableFixture, group: Group) -> str:
         changes = [
             EntityChange(change, Keys(group.partition, row), properties)
             for change, row, properties in group.wishes
         ]
         try:
-            await cabinet.change(*changes)
+            await table.change(*changes)
         except Refused as refused:
             return refused.refusal.code
         return "done"
 
-    async def _look(self, cabinet: Cabinet, look: Look) -> list[tuple[list[Any], Keys | None]]:
-        """All pages, as they are told."""
+    async def _look(self, table: TableFixture, look: Look) -> list[tuple[list[Any], Keys | None]]:
+        """Returns all pages as the client sees them."""
         chosen = filter_of(look.filter)
-        query = Query(cabinet.name, look.limit, chosen, look.start, look.key_limits)
+        query = Query(table.name, look.limit, chosen, look.start, look.key_limits)
         found = []
         while True:
-            page = await cabinet.query(query)
-            told = [(keys, repr(entity.properties)) for keys, entity in page.entities]
-            found.append((told, page.following))
+            page = await table.query(query)
+            output = [(keys, repr(entity.properties)) for keys, entity in page.entities]
+            found.append((output, page.following))
             if page.following is None:
                 return found
             query = query._replace(start=page.following)
 
 
-@at_a_cabinet_for_any(HISTORIES, count=40)
-async def test_any_history(cabinet: Cabinet, history: History) -> None:
-    plain = cabinet.called("Plain")
+@table_property_test(HISTORIES, count=40)
+async def test_random_histories(table: TableFixture, history: History) -> None:
+    plain = table.named("Plain")
     await plain.create()
-    twins = Twins(cabinet, plain)
+    twins = TablePair(table, plain)
     for number, partition in enumerate(PARTITIONS):
         first = history.seed + len(ROWS) * number
         group = [(ChangeKind.INSERT, row, _properties(first + at)) for at, row in enumerate(ROWS)]
         await twins.step(Group(partition, tuple(group)))
-    await cabinet.index(*history.ready)
+    await table.index(*history.ready)
     for step in history.steps:
         await twins.step(step)
-        await cabinet.require_agreement()
+        await table.require_index_consistency()
     await plain.delete_table()
 
 
-# Every way to come to the entities
+# Every access path
 
 SOME: Final = [Keys(partition, f"{row:02}") for partition in "abc" for row in range(12)]
 ASKED: Final = (
@@ -283,14 +282,14 @@ STARTS: Final = (None, Keys("a", "04"), Keys("b", "04x"), Keys("z", ""))
 REACHES: Final = (NO_KEY_LIMITS, KeyLimits("a", "03", "b", "09"), KeyLimits(None, None, "b"))
 
 
-@at_a_cabinet
-async def test_every_way_finds_the_same(cabinet: Cabinet) -> None:
+@table_test
+async def test_every_access_path_finds_the_same(table: TableFixture) -> None:
     for at in range(0, len(SOME), 12):
         share = list(enumerate(SOME[at : at + 12], at))
-        # In another order than that of the keys.
-        await cabinet.change(*(insert(keys, A=-n * 7 % 4, B=n) for n, keys in share))
-    contents = await cabinet.contents()
-    await cabinet.index("A", "RowKey")
+        # Not in key order.
+        await table.change(*(insert(keys, A=-n * 7 % 4, B=n) for n, keys in share))
+    contents = await table.contents()
+    await table.index("A", "RowKey")
     for text, key_limits, start, hurry in product(ASKED, REACHES, STARTS, HURRY):
         matches = filter_of(text).matches
         expected = [
@@ -304,8 +303,8 @@ async def test_every_way_finds_the_same(cabinet: Cabinet) -> None:
         with hurrying(hurry):
             for limit, seconds_max in ((1, 5.0), (3, 5.0), (1_000, 5.0), (5, -1.0)):
                 asked = query._replace(limit=limit, seconds_max=seconds_max)
-                found = await pages(cabinet, asked)
+                found = await pages(table, asked)
                 assert [keys for page in found for keys in page] == expected
                 if seconds_max > 0 and "page_bytes_max" not in hurry:
-                    # None is missing from a page, and none is empty but for want of any.
+                    # No entity is missing from a page, and no page is empty unless nothing matches.
                     assert len(found) == max(1, -(-len(expected) // limit))

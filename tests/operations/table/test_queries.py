@@ -1,4 +1,4 @@
-"""Queries: they cost what they find, and their pages go on whatever happens in between."""
+"""Queries: cost in proportion to the results, and pages that continue after changes."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from etagere.model.tables import NO_KEY_LIMITS, KeyLimits, Keys
 from etagere.operations.table import queries
 from etagere.operations.table.queries import EntityPage, Query, query_entities
 from etagere.operations.table.scans import TableScan
-from tests.operations.counting import Counting
-from tests.operations.table.cabinet import (
+from tests.operations.counting import CountingTxn
+from tests.operations.table.fixture import (
     PEOPLE,
-    Cabinet,
-    at_a_cabinet,
+    TableFixture,
     filter_of,
     insert,
+    table_test,
 )
 
 PARTITIONS: Final = ("a", "b", "ba", "c")
 ROWS_EACH: Final = 300
 STEP_MIN: Final = 64
-"""What is read at once at least: a query never costs less than this, if there is so much."""
-EVERYBODY: Final = [Keys(p, f"{row:03}") for p in PARTITIONS for row in range(ROWS_EACH)]
+"""The minimum number of rows that one step reads, if there are so many."""
+ALL_KEYS: Final = [Keys(p, f"{row:03}") for p in PARTITIONS for row in range(ROWS_EACH)]
 
 
 def counted(txn: ReadTxn, query: Query) -> tuple[EntityPage | None, int]:
-    counting = Counting(txn)
+    counting = CountingTxn(txn)
     return query_entities(counting, query), counting.rows
 
 
-async def filled(cabinet: Cabinet) -> None:
-    for first in range(0, len(EVERYBODY), 100):
-        share = EVERYBODY[first : first + 100]
-        await cabinet.change(*(insert(keys, Number=int(keys.row)) for keys in share))
+async def filled(table: TableFixture) -> None:
+    for first in range(0, len(ALL_KEYS), 100):
+        share = ALL_KEYS[first : first + 100]
+        await table.change(*(insert(keys, Number=int(keys.row)) for keys in share))
 
 
 def asking(text: str = "", **options: Any) -> Query:
-    """With all the time in the world: how fast an engine is in tests is not what they are about."""
+    """Returns a query without a time limit, so that slow engines do not change results."""
     defaults = {"limit": 1_000, "filter": filter_of(text) if text else None, "seconds_max": 60.0}
     return Query(PEOPLE, **{**defaults, **options})
 
@@ -52,7 +52,7 @@ def keys_of(page: EntityPage) -> list[Keys]:
     return [keys for keys, _ in page.entities]
 
 
-# Costs: a filter, and the rows that must be looked at to answer it
+# Costs: a filter, and the rows that must be read to answer it
 
 POINT: Final = "PartitionKey eq 'b' and RowKey eq '123'"
 COSTS: Final = {
@@ -72,124 +72,124 @@ COSTS: Final = {
     "PartitionKey eq 'b' and PartitionKey eq 'c'": 0,
     "PartitionKey eq 'b' and RowKey gt '200' and RowKey lt '100'": 0,
     "PartitionKey eq 5": 0,
-    # What keys cannot tell takes all that there is.
-    "Number eq 5": len(EVERYBODY),
-    "RowKey eq '123'": len(EVERYBODY),
-    "not (PartitionKey eq 'b')": len(EVERYBODY),
-    "PartitionKey eq 'b' or Number eq 5": len(EVERYBODY),
+    # Conditions on other properties need a full scan.
+    "Number eq 5": len(ALL_KEYS),
+    "RowKey eq '123'": len(ALL_KEYS),
+    "not (PartitionKey eq 'b')": len(ALL_KEYS),
+    "PartitionKey eq 'b' or Number eq 5": len(ALL_KEYS),
 }
 
 
-@at_a_cabinet
-async def test_costs(cabinet: Cabinet) -> None:
-    await filled(cabinet)
-    everybody = await cabinet.contents()
+@table_test
+async def test_costs(table: TableFixture) -> None:
+    await filled(table)
+    all_keys = await table.contents()
     for text, rows in COSTS.items():
-        page, seen = await cabinet.shelf.read(counted, asking(text, limit=10_000))
+        page, seen = await table.read(counted, asking(text, limit=10_000))
         assert seen == rows, text
         assert page is not None
         matches = filter_of(text).matches
-        expected = [keys for keys, entity in everybody.items() if matches(keys, entity)]
+        expected = [keys for keys, entity in all_keys.items() if matches(keys, entity)]
         assert keys_of(page) == expected, text
         assert page.following is None
 
 
-@at_a_cabinet
-async def test_a_page_costs_its_size_wherever_it_begins(cabinet: Cabinet) -> None:
-    await filled(cabinet)
-    for at in (0, 1, 500, len(EVERYBODY) - 11):
-        query = asking(limit=10, start=EVERYBODY[at])
-        page, seen = await cabinet.shelf.read(counted, query)
+@table_test
+async def test_a_page_costs_its_size_wherever_it_begins(table: TableFixture) -> None:
+    await filled(table)
+    for at in (0, 1, 500, len(ALL_KEYS) - 11):
+        query = asking(limit=10, start=ALL_KEYS[at])
+        page, seen = await table.read(counted, query)
         assert page is not None
-        assert keys_of(page) == EVERYBODY[at : at + 10]
-        assert page.following == EVERYBODY[at + 10]
+        assert keys_of(page) == ALL_KEYS[at : at + 10]
+        assert page.following == ALL_KEYS[at + 10]
         assert seen <= STEP_MIN
 
 
-@at_a_cabinet
-async def test_a_reach_bounds_the_scan(cabinet: Cabinet) -> None:
-    await filled(cabinet)
+@table_test
+async def test_a_key_range_bounds_the_scan(table: TableFixture) -> None:
+    await filled(table)
     key_limits = KeyLimits("b", "290", "ba", "009")
-    page, seen = await cabinet.shelf.read(counted, asking(key_limits=key_limits))
+    page, seen = await table.read(counted, asking(key_limits=key_limits))
     assert page is not None
     assert keys_of(page) == [
-        keys for keys in EVERYBODY if Keys("b", "290") <= keys <= Keys("ba", "009")
+        keys for keys in ALL_KEYS if Keys("b", "290") <= keys <= Keys("ba", "009")
     ]
-    # The last partition is read to its end: what is in it is told apart by its rows.
+    # The last partition is read to its end; row keys decide there.
     assert seen <= 10 + ROWS_EACH
 
 
 # Pages
 
 
-async def pages(cabinet: Cabinet, query: Query) -> list[list[Keys]]:
+async def pages(table: TableFixture, query: Query) -> list[list[Keys]]:
     found = []
     while True:
-        page = await cabinet.query(query)
+        page = await table.query(query)
         found.append(keys_of(page))
         if page.following is None:
             return found
         query = query._replace(start=page.following)
 
 
-@at_a_cabinet
-async def test_every_size_of_page(cabinet: Cabinet) -> None:
-    everybody = [Keys(partition, row) for partition in ("", "p", "pp") for row in ("", "r", "s")]
-    await cabinet.change(*map(insert, everybody))
-    for limit in range(1, len(everybody) + 2):
-        found = await pages(cabinet, asking(limit=limit))
-        assert [keys for page in found for keys in page] == everybody
+@table_test
+async def test_every_size_of_page(table: TableFixture) -> None:
+    all_keys = [Keys(partition, row) for partition in ("", "p", "pp") for row in ("", "r", "s")]
+    await table.change(*map(insert, all_keys))
+    for limit in range(1, len(all_keys) + 2):
+        found = await pages(table, asking(limit=limit))
+        assert [keys for page in found for keys in page] == all_keys
         # No page is empty, and none but the last is not full.
         assert all(len(page) == limit for page in found[:-1])
         assert 0 < len(found[-1]) <= limit
 
 
-@at_a_cabinet
-async def test_pages_of_what_a_filter_lets_through(cabinet: Cabinet) -> None:
-    await filled(cabinet)
+@table_test
+async def test_pages_of_a_filtered_query(table: TableFixture) -> None:
+    await filled(table)
     text = "Number ge 295 and PartitionKey ne 'ba'"
-    expected = [k for k in EVERYBODY if int(k.row) >= 295 and k.partition != "ba"]
+    expected = [k for k in ALL_KEYS if int(k.row) >= 295 and k.partition != "ba"]
     for limit in (1, 4, len(expected) - 1, len(expected), 1_000):
-        found = await pages(cabinet, asking(text, limit=limit))
+        found = await pages(table, asking(text, limit=limit))
         assert [keys for page in found for keys in page] == expected
         assert len(found) == -(-len(expected) // limit)
 
 
-@at_a_cabinet
-async def test_pages_go_on_though_things_come_and_go(cabinet: Cabinet) -> None:
-    """What was there all the time is shown once; what begins the next page may be gone."""
+@table_test
+async def test_pages_continue_during_changes(table: TableFixture) -> None:
+    """Entities that exist throughout appear once; the first one of the next page may be deleted."""
     stays = [Keys("p", f"{number:02}") for number in range(0, 40, 2)]
     for limit in (1, 3, 7):
         comes_and_goes = [Keys("p", f"{number:02}") for number in range(1, 40, 4)]
-        await cabinet.change(*map(insert, (*stays, *comes_and_goes)))
+        await table.change(*map(insert, (*stays, *comes_and_goes)))
         query, found, turn = asking(limit=limit), list[Keys](), 0
         while True:
-            page = await cabinet.query(query)
+            page = await table.query(query)
             found += keys_of(page)
             if page.following is None:
                 break
             query = query._replace(start=page.following)
             turn += 1
             if page.following in comes_and_goes:
-                await cabinet.delete(page.following)
-            await cabinet.put(Keys("p", f"{turn % 40:02}x"))
+                await table.delete(page.following)
+            await table.put(Keys("p", f"{turn % 40:02}x"))
         assert found == sorted(set(found))
         assert set(stays) <= set(found)
-        for keys in await cabinet.contents():
-            await cabinet.delete(keys)
+        for keys in await table.contents():
+            await table.delete(keys)
 
 
-@at_a_cabinet
-async def test_a_start_outside_of_the_bounds_widens_nothing(cabinet: Cabinet) -> None:
-    await filled(cabinet)
+@table_test
+async def test_a_continuation_token_cannot_widen_the_key_range(table: TableFixture) -> None:
+    await filled(table)
     within = "PartitionKey eq 'b' and RowKey lt '010'"
     for start in (Keys("", ""), Keys("a", "123"), Keys("b", ""), Keys("b", "\x00")):
-        assert len(keys_of(await cabinet.query(asking(within, start=start)))) == 10
+        assert len(keys_of(await table.query(asking(within, start=start)))) == 10
     for start in (Keys("b", "010"), Keys("c", ""), Keys("z", "\U0010ffff")):
-        assert keys_of(await cabinet.query(asking(within, start=start))) == []
+        assert keys_of(await table.query(asking(within, start=start))) == []
 
 
-# What a token reaches
+# Key ranges of tokens
 
 ENDS: Final = (None, "", "b", "ba", "c")
 ROW_ENDS: Final = (None, "", "100", "299", "z")
@@ -203,20 +203,20 @@ def reaches() -> Iterable[KeyLimits]:
                     yield KeyLimits(start, start_row, end, end_row)
 
 
-@at_a_cabinet
-async def test_reaches(cabinet: Cabinet) -> None:
+@table_test
+async def test_key_ranges(table: TableFixture) -> None:
     rows = ("", "099", "100", "101", "299", "300")
-    everybody = [Keys(partition, row) for partition in ("", *PARTITIONS) for row in rows]
-    await cabinet.change(*map(insert, everybody))
+    all_keys = [Keys(partition, row) for partition in ("", *PARTITIONS) for row in rows]
+    await table.change(*map(insert, all_keys))
     for key_limits in reaches():
-        found = keys_of(await cabinet.query(asking(key_limits=key_limits)))
-        assert found == [keys for keys in everybody if key_limits.contains(keys)], key_limits
-        paged = await pages(cabinet, asking(key_limits=key_limits, limit=2))
+        found = keys_of(await table.query(asking(key_limits=key_limits)))
+        assert found == [keys for keys in all_keys if key_limits.contains(keys)], key_limits
+        paged = await pages(table, asking(key_limits=key_limits, limit=2))
         assert [keys for page in paged for keys in page] == found
-    assert keys_of(await cabinet.query(asking(key_limits=NO_KEY_LIMITS))) == everybody
+    assert keys_of(await table.query(asking(key_limits=NO_KEY_LIMITS))) == all_keys
 
 
-def test_a_reach_holds_both_of_its_ends() -> None:
+def test_key_ranges_are_inclusive() -> None:
     key_limits = KeyLimits("b", "1", "d", "8")
     within = [("b", "1"), ("b", "9"), ("c", ""), ("c", "9"), ("d", ""), ("d", "8")]
     without = [("a", "9"), ("b", "0"), ("b", ""), ("d", "81"), ("d", "9"), ("da", ""), ("e", "1")]
@@ -227,15 +227,15 @@ def test_a_reach_holds_both_of_its_ends() -> None:
 # Long queries
 
 
-@at_a_cabinet
-async def test_who_must_not_take_long_gives_up(cabinet: Cabinet) -> None:
-    """By what is looked at; with another limit, by the time that it takes."""
-    await filled(cabinet)
+@table_test
+async def test_queries_give_up_at_their_limit(table: TableFixture) -> None:
+    """By the number of rows, and with another limit, by time."""
+    await filled(table)
     with limited(brief_seconds_max=60.0):
-        await _require_brevity(cabinet)
+        await _require_brevity(table)
     with limited(brief_seconds_max=0.0):
-        assert await cabinet.shelf.read(query_entities, asking(rows_max=ROWS_EACH)) is None
-        point = await cabinet.shelf.read(query_entities, asking(POINT, rows_max=ROWS_EACH))
+        assert await table.read(query_entities, asking(rows_max=ROWS_EACH)) is None
+        point = await table.read(query_entities, asking(POINT, rows_max=ROWS_EACH))
         assert point is not None
 
 
@@ -245,11 +245,11 @@ def limited(**limits: Any) -> Iterator[None]:
         yield
 
 
-async def _require_brevity(cabinet: Cabinet) -> None:
+async def _require_brevity(table: TableFixture) -> None:
 
     async def brief(text: str, rows_max: int) -> EntityPage | None:
         query = asking(text, rows_max=rows_max)
-        return await cabinet.shelf.read(query_entities, query)
+        return await table.read(query_entities, query)
 
     assert await brief("Number eq 5", 256) is None
     assert await brief(POINT, 1) is not None
@@ -257,22 +257,22 @@ async def _require_brevity(cabinet: Cabinet) -> None:
     assert await brief("PartitionKey eq 'b'", ROWS_EACH) is not None
 
 
-@at_a_cabinet
-async def test_aside_the_same_is_found(cabinet: Cabinet) -> None:
-    await filled(cabinet)
+@table_test
+async def test_results_are_the_same_in_a_background_reader(table: TableFixture) -> None:
+    await filled(table)
     query = asking("Number eq 5")
-    page = await cabinet.shelf.engine.read_in_thread(query_entities, query)
+    page = await table.engine.read_in_thread(query_entities, query)
     assert page is not None
     assert keys_of(page) == [Keys(partition, "005") for partition in PARTITIONS]
 
 
-@at_a_cabinet
-async def test_a_page_ends_when_its_time_is_over(cabinet: Cabinet) -> None:
-    """Full or not, even without a find: but each makes some way."""
-    await filled(cabinet)
+@table_test
+async def test_a_page_ends_at_its_time_limit(table: TableFixture) -> None:
+    """Full or not, even without results; but every page makes progress."""
+    await filled(table)
     query, found, starts = asking("Number eq 299", seconds_max=-1.0), list[Keys](), list[Keys]()
     while True:
-        page = await cabinet.query(query)
+        page = await table.query(query)
         found += keys_of(page)
         if page.following is None:
             break
@@ -280,7 +280,7 @@ async def test_a_page_ends_when_its_time_is_over(cabinet: Cabinet) -> None:
         query = query._replace(start=page.following)
     assert found == [Keys(partition, "299") for partition in PARTITIONS]
     assert starts == sorted(set(starts))
-    assert len(starts) >= len(EVERYBODY) // STEP_MIN - 1
+    assert len(starts) >= len(ALL_KEYS) // STEP_MIN - 1
 
 
 @pytest.mark.parametrize("text", ["PartitionKey eq 'b' and PartitionKey eq 'c'", "RowKey eq 5"])
@@ -288,13 +288,13 @@ def test_filters_that_nothing_matches_bound_everything(text: str) -> None:
     assert filter_of(text).bounds().is_empty
 
 
-# What a page may cost
+# Cost of a page
 
 
-@at_a_cabinet
-async def test_a_step_asks_no_more_than_its_share(cabinet: Cabinet) -> None:
-    """Rows times terms: with a long filter, few entities are looked at in one step."""
-    await filled(cabinet)
+@table_test
+async def test_work_per_step_is_bounded(table: TableFixture) -> None:
+    """Rows times terms: with a long filter, a step reads few entities."""
+    await filled(table)
     text = " or ".join(f"Number eq {number}" for number in range(200))
     steps: list[int] = []
 
@@ -303,7 +303,7 @@ async def test_a_step_asks_no_more_than_its_share(cabinet: Cabinet) -> None:
             return query_entities(txn, query)
 
     with limited(step_terms_max=2_000):
-        page = await cabinet.shelf.read(look, asking(text, limit=10_000))
+        page = await table.read(look, asking(text, limit=10_000))
     assert page is not None
     assert len(page.entities) == len(PARTITIONS) * 200
     assert max(steps) == 10
@@ -319,30 +319,30 @@ def _noting(steps: list[int]) -> Callable[[Any, int, int], Any]:
     return noted
 
 
-@at_a_cabinet
-async def test_large_entities_behind_small_ones_are_not_read_together(cabinet: Cabinet) -> None:
-    await cabinet.fill([Keys("a", f"{row:03}") for row in range(100)])
+@table_test
+async def test_large_entities_behind_small_ones_are_not_read_together(table: TableFixture) -> None:
+    await table.fill([Keys("a", f"{row:03}") for row in range(100)])
     for row in range(40):
-        await cabinet.put(Keys("b", f"{row:03}"), Text="x" * 30_000)
+        await table.put(Keys("b", f"{row:03}"), Text="x" * 30_000)
     seen: list[int] = []
 
     def look(txn: ReadTxn, query: Query) -> EntityPage | None:
-        counting = Counting(txn)
+        counting = CountingTxn(txn)
         page = query_entities(counting, query)
         seen.append(counting.bytes_max)
         return page
 
     with limited(step_bytes_max=200_000):
-        page = await cabinet.shelf.read(look, asking(limit=10_000))
+        page = await table.read(look, asking(limit=10_000))
     assert page is not None
     assert len(page.entities) == 140
     assert max(seen) < 200_000 + 31_000
 
 
-@at_a_cabinet
-async def test_what_is_shown_beside_an_entity_counts(cabinet: Cabinet) -> None:
-    await filled(cabinet)
+@table_test
+async def test_shown_bytes_count_towards_the_page_size(table: TableFixture) -> None:
+    await filled(table)
     with limited(page_bytes_max=100_000):
-        page = await cabinet.query(asking(shown_bytes=10_000))
+        page = await table.query(asking(shown_bytes=10_000))
     assert len(page.entities) == 9
-    assert page.following == EVERYBODY[9]
+    assert page.following == ALL_KEYS[9]

@@ -14,7 +14,7 @@ from etagere.model.blobs import BlobName
 from etagere.model.containers import ContainerName
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.rest.exchange import Exchange
-from tests.protocol.flows import Arrived
+from tests.protocol.flows import CompleteBodyFlow
 
 ACCOUNT: Final = "account"
 CONTAINER: Final = ContainerName(ACCOUNT, "box")
@@ -34,7 +34,7 @@ def exchange(
     """Returns an authorized request. A body of None is sent in chunks of unknown length."""
     fields = {b"host": b"127.0.0.1:10000", b"x-ms-version": version.encode()}
     fields |= {name.encode(): value.encode() for name, value in (headers or {}).items()}
-    sent = RequestBody(Arrived(), None if body is None else len(body))
+    sent = RequestBody(CompleteBodyFlow(), None if body is None else len(body))
     if body:
         sent.feed(body)
     if body is not None:

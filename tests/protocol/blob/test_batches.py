@@ -18,7 +18,7 @@ from etagere.protocol.blob.operations import find_operation
 from etagere.protocol.codecs.multipart import PartRequest
 from etagere.protocol.http.messages import BodyTooLarge, Request, RequestBody, Response
 from etagere.protocol.rest.exchange import Exchange
-from tests.protocol.flows import Arrived
+from tests.protocol.flows import CompleteBodyFlow
 
 ACCOUNT = "devstoreaccount1"
 TYPE = "multipart/mixed; boundary=batch_1"
@@ -30,7 +30,7 @@ def batch(
     body: bytes = b"", content_type: str = TYPE, *, announced: int | None = None, host: str = ""
 ) -> Exchange:
     """A batch that somebody with the key has sent."""
-    arrived = RequestBody(Arrived(), announced)
+    arrived = RequestBody(CompleteBodyFlow(), announced)
     if body:
         arrived.feed(body)
     arrived.feed_end()

@@ -11,7 +11,7 @@ import pytest
 from etagere.protocol.blob.operations import BlobOperation, find_operation
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.rest.exchange import Exchange
-from tests.protocol.flows import Arrived
+from tests.protocol.flows import CompleteBodyFlow
 
 DATA: Final = Path(__file__).parents[2] / "data"
 REQUESTS: Final[list[dict[str, str]]] = json.loads((DATA / "blob_requests.json").read_text("utf-8"))
@@ -53,7 +53,7 @@ def found(
     method: str, level: str, query: str = "", headers: dict[str, str] | None = None
 ) -> BlobOperation | None:
     fields = {name.encode(): value.encode() for name, value in (headers or {}).items()}
-    body = RequestBody(Arrived(), 0)
+    body = RequestBody(CompleteBodyFlow(), 0)
     target = f"/account{PATHS[level]}?{query}".encode()
     return find_operation(Exchange("blob", Request(method, target, [], fields, body)))
 

@@ -33,14 +33,8 @@ from etagere.protocol.sources.addresses import SourceAddress, is_allowed, is_her
 from etagere.protocol.sources.fetching import Fetcher
 from etagere.settings import CopySource, parse_copy_source
 from tests.engine.conftest import start
-from tests.operations.blob.shelf import (
-    BOX,
-    Shelf,
-    code_of,
-    latest,
-    on_a_shelf,
-    on_a_shelf_for_any,
-)
+from tests.operations.blob.fixture import BOX, BlobFixture, blob_property_test, blob_test, latest
+from tests.operations.fixture import code_of
 
 __all__ = ["start"]
 
@@ -306,111 +300,113 @@ def _put(name: str, source: SourceBlob) -> PutBlobFromBlob:
     return PutBlobFromBlob(PutBlob(BlobName(BOX, name), Body(b"", 0, 0)), source)
 
 
-@on_a_shelf
-async def test_bytes_are_shared_and_outlive_their_source(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_bytes_are_shared_and_outlive_their_source(blobs: BlobFixture) -> None:
+    await blobs.create()
     name = BlobName(BOX, "source")
     for data in (b"", b"small", LARGE):
-        found = await shelf.put("source", data)
-        made = await shelf.write(
+        found = await blobs.put("source", data)
+        made = await blobs.write(
             put_blob_from_blob, _put("made", SourceBlob(name, None, found.stamp))
         )
         assert made is not None
         assert made.content == found.content
-        await shelf.put("source", b"other")
-        assert await shelf.get("made") == data
-        await shelf.require_sound()
-    await shelf.write(delete_blob, DeleteBlob(name))
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
-    await shelf.require_bare()
+        await blobs.put("source", b"other")
+        assert await blobs.get("made") == data
+        await blobs.require_sound()
+    await blobs.write(delete_blob, DeleteBlob(name))
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_lists_of_blocks_are_shared(shelf: Shelf) -> None:
-    await shelf.create()
-    await shelf.stage_all("source", {b"a": LARGE, b"b": b"b"})
-    found = await shelf.commit("source", latest(b"a", b"b"))
+@blob_test
+async def test_lists_of_blocks_are_shared(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage_all("source", {b"a": LARGE, b"b": b"b"})
+    found = await blobs.commit("source", latest(b"a", b"b"))
     source = SourceBlob(BlobName(BOX, "source"), None, found.stamp)
     for _ in range(2):
-        await shelf.write(put_blob_from_blob, _put("made", source))
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
-    assert await shelf.get("made") == LARGE + b"b"
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
-    await shelf.require_bare()
+        await blobs.write(put_blob_from_blob, _put("made", source))
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
+    assert await blobs.get("made") == LARGE + b"b"
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_a_source_that_changed_is_not_taken(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_a_source_that_changed_is_not_taken(blobs: BlobFixture) -> None:
+    await blobs.create()
     name = BlobName(BOX, "source")
-    found = await shelf.put("source", LARGE)
+    found = await blobs.put("source", LARGE)
     source = SourceBlob(name, None, found.stamp)
-    await shelf.stage("made", b"waits", b"block")
-    newer = await shelf.put("source", LARGE)
-    assert await shelf.write(put_blob_from_blob, _put("made", source)) is None
-    await shelf.write(delete_blob, DeleteBlob(name))
-    assert await shelf.write(put_blob_from_blob, _put("made", source)) is None
+    await blobs.stage("made", b"waits", b"block")
+    newer = await blobs.put("source", LARGE)
+    assert await blobs.write(put_blob_from_blob, _put("made", source)) is None
+    await blobs.write(delete_blob, DeleteBlob(name))
+    assert await blobs.write(put_blob_from_blob, _put("made", source)) is None
     gone = SourceBlob(name, None, newer.stamp)
-    assert await shelf.write(put_blob_from_blob, _put("made", gone)) is None
-    assert await shelf.staged("made") == [b"waits"]
-    await shelf.require_sound()
+    assert await blobs.write(put_blob_from_blob, _put("made", gone)) is None
+    assert await blobs.staged("made") == [b"waits"]
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_a_snapshot_is_taken_while_it_is_there(shelf: Shelf) -> None:
-    await shelf.create()
+@blob_test
+async def test_a_snapshot_is_taken_while_it_is_there(blobs: BlobFixture) -> None:
+    await blobs.create()
     name = BlobName(BOX, "source")
-    found = await shelf.put("source", LARGE)
-    taken = await shelf.snapshot("source")
-    await shelf.put("source", b"newer")
+    found = await blobs.put("source", LARGE)
+    taken = await blobs.snapshot("source")
+    await blobs.put("source", b"newer")
     source = SourceBlob(name, taken, found.stamp)
-    assert await shelf.write(put_blob_from_blob, _put("source", source)) is not None
-    assert await shelf.get("source") == LARGE
-    await shelf.write(delete_snapshot, DeleteSnapshot(name, taken))
-    assert await shelf.write(put_blob_from_blob, _put("made", source)) is None
-    assert await shelf.get("source") == LARGE
-    await shelf.require_sound()
+    assert await blobs.write(put_blob_from_blob, _put("source", source)) is not None
+    assert await blobs.get("source") == LARGE
+    await blobs.write(delete_snapshot, DeleteSnapshot(name, taken))
+    assert await blobs.write(put_blob_from_blob, _put("made", source)) is None
+    assert await blobs.get("source") == LARGE
+    await blobs.require_sound()
 
 
-@on_a_shelf
-async def test_what_may_not_be_replaced_is_not(shelf: Shelf) -> None:
-    await shelf.create()
-    found = await shelf.put("source", LARGE)
-    there = await shelf.put("made", b"there")
+@blob_test
+async def test_what_may_not_be_replaced_is_not(blobs: BlobFixture) -> None:
+    await blobs.create()
+    found = await blobs.put("source", LARGE)
+    there = await blobs.put("made", b"there")
     source = SourceBlob(BlobName(BOX, "source"), None, found.stamp)
     command = _put("made", source)
     absent = PutBlob(command.put.blob, command.put.body, only_if_absent=True)
-    call = shelf.write(put_blob_from_blob, PutBlobFromBlob(absent, source))
+    call = blobs.write(put_blob_from_blob, PutBlobFromBlob(absent, source))
     assert await code_of(call) == "UnauthorizedBlobOverwrite"
-    assert (await shelf.put("other")).stamp > there.stamp
-    assert await shelf.get("made") == b"there"
-    await shelf.require_sound()
+    assert (await blobs.put("other")).stamp > there.stamp
+    assert await blobs.get("made") == b"there"
+    await blobs.require_sound()
 
 
 # Shared pieces
 
 
-async def _append(shelf: Shelf, source: BlobName, stamp: int, start: int, length: int) -> bool:
+async def _append(
+    blobs: BlobFixture, source: BlobName, stamp: int, start: int, length: int
+) -> bool:
     """Whether a range could be shared; it is appended to "made"."""
     ask = FindPieces(SourceBlob(source, None, stamp), start, length)
-    pieces = await shelf.read(find_pieces, ask)
+    pieces = await blobs.read(find_pieces, ask)
     assert sum(piece.length for piece in pieces) in (0, length)
     if not pieces:
         return False
     body = Body(b"", length, 0, pieces=pieces)
     command = AppendBlock(BlobName(BOX, "made"), body, new_id(), borrowed=True)
-    await shelf.write(append_shared_block, command)
+    await blobs.write(append_shared_block, command)
     return True
 
 
-async def _make_append_blob(shelf: Shelf) -> None:
+async def _make_append_blob(blobs: BlobFixture) -> None:
     made = PutBlob(
         BlobName(BOX, "made"), Body(b"", 0, 0), kind=BlobKind.APPEND, content_id=new_id()
     )
-    await shelf.write(put_blob, made)
+    await blobs.write(put_blob, made)
 
 
-@on_a_shelf_for_any(
+@blob_property_test(
     st.lists(st.integers(1, 40_000), min_size=1, max_size=5).flatmap(
         lambda lengths: st.tuples(
             st.just(lengths), st.integers(0, sum(lengths) - 1), st.integers(1, 100_000)
@@ -419,52 +415,52 @@ async def _make_append_blob(shelf: Shelf) -> None:
     count=15,
 )
 async def test_any_range_of_blocks_is_shared(
-    shelf: Shelf, example: tuple[list[int], int, int]
+    blobs: BlobFixture, example: tuple[list[int], int, int]
 ) -> None:
     lengths, start, length = example
-    await code_of(shelf.create())  # by the first example
+    await code_of(blobs.create())  # by the first example
     blocks = {bytes([n]): bytes([n + 1]) * count for n, count in enumerate(lengths)}
     data = b"".join(blocks.values())
     length = min(length, len(data) - start)
-    await shelf.stage_all("source", blocks)
-    found = await shelf.commit("source", latest(*blocks))
-    await _make_append_blob(shelf)
+    await blobs.stage_all("source", blocks)
+    found = await blobs.commit("source", latest(*blocks))
+    await _make_append_blob(blobs)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sharing, "_BYTES_MIN", 1)
         for _ in range(2):
-            assert await _append(shelf, BlobName(BOX, "source"), found.stamp, start, length)
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
-    assert await shelf.get("made") == data[start : start + length] * 2
+            assert await _append(blobs, BlobName(BOX, "source"), found.stamp, start, length)
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
+    assert await blobs.get("made") == data[start : start + length] * 2
     # What lies in a map is shared too.
-    made = await shelf.read(get_blob, GetBlob(BlobName(BOX, "made")))
+    made = await blobs.read(get_blob, GetBlob(BlobName(BOX, "made")))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sharing, "_BYTES_MIN", 1)
         name, stamp = BlobName(BOX, "made"), made.blob.stamp
-        assert await _append(shelf, name, stamp, length // 2, length)
+        assert await _append(blobs, name, stamp, length // 2, length)
     twice = data[start : start + length] * 2
-    assert await shelf.get("made") == twice + twice[length // 2 : length // 2 + length]
-    await shelf.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
-    await shelf.require_bare()
+    assert await blobs.get("made") == twice + twice[length // 2 : length // 2 + length]
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
+    await blobs.require_empty()
 
 
-@on_a_shelf
-async def test_what_is_gone_small_or_changed_is_not_shared(shelf: Shelf) -> None:
-    await shelf.create()
-    await _make_append_blob(shelf)
+@blob_test
+async def test_what_is_gone_small_or_changed_is_not_shared(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await _make_append_blob(blobs)
     name, large = BlobName(BOX, "source"), bytes(2 << 20)
-    found = await shelf.put("source", large)
-    assert not await _append(shelf, name, found.stamp, 0, 1000)
-    assert not await _append(shelf, name, found.stamp + 1, 0, len(large))
-    assert not await _append(shelf, BlobName(BOX, "absent"), found.stamp, 0, len(large))
-    assert not await _append(shelf, name, found.stamp, 1, len(large))
+    found = await blobs.put("source", large)
+    assert not await _append(blobs, name, found.stamp, 0, 1000)
+    assert not await _append(blobs, name, found.stamp + 1, 0, len(large))
+    assert not await _append(blobs, BlobName(BOX, "absent"), found.stamp, 0, len(large))
+    assert not await _append(blobs, name, found.stamp, 1, len(large))
     ask = FindPieces(SourceBlob(name, None, found.stamp), 0, len(large))
-    pieces = await shelf.read(find_pieces, ask)
-    await shelf.write(delete_blob, DeleteBlob(name))
+    pieces = await blobs.read(find_pieces, ask)
+    await blobs.write(delete_blob, DeleteBlob(name))
     body = Body(b"", len(large), 0, pieces=pieces)
     command = AppendBlock(BlobName(BOX, "made"), body, new_id(), borrowed=True)
-    assert await code_of(shelf.write(append_shared_block, command)) == PIECES_GONE
-    assert await shelf.get("made") == b""
-    await shelf.require_sound()
+    assert await code_of(blobs.write(append_shared_block, command)) == PIECES_GONE
+    assert await blobs.get("made") == b""
+    await blobs.require_sound()
 
 
 def test_pages_are_shared_where_pages_end() -> None:

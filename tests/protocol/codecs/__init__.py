@@ -1,1 +1,1 @@
-"""Tests of the codecs: literal bytes both ways, and documents that were never meant to be read."""
+"""Tests of the codecs: literal bytes in both directions, and malformed documents."""

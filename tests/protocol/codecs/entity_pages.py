@@ -1,4 +1,4 @@
-"""Pages of entities in one step."""
+"""Encodes a page of entities in one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored access policies: what comes back means what was set."""
+"""Stored access policies as XML: literal documents, refusals and round trips."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_golden() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", EMPTY, b"<SignedIdentifiers>\n</SignedIdentifiers>"])
-def test_nothing_clears(body: bytes) -> None:
+def test_an_empty_document_clears_the_policies(body: bytes) -> None:
     assert decode(body, "blob") == ()
 
 
-def test_empty_elements_say_nothing() -> None:
+def test_empty_elements_are_absent() -> None:
     body = one("<AccessPolicy><Start/><Expiry> </Expiry><Permission></Permission></AccessPolicy>")
     assert decode(body, "blob") == (SignedIdentifier("a"),)
     assert decode(one(""), "blob") == (SignedIdentifier("a"),)
@@ -161,14 +161,14 @@ POLICIES = st.builds(
     )
 )
 def test_round_trip(identifiers: list[SignedIdentifier]) -> None:
-    """But for the digits of times, of which all are told."""
+    """Except for the digits of times, which are always written out."""
     encoded = encode(identifiers)
     read = decode(encoded, "queue")
     assert isinstance(read, tuple)
     assert encode(read) == encoded
-    for told, given_ in zip(read, identifiers, strict=True):
-        assert (told.id, told.policy.permission) == (given_.id, given_.policy.permission)
-        assert _ticks(told.policy) == _ticks(given_.policy)
+    for result, given_ in zip(read, identifiers, strict=True):
+        assert (result.id, result.policy.permission) == (given_.id, given_.policy.permission)
+        assert _ticks(result.policy) == _ticks(given_.policy)
 
 
 def _ticks(policy: AccessPolicy) -> list[int | None]:
@@ -176,7 +176,7 @@ def _ticks(policy: AccessPolicy) -> list[int | None]:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("2024-02-05", "2024-02-05T00:00:00.0000000Z"),
         ("2024-02-05T10:11Z", "2024-02-05T10:11:00.0000000Z"),
@@ -185,12 +185,12 @@ def _ticks(policy: AccessPolicy) -> list[int | None]:
         ("2024-02-05T10:11:12.1234567Z", "2024-02-05T10:11:12.1234567Z"),
     ],
 )
-def test_times_are_told_with_all_digits(written: str, told: str) -> None:
+def test_times_are_written_with_all_digits(written: str, expected: str) -> None:
     shown = encode((SignedIdentifier("a", AccessPolicy(written, written, "r")),)).decode()
-    assert f"<Start>{told}</Start><Expiry>{told}</Expiry>" in shown
+    assert f"<Start>{expected}</Start><Expiry>{expected}</Expiry>" in shown
 
 
-def test_too_many_are_refused_with_a_place() -> None:
+def test_too_many_policies() -> None:
     body = "<SignedIdentifiers>" + "".join(
         f"<SignedIdentifier><Id>{number}</Id></SignedIdentifier>" for number in range(6)
     )
@@ -211,7 +211,7 @@ TREES = st.recursive(
 
 
 @given(TREES)
-def test_any_tree(content: str) -> None:
+def test_arbitrary_trees(content: str) -> None:
     result = decode(f"<SignedIdentifiers>{content}</SignedIdentifiers>".encode(), "file")
     if isinstance(result, Refusal):
         assert ERRORS[result.code].status == 400

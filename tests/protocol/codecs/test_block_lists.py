@@ -1,4 +1,4 @@
-"""Block lists as XML: every list comes through in its order, and nothing else does."""
+"""Block lists as XML: order is kept, and malformed lists are refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LISTS = st.lists(
 
 @given(LISTS, st.sampled_from(["", " ", "\n  ", "\r\n\t"]))
 def test_mixed_elements_keep_their_order(listed: list[ListedBlock], space: str) -> None:
-    """All instances of a block have to stand under the same element."""
+    """All references to one block must be in elements of the same kind."""
     sources = {(block.name, block.source) for block in listed}
     decoded = decode(written(listed, space).encode())
     if len(sources) > len({block.name for block in listed}):
@@ -153,14 +153,14 @@ def test_refusals(document: bytes, code: str | None) -> None:
     assert time.perf_counter() - began < 5
 
 
-def test_a_refusal_says_which_value() -> None:
+def test_refusals_name_the_value() -> None:
     assert decode(element("Committed", "no base64")) == Refusal(
         "InvalidXmlNodeValue", {"XmlNodeName": "Committed", "XmlNodeValue": "no base64"}
     )
 
 
-def test_so_many_and_no_more() -> None:
-    """The longest names and the longest elements there are, with as much space as some leave."""
+def test_the_number_of_blocks_is_limited() -> None:
+    """With the longest names and elements, and as much whitespace as some clients send."""
     names = [b"%064d" % number for number in range(50_000)]
     listed = [ListedBlock(UNCOMMITTED, name) for name in names]
     document = written(listed, "\n" + " " * 16).encode()
@@ -171,8 +171,8 @@ def test_so_many_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("space", ["", "\n"])
-def test_a_long_list_comes_in_short_steps(space: str) -> None:
-    """None of which does more than a hundredth of it: the last one neither."""
+def test_a_long_list_is_decoded_in_short_steps(space: str) -> None:
+    """No step does more than a hundredth of it, not even the last."""
     listed = [ListedBlock(LATEST, b"%064d" % number) for number in range(20_000)]
     document = written(listed, space).encode()
     reading = codec.decode(document)
@@ -186,13 +186,13 @@ def test_a_long_list_comes_in_short_steps(space: str) -> None:
             break
         seconds.append(time.thread_time() - began)
     assert len(seconds) > 50
-    # Some steps are longer than others, but then they are few.
+    # A few steps are longer than the others.
     assert sorted(seconds)[-5] < sum(seconds) / 20
 
 
 @pytest.mark.parametrize("space", ["", "\n"])
 @pytest.mark.parametrize("place", [0, 700, 1_999])
-def test_a_refusal_from_the_middle_of_a_long_list(space: str, place: int) -> None:
+def test_a_refusal_in_the_middle_of_a_long_list(space: str, place: int) -> None:
     listed = [ListedBlock(LATEST, b"%064d" % number) for number in range(2_000)]
     document = written(listed, space)
     right = encode_block_name(listed[place].name)
@@ -200,14 +200,14 @@ def test_a_refusal_from_the_middle_of_a_long_list(space: str, place: int) -> Non
         facts: dict[str, str | int] = {"XmlNodeName": "Latest", "XmlNodeValue": wrong}
         refusal = Refusal("InvalidXmlNodeValue", facts)
         assert decode(document.replace(right, wrong).encode()) == refusal
-    # What is no document is said before what is no block.
+    # Malformed XML is reported before malformed blocks.
     broken = document.replace(right, "").replace("</BlockList>", "<Latest></BlockList>")
     refused = decode(broken.encode())
     assert isinstance(refused, Refusal)
     assert refused.code == "InvalidXmlDocument"
 
 
-def test_a_document_has_an_end() -> None:
+def test_documents_beyond_the_limits_are_refused() -> None:
     padded = PLAIN.encode() + b" " * BYTES_MAX
     refusal = decode(padded)
     assert isinstance(refusal, Refusal)
@@ -229,7 +229,7 @@ TREES = st.recursive(
 
 
 @given(TREES)
-def test_any_tree(content: str) -> None:
+def test_arbitrary_trees(content: str) -> None:
     result = decode(f"<BlockList>{content}</BlockList>".encode())
     if isinstance(result, Refusal):
         assert ERRORS[result.code].status == 400
@@ -237,7 +237,7 @@ def test_any_tree(content: str) -> None:
         assert all(0 < len(block.name) <= 64 for block in result)
 
 
-# Answers
+# Responses
 
 NAME = BlobName(ContainerName("account", "box"), "blob")
 SHOWN = BlockListResult(
@@ -268,18 +268,18 @@ UNCOMMITTED_PART = (
         (True, True, COMMITTED_PART + UNCOMMITTED_PART),
     ],
 )
-def test_golden_answers(committed: bool, uncommitted: bool, content: str) -> None:
+def test_golden_responses(committed: bool, uncommitted: bool, content: str) -> None:
     document = encode(SHOWN, GetBlockList(NAME, committed, uncommitted))
     declaration = '<?xml version="1.0" encoding="utf-8"?>'
     assert document.decode() == f"{declaration}<BlockList>{content}</BlockList>"
 
 
-def test_what_is_asked_for_is_named_also_if_there_is_none() -> None:
+def test_requested_lists_are_present_if_empty() -> None:
     document = encode(BlockListResult(0, None), GetBlockList(NAME, True, True))
     assert document.endswith(b"<BlockList><CommittedBlocks /><UncommittedBlocks /></BlockList>")
 
 
-def test_a_long_answer_comes_in_short_steps() -> None:
+def test_a_long_response_is_encoded_in_short_steps() -> None:
     blocks = tuple(BlockSize(b"%05d" % number, number) for number in range(5_000))
     shown, asked = BlockListResult(0, None, blocks, blocks[:300]), GetBlockList(NAME, True, True)
     assert sum(1 for _ in codec.encode(shown, asked)) > 10

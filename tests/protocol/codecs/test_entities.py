@@ -1,4 +1,4 @@
-"""Entities as they are sent to us: types, what is not read, and that nothing breaks the reader."""
+"""Decoding entities: types, ignored members, and malformed input."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def value_of(decoded: DecodedEntity) -> tuple[Edm, Value]:
         ("false", Edm.BOOLEAN, False),
     ],
 )
-def test_types_that_json_shows(written: str, edm: Edm, expected: Value) -> None:
+def test_types_inferred_from_json(written: str, edm: Edm, expected: Value) -> None:
     found = value_of(decode(f'{{"p": {written}}}'))
     assert found == (edm, expected)
     assert type(found[1]) is type(expected)
@@ -97,7 +97,7 @@ def test_types_that_json_shows(written: str, edm: Edm, expected: Value) -> None:
     "written",
     ["2147483648", "-2147483649", "1e999", "-1e999", "[]", "[1]", "{}", '{"a": 1}', "9" * 400],
 )
-def test_what_has_no_type(written: str) -> None:
+def test_values_without_a_type(written: str) -> None:
     assert refused(f'{{"p": {written}}}') == "InvalidInput"
 
 
@@ -128,7 +128,7 @@ def test_what_has_no_type(written: str) -> None:
         ("Binary", '"+/+/"', b"\xfb\xff\xbf"),
     ],
 )
-def test_types_that_are_given(edm: str, written: str, expected: Value) -> None:
+def test_annotated_types(edm: str, written: str, expected: Value) -> None:
     annotation = f'"p@odata.type": "Edm.{edm}"'
     before = decode(f'{{{annotation}, "p": {written}}}')
     assert value_of(before) == (Edm[edm.upper()], expected)
@@ -136,7 +136,7 @@ def test_types_that_are_given(edm: str, written: str, expected: Value) -> None:
     assert decode(f'{{"p": {written}, {annotation}}}') == before
 
 
-def test_not_a_number() -> None:
+def test_nan() -> None:
     edm, value = value_of(decode('{"p@odata.type": "Edm.Double", "p": "NaN"}'))
     assert edm is Edm.DOUBLE
     assert isinstance(value, float)
@@ -210,7 +210,7 @@ def test_values_that_do_not_fit(edm: str, written: str, code: str) -> None:
         '{"PartitionKey": null, "RowKey": null}',
     ],
 )
-def test_what_says_nothing(text: str) -> None:
+def test_ignored_members(text: str) -> None:
     assert decode(text) == DecodedEntity(None, None, Properties())
 
 
@@ -232,12 +232,12 @@ def test_refused_members(text: str, code: str) -> None:
     assert refused(text) == code
 
 
-def test_keys_may_say_that_they_are_strings() -> None:
+def test_keys_may_be_annotated_as_strings() -> None:
     text = '{"PartitionKey@odata.type": "Edm.String", "PartitionKey": "", "RowKey": "r"}'
     assert decode(text) == DecodedEntity("", "r", Properties())
 
 
-def test_names_are_left_to_the_rules() -> None:
+def test_names_are_not_checked_here() -> None:
     names = decode('{"a": 1, "A": 2, "": 3, "a.odata.b": 4}').properties.names
     assert names == ("a", "A", "", "a.odata.b")
 
@@ -279,13 +279,13 @@ def test_names_are_left_to_the_rules() -> None:
     ],
     ids=lambda body: repr(body[:20]),
 )
-def test_what_is_no_entity(body: bytes) -> None:
+def test_malformed_entities(body: bytes) -> None:
     began = time.process_time()
     assert refused(body) == "InvalidInput"
     assert time.process_time() - began < 1
 
 
-def test_properties_that_are_null_may_be_many_but_not_without_end() -> None:
+def test_null_properties_are_limited() -> None:
     nulls = ",".join(f'"P{number}": null' for number in range(1_000))
     decoded = decode(f'{{{nulls}, "A": 1}}')
     assert decoded.properties.names == ("A",)
@@ -296,14 +296,14 @@ def test_properties_that_are_null_may_be_many_but_not_without_end() -> None:
         assert time.process_time() - began < 0.2
 
 
-def test_long_texts_are_taken_whatever_is_in_them() -> None:
+def test_long_texts() -> None:
     for text in ('"{[,]}"' * 8_000, "\\" * 30_001, '\\"' * 20_000, "\u00e9" * 32_000):
         members = {f"P{number}": text for number in range(3)}
         decoded = decode(json.dumps(members))
         assert decoded.properties.values == (text,) * 3
 
 
-def test_long_fractions_take_no_time() -> None:
+def test_long_fractions_are_fast() -> None:
     began = time.process_time()
     assert value_of(decode(f'{{"p": 1.{"3" * 1_000_000}}}')) == (Edm.DOUBLE, 4 / 3)
     assert time.process_time() - began < 1
@@ -333,11 +333,11 @@ def test_tables(body: bytes, expected: str) -> None:
     assert (name.code if isinstance(name, Refusal) else name) == expected
 
 
-# Anything
+# Arbitrary input
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes(body: bytes) -> None:
+def test_arbitrary_bytes(body: bytes) -> None:
     decode_entity(body)
     decode_table(body)
 
@@ -360,13 +360,13 @@ TREES = st.recursive(
 
 
 @given(st.lists(st.tuples(NAMES, TREES), max_size=6))
-def test_any_members(members: list[tuple[str, object]]) -> None:
+def test_arbitrary_members(members: list[tuple[str, object]]) -> None:
     body = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members)
     decoded = decode_entity(f"{{{body}}}".encode())
     if isinstance(decoded, Refusal):
         assert ERRORS[decoded.code].status == 400
         return
-    # What was read can be stored, and is what its type says.
+    # Decoded values can be stored and match their type.
     properties = decoded.properties
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(properties), type=Properties) is not None
     assert len(properties.names) == len(properties.types) == len(properties.values)
@@ -375,8 +375,8 @@ def test_any_members(members: list[tuple[str, object]]) -> None:
 
 
 @given(st.lists(st.tuples(NAMES, TREES), max_size=6), st.sampled_from(["", " ", "\n\t"]))
-def test_both_readers_agree(members: list[tuple[str, object]], blank: str) -> None:
-    """An escape, even in what is not looked at, makes the slower one read it."""
+def test_both_decoders_agree(members: list[tuple[str, object]], blank: str) -> None:
+    """An escape, even in an ignored member, selects the slower decoder."""
     written = [
         f"{blank}{json.dumps(name)}{blank}:{blank}{json.dumps(value, ensure_ascii=False)}"
         for name, value in members
@@ -400,14 +400,14 @@ PYTHON_TYPES: dict[Edm, type] = {
 
 
 @given(st.text(max_size=40))
-def test_datetimes_are_those_of_the_rules(text: str) -> None:
+def test_datetimes_match_the_rules(text: str) -> None:
     body = json.dumps({"p": text, "p@odata.type": "Edm.DateTime"})
     decoded = decode_entity(body.encode())
     assert isinstance(decoded, Refusal) is (parse_datetime(text) is None)
 
 
 def test_speed() -> None:
-    """About 15 µs each; asserted with room for a busy machine."""
+    """About 15 µs each; the limit leaves room for a busy machine."""
     began = time.process_time()
     for _ in range(1_000):
         decode_entity(GOLDEN)

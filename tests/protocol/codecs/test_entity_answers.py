@@ -1,4 +1,4 @@
-"""Entities as we send them: literal bytes at each level, and that all of it can be sent back."""
+"""Encoding entities: literal bytes at each metadata level, and round trips."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_content_types() -> None:
     ]
 
 
-# There and back
+# Round trips
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.one_of(
@@ -253,7 +253,7 @@ def test_round_trip(keys: Keys, sent: Properties, level: Level) -> None:
     assert decode_entity(json.dumps(page["value"][0]).encode()) == expected
 
 
-def test_not_a_number() -> None:
+def test_nan() -> None:
     entity = Entity(STAMP, Properties(("n",), "d", (math.nan,)))
     body = encode_entity(KEYS, entity, "People", ORIGIN, Level.MINIMAL)
     assert body.endswith(b',"n@odata.type":"Edm.Double","n":"NaN"}')
@@ -267,8 +267,8 @@ def test_no_metadata_is_none(sent: Properties) -> None:
 
 @pytest.mark.parametrize("level", Level)
 def test_speed(level: Level) -> None:
-    """About 5 ms; asserted with room for a busy machine, and for the cycle collector, which has
-    the objects of all other tests to look at."""
+    """About 5 ms; the limit leaves room for a busy machine and for the cycle collector, which has
+    the objects of all other tests to visit."""
     assert set(ENTITY.properties.types) == {edm.value for edm in Edm}
     page = [(KEYS, ENTITY)] * 1_000
     seconds = []

@@ -1,4 +1,4 @@
-"""Pages of entities of any forms, beside what is told of each put together plainly."""
+"""Pages of entities of any shapes, compared with a straightforward encoding."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def entities_of(names: list[str], types: str) -> st.SearchStrategy[Entity]:
 
 @st.composite
 def pages(draw: st.DrawFn) -> list[tuple[Keys, Entity]]:
-    """Of few forms, in any order: some with the same names or the same types."""
+    """Generates pages of a few shapes in any order, some with equal names or types."""
     every_name = draw(st.lists(NAMES, unique=True, max_size=7))
     types = st.text("".join(VALUES), min_size=len(every_name), max_size=len(every_name))
     forms = []
@@ -72,7 +72,7 @@ SELECTS: Final = st.none() | st.lists(
 )
 
 
-# What is expected
+# Expected encoding
 
 
 def moment(seconds_and_ticks: tuple[int, int], beginning: datetime) -> tuple[str, str]:
@@ -81,7 +81,7 @@ def moment(seconds_and_ticks: tuple[int, int], beginning: datetime) -> tuple[str
 
 
 def plain(letter: str, value: Any) -> tuple[str, object]:
-    """The name of a type, if JSON does not show it, and what is in JSON."""
+    """Returns the type annotation, if JSON does not imply the type, and the JSON value."""
     match letter:
         case "l":
             return "Edm.Int64", str(value)
@@ -117,15 +117,15 @@ def expected(
         lead = {"odata.etag": lead["odata.etag"]}
     members: dict[str, object] = {} if level is Level.NO_METADATA else lead
     stated = "Edm.DateTime" if level is Level.FULL else ""
-    told: dict[str, tuple[str, object]] = {
+    result: dict[str, tuple[str, object]] = {
         "PartitionKey": ("", keys.partition),
         "RowKey": ("", keys.row),
         "Timestamp": (stated, timestamp),
     }
     known = entity.properties
     columns = zip(known.names, known.types, known.values, strict=True)
-    told |= {name: plain(letter, value) for name, letter, value in columns}
-    for name, (type_name, value) in told.items():
+    result |= {name: plain(letter, value) for name, letter, value in columns}
+    for name, (type_name, value) in result.items():
         if select is None or name in select:
             if type_name and level is not Level.NO_METADATA:
                 members[f"{name}@odata.type"] = type_name
@@ -136,7 +136,7 @@ def expected(
 
 
 def read(body: bytes) -> str:
-    """Members in their order, those that come twice included, and numbers to the last bit."""
+    """Parses members in order, duplicates included, and numbers exactly."""
     return repr(json.loads(body, object_pairs_hook=list))
 
 
@@ -146,33 +146,33 @@ def same_as(document: object) -> str:
 
 @settings(max_examples=300)
 @given(pages(), st.sampled_from(Level), SELECTS, ORIGINS)
-def test_pages_say_what_entities_are(
+def test_pages_match_the_straightforward_encoding(
     page: list[tuple[Keys, Entity]], level: Level, select: list[str] | None, origin: Origin
 ) -> None:
-    told = [expected(keys, entity, origin, level, select) for keys, entity in page]
+    result = [expected(keys, entity, origin, level, select) for keys, entity in page]
     metadata = f"{origin.address}/$metadata#People"
     projection = "" if select is None else f"&$select={','.join(select)}"
     lead = {} if level is Level.NO_METADATA else {"odata.metadata": metadata + projection}
     body = encode_entities(page, "People", origin, level, select)
-    assert read(body) == same_as({**lead, "value": told})
-    for (keys, entity), members in zip(page, told, strict=True):
+    assert read(body) == same_as({**lead, "value": result})
+    for (keys, entity), members in zip(page, result, strict=True):
         element = f"{metadata}/@Element{projection}"
         lead = lead and {"odata.metadata": element}
         alone = encode_entity(keys, entity, "People", origin, level, select)
         assert read(alone) == same_as({**lead, **members})
-        # What is read alike is also written alike.
+        # What parses equally is also written equally.
         lead_written = b'{"odata.metadata":%b,' % to_json(element)
         assert alone.removeprefix(lead_written if lead else b"{") in body
 
 
-def test_names_and_annotations_that_are_alike() -> None:
-    """What chance seldom finds: the same names with other types side by side, and a selected
-    annotation that is told anyway."""
+def test_colliding_names_and_annotations() -> None:
+    """Cases that random examples seldom hit: equal names with different types side by side, and a
+    selected annotation that is written anyway."""
     origin, keys = Origin("http://127.0.0.1:10002/shop", "shop"), Keys("p", "r")
     number = Entity(1, Properties(("a",), "l", (5,)))
     text = Entity(2, Properties(("a",), "s", ("5",)))
     page = [(keys, number), (keys, text), (keys, number)]
     for select in (None, ["a", "a@odata.type"]):
-        told = [expected(*pair, origin, Level.MINIMAL, select) for pair in page]
+        result = [expected(*pair, origin, Level.MINIMAL, select) for pair in page]
         body = encode_entities(page, "People", origin, Level.MINIMAL, select)
-        assert repr(json.loads(body, object_pairs_hook=list)[1][1]) == same_as(told)
+        assert repr(json.loads(body, object_pairs_hook=list)[1][1]) == same_as(result)

@@ -1,4 +1,4 @@
-"""Entities whose form is known are decoded as if each of their values was looked at."""
+"""Entities of a known shape are decoded as if each value were decoded by itself."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ def _one_by_one(members: dict[str, Any]) -> Properties | Refusal:
 
 
 @given(st.lists(st.tuples(VALUES, TYPES, st.booleans()), max_size=4), st.booleans())
-def test_every_way_gives_the_same(
-    columns: list[tuple[Any, Any, bool]], lacks_a_value: bool
-) -> None:
+def test_both_decoders_agree(columns: list[tuple[Any, Any, bool]], lacks_a_value: bool) -> None:
     members: dict[str, Any] = {"PartitionKey": "p", "RowKey": "r"}
     for number, (value, type_name, type_first) in enumerate(columns):
-        said = {f"P{number}": value}
+        plain = {f"P{number}": value}
         typed = {} if type_name is None else {f"P{number}@odata.type": type_name}
-        members |= typed | said if type_first else said | typed
+        members |= typed | plain if type_first else plain | typed
     if lacks_a_value:
         members["Lacking@odata.type"] = "Edm.String"
     decoded = entities.decode_entity(json.dumps(members).encode())

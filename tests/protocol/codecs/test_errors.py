@@ -1,4 +1,4 @@
-"""Bodies of errors: literal bytes, and nothing shown to those who may not see it."""
+"""Error bodies: literal bytes, and details only for callers who may see them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_odata() -> None:
     )
 
 
-def test_every_service_has_one() -> None:
+def test_every_service_has_an_error_format() -> None:
     assert set(errors.BY_SERVICE) == {"blob", "queue", "file", "table", "dfs"}
     for content_type, encode in errors.BY_SERVICE.values():
         body = encode(REFUSAL, HIDDEN)
@@ -101,7 +101,7 @@ FACTS = st.dictionaries(st.text(), st.text() | st.integers(), max_size=4)
 
 
 @given(st.sampled_from(sorted(ERRORS)), FACTS, st.text())
-def test_every_body_can_be_read(code: str, facts: dict[str, str | int], request_id: str) -> None:
+def test_every_body_can_be_parsed(code: str, facts: dict[str, str | int], request_id: str) -> None:
     occasion = ErrorContext(request_id, NOW, shows_details=True)
     refusal = Refusal(code, facts)
     root = ElementTree.fromstring(errors.encode_xml(refusal, occasion))
@@ -113,6 +113,6 @@ def test_every_body_can_be_read(code: str, facts: dict[str, str | int], request_
     assert odata["odata.error"]["code"] == code
 
 
-def test_long_facts_are_cut() -> None:
+def test_long_details_are_truncated() -> None:
     body = errors.encode_xml(Refusal("InvalidInput", {"Input": "<" * 100_000}), SHOWN)
     assert len(body) < 8 * 1024

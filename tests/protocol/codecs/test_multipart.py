@@ -1,4 +1,4 @@
-"""Batches: literal bytes both ways, all that is refused, and that no body takes long."""
+"""Batches: literal bytes in both directions, refusals, and bounded parsing time."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_golden_change_set(body: bytes) -> None:
     assert parsed(body) == ChangeSet(REQUESTS)
 
 
-def test_what_another_writer_makes() -> None:
+def test_batches_of_the_sdk() -> None:
     address = "http://127.0.0.1:10002/devstoreaccount1"
     headers = {"Accept": "application/json"}
     insert = HttpRequest("POST", f"{address}/People", headers)
@@ -172,7 +172,7 @@ def test_golden_query(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [CHANGES, crlf(CHANGES)])
-def test_what_stands_around_is_not_looked_at(body: bytes) -> None:
+def test_preamble_and_epilogue_are_ignored(body: bytes) -> None:
     assert parsed(b"preamble\n--batch_11\n" + body + b"epilogue\n--batch_1\nmore") == parsed(body)
     assert parsed(body.rstrip()) == parsed(body)
     assert parsed(body.replace(b"--batch_1--", b"--batch_1-- \t")) == parsed(body)
@@ -214,7 +214,7 @@ def test_refused_content_types(content_type: str) -> None:
     refused(CHANGES, content_type)
 
 
-def test_boundaries_are_no_patterns() -> None:
+def test_boundaries_are_not_regular_expressions() -> None:
     strange = "b(a)+.=_?'x y"
     body = CHANGES.replace(b"batch_1", strange.encode())
     assert parsed(body, f'multipart/mixed; boundary="{strange}"') == ChangeSet(REQUESTS)
@@ -223,7 +223,7 @@ def test_boundaries_are_no_patterns() -> None:
     assert parsed(body, f"multipart/mixed; boundary={longest}") == ChangeSet(REQUESTS)
 
 
-def test_one_boundary_may_be_the_beginning_of_the_other() -> None:
+def test_one_boundary_may_be_a_prefix_of_the_other() -> None:
     body = change_set(*[b"POST /a HTTP/1.1\r\n\r\n{}"] * OPERATIONS_MAX)
     for inner in (b"batch_12", b"batch"):
         renamed = body.replace(b"boundary=c", b"boundary=" + inner).replace(b"--c", b"--" + inner)
@@ -299,7 +299,7 @@ def test_bodies_are_kept(body: bytes) -> None:
     assert single(b"POST /a HTTP/1.1\r\nContent-Length: 7\r\n\r\n" + body).body == body
 
 
-def test_a_content_id_may_be_inside() -> None:
+def test_content_id_in_the_nested_headers() -> None:
     assert single(b"POST /a HTTP/1.1\r\nContent-ID: 7").content_id == "7"
 
 
@@ -349,7 +349,7 @@ def test_missing_boundaries(form: Callable[[bytes], bytes]) -> None:
     refused(form(QUERY.replace(b"--batch_1--", b"x--batch_1--")))
 
 
-def test_nothing_beside_a_change_set_or_a_query() -> None:
+def test_a_batch_has_one_change_set_or_one_query() -> None:
     changes = CHANGES.removesuffix(b"--batch_1--\n")
     query = QUERY.removesuffix(b"--batch_1--\n")
     for body in (changes + CHANGES, changes + QUERY, query + CHANGES, query + QUERY):
@@ -393,14 +393,14 @@ MEBIBYTE = 1024 * 1024
     ],
     ids=lambda body: repr(body[:40]),
 )
-def test_no_body_takes_long(body: bytes) -> None:
+def test_parsing_time_is_bounded(body: bytes) -> None:
     began = time.process_time()
     parse_batch(CONTENT_TYPE, body)
     assert time.process_time() - began < 1
 
 
 @given(st.binary())
-def test_any_bytes(body: bytes) -> None:
+def test_arbitrary_bytes(body: bytes) -> None:
     parse_batch(CONTENT_TYPE, body)
     parse_batch("multipart/mixed; boundary=b", body)
     parse_batch(CONTENT_TYPE, part(b"Content-Type: multipart/mixed; boundary=c", body))
@@ -408,7 +408,7 @@ def test_any_bytes(body: bytes) -> None:
 
 
 @given(st.text())
-def test_any_content_type(text: str) -> None:
+def test_arbitrary_content_types(text: str) -> None:
     parse_batch(text, CHANGES)
     parse_batch(f"multipart/mixed; {text}", CHANGES)
 
@@ -417,7 +417,7 @@ LINES = st.sampled_from([*set(CHANGES.split(b"\n")), *set(QUERY.split(b"\n")), b
 
 
 @given(st.lists(LINES, max_size=30), st.sampled_from([b"\n", b"\r\n"]))
-def test_any_lines(lines: list[bytes], line_end: bytes) -> None:
+def test_arbitrary_lines(lines: list[bytes], line_end: bytes) -> None:
     batch = parse_batch(CONTENT_TYPE, line_end.join(lines))
     assert isinstance(batch, ChangeSet | SingleQuery) or batch.code == "InvalidInput"
 
@@ -425,7 +425,7 @@ def test_any_lines(lines: list[bytes], line_end: bytes) -> None:
 # Writing
 
 
-def test_golden_answer() -> None:
+def test_golden_response() -> None:
     address = b"http://127.0.0.1:10002/devstoreaccount1/People(PartitionKey='p',RowKey='r1')"
     response = PartResponse(
         204,
@@ -465,7 +465,7 @@ ETag: W/"datetime'2024-01-05T10%3A00%3A00.1234567Z'"
     )
 
 
-def test_golden_answer_to_a_query() -> None:
+def test_golden_response_to_a_query() -> None:
     response = PartResponse(200, [(b"Content-Type", b"application/json")], b'{"a":1}')
     assert format_query(response, "1") == (
         "multipart/mixed; boundary=batchresponse_1",
@@ -483,7 +483,7 @@ Content-Type: application/json
     )
 
 
-def test_line_ends_cannot_be_smuggled() -> None:
+def test_line_endings_cannot_be_injected() -> None:
     _, body = format_query(PartResponse(200, [(b"A", b"b\r\nC: d\n\n")]), "1")
     assert b"A: bC: d\r\n\r\n" in body
 
@@ -497,7 +497,7 @@ RESPONSES = st.builds(
 
 
 @given(st.lists(RESPONSES, min_size=1, max_size=4))
-def test_answers_by_another_reader(responses: list[PartResponse]) -> None:
+def test_responses_are_parsed_by_the_standard_library(responses: list[PartResponse]) -> None:
     content_type, body = format_changeset([format_part(one) for one in responses], "1", "2")
     message = email.message_from_bytes(
         f"Content-Type: {content_type}\r\n\r\n".encode() + body, policy=email.policy.HTTP
@@ -541,7 +541,7 @@ def readable(parts: list[bytes]) -> list[PartRequest] | str:
 
 
 @given(st.lists(PARTS, min_size=1, max_size=6))
-def test_a_head_that_is_known_is_read_as_any_other(parts: list[bytes]) -> None:
+def test_cached_heads_are_parsed_like_others(parts: list[bytes]) -> None:
     alone: list[PartRequest] | str = []
     for part in parts:
         read = readable([part])

@@ -1,4 +1,4 @@
-"""Service properties: literal documents, and what is set is what comes back."""
+"""Service properties: literal documents and round trips."""
 
 from __future__ import annotations
 
@@ -128,12 +128,12 @@ def test_reading_the_golden_document() -> None:
     assert merge(ServiceProperties(), change) == PROPERTIES
 
 
-def test_what_is_absent_stays() -> None:
+def test_absent_elements_are_unchanged() -> None:
     change = decode(b"<StorageServiceProperties><Cors/></StorageServiceProperties>")
     assert change == ServicePropertiesChange(cors=())
 
 
-def test_names_of_headers_stand_before_prefixes() -> None:
+def test_header_names_precede_prefixes() -> None:
     names = ("x-ms-meta-b*", "x-ms-meta-a", "x-ms-meta-*", "a")
     rule = CorsRule(("*",), ("GET",), names, names)
     encoded = encode(ServiceProperties(cors=(rule,)), "table", NEWEST)
@@ -158,7 +158,7 @@ _DAYS = "Retention days must be greater than 0 and less than or equal to 365 day
         ("", 29, "The document sets nothing."),
     ],
 )
-def test_refusals_say_where_as_the_service_does(content: str, position: int, reason: str) -> None:
+def test_refusals_name_the_node(content: str, position: int, reason: str) -> None:
     root = "StorageServiceProperties"
     document = f"<{root}>{content}</{root}>" if content else f"<{root} />"
     refusal = decode(f"<?xml version='1.0' encoding='utf-8'?>\n{document}".encode())
@@ -167,7 +167,7 @@ def test_refusals_say_where_as_the_service_does(content: str, position: int, rea
     assert refusal.facts == {"LineNumber": 2, "LinePosition": position, "Reason": reason}
 
 
-def test_a_document_as_a_client_may_write_it() -> None:
+def test_another_form_of_the_document() -> None:
     change = decode(
         b"\xef\xbb\xbf<StorageServiceProperties xmlns='urn:x'>\r\n"
         b"  <DeleteRetentionPolicy>\n    <Days> 7 </Days>\n    <Enabled>True</Enabled>\n"
@@ -231,7 +231,7 @@ def test_refusals(content: str, code: str, node: str | None) -> None:
     assert (refusal.code, refusal.facts.get("XmlNodeName")) == (code, node)
 
 
-def test_too_many_rules_are_read_far_enough_to_be_refused() -> None:
+def test_too_many_rules_are_parsed_and_refused() -> None:
     body = "<Cors>" + f"<CorsRule>{RULE}</CorsRule>" * 50 + "</Cors>"
     change = decode(f"<StorageServiceProperties>{body}</StorageServiceProperties>".encode())
     assert isinstance(change, ServicePropertiesChange)
@@ -250,7 +250,7 @@ METRICS_VALUES = st.builds(
 ITEMS = st.lists(st.sampled_from(["a", "b-c", "x-ms-*"]), max_size=3).map(
     lambda items: tuple(sorted(items))
 )
-"""In the order in which they come back."""
+"""In the order in which they are returned."""
 RULES = st.builds(
     CorsRule,
     st.lists(st.sampled_from(["*", "https://a.example", "https://*.b"]), max_size=2).map(tuple),
@@ -274,7 +274,7 @@ CHANGES = st.builds(
 
 
 @given(CHANGES)
-def test_what_may_be_set_comes_back(change: ServicePropertiesChange) -> None:
+def test_valid_properties_round_trip(change: ServicePropertiesChange) -> None:
     refusal = check(change, "blob", NEWEST)
     if refusal is not None:
         assert refusal.code in {INVALID, MISSING, NO_DOCUMENT}
@@ -303,7 +303,7 @@ TREES = st.recursive(
 
 
 @given(TREES, st.sampled_from(["blob", "queue", "table", "file"]))
-def test_any_tree(content: str, service: str) -> None:
+def test_arbitrary_trees(content: str, service: str) -> None:
     body = f"<StorageServiceProperties>{content}</StorageServiceProperties>".encode()
     change = decode(body)
     refusal = change if isinstance(change, Refusal) else check(change, service, NEWEST)
@@ -312,6 +312,6 @@ def test_any_tree(content: str, service: str) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes(body: bytes) -> None:
+def test_arbitrary_bytes(body: bytes) -> None:
     result = decode(body)
     assert isinstance(result, ServicePropertiesChange) or result.code == "InvalidXmlDocument"

@@ -1,4 +1,4 @@
-"""Structured messages: read and written in any chunks, and refused when anything is wrong."""
+"""Structured messages: decoded and encoded in any chunks, and refused if malformed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from etagere.protocol.codecs.structured_messages import (
 
 
 def message(*segments: bytes) -> bytes:
-    """Written out here once more, from the description of the format."""
+    """Encodes a message independently, from the description of the format."""
     content = b"".join(segments)
     length = 13 + 18 * len(segments) + len(content) + 8
     parts = [struct.pack("<BQHH", 1, length, 1, len(segments))]
@@ -52,7 +52,7 @@ def decoded(data: bytes, content_length: int, chunk: int = 1 << 30) -> bytes:
 GOLDEN = bytes.fromhex(
     "01" "2a00000000000000" "0100" "0100"  # version, length, flags, segments
     "0100" "0300000000000000" "616263"  # number, length, "abc"
-    "ebfac13fbbcae505" "ebfac13fbbcae505"  # as a client calculates them
+    "ebfac13fbbcae505" "ebfac13fbbcae505"  # as clients compute them
 )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_reading_any(segments: list[bytes], chunk: int) -> None:
         assert decoded(message(*segments), len(content), chunk) == content
 
 
-def test_what_is_only_content_is_not_copied() -> None:
+def test_content_is_not_copied() -> None:
     data = message(b"x" * 100)
     decoder = Decoder(len(data), 100)
     assert not any(decoder.feed(data[:23]))
@@ -128,7 +128,7 @@ def test_damage(data: bytes, code: str, chunk: int) -> None:
     assert refused.value.refusal.code == code
 
 
-def test_damage_is_told_with_both_checksums() -> None:
+def test_errors_contain_both_checksums() -> None:
     with pytest.raises(Refused) as refused:
         decoded(changed(message(b"abc"), 23, b"x"), 3)
     facts = refused.value.refusal.facts
@@ -136,14 +136,14 @@ def test_damage_is_told_with_both_checksums() -> None:
 
 
 @pytest.mark.parametrize("length", range(len(GOOD)))
-def test_what_is_cut_short(length: int) -> None:
+def test_truncated_messages(length: int) -> None:
     decoder = Decoder(len(GOOD), 8)
     list(decoder.feed(GOOD[:length]))
     with pytest.raises(Refused, match="InvalidInput"):
         decoder.finish()
 
 
-def test_what_follows_the_end() -> None:
+def test_trailing_bytes() -> None:
     decoder = Decoder(len(GOOD), 8)
     list(decoder.feed(GOOD))
     with pytest.raises(Refused, match="InvalidInput"):
@@ -151,13 +151,13 @@ def test_what_follows_the_end() -> None:
 
 
 @given(st.binary(max_size=120), st.integers(0, 100))
-def test_any_bytes(data: bytes, content_length: int) -> None:
+def test_arbitrary_bytes(data: bytes, content_length: int) -> None:
     with pytest.raises(Refused):
         decoded(data, content_length)
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(1, 255))
-def test_any_byte_that_changed(at: int, by: int) -> None:
+def test_any_changed_byte_is_detected(at: int, by: int) -> None:
     with pytest.raises(Refused):
         decoded(changed(GOOD, at, bytes([GOOD[at] ^ by])), 8)
 
@@ -182,7 +182,7 @@ def test_any_byte_that_changed(at: int, by: int) -> None:
         (message_length(10, SEGMENTS_MAX + 1), 10, None),
     ],
 )
-def test_how_many_segments(length: int, content_length: int, count: int | None) -> None:
+def test_number_of_segments(length: int, content_length: int, count: int | None) -> None:
     assert segment_count(length, content_length) == count
 
 
@@ -205,7 +205,7 @@ def test_kinds(kind: str, known: bool) -> None:
 
 
 @given(st.binary(max_size=100), st.integers(1, 30), st.integers(1, 30))
-def test_what_is_written_is_read(content: bytes, segment: int, chunk: int) -> None:
+def test_round_trip(content: bytes, segment: int, chunk: int) -> None:
     encoder = Encoder(len(content), segment)
     parts = [encoder.start()]
     for piece in cut(content, chunk):

@@ -1,4 +1,4 @@
-"""Tags as XML, and the marker of a page."""
+"""Tags as XML, and the marker of a page of found blobs."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def row(name: str, value: str) -> str:
     return f"<Tag><Key>{name}</Key><Value>{value}</Value></Tag>"
 
 
-def test_tags_come_back_in_the_order_of_their_names() -> None:
-    told = document(row("b", " x "), row("a", "+-./:=_"), row("c", ""))
+def test_tags_round_trip_sorted_by_name() -> None:
+    result = document(row("b", " x "), row("a", "+-./:=_"), row("c", ""))
     tags = (("a", "+-./:=_"), ("b", " x "), ("c", ""))
-    assert decode(told) == tags
+    assert decode(result) == tags
     assert decode(encode(tags)) == tags
     assert encode(tags).endswith(b"<Tag><Key>c</Key><Value></Value></Tag></TagSet></Tags>")
 
 
-def test_no_tags_are_tags() -> None:
+def test_an_empty_tag_set() -> None:
     assert decode(b"<?xml version='1.0'?><Tags><TagSet/></Tags>") == ()
     assert decode(encode(())) == ()
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("sent", "code"),
     [
         (b"", "InvalidXmlDocument"),
         (b"<Tags>", "InvalidXmlDocument"),
@@ -70,8 +70,8 @@ def test_no_tags_are_tags() -> None:
         (document() + b" " * BYTES_MAX, "InvalidXmlDocument"),
     ],
 )
-def test_what_cannot_be_read_is_refused(told: bytes, code: str) -> None:
-    found = decode(told)
+def test_malformed_documents_are_refused(sent: bytes, code: str) -> None:
+    found = decode(sent)
     assert isinstance(found, Refusal)
     assert found.code == code
 
@@ -84,7 +84,7 @@ def _found(
     return (start + shown + found_end(following)).encode()
 
 
-def test_what_was_found() -> None:
+def test_found_blobs() -> None:
     place = BlobPlace("box", new_id(), "a&b")
     found = (place, (("k", "v"),))
     assert (
@@ -103,13 +103,13 @@ def test_what_was_found() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=100))
-def test_a_marker_comes_back(blob: str) -> None:
+def test_markers_round_trip(blob: str) -> None:
     place = BlobPlace("box", new_id(), blob)
     assert parse_marker(format_marker(place)) == place
 
 
 @pytest.mark.parametrize(
-    "told",
+    "decoded",
     [
         b"",
         b"x",
@@ -123,10 +123,10 @@ def test_a_marker_comes_back(blob: str) -> None:
         b"\0" * 16 + b"box/" + b"n" * 1_025,
     ],
 )
-def test_what_no_page_ended_with(told: bytes) -> None:
-    assert parse_marker(base64.urlsafe_b64encode(told).decode()) is None
+def test_malformed_marker_contents(decoded: bytes) -> None:
+    assert parse_marker(base64.urlsafe_b64encode(decoded).decode()) is None
 
 
 @pytest.mark.parametrize("written", ["!", "é", "a", "\udc80", "AAAA AAAA"])
-def test_what_is_no_marker(written: str) -> None:
+def test_invalid_markers(written: str) -> None:
     assert parse_marker(written) is None

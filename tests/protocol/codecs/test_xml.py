@@ -1,4 +1,4 @@
-"""XML: what is read, what is refused, and that nothing sent is misread."""
+"""XML: parsing, refusals, limits and writing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_forms_of_one_document(body: bytes) -> None:
     assert read(body) == Element("r", "é")
 
 
-def test_a_tree_keeps_order_and_space() -> None:
+def test_a_tree_keeps_order_and_whitespace() -> None:
     assert read(b"<r> <a>1</a><b/>&lt;\r\n<a> &amp;&gt;&apos;&quot;&#13; </a></r>") == Element(
         "r", " <\n", [Element("a", "1"), Element("b"), Element("a", " &>'\"\r ")]
     )
@@ -99,11 +99,11 @@ def test_a_tree_keeps_order_and_space() -> None:
         BILLION_LAUGHS,
     ],
 )
-def test_what_is_no_document(body: bytes) -> None:
+def test_malformed_documents(body: bytes) -> None:
     assert refused(body).facts["Reason"]
 
 
-def test_a_refusal_says_where() -> None:
+def test_refusals_contain_the_position() -> None:
     assert refused(b"<r>\n <a></b></r>").facts == {
         "LineNumber": 2,
         "LinePosition": 7,
@@ -142,7 +142,7 @@ def test_limits() -> None:
     ],
     ids=["open", "deep", "many", "attributes", "comments", "references", "laughs"],
 )
-def test_no_document_costs_more_than_its_bytes(body: bytes) -> None:
+def test_cost_is_linear_in_the_size(body: bytes) -> None:
     assert len(body) <= xml.SMALL.bytes_max
     started = time.process_time()
     xml.read(body, "r")
@@ -197,7 +197,7 @@ def test_attributes_are_counted_in_the_whole_document(attribute: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes(body: bytes) -> None:
+def test_arbitrary_bytes(body: bytes) -> None:
     root = xml.read(body, "r")
     assert isinstance(root, Element) or root.code == "InvalidXmlDocument"
 
@@ -213,20 +213,20 @@ MARKUP = st.sampled_from(
 
 
 @given(st.lists(MARKUP, max_size=12).map("".join))
-def test_any_markup(text: str) -> None:
+def test_arbitrary_markup(text: str) -> None:
     for body in (text.encode(), f"<r>{text}</r>".encode(), text.encode("utf-16")):
         root = xml.read(body, "r")
         assert isinstance(root, Element) or root.code == "InvalidXmlDocument"
 
 
-# What a tree says
+# Reading a tree
 
 
 def node(content: str) -> Element:
     return read(f"<r>{content}</r>".encode())
 
 
-def test_children_are_known_and_single() -> None:
+def test_children_must_be_known_and_unique() -> None:
     assert xml.children(node("<a/>"), ("a", "b")) == {"a": Element("a")}
     with pytest.raises(xml.Unreadable) as unknown:
         xml.children(node("<c/>"), ("a", "b"))
@@ -272,7 +272,7 @@ def test_integers(text: str, expected: int | None) -> None:
         xml.integer(node(text))
 
 
-def test_values_have_nothing_inside() -> None:
+def test_values_have_no_children() -> None:
     with pytest.raises(xml.Unreadable):
         xml.value(node("1<a/>"))
 
@@ -296,7 +296,7 @@ def test_escaping(text: str, escaped: str, attribute: str) -> None:
 
 
 @given(st.text())
-def test_what_is_written_is_read(text: str) -> None:
+def test_round_trip(text: str) -> None:
     root = read(xml.document(xml.element("r", text)), Limits(10_000, 1, 1))
     carried = "".join(
         "\ufffd" if xml.must_be_encoded(character) else character for character in text
@@ -322,7 +322,7 @@ def test_names(name: str, written: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
-def test_every_name_comes_back(name: str) -> None:
+def test_names_round_trip(name: str) -> None:
     parsed = ElementTree.fromstring(xml.name_element("Name", name))
     text = parsed.text or ""
     assert (unquote(text) if parsed.get("Encoded") == "true" else text) == name

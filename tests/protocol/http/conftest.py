@@ -1,4 +1,4 @@
-"""What tests of connections share."""
+"""Fixtures for tests of connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A context for the server and one for its clients."""
+    """A TLS context for the server and one for its clients."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
     directory = tmp_path_factory.mktemp("tls")

@@ -1,4 +1,4 @@
-"""A server on a real socket, clients that speak bytes, and a watch over what is left behind."""
+"""A server on a real socket, clients that send raw bytes, and checks for leaks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def on_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
     signature = inspect.signature(test)
     loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # pytest asks for the arguments by this.
+    # pytest reads the parameters from this.
     runs.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[loop, *signature.parameters.values()]
     )
@@ -57,7 +57,7 @@ def on_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Waits for what has to become true."""
+    """Waits until a condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.002)
@@ -68,13 +68,13 @@ async def hello(request: Request) -> Response:
 
 
 async def echo(request: Request) -> Response:
-    """The body, and what the request looked like."""
+    """Returns the body and a description of the request."""
     body = await request.body.read(64 << 20)
     return Response(200, ((b"X-Method", request.method.encode()),), body)
 
 
 class Stub:
-    """An application that does what a test says, and keeps what it was asked."""
+    """An application that runs a test's handler and records the requests."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
@@ -119,7 +119,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One connection, as bytes."""
+    """One connection that sends and receives raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -130,7 +130,7 @@ class Client:
         await self.writer.drain()
 
     async def send_all(self, data: bytes) -> None:
-        """Sends what the server takes, of which it may well not take all."""
+        """Sends as much as the server accepts, which may be less than all."""
         with contextlib.suppress(ConnectionError):
             await self.send(data)
 
@@ -168,7 +168,7 @@ class Client:
         return await self.answer(method)
 
     async def rest(self, seconds: float = ANSWER_SECONDS) -> bytes:
-        """Everything until the server closes."""
+        """Returns everything until the server closes the connection."""
         async with asyncio.timeout(seconds):
             try:
                 return await self.reader.read()
@@ -183,39 +183,40 @@ class Client:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             await self.writer.wait_closed()
 
-    def cut(self) -> None:
+    def reset(self) -> None:
         """Resets the connection; a client that just closes looks as if it might still read."""
         if not self.writer.transport.is_closing():
             connection = self.writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # After its connection was lost, asyncio's TLS transport has nothing left to abort.
+        # asyncio's TLS transport has nothing left to abort after a connection loss.
         with contextlib.suppress(AttributeError):
             self.writer.transport.abort()
 
 
-class Stage:
+class ServerFixture:
     """A running server and the clients of a test."""
 
-    def __init__(self, server: HttpServer, port: int, stub: Stub) -> None:
-        self.server = server
+    def __init__(self, http_server: HttpServer, port: int, stub: Stub) -> None:
+        self.http_server = http_server
         self.port = port
         self.stub = stub
         self.clients: list[Client] = []
 
     @property
     def connections(self) -> int:
-        return len(self.server._connections)
+        return len(self.http_server._connections)
 
     async def connection(self) -> Connection:
-        """The server's side of the only client."""
+        """Returns the server's side of the only client."""
         await until(lambda: self.connections == 1)
-        (connection,) = self.server._connections
+        (connection,) = self.http_server._connections
         return connection
 
     async def connect(
         self, *, tls: ssl.SSLContext | None = None, receive_bytes: int | None = None
     ) -> Client:
-        """`receive_bytes` keeps the kernel's buffer, and what the client reads ahead, small."""
+        """Connects; `receive_bytes` limits the kernel's receive buffer and the client's
+        read-ahead."""
         connection = socket.socket()
         if receive_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -248,7 +249,7 @@ class _Records(logging.Handler):
 
 @contextlib.contextmanager
 def watched_log() -> Any:
-    """What was logged as a warning or worse, by us or by asyncio."""
+    """Collects warnings and errors logged by the server or by asyncio."""
     records = _Records()
     logging.getLogger().addHandler(records)
     try:
@@ -266,31 +267,32 @@ async def serving(
     logs: tuple[str, ...] = (),
     pool: ConnectionPool | None = None,
     memory: MemoryBudget | None = None,
-) -> AsyncIterator[Stage]:
-    """A server; at the end nothing may be left of its connections, and nothing unsaid be logged."""
+) -> AsyncIterator[ServerFixture]:
+    """Runs a server; checks at the end that no connection is left and nothing unexpected was
+    logged."""
     listener = socket.create_server(("127.0.0.1", 0))
     stub = Stub(handler)
-    server = HttpServer(stub, listener, limits=limits, tls=tls, pool=pool, memory=memory)
+    http_server = HttpServer(stub, listener, limits=limits, tls=tls, pool=pool, memory=memory)
     before = asyncio.all_tasks()
     with watched_log() as messages, quick_sweeps():
-        server.start()
-        stage = Stage(server, listener.getsockname()[1], stub)
+        http_server.start()
+        server = ServerFixture(http_server, listener.getsockname()[1], stub)
         try:
-            yield stage
-            for client in stage.clients:
+            yield server
+            for client in server.clients:
                 await client.close()
-            await until(lambda: stage.connections == 0)
+            await until(lambda: server.connections == 0)
         finally:
-            for client in stage.clients:
-                client.cut()
-            await server.drain(0.0)
+            for client in server.clients:
+                client.reset()
+            await http_server.drain(0.0)
         await until(lambda: asyncio.all_tasks() <= before)
         assert tuple(messages) == logs
 
 
 @contextlib.contextmanager
 def quick_sweeps() -> Any:
-    """Time-outs of fractions of a second need a sweeper that looks more often."""
+    """Makes the sweeper run more often, for time limits of fractions of a second."""
     usual = server_module._SWEEP_SECONDS
     server_module._SWEEP_SECONDS = 0.02
     try:

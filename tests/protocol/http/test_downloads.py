@@ -1,4 +1,4 @@
-"""Bodies of answers: held back by slow clients, straight from files, and cut when not whole."""
+"""Response bodies: backpressure, files, and truncated bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUT = ("could not send all of a response; closing the connection",)
 
 @pytest.fixture(scope="module")
 def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A file of 24 MiB in which every place looks different."""
+    """A file of 24 MiB without repetition."""
     path = tmp_path_factory.mktemp("files") / "file"
     path.write_bytes(content(0, 24 * MIB))
     opened = os.open(path, os.O_RDONLY)
@@ -41,12 +41,12 @@ def files(descriptor: int, *parts: tuple[int, int], length: int | None = None) -
 
 
 @on_loops
-async def test_parts_of_files_follow_their_head(descriptor: int) -> None:
+async def test_parts_of_files_follow_the_response_head(descriptor: int) -> None:
     parts = ((5, 1), (3, 0), (1000, 12 * MIB + 7), (0, 3))
     expected = b"".join(content(*part) for part in parts)
-    async with serving(files(descriptor, *parts)) as stage:
-        client = await stage.connect()
-        # Sent ahead, so that the next head has to wait for the file before it.
+    async with serving(files(descriptor, *parts)) as server:
+        client = await server.connect()
+        # Pipelined, so that the next head has to wait for the file before it.
         await client.send(get() * 3)
         for _ in range(3):
             answer = await client.answer(seconds=10)
@@ -64,8 +64,8 @@ async def test_small_parts_of_files(
     parts = ((5, 1), (3, 0), (MIB, 60_000), (0, 3))
     expected = b"".join(content(*part) for part in parts)
     for handler, body in ((files(descriptor, *parts), expected), (files(descriptor), b"")):
-        async with serving(handler, tls=tls[0] if secure else None) as stage:
-            client = await stage.connect(tls=tls[1] if secure else None)
+        async with serving(handler, tls=tls[0] if secure else None) as server:
+            client = await server.connect(tls=tls[1] if secure else None)
             await client.send(get() * 3)
             for _ in range(3):
                 answer = await client.answer()
@@ -74,16 +74,16 @@ async def test_small_parts_of_files(
 
 
 @on_loops
-async def test_an_answer_held_back_is_not_overtaken_by_a_file(descriptor: int) -> None:
-    """The transport still holds megabytes of one answer when the next comes from a file."""
+async def test_a_file_does_not_overtake_a_buffered_response(descriptor: int) -> None:
+    """The transport still buffers megabytes of one response when the next comes from a file."""
 
     async def bytes_then_file(request: Request) -> Response:
         if request.target == b"/bytes":
             return Response(200, (), b"b" * 200_000)
         return await files(descriptor, (0, 3 * MIB))(request)
 
-    async with serving(bytes_then_file) as stage:
-        client = await stage.connect(receive_bytes=4096)
+    async with serving(bytes_then_file) as server:
+        client = await server.connect(receive_bytes=4096)
         await client.send((get("/bytes") * 12 + get("/file")) * 2)
         for _ in range(2):
             for _ in range(12):
@@ -92,24 +92,24 @@ async def test_an_answer_held_back_is_not_overtaken_by_a_file(descriptor: int) -
 
 
 @on_loops
-async def test_a_slow_client_gets_all_of_a_file_and_keeps_nobody_waiting(descriptor: int) -> None:
+async def test_a_slow_client_gets_the_whole_file_without_delaying_others(descriptor: int) -> None:
     async def big_or_small(request: Request) -> Response:
         if request.target == b"/small":
             return await hello(request)
         return await files(descriptor, (0, 16 * MIB))(request)
 
-    async with serving(big_or_small) as stage:
-        slow = await stage.connect(receive_bytes=16_384)
+    async with serving(big_or_small) as server:
+        slow = await server.connect(receive_bytes=16_384)
         await slow.send(get())
-        await until(lambda: len(stage.stub.requests) == 1)
+        await until(lambda: len(server.stub.requests) == 1)
         for _ in range(20):
-            assert (await stage.connect_and_ask(get("/small"))).body == b"hello"
-        assert stage.stub.logged[-1][0].target == b"/small"
+            assert (await server.connect_and_ask(get("/small"))).body == b"hello"
+        assert server.stub.logged[-1][0].target == b"/small"
         assert (await slow.answer(seconds=20)).body == content(0, 16 * MIB)
 
 
 @on_loops
-async def test_a_slow_client_holds_a_stream_back() -> None:
+async def test_a_slow_client_applies_backpressure_to_a_stream() -> None:
     made = 0
 
     async def numbers() -> AsyncIterator[bytes]:
@@ -121,13 +121,13 @@ async def test_a_slow_client_holds_a_stream_back() -> None:
     async def stream(request: Request) -> Response:
         return Response(200, (), numbers(), length=64 * MIB)
 
-    async with serving(stream) as stage:
-        client = await stage.connect(receive_bytes=16_384)
+    async with serving(stream) as server:
+        client = await server.connect(receive_bytes=16_384)
         await client.send(get())
-        connection = await stage.connection()
+        connection = await server.connection()
         await until(lambda: connection._output._writable is not None)
         assert connection._transport.get_write_buffer_size() < MIB
-        # The kernel holds a few MiB, we a fraction of one.
+        # The kernel buffers a few MiB, the server a fraction of one.
         assert made < 256
         body = (await client.answer(seconds=20)).body
         assert len(body) == 64 * MIB
@@ -138,17 +138,17 @@ async def test_a_slow_client_holds_a_stream_back() -> None:
 @pytest.mark.parametrize("missing", [100, 100_000])
 @pytest.mark.parametrize("secure", [False, True])
 @on_loops
-async def test_a_file_shorter_than_promised_cuts_the_connection(
+async def test_a_truncated_file_aborts_the_connection(
     secure: bool, missing: int, descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     handler = files(descriptor, (24 * MIB - missing, 2 * missing))
-    async with serving(handler, logs=CUT, tls=tls[0] if secure else None) as stage:
-        client = await stage.connect(tls=tls[1] if secure else None)
+    async with serving(handler, logs=CUT, tls=tls[0] if secure else None) as server:
+        client = await server.connect(tls=tls[1] if secure else None)
         await client.send(get() + get("/marker"))
         received = await client.rest()
         assert (b"Content-Length: 200000\r\n" in received) == (missing == 100_000)
         assert len(received.partition(b"\r\n\r\n")[2]) <= missing
-        assert stage.stub.targets == [b"/"]
+        assert server.stub.targets == [b"/"]
 
 
 def lengths_of(*chunks: bytes, length: int) -> Handler:
@@ -164,16 +164,16 @@ def lengths_of(*chunks: bytes, length: int) -> Handler:
 
 @pytest.mark.parametrize("length", [5, 7])
 @on_loops
-async def test_a_stream_that_is_not_as_long_as_promised_cuts_the_connection(length: int) -> None:
-    async with serving(lengths_of(b"one", b"two", length=length), logs=CUT) as stage:
-        client = await stage.connect()
+async def test_a_stream_of_another_length_aborts_the_connection(length: int) -> None:
+    async with serving(lengths_of(b"one", b"two", length=length), logs=CUT) as server:
+        client = await server.connect()
         await client.send(get() + get("/marker"))
         assert len((await client.rest()).partition(b"\r\n\r\n")[2]) < length
-        assert stage.stub.targets == [b"/"]
+        assert server.stub.targets == [b"/"]
 
 
 @on_loops
-async def test_a_stream_that_fails_cuts_the_connection() -> None:
+async def test_a_failing_stream_aborts_the_connection() -> None:
     ended = []
 
     async def failing() -> AsyncIterator[bytes]:
@@ -186,8 +186,8 @@ async def test_a_stream_that_fails_cuts_the_connection() -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), failing(), finished=lambda: ended.append(2))
 
-    async with serving(handle, logs=CUT) as stage:
-        client = await stage.connect()
+    async with serving(handle, logs=CUT) as server:
+        client = await server.connect()
         await client.send(get())
         assert (await client.rest()).endswith(b"4\r\nsome\r\n")
         await until(lambda: ended == [1, 2])
@@ -195,14 +195,14 @@ async def test_a_stream_that_fails_cuts_the_connection() -> None:
 
 async def leave(client: Client, *, reset: bool) -> None:
     if reset:
-        client.cut()
+        client.reset()
     else:
         await client.close()
 
 
 @pytest.mark.parametrize("reset", [False, True])
 @on_loops
-async def test_a_client_gone_in_the_middle_of_a_file(reset: bool, descriptor: int) -> None:
+async def test_a_client_disconnects_during_a_file(reset: bool, descriptor: int) -> None:
     ended: list[bool] = []
 
     async def handle(request: Request) -> Response:
@@ -210,18 +210,18 @@ async def test_a_client_gone_in_the_middle_of_a_file(reset: bool, descriptor: in
         response.finished = lambda: ended.append(True)
         return response
 
-    async with serving(handle) as stage:
-        client = await stage.connect(receive_bytes=16_384)
+    async with serving(handle) as server:
+        client = await server.connect(receive_bytes=16_384)
         await client.send(get())
         await client.reader.readexactly(5000)
         await leave(client, reset=reset)
         await until(lambda: ended == [True])
-        await until(lambda: stage.connections == 0)
+        await until(lambda: server.connections == 0)
 
 
 @pytest.mark.parametrize("reset", [False, True])
 @on_loops
-async def test_a_client_gone_in_the_middle_of_a_stream(reset: bool) -> None:
+async def test_a_client_disconnects_during_a_stream(reset: bool) -> None:
     ended: list[str] = []
 
     async def endless() -> AsyncIterator[bytes]:
@@ -234,49 +234,49 @@ async def test_a_client_gone_in_the_middle_of_a_stream(reset: bool) -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), endless(), finished=lambda: ended.append("finished"))
 
-    async with serving(handle) as stage:
-        client = await stage.connect()
+    async with serving(handle) as server:
+        client = await server.connect()
         await client.send(get())
         await client.reader.readexactly(5000)
         await leave(client, reset=reset)
         await until(lambda: ended == ["generator", "finished"])
-        assert len(stage.stub.logged) == 1
+        assert len(server.stub.logged) == 1
 
 
 @on_loops
 async def test_tls(descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async with serving(files(descriptor, (7, 9 * MIB)), tls=tls[0]) as stage:
-        client = await stage.connect(tls=tls[1])
+    async with serving(files(descriptor, (7, 9 * MIB)), tls=tls[0]) as server:
+        client = await server.connect(tls=tls[1])
         for _ in range(2):
             assert (await client.ask(get())).body == content(7, 9 * MIB)
-        assert stage.stub.requests[0].secure
+        assert server.stub.requests[0].secure
         assert (await client.ask(get("/", "Connection: close"))).header("Connection") == "close"
         await client.closed()
 
 
 @on_loops
 async def test_tls_malformed_and_plain(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async with serving(tls=tls[0]) as stage:
-        client = await stage.connect(tls=tls[1])
+    async with serving(tls=tls[0]) as server:
+        client = await server.connect(tls=tls[1])
         assert (await client.ask(b"NO HTTP\r\n\r\n")).status == 400
         await client.closed()
-        plain = await stage.connect()
+        plain = await server.connect()
         await plain.send(get())
         await plain.rest()
-        assert stage.stub.requests == []
+        assert server.stub.requests == []
 
 
 @on_loops
-async def test_tls_client_gone_in_the_middle(
+async def test_a_tls_client_disconnects(
     descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
-    async with serving(files(descriptor, (0, 24 * MIB)), tls=tls[0]) as stage:
+    async with serving(files(descriptor, (0, 24 * MIB)), tls=tls[0]) as server:
         for reset in (False, True):
-            client = await stage.connect(tls=tls[1])
+            client = await server.connect(tls=tls[1])
             await client.send(get())
             await client.reader.readexactly(5000)
             if reset:
-                client.cut()
+                client.reset()
             else:
                 await asyncio.wait_for(client.close(), 5)
-        await until(lambda: stage.connections == 0)
+        await until(lambda: server.connections == 0)

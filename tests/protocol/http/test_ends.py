@@ -1,4 +1,4 @@
-"""How connections end: by failures, by clients that leave, by a server that stops."""
+"""Ends of connections: errors, clients that disconnect, and a draining server."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ CUT_OFF = "aborted 1 connections"
 
 
 @on_loops
-async def test_an_application_that_raises_is_answered_for() -> None:
+async def test_an_exception_in_the_application_gets_a_response() -> None:
     async def fail(request: Request) -> Response:
         if request.target == b"/fail":
             raise ValueError("unexpected")
         return await echo(request)
 
-    async with serving(fail) as stage:
-        client = await stage.connect()
+    async with serving(fail) as server:
+        client = await server.connect()
         answer = await client.ask(get("/fail"))
         assert (answer.status, answer.header("X-Failed")) == (500, "yes")
         assert (await client.ask(put(b"body", target="/fail"))).status == 500
         assert (await client.ask(put(b"next"))).body == b"next"
-        assert [str(failure) for failure in stage.stub.failures] == ["unexpected"] * 2
+        assert [str(failure) for failure in server.stub.failures] == ["unexpected"] * 2
 
 
 @on_loops
-async def test_answers_that_cannot_be_written_end_the_connection() -> None:
+async def test_invalid_responses_close_the_connection() -> None:
     def broken() -> None:
         raise ValueError("finished badly")
 
@@ -42,9 +42,9 @@ async def test_answers_that_cannot_be_written_end_the_connection() -> None:
 
     async with serving(
         handle, logs=("could not send all of a response; closing the connection",) * 2
-    ) as stage:
+    ) as server:
         for target in ("/status", "/finished"):
-            client = await stage.connect()
+            client = await server.connect()
             await client.send(get(target))
             await client.rest()
 
@@ -68,8 +68,8 @@ STAGES = {
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("stage_name", STAGES)
 @on_loops
-async def test_clients_may_leave_at_any_stage(stage_name: str, reset: bool) -> None:
-    """Nothing is logged and nothing left: `serving` sees to that."""
+async def test_clients_may_disconnect_at_any_time(stage_name: str, reset: bool) -> None:
+    """Nothing is logged and nothing is left; `serving` checks that."""
     gate = asyncio.Event()
 
     async def slow_echo(request: Request) -> Response:
@@ -77,30 +77,30 @@ async def test_clients_may_leave_at_any_stage(stage_name: str, reset: bool) -> N
         await gate.wait()
         return Response(200, (), body * 50_000)
 
-    async with serving(slow_echo) as stage:
-        client = await stage.connect(receive_bytes=4096)
+    async with serving(slow_echo) as server:
+        client = await server.connect(receive_bytes=4096)
         await client.send(STAGES[stage_name])
-        connection = await stage.connection()
-        # The server has seen it all.
+        connection = await server.connection()
+        # The server has received everything.
         served = bool(STAGES[stage_name].count(b"\r\n\r\n")) or stage_name == "malformed"
         await until(
             lambda: (
-                bool(stage.stub.requests)
+                bool(server.stub.requests)
                 or connection._lifecycle.connection is not OPEN
                 or not served
             )
         )
         if reset:
-            client.cut()
+            client.reset()
         else:
             await client.close()
         gate.set()
-        await until(lambda: stage.connections == 0)
-        assert stage.stub.failures == []
+        await until(lambda: server.connections == 0)
+        assert server.stub.failures == []
 
 
 @on_loops
-async def test_the_application_learns_that_its_client_is_gone() -> None:
+async def test_the_application_is_told_about_a_disconnect() -> None:
     seen: list[str] = []
 
     async def handle(request: Request) -> Response:
@@ -111,18 +111,18 @@ async def test_the_application_learns_that_its_client_is_gone() -> None:
             raise
         return Response(200)
 
-    async with serving(handle) as stage:
-        client = await stage.connect()
+    async with serving(handle) as server:
+        client = await server.connect()
         await client.send(put(b"12345678")[:-1])
-        await until(lambda: len(stage.stub.requests) == 1)
-        client.cut()
+        await until(lambda: len(server.stub.requests) == 1)
+        client.reset()
         await until(lambda: seen == ["gone"])
-        await until(lambda: stage.connections == 0)
-        assert stage.stub.logged == []
+        await until(lambda: server.connections == 0)
+        assert server.stub.logged == []
 
 
 @on_loops
-async def test_a_client_that_stops_sending_while_it_is_answered() -> None:
+async def test_a_client_half_closes_during_the_response() -> None:
     gate = asyncio.Event()
 
     async def stream() -> AsyncIterator[bytes]:
@@ -133,20 +133,20 @@ async def test_a_client_that_stops_sending_while_it_is_answered() -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), stream())
 
-    async with serving(handle) as stage:
-        client = await stage.connect()
+    async with serving(handle) as server:
+        client = await server.connect()
         await client.send(put(b"12345678")[:-3])
-        await until(lambda: len(stage.stub.requests) == 1)
+        await until(lambda: len(server.stub.requests) == 1)
         await client.reader.readuntil(b"first")
         client.writer.write_eof()
-        connection = await stage.connection()
+        connection = await server.connection()
         await until(lambda: connection._lifecycle.input is INPUT_ENDED)
         gate.set()
         assert (await client.rest()).endswith(b"last\r\n0\r\n\r\n")
 
 
-class Gated:
-    """An application that answers when it may."""
+class BlockingApplication:
+    """An application that responds when the test allows it."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
@@ -164,18 +164,18 @@ class Gated:
 
 
 @on_loops
-async def test_a_drain_lets_the_request_at_hand_finish() -> None:
-    gated = Gated()
-    async with serving(gated.handle) as stage:
-        busy, idle, fresh = [await stage.connect() for _ in range(3)]
+async def test_a_drain_lets_running_requests_finish() -> None:
+    gated = BlockingApplication()
+    async with serving(gated.handle) as server:
+        busy, idle, fresh = [await server.connect() for _ in range(3)]
         assert (await idle.ask(get("/at-once"))).status == 200
         await busy.send(put(b"body")[:-2])
-        await until(lambda: len(stage.stub.requests) == 2 and stage.connections == 3)
-        draining = asyncio.create_task(stage.server.drain(5.0))
+        await until(lambda: len(server.stub.requests) == 2 and server.connections == 3)
+        draining = asyncio.create_task(server.http_server.drain(5.0))
         await idle.closed()
         await fresh.closed()
         with pytest.raises(ConnectionError):
-            await stage.connect()
+            await server.connect()
         assert not draining.done()
         gated.gate.set()
         await busy.send(b"dy" + get("/marker"))
@@ -184,26 +184,26 @@ async def test_a_drain_lets_the_request_at_hand_finish() -> None:
         await busy.closed()
         await busy.close()
         await draining
-        assert b"/marker" not in stage.stub.targets
+        assert b"/marker" not in server.stub.targets
 
 
 @on_loops
-async def test_a_drain_cuts_off_what_takes_too_long() -> None:
-    gated = Gated()
-    async with serving(gated.handle, logs=(CUT_OFF,)) as stage:
-        client = await stage.connect()
+async def test_a_drain_ends_requests_that_take_too_long() -> None:
+    gated = BlockingApplication()
+    async with serving(gated.handle, logs=(CUT_OFF,)) as server:
+        client = await server.connect()
         await client.send(get())
-        await until(lambda: len(stage.stub.requests) == 1)
+        await until(lambda: len(server.stub.requests) == 1)
         began = time.monotonic()
-        await stage.server.drain(0.2)
+        await server.http_server.drain(0.2)
         assert 0.1 < time.monotonic() - began < 1.0
-        assert stage.connections == 0
+        assert server.connections == 0
         await client.closed()
         assert gated.cancelled == 1
 
 
 @on_loops
-async def test_a_drain_cuts_off_clients_that_take_too_long() -> None:
+async def test_a_drain_disconnects_slow_clients() -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield bytes(65536)
@@ -211,39 +211,39 @@ async def test_a_drain_cuts_off_clients_that_take_too_long() -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), endless())
 
-    async with serving(handle, logs=(CUT_OFF,)) as stage:
-        client = await stage.connect(receive_bytes=4096)
+    async with serving(handle, logs=(CUT_OFF,)) as server:
+        client = await server.connect(receive_bytes=4096)
         await client.send(get())
-        connection = await stage.connection()
+        connection = await server.connection()
         await until(lambda: connection._output._writable is not None)
-        await stage.server.drain(0.1)
-        assert stage.connections == 0
+        await server.http_server.drain(0.1)
+        assert server.connections == 0
 
 
 @on_loops
-async def test_a_drain_waits_for_requests_whose_clients_are_gone() -> None:
-    gated = Gated()
-    async with serving(gated.handle) as stage:
-        client = await stage.connect()
+async def test_a_drain_waits_for_requests_of_disconnected_clients() -> None:
+    gated = BlockingApplication()
+    async with serving(gated.handle) as server:
+        client = await server.connect()
         await client.send(get())
-        await until(lambda: len(stage.stub.requests) == 1)
-        client.cut()
-        draining = asyncio.create_task(stage.server.drain(5.0))
-        connection = await stage.connection()
+        await until(lambda: len(server.stub.requests) == 1)
+        client.reset()
+        draining = asyncio.create_task(server.http_server.drain(5.0))
+        connection = await server.connection()
         await until(lambda: connection._output.lost)
         assert not draining.done()
         gated.gate.set()
         await draining
-        assert (gated.cancelled, len(stage.stub.logged)) == (0, 1)
+        assert (gated.cancelled, len(server.stub.logged)) == (0, 1)
 
 
 @on_loops
-async def test_a_drain_of_a_connection_whose_body_is_being_discarded() -> None:
+async def test_a_drain_while_a_body_is_discarded() -> None:
     async def refuse(request: Request) -> Response:
         return Response(403)
 
-    async with serving(refuse, limits=Limits(linger_seconds=0.2)) as stage:
-        client = await stage.connect()
+    async with serving(refuse, limits=Limits(linger_seconds=0.2)) as server:
+        client = await server.connect()
         assert (await client.ask(put(b"12345678")[:-3])).status == 403
-        await stage.server.drain(2.0)
+        await server.http_server.drain(2.0)
         await client.closed()

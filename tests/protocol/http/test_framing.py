@@ -20,7 +20,7 @@ LONG = 300 * 1024
 
 
 class Recorder:
-    """Observes a framing, and is the flow of its bodies."""
+    """Observes a framing, and serves as the flow of its bodies."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -48,8 +48,8 @@ class Recorder:
     def return_socket(self, taken: int | None) -> None: ...
 
 
-class Framed:
-    """A framing with its observer, and what came out of it."""
+class FramingFixture:
+    """A framing with its observer and its output."""
 
     def __init__(self, limits: Limits | None = None, *, secure: bool = False) -> None:
         self.seen = Recorder()
@@ -103,8 +103,8 @@ MIXED_BODIES = [b"", b"hello", b"xyz", b"", b"GET / HTTP/1.1\r\n\r\n", bytes(LON
 
 
 @given(st.lists(st.integers(min_value=1, max_value=len(MIXED)), max_size=6))
-def test_requests_are_the_same_however_their_bytes_are_cut(cuts: list[int]) -> None:
-    framed = Framed()
+def test_requests_do_not_depend_on_packet_boundaries(cuts: list[int]) -> None:
+    framed = FramingFixture()
     edges = [0, *sorted(cuts), len(MIXED)]
     framed.feed(*[MIXED[start:stop] for start, stop in pairwise(edges)])
     requests = ["GET /a", "PUT /b", "POST /c", "PUT /b", "POST /c", "PUT /b", "GET /end"]
@@ -115,14 +115,14 @@ def test_requests_are_the_same_however_their_bytes_are_cut(cuts: list[int]) -> N
 
 
 def test_single_bytes_are_enough() -> None:
-    framed = Framed()
+    framed = FramingFixture()
     requests = get() + chunked(b"ab", b"c") + put(b"d", UPGRADE) + get()
     framed.feed(*[requests[at : at + 1] for at in range(len(requests))])
     assert framed.bodies() == [b"", b"abc", b"d", b""]
 
 
-def test_requests_say_where_they_come_from() -> None:
-    framed = Framed(secure=True)
+def test_requests_have_the_client_address() -> None:
+    framed = FramingFixture(secure=True)
     framed.feed(get())
     (request,) = framed.framing.requests
     assert (request.client, request.secure, request.keep_alive) == ("c", True, True)
@@ -130,12 +130,12 @@ def test_requests_say_where_they_come_from() -> None:
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_long_body_bypasses_the_parser(secure: bool) -> None:
-    framed = Framed(secure=secure)
+    framed = FramingFixture(secure=secure)
     whole = put(bytes(LONG))
     framed.feed(whole[:1000])
     rest = framed.framing.announced_rest()
     assert rest == framed.framing.unparsed_bytes == len(whole) - 1000
-    # Over TLS nobody else can read the socket: there is no reason to wait for a reader.
+    # Over TLS the socket cannot be lent, so there is no reason to wait for a reader.
     assert framed.seen.holds == (0 if secure else 1)
     framed.feed(whole[1000:2000])
     framed.framing.feed_elsewhere(rest - 1000)
@@ -147,7 +147,7 @@ def test_a_long_body_bypasses_the_parser(secure: bool) -> None:
 
 @pytest.mark.parametrize("length", [None, 10, LONG])
 def test_a_failed_body(length: int | None) -> None:
-    framed = Framed()
+    framed = FramingFixture()
     framed.feed((chunked(b"12345") if length is None else put(bytes(length)))[:-5])
     body = framed.arriving()
     framed.framing.fail_body()
@@ -169,14 +169,14 @@ def test_a_failed_body(length: int | None) -> None:
     ],
 )
 def test_malformed_input_is_refused(limits: Limits, data: bytes, status: int) -> None:
-    framed = Framed(limits)
+    framed = FramingFixture(limits)
     with pytest.raises(MalformedRequest) as refused:
         framed.feed(data)
     assert refused.value.status == status
 
 
 def test_only_the_end_of_a_discarded_body_is_reported() -> None:
-    framed = Framed(Limits(discard_bytes_max=10))
+    framed = FramingFixture(Limits(discard_bytes_max=10))
     whole = put(bytes(20))
     framed.feed(whole[:-15])
     framed.arriving().discard()
@@ -187,7 +187,7 @@ def test_only_the_end_of_a_discarded_body_is_reported() -> None:
         framed.feed(whole[-5:])
     assert refused.value.status == 413
 
-    framed = Framed()
+    framed = FramingFixture()
     framed.feed(whole[:-15])
     framed.arriving().discard()
     framed.feed(whole[-15:])

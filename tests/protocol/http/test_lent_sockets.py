@@ -1,4 +1,4 @@
-"""Bodies that are read from lent sockets, past the connection."""
+"""Request bodies that the application reads directly from lent sockets."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _TURN_BYTES = 1 * MIB
 
 
 def read_from(lent: LentSocket) -> bytes:
-    """What waits there."""
+    """Returns the bytes that are available."""
     chunks, rest = [], min(lent.length, _TURN_BYTES)
     while rest:
         try:
             chunk = os.read(lent.file.descriptor, rest)
         except (BlockingIOError, ConnectionResetError):
-            break  # what is gone, the connection tells
+            break  # the connection reports a disconnect
         if not chunk:
             break
         chunks.append(chunk)
@@ -46,8 +46,8 @@ def read_from(lent: LentSocket) -> bytes:
     return b"".join(chunks)
 
 
-class Tapping:
-    """Reads bodies from lent sockets wherever it can, and answers with their checksums."""
+class SocketReadingApplication:
+    """Reads bodies from lent sockets where possible, and responds with their checksums."""
 
     def __init__(self) -> None:
         self.read_directly = 0
@@ -78,9 +78,9 @@ def summed(body: bytes) -> bytes:
 
 @on_loops
 async def test_bodies_read_from_lent_sockets_are_complete_and_so_is_the_next_request() -> None:
-    handler = Tapping()
-    async with serving(handler) as stage:
-        client = await stage.connect()
+    handler = SocketReadingApplication()
+    async with serving(handler) as server:
+        client = await server.connect()
         bodies = [os.urandom(length) for length in (0, 1, 300_000, MIB, 9 * MIB + 3, 700_001)]
         ahead = b"".join(put(body) for body in bodies) + get()
         sending = asyncio.create_task(client.send(ahead))
@@ -92,16 +92,16 @@ async def test_bodies_read_from_lent_sockets_are_complete_and_so_is_the_next_req
 
 
 @on_loops
-async def test_without_a_descriptor_to_spare_the_connection_reads(
+async def test_without_a_spare_descriptor_the_connection_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def exhausted(_descriptor: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
     monkeypatch.setattr(os, "dup", exhausted)
-    handler, body = Tapping(), os.urandom(3 * MIB)
-    async with serving(handler) as stage:
-        client = await stage.connect()
+    handler, body = SocketReadingApplication(), os.urandom(3 * MIB)
+    async with serving(handler) as server:
+        client = await server.connect()
         sending = asyncio.create_task(client.send(put(body) + get()))
         assert (await client.answer()).body == summed(body)
         assert (await client.answer()).body == summed(b"")
@@ -110,17 +110,17 @@ async def test_without_a_descriptor_to_spare_the_connection_reads(
 
 
 @on_loops
-async def test_a_connection_whose_socket_was_lent_is_gone_when_it_is_closed() -> None:
-    """Nothing refers in a circle: the cycle collector comes by rarely."""
-    handler, body = Tapping(), os.urandom(3 * MIB)
-    async with serving(handler) as stage:
-        client = await stage.connect()
+async def test_a_closed_connection_with_a_lent_socket_is_freed() -> None:
+    """Without reference cycles, because the cycle collector runs rarely."""
+    handler, body = SocketReadingApplication(), os.urandom(3 * MIB)
+    async with serving(handler) as server:
+        client = await server.connect()
         sending = asyncio.create_task(client.send(put(body)))
-        connection = weakref.ref(await stage.connection())
+        connection = weakref.ref(await server.connection())
         assert (await client.answer()).body == summed(body)
         await sending
-        stage.stub.requests.clear()
-        stage.stub.logged.clear()
+        server.stub.requests.clear()
+        server.stub.logged.clear()
         gc.disable()
         try:
             await client.close()
@@ -131,11 +131,11 @@ async def test_a_connection_whose_socket_was_lent_is_gone_when_it_is_closed() ->
 
 
 @on_loops
-async def test_a_slow_client_is_read_as_it_sends() -> None:
-    handler, body = Tapping(), os.urandom(2 * MIB)
+async def test_a_slow_client() -> None:
+    handler, body = SocketReadingApplication(), os.urandom(2 * MIB)
     limits = Limits(behind_seconds_max=0.5)
-    async with serving(handler, limits=limits) as stage:
-        client = await stage.connect()
+    async with serving(handler, limits=limits) as server:
+        client = await server.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {len(body)}"))
         for at in range(0, len(body), 200_000):
             await client.send(body[at : at + 200_000])
@@ -146,35 +146,35 @@ async def test_a_slow_client_is_read_as_it_sends() -> None:
 
 
 @on_loops
-async def test_a_client_that_stops_sending_is_given_up() -> None:
-    async with serving(Tapping(), limits=Limits(behind_seconds_max=0.2)) as stage:
-        client = await stage.connect()
+async def test_a_client_that_stalls_is_disconnected() -> None:
+    async with serving(SocketReadingApplication(), limits=Limits(behind_seconds_max=0.2)) as server:
+        client = await server.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {4 * MIB}") + bytes(MIB))
         await client.closed()
-        await until(lambda: stage.connections == 0)
-        assert not stage.stub.failures
+        await until(lambda: server.connections == 0)
+        assert not server.stub.failures
 
 
 @on_loops
 @pytest.mark.parametrize("cut", [True, False])
-async def test_a_client_that_goes_away(cut: bool) -> None:
-    async with serving(Tapping()) as stage:
-        client = await stage.connect()
+async def test_a_client_that_disconnects(cut: bool) -> None:
+    async with serving(SocketReadingApplication()) as server:
+        client = await server.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {4 * MIB}") + bytes(MIB))
-        await until(lambda: len(stage.stub.requests) == 1)
+        await until(lambda: len(server.stub.requests) == 1)
         if cut:
-            client.cut()
+            client.reset()
         else:
             await client.close()
-        await until(lambda: stage.connections == 0)
-        assert not stage.stub.failures
+        await until(lambda: server.connections == 0)
+        assert not server.stub.failures
 
 
 @on_loops
 async def test_a_socket_is_lent_only_for_a_long_body_of_known_length() -> None:
-    handler, body = Tapping(), os.urandom(2 * MIB)
-    async with serving(handler) as stage:
-        client = await stage.connect()
+    handler, body = SocketReadingApplication(), os.urandom(2 * MIB)
+    async with serving(handler) as server:
+        client = await server.connect()
         for request, sum_ in (
             (put_chunks(body[:MIB], body[MIB:]), summed(body)),
             (put(body[:200_000]), summed(body[:200_000])),
@@ -187,9 +187,9 @@ async def test_a_socket_is_lent_only_for_a_long_body_of_known_length() -> None:
 
 @on_loops
 async def test_a_socket_with_tls_is_not_lent(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    handler, body = Tapping(), os.urandom(2 * MIB)
-    async with serving(handler, tls=tls[0]) as stage:
-        client = await stage.connect(tls=tls[1])
+    handler, body = SocketReadingApplication(), os.urandom(2 * MIB)
+    async with serving(handler, tls=tls[0]) as server:
+        client = await server.connect(tls=tls[1])
         sending = asyncio.create_task(client.send(put(body)))
         assert (await client.answer()).body == summed(body)
         await sending
@@ -197,10 +197,10 @@ async def test_a_socket_with_tls_is_not_lent(tls: tuple[ssl.SSLContext, ssl.SSLC
 
 
 @on_loops
-async def test_a_client_that_waits_to_be_told_is_told() -> None:
-    handler, body = Tapping(), os.urandom(2 * MIB)
-    async with serving(handler) as stage:
-        client = await stage.connect()
+async def test_continue_is_sent_before_the_socket_is_lent() -> None:
+    handler, body = SocketReadingApplication(), os.urandom(2 * MIB)
+    async with serving(handler) as server:
+        client = await server.connect()
         expecting = ("Expect: 100-continue", f"Content-Length: {len(body)}")
         assert (await client.ask(head("PUT / HTTP/1.1", *expecting))).status == 100
         sending = asyncio.create_task(client.send(body))
@@ -209,10 +209,10 @@ async def test_a_client_that_waits_to_be_told_is_told() -> None:
 
 
 @on_loops
-async def test_a_client_that_was_not_told_and_sends_all_the_same_keeps_its_connection() -> None:
+async def test_a_client_that_sends_without_continue_keeps_its_connection() -> None:
     expecting = ("Expect: 100-continue", f"Content-Length: {2 * MIB}")
-    async with serving(borrowing(taken=1_000)) as stage:
-        client = await stage.connect()
+    async with serving(borrowing(taken=1_000)) as server:
+        client = await server.connect()
         request = head("PUT / HTTP/1.1", *expecting) + bytes(2 * MIB)
         sending = asyncio.create_task(client.send(request + get()))
         answer = await client.answer()
@@ -224,7 +224,7 @@ async def test_a_client_that_was_not_told_and_sends_all_the_same_keeps_its_conne
 def borrowing(
     *, taken: int | None, raising: bool = False, kept: list[OpenFile] | None = None
 ) -> Handler:
-    """Reads 1,000 bytes from a lent socket, and says that it was this many."""
+    """Reads 1,000 bytes from a lent socket and reports a given count."""
 
     async def handle(request: Request) -> Response:
         while (lent := request.body.lend_socket()) is None:
@@ -244,9 +244,9 @@ def borrowing(
 
 @on_loops
 @pytest.mark.parametrize("raising", [True, False])
-async def test_the_rest_of_a_body_that_nobody_wants_is_passed_over(raising: bool) -> None:
-    async with serving(borrowing(taken=1_000, raising=raising)) as stage:
-        client = await stage.connect()
+async def test_the_unread_rest_of_a_body_is_discarded(raising: bool) -> None:
+    async with serving(borrowing(taken=1_000, raising=raising)) as server:
+        client = await server.connect()
         sending = asyncio.create_task(client.send(put(bytes(5 * MIB)) + get()))
         assert (await client.answer()).status == (500 if raising else 507)
         assert (await client.answer()).body == b"nothing lent"
@@ -254,22 +254,22 @@ async def test_the_rest_of_a_body_that_nobody_wants_is_passed_over(raising: bool
 
 
 @on_loops
-async def test_nobody_goes_on_behind_a_body_that_was_taken_nobody_knows_how_far() -> None:
-    """The client is told at once, whoever may still have the socket."""
+async def test_an_unknown_read_position_closes_the_connection() -> None:
+    """The client is told at once, even if the socket is still lent."""
     kept: list[OpenFile] = []
-    async with serving(borrowing(taken=None, kept=kept)) as stage:
-        client = await stage.connect()
+    async with serving(borrowing(taken=None, kept=kept)) as server:
+        client = await server.connect()
         await client.send_all(put(bytes(5 * MIB)) + get())
         await client.closed()
-        await until(lambda: stage.connections == 0)
-        assert len(stage.stub.requests) == 1
+        await until(lambda: server.connections == 0)
+        assert len(server.stub.requests) == 1
         assert kept
         kept.clear()
 
 
 @on_loops
 async def test_a_lent_socket_outlives_its_connection() -> None:
-    """Whoever still reads there finds the end of it, and nobody else's bytes."""
+    """A reader that still has it sees its end, and no other connection's bytes."""
     files: list[OpenFile] = []
     gate = asyncio.Event()
 
@@ -281,15 +281,15 @@ async def test_a_lent_socket_outlives_its_connection() -> None:
             await gate.wait()
         return Response(200, (), b"")
 
-    async with serving(keep) as stage:
-        client = await stage.connect()
+    async with serving(keep) as server:
+        client = await server.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {8 * MIB}") + bytes(MIB))
         await until(lambda: bool(files))
-        connection = await stage.connection()
+        connection = await server.connection()
         connection.abort()
-        await until(lambda: stage.connections == 0)
-        client.cut()
-        others = [await stage.connect() for _ in range(8)]
+        await until(lambda: server.connections == 0)
+        client.reset()
+        others = [await server.connect() for _ in range(8)]
         for other in others:
             await other.send(get("/other")[:10])
         received = 0

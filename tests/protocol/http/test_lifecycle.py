@@ -43,7 +43,7 @@ def after(*events: LifecycleEvent) -> tuple[ConnectionState, InputState]:
 
 
 def reachable() -> set[tuple[ConnectionState, InputState]]:
-    """Every pair of states that some sequence of events leads to."""
+    """Returns every pair of states that some sequence of events leads to."""
     found = {(CONNECTING, INPUT_OPEN)}
     new: Iterable[tuple[ConnectionState, InputState]] = list(found)
     while new:
@@ -131,7 +131,7 @@ def test_input_is_parsed_only_while_responses_are_sent() -> None:
     assert with_open_input == {CONNECTING, OPEN, DRAINING}
 
 
-def test_the_drawing_shows_every_state_and_event() -> None:
+def test_the_diagram_shows_every_state_and_event() -> None:
     drawing = lifecycle.__doc__ or ""
     for name in [*ConnectionState, *InputState, *LifecycleEvent]:
         assert name.name in drawing

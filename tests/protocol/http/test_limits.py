@@ -1,4 +1,4 @@
-"""What a connection may not take of us: space, time, places."""
+"""Limits of a connection: sizes, time limits and the number of connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etagere.protocol.http.messages import FilePart, Request, Response
 from etagere.protocol.http.pool import ConnectionPool
 from tests.protocol.http.harness import (
     Client,
-    Stage,
+    ServerFixture,
     echo,
     get,
     head,
@@ -36,9 +36,9 @@ SMALL = Limits(target_bytes_max=1000, head_bytes_max=2000, headers_max=20)
 
 
 @on_loops
-async def test_what_just_fits_is_served() -> None:
-    async with serving(limits=SMALL) as stage:
-        client = await stage.connect()
+async def test_requests_at_the_limits_are_served() -> None:
+    async with serving(limits=SMALL) as server:
+        client = await server.connect()
         assert (await client.ask(get("/" + "a" * 999))).status == 200
         assert (await client.ask(get("/", "X: " + "a" * 1900))).status == 200
         assert (await client.ask(get("/", *["X: y"] * 19))).status == 200
@@ -53,7 +53,7 @@ async def test_what_just_fits_is_served() -> None:
         (431, get("/", *["X-Some: " + "a" * 400] * 5)),
         (431, get("/", *["X: y"] * 20)),
         (431, get("/", "N" * 2000 + ": x")),
-        # Never finished: the parser would collect them for as long as they come.
+        # Unfinished: the parser would buffer them without end.
         (431, get("/")[:-2] + b"X: " + b"a" * MIB),
         (431, get("/")[:-2] + b"N" * MIB),
         (431, b"\r\n" * MIB),
@@ -62,19 +62,19 @@ async def test_what_just_fits_is_served() -> None:
     ],
 )
 @on_loops
-async def test_what_does_not_fit_is_refused(status: int, request_bytes: bytes) -> None:
-    async with serving(echo, limits=SMALL) as stage:
-        client = await stage.connect()
+async def test_requests_beyond_the_limits_are_refused(status: int, request_bytes: bytes) -> None:
+    async with serving(echo, limits=SMALL) as server:
+        client = await server.connect()
         sending = asyncio.create_task(client.send_all(request_bytes + get("/marker") * 10))
         answer = await client.answer()
         assert (answer.status, answer.header("Connection")) == (status, "close")
         await client.closed()
         await sending
-        assert b"/marker" not in stage.stub.targets
+        assert b"/marker" not in server.stub.targets
 
 
 async def trickle(client: Client, data: bytes, seconds: float) -> None:
-    """A byte at a time, for as long as the server listens."""
+    """Sends a byte at a time for as long as the server reads."""
     for byte in data:
         await client.send_all(bytes([byte]))
         await asyncio.sleep(seconds)
@@ -88,17 +88,17 @@ async def seconds_until_cut(client: Client) -> float:
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"G", get()[:-1]])
 @on_loops
-async def test_a_head_has_its_time(sent: bytes) -> None:
-    async with serving(limits=Limits(head_seconds=0.3)) as stage:
-        client = await stage.connect()
+async def test_a_head_has_a_time_limit(sent: bytes) -> None:
+    async with serving(limits=Limits(head_seconds=0.3)) as server:
+        client = await server.connect()
         await client.send(sent)
         assert 0.2 < await seconds_until_cut(client) < 1.5
 
 
 @on_loops
-async def test_a_head_in_drops_has_no_more_time() -> None:
-    async with serving(limits=Limits(head_seconds=0.3)) as stage:
-        client = await stage.connect()
+async def test_the_time_limit_of_a_trickling_head() -> None:
+    async with serving(limits=Limits(head_seconds=0.3)) as server:
+        client = await server.connect()
         assert (await client.ask(get())).status == 200
         dripping = asyncio.create_task(trickle(client, get("/" + "a" * 1000), 0.02))
         assert 0.2 < await seconds_until_cut(client) < 1.5
@@ -106,9 +106,9 @@ async def test_a_head_in_drops_has_no_more_time() -> None:
 
 
 @on_loops
-async def test_a_head_sent_ahead_in_drops_has_no_more_time() -> None:
-    async with serving(limits=Limits(head_seconds=0.3)) as stage:
-        client = await stage.connect()
+async def test_the_time_limit_of_a_trickling_pipelined_head() -> None:
+    async with serving(limits=Limits(head_seconds=0.3)) as server:
+        client = await server.connect()
         assert (await client.ask(get() + b"GET /")).status == 200
         dripping = asyncio.create_task(trickle(client, b"a" * 1000, 0.02))
         assert 0.2 < await seconds_until_cut(client) < 1.5
@@ -117,8 +117,8 @@ async def test_a_head_sent_ahead_in_drops_has_no_more_time() -> None:
 
 @on_loops
 async def test_idle_connections_are_closed() -> None:
-    async with serving(limits=Limits(idle_seconds=0.3)) as stage:
-        client = await stage.connect()
+    async with serving(limits=Limits(idle_seconds=0.3)) as server:
+        client = await server.connect()
         for _ in range(3):
             await asyncio.sleep(0.15)
             assert (await client.ask(get())).status == 200
@@ -126,26 +126,26 @@ async def test_idle_connections_are_closed() -> None:
 
 
 @on_loops
-async def test_many_connections_that_are_late_together_are_closed_a_few_at_a_time() -> None:
+async def test_many_expired_connections_are_closed_a_few_at_a_time() -> None:
     count = 500
-    async with serving() as stage:
+    async with serving() as server:
         with contextlib.ExitStack() as stack:
             for _ in range(count):
-                stack.enter_context(socket.create_connection(("127.0.0.1", stage.port)))
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
                 await asyncio.sleep(0)
-            await until(lambda: stage.connections == count)
-            for connection in stage.server._connections:
+            await until(lambda: server.connections == count)
+            for connection in server.http_server._connections:
                 connection._timer.deadline = 0.0
             closed_together, left = 0, count
             while left:
                 await asyncio.sleep(0)
-                closed_together = max(closed_together, left - stage.connections)
-                left = stage.connections
+                closed_together = max(closed_together, left - server.connections)
+                left = server.connections
         assert closed_together < count // 2
 
 
 @on_loops
-async def test_a_body_that_stalls_is_given_up() -> None:
+async def test_a_stalled_body_is_refused() -> None:
     gone: list[int] = []
 
     async def count(request: Request) -> Response:
@@ -157,21 +157,21 @@ async def test_a_body_that_stalls_is_given_up() -> None:
             gone.append(read)
         return Response(200)
 
-    async with serving(count, limits=Limits(behind_seconds_max=0.3)) as stage:
+    async with serving(count, limits=Limits(behind_seconds_max=0.3)) as server:
         for request in (put(b"12345678")[:-8], put(b"12345678")[:-3], put_chunks(b"12345")[:-3]):
-            client = await stage.connect()
+            client = await server.connect()
             await client.send(request)
             assert 0.2 < await seconds_until_cut(client) < 1.5
         assert gone == [0, 5, 5]
 
 
 @on_loops
-async def test_a_body_in_drops_is_given_up() -> None:
+async def test_a_trickling_body_is_refused() -> None:
     """Although it never stalls."""
     limits = Limits(behind_seconds_max=0.3, body_bytes_per_second_min=1000)
-    async with serving(echo, limits=limits) as stage:
+    async with serving(echo, limits=limits) as server:
         for request in (put(bytes(1000))[:-1000], put_chunks()[:-5] + b"3e8\r\n"):
-            client = await stage.connect()
+            client = await server.connect()
             await client.send(request)
             dripping = asyncio.create_task(trickle(client, bytes(1000), 0.01))
             assert 0.2 < await seconds_until_cut(client) < 1.5
@@ -179,11 +179,11 @@ async def test_a_body_in_drops_is_given_up() -> None:
 
 
 @on_loops
-async def test_a_slow_body_is_taken() -> None:
-    """It is faster than it has to be, on the average."""
+async def test_a_slow_body_is_accepted() -> None:
+    """Its average rate is above the minimum."""
     limits = Limits(behind_seconds_max=0.3, body_bytes_per_second_min=1000)
-    async with serving(echo, limits=limits) as stage:
-        client = await stage.connect()
+    async with serving(echo, limits=limits) as server:
+        client = await server.connect()
         await client.send(put(bytes(3000))[:-3000])
         for _ in range(6):
             await asyncio.sleep(0.15)
@@ -192,27 +192,27 @@ async def test_a_slow_body_is_taken() -> None:
 
 
 @on_loops
-async def test_a_client_that_waits_for_the_server_is_not_slow() -> None:
-    """Time in which nobody wants its bytes does not count against it."""
+async def test_time_spent_waiting_for_the_server_does_not_count() -> None:
+    """While the server does not read, the client cannot be too slow."""
 
     async def wait_first(request: Request) -> Response:
         await asyncio.sleep(0.6)
         return await echo(request)
 
     limits = Limits(behind_seconds_max=0.3)
-    async with serving(wait_first, limits=limits) as stage:
-        client = await stage.connect()
+    async with serving(wait_first, limits=limits) as server:
+        client = await server.connect()
         await client.send(put(b"12345678")[:-8])
         await asyncio.sleep(0.65)
         assert (await client.ask(b"12345678")).body == b"12345678"
 
 
 @on_loops
-async def test_a_refused_body_in_drops_has_no_more_time() -> None:
-    """However fast the drops come."""
+async def test_the_time_limit_of_a_refused_body() -> None:
+    """However fast its bytes arrive."""
     limits = Limits(discard_seconds_max=0.4, body_bytes_per_second_min=1, linger_seconds=0.1)
-    async with serving(hello, limits=limits) as stage:
-        client = await stage.connect()
+    async with serving(hello, limits=limits) as server:
+        client = await server.connect()
         assert (await client.ask(put(bytes(10_000))[:-9_999])).status == 200
         dripping = asyncio.create_task(trickle(client, bytes(9_999), 0.01))
         assert 0.3 < await seconds_until_cut(client) < 1.5
@@ -220,9 +220,9 @@ async def test_a_refused_body_in_drops_has_no_more_time() -> None:
 
 
 @on_loops
-async def test_a_body_that_nobody_wants_may_not_stall_either() -> None:
-    async with serving(hello, limits=Limits(behind_seconds_max=0.3)) as stage:
-        client = await stage.connect()
+async def test_a_discarded_body_may_not_stall() -> None:
+    async with serving(hello, limits=Limits(behind_seconds_max=0.3)) as server:
+        client = await server.connect()
         assert (await client.ask(put(b"12345678")[:-3])).status == 200
         assert 0.2 < await seconds_until_cut(client) < 1.5
 
@@ -235,7 +235,7 @@ async def zeros() -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("kind", ["bytes", "stream", "file", "tls file"])
 @pytest.mark.parametrize("last", [False, True])
 @on_loops
-async def test_a_client_that_takes_nothing_is_cut_off(
+async def test_a_client_that_reads_nothing_is_disconnected(
     kind: str, last: bool, descriptor: int, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     ended: list[bool] = []
@@ -252,43 +252,43 @@ async def test_a_client_that_takes_nothing_is_cut_off(
 
     secure = kind.startswith("tls")
     limits = Limits(behind_seconds_max=0.4, linger_seconds=0.1)
-    async with serving(handle, limits=limits, tls=tls[0] if secure else None) as stage:
-        client = await stage.connect(tls=tls[1] if secure else None, receive_bytes=4096)
+    async with serving(handle, limits=limits, tls=tls[0] if secure else None) as server:
+        client = await server.connect(tls=tls[1] if secure else None, receive_bytes=4096)
         began = time.monotonic()
         await client.send(get("/", *["Connection: close"] * last))
-        # What it sends meanwhile does not count.
+        # Requests that it sends meanwhile do not count.
         await client.send_all(b"" if last else get("/ahead") * 3)
-        await until(lambda: len(stage.stub.requests) == 1)
-        await until(lambda: stage.connections == 0)
+        await until(lambda: len(server.stub.requests) == 1)
+        await until(lambda: server.connections == 0)
         assert 0.3 < time.monotonic() - began < 2.5
         assert ended == [True]
 
 
 @on_loops
-async def test_the_end_of_the_last_answer_has_to_be_taken_too() -> None:
-    """It fits into the transport's buffer, so that nobody waits for the client any more."""
+async def test_the_end_of_the_last_response_must_be_read() -> None:
+    """It fits into the transport's buffer, so nothing else waits for the client."""
 
     async def handle(request: Request) -> Response:
         return Response(200, (), bytes(200_000))
 
     limits = Limits(behind_seconds_max=0.4, linger_seconds=0.1)
-    async with serving(handle, limits=limits) as stage:
-        client = await stage.connect(receive_bytes=4096)
-        await small_kernel_buffer(stage)
+    async with serving(handle, limits=limits) as server:
+        client = await server.connect(receive_bytes=4096)
+        await small_kernel_buffer(server)
         await client.send(get("/", "Connection: close"))
-        await until(lambda: len(stage.stub.logged) == 1)
-        assert stage.connections == 1
-        await until(lambda: stage.connections == 0)
+        await until(lambda: len(server.stub.logged) == 1)
+        assert server.connections == 1
+        await until(lambda: server.connections == 0)
 
 
 @on_loops
-async def test_idleness_begins_when_the_last_answer_is_taken() -> None:
+async def test_idle_time_starts_when_the_last_response_is_read() -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), bytes(200_000))
 
-    async with serving(handle, limits=Limits(idle_seconds=0.2)) as stage:
-        client = await stage.connect(receive_bytes=4096)
-        await small_kernel_buffer(stage)
+    async with serving(handle, limits=Limits(idle_seconds=0.2)) as server:
+        client = await server.connect(receive_bytes=4096)
+        await small_kernel_buffer(server)
         await client.send(get())
         began = time.monotonic()
         early = bytearray()
@@ -301,8 +301,8 @@ async def test_idleness_begins_when_the_last_answer_is_taken() -> None:
 
 @pytest.mark.parametrize("kind", ["bytes", "stream", "file"])
 @on_loops
-async def test_a_client_that_takes_an_answer_in_sips_is_cut_off(kind: str, descriptor: int) -> None:
-    """Although it never stops taking."""
+async def test_a_client_that_reads_too_slowly_is_disconnected(kind: str, descriptor: int) -> None:
+    """Although it never stops reading."""
     ended: list[bool] = []
 
     async def handle(request: Request) -> Response:
@@ -314,43 +314,43 @@ async def test_a_client_that_takes_an_answer_in_sips_is_cut_off(kind: str, descr
         return Response(200, (), body, finished=lambda: ended.append(True))
 
     limits = Limits(behind_seconds_max=0.5, body_bytes_per_second_min=4 * MIB)
-    async with serving(handle, limits=limits) as stage:
-        client = await stage.connect(receive_bytes=4096)
-        await small_kernel_buffer(stage)
+    async with serving(handle, limits=limits) as server:
+        client = await server.connect(receive_bytes=4096)
+        await small_kernel_buffer(server)
         await client.send(get())
         began = time.monotonic()
-        with pytest.raises(ConnectionResetError):  # at once, not after all that was under way
+        with pytest.raises(ConnectionResetError):  # at once, not after everything in flight
             while await client.reader.read(2000):
                 await asyncio.sleep(0.005)
         assert 0.3 < time.monotonic() - began < 3.0
         assert ended
 
 
-async def small_kernel_buffer(stage: Stage) -> None:
-    """So that an answer stays in the transport's."""
-    connection = (await stage.connection())._transport.get_extra_info("socket")
+async def small_kernel_buffer(server: ServerFixture) -> None:
+    """Keeps a response in the transport's buffer."""
+    connection = (await server.connection())._transport.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 
 @pytest.mark.parametrize("kind", ["bytes", "file"])
 @on_loops
-async def test_a_client_that_takes_little_is_not_cut_off(kind: str, descriptor: int) -> None:
-    """As long as it is fast enough, although no buffer ever runs empty in between."""
+async def test_a_slow_reader_above_the_minimum_rate_is_kept(kind: str, descriptor: int) -> None:
+    """Although no buffer runs empty in between."""
 
     async def handle(request: Request) -> Response:
         if kind == "file":
             return await files(descriptor, (0, 8 * MIB))(request)
         return Response(200, (), bytes(8 * MIB))
 
-    async with serving(handle, limits=Limits(behind_seconds_max=0.3, idle_seconds=0.3)) as stage:
-        client = await stage.connect(receive_bytes=8192)
+    async with serving(handle, limits=Limits(behind_seconds_max=0.3, idle_seconds=0.3)) as server:
+        client = await server.connect(receive_bytes=8192)
         await client.send(get())
         began = time.monotonic()
         while time.monotonic() - began < 0.9:
             await client.reader.readexactly(16_000)
             await asyncio.sleep(0.02)
-        assert stage.connections == 1
-        client.cut()
+        assert server.connections == 1
+        client.reset()
 
 
 async def asleep(request: Request) -> Response:
@@ -359,30 +359,30 @@ async def asleep(request: Request) -> Response:
 
 
 @on_loops
-async def test_of_too_many_connections_the_silent_ones_give_way_first() -> None:
-    async with serving(pool=ConnectionPool(4)) as stage:
-        asked, silent, younger = [await stage.connect() for _ in range(3)]
+async def test_connections_without_a_request_are_evicted_first() -> None:
+    async with serving(pool=ConnectionPool(4)) as server:
+        asked, silent, younger = [await server.connect() for _ in range(3)]
         assert (await asked.ask(get())).status == 200
-        await until(lambda: stage.connections == 3)
-        await younger.send(get()[:-2])  # a part of a request is none
+        await until(lambda: server.connections == 3)
+        await younger.send(get()[:-2])  # a partial request does not count
         for _ in range(2):
-            newcomer = await stage.connect()
+            newcomer = await server.connect()
             assert (await newcomer.ask(get())).status == 200
         await silent.closed()
         assert (await asked.ask(get())).status == 200
-        assert (await (await stage.connect()).ask(get())).status == 200
+        assert (await (await server.connect()).ask(get())).status == 200
         await younger.closed()
-        assert stage.connections == 4
+        assert server.connections == 4
         assert (await asked.ask(get())).status == 200
 
 
 @on_loops
-async def test_of_too_many_connections_the_longest_idle_gives_way() -> None:
-    async with serving(pool=ConnectionPool(3)) as stage:
-        clients = [await stage.connect() for _ in range(3)]
+async def test_the_longest_idle_connection_is_evicted() -> None:
+    async with serving(pool=ConnectionPool(3)) as server:
+        clients = [await server.connect() for _ in range(3)]
         for client in (clients[1], clients[0], clients[2], clients[1]):
             assert (await client.ask(get())).status == 200
-        assert (await stage.connect_and_ask(get())).status == 200
+        assert (await server.connect_and_ask(get())).status == 200
         await clients[0].closed()
         for client in clients[1:]:
             assert (await client.ask(get())).status == 200
@@ -390,12 +390,12 @@ async def test_of_too_many_connections_the_longest_idle_gives_way() -> None:
 
 @on_loops
 async def test_a_new_connection_waits_while_all_others_have_requests() -> None:
-    async with serving(asleep, pool=ConnectionPool(2)) as stage:
+    async with serving(asleep, pool=ConnectionPool(2)) as server:
         clients = []
         for number in range(5):
-            clients.append(await stage.connect())
+            clients.append(await server.connect())
             await clients[-1].send(get())
-            await until(lambda number=number: len(stage.stub.requests) >= min(number + 1, 2))  # type: ignore[misc]
+            await until(lambda number=number: len(server.stub.requests) >= min(number + 1, 2))  # type: ignore[misc]
         began = time.monotonic()
         for client in clients:
             assert (await client.answer()).status == 200
@@ -403,62 +403,62 @@ async def test_a_new_connection_waits_while_all_others_have_requests() -> None:
 
 
 @on_loops
-async def test_a_tls_handshake_that_does_not_end_gives_way(
+async def test_an_unfinished_tls_handshake_is_evicted(
     tls: tuple[ssl.SSLContext, ssl.SSLContext],
 ) -> None:
-    async with serving(tls=tls[0], pool=ConnectionPool(2)) as stage:
-        handshaking = [await stage.connect() for _ in range(2)]
+    async with serving(tls=tls[0], pool=ConnectionPool(2)) as server:
+        handshaking = [await server.connect() for _ in range(2)]
         await handshaking[0].send(b"\x16\x03\x01")
         for _ in range(2):
-            client = await stage.connect(tls=tls[1])
+            client = await server.connect(tls=tls[1])
             assert (await client.ask(get())).status == 200
         for client in handshaking:
             await client.closed()
 
 
 @on_loops
-async def test_an_answer_that_is_not_taken_yet_is_not_cut_off_for_another() -> None:
+async def test_a_connection_with_a_pending_response_is_not_evicted() -> None:
     async def handle(request: Request) -> Response:
         return Response(200, (), bytes(200_000))
 
-    async with serving(handle, pool=ConnectionPool(1)) as stage:
-        client = await stage.connect(receive_bytes=4096)
-        await small_kernel_buffer(stage)
+    async with serving(handle, pool=ConnectionPool(1)) as server:
+        client = await server.connect(receive_bytes=4096)
+        await small_kernel_buffer(server)
         await client.send(get())
-        await until(lambda: len(stage.stub.logged) == 1)
-        other = await stage.connect()
+        await until(lambda: len(server.stub.logged) == 1)
+        other = await server.connect()
         assert len((await other.ask(get())).body) == 200_000
         assert len((await client.answer()).body) == 200_000
 
 
 @on_loops
-async def test_a_request_counts_until_it_ends_though_its_client_is_gone() -> None:
+async def test_a_request_of_a_disconnected_client_counts_until_it_ends() -> None:
     gate = asyncio.Event()
 
     async def wait(request: Request) -> Response:
         await gate.wait()
         return Response(200)
 
-    async with serving(wait, pool=ConnectionPool(1)) as stage:
-        client = await stage.connect()
+    async with serving(wait, pool=ConnectionPool(1)) as server:
+        client = await server.connect()
         await client.send(get())
-        await until(lambda: len(stage.stub.requests) == 1)
-        client.cut()
-        connection = await stage.connection()
+        await until(lambda: len(server.stub.requests) == 1)
+        client.reset()
+        connection = await server.connection()
         await until(lambda: connection._output.lost)
-        assert stage.connections == 1
+        assert server.connections == 1
         gate.set()
-        await until(lambda: stage.connections == 0)
+        await until(lambda: server.connections == 0)
 
 
 @on_loops
-async def test_a_refused_client_does_not_stay_for_ever() -> None:
+async def test_a_refused_client_is_disconnected() -> None:
     limits = Limits(linger_seconds=0.3, discard_bytes_max=MIB)
-    async with serving(limits=limits) as stage:
-        quiet, noisy = await stage.connect(), await stage.connect()
+    async with serving(limits=limits) as server:
+        quiet, noisy = await server.connect(), await server.connect()
         for client in (quiet, noisy):
             assert (await client.ask(head("NONSENSE / HTTP/1.1"))).status == 400
             await client.closed()
         noise = asyncio.create_task(noisy.send_all(bytes(64 * MIB)))
-        await until(lambda: stage.connections == 0, 1.5)
+        await until(lambda: server.connections == 0, 1.5)
         await noise

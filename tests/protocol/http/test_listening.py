@@ -1,4 +1,4 @@
-"""Which front end accepts a connection."""
+"""Distribution of new connections over the front ends."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.alone
         (901, 800, False),
     ],
 )
-def test_the_rule(mine: int, least: int, accepts: bool) -> None:
+def test_whether_a_front_end_accepts(mine: int, least: int, accepts: bool) -> None:
     assert may_accept(mine, least) is accepts
 
 
-class Row:
-    """One front end beside another, of which a test says what it publishes."""
+class ListenerFixture:
+    """One front end beside another whose published state the test controls."""
 
     def __init__(self) -> None:
         self.table = FrontEndTable(2, 1)
@@ -55,8 +55,8 @@ class Row:
 
 
 @contextlib.contextmanager
-def beside_another() -> Iterator[Row]:
-    row = Row()
+def beside_another() -> Iterator[ListenerFixture]:
+    row = ListenerFixture()
     try:
         yield row
     finally:
@@ -66,7 +66,7 @@ def beside_another() -> Iterator[Row]:
 
 
 @on_loops
-async def test_one_with_more_connections_leaves_the_next_to_the_other() -> None:
+async def test_the_front_end_with_more_connections_yields() -> None:
     with beside_another() as row, row.connect(), row.connect(), row.connect():
         row.other.accepts = True
         await asyncio.sleep(0.01)
@@ -78,13 +78,13 @@ async def test_one_with_more_connections_leaves_the_next_to_the_other() -> None:
 
 
 @on_loops
-async def test_it_does_not_wait_for_one_that_does_not_look() -> None:
+async def test_it_does_not_wait_for_an_unresponsive_front_end() -> None:
     with beside_another() as row, row.connect(), row.connect(), row.connect():
         row.other.accepts = True
         loop = asyncio.get_running_loop()
         began = loop.time()
         await until(lambda: len(row.accepted) == 3)
-        # It waits once, not for each of them.
+        # It waits once, not once per connection.
         assert 0.015 < loop.time() - began < 0.04 + 0.2
         row.other.count_turn()
         with row.connect():
@@ -93,7 +93,7 @@ async def test_it_does_not_wait_for_one_that_does_not_look() -> None:
 
 
 @on_loops
-async def test_it_does_not_wait_for_one_that_accepts_none() -> None:
+async def test_it_does_not_wait_for_a_front_end_that_does_not_accept() -> None:
     with beside_another() as row, row.connect(), row.connect(), row.connect():
         await until(lambda: len(row.accepted) == 3)
         assert row.share.mine.connections(0) == 3
@@ -101,8 +101,8 @@ async def test_it_does_not_wait_for_one_that_accepts_none() -> None:
 
 
 @on_loops
-async def test_a_pause_that_another_ended_is_forgotten() -> None:
-    """One that had nothing to do for a while is not one that does not look."""
+async def test_an_idle_front_end_is_not_taken_for_unresponsive() -> None:
+    """After a pause that the other front end ended."""
     with beside_another() as row:
         row.other.accepts = True
         row.share.mine.add_connections(0, 1)
@@ -116,7 +116,7 @@ async def test_a_pause_that_another_ended_is_forgotten() -> None:
             assert not row.listener._unresponsive
 
 
-def test_a_front_end_that_is_started_again_clears_its_row() -> None:
+def test_a_restarted_front_end_clears_its_state() -> None:
     table = FrontEndTable(2, 3)
     table.row(1).add_connections(2, 5)
     table.row(0).add_connections(2, 7)

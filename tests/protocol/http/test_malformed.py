@@ -1,9 +1,8 @@
-"""What is no HTTP, what is almost HTTP, and requests hidden behind either.
+"""Malformed HTTP, almost valid HTTP, and requests smuggled behind either.
 
 Every probe is followed by a marker: a request that only a server which lost count of the bytes
 would serve. Each probe gets a clean refusal and a closed connection, or is served as the one
-request that it is.
-"""
+request that it is."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import asyncio
 
 import pytest
 
-from tests.protocol.http.harness import Stage, echo, get, on_loops, serving
+from tests.protocol.http.harness import ServerFixture, echo, get, on_loops, serving
 
 MARKER = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -29,7 +28,7 @@ def chunked(body: bytes) -> bytes:
 
 
 REFUSED: dict[str, bytes] = {
-    # Two ways to say where the body ends.
+    # Two ways to delimit the body.
     "length and chunked": post(LENGTH, CHUNKED, body=b"0\r\n\r\n"),
     "chunked and length": post(CHUNKED, LENGTH, body=b"0\r\n\r\n"),
     "length zero and chunked": post(b"Content-Length: 0", CHUNKED, body=b"0\r\n\r\n"),
@@ -37,7 +36,7 @@ REFUSED: dict[str, bytes] = {
     "different lengths": post(LENGTH, b"Content-Length: 6", body=b"hello"),
     "lengths in a list": post(b"Content-Length: 5, 5", body=b"hello"),
     "different lengths in a list": post(b"Content-Length: 5, 6", body=b"hello"),
-    # Lengths that are none.
+    # Invalid lengths.
     "negative length": post(b"Content-Length: -5", body=b"hello"),
     "signed length": post(b"Content-Length: +5", body=b"hello"),
     "hexadecimal length": post(b"Content-Length: 0x5", body=b"hello"),
@@ -48,7 +47,7 @@ REFUSED: dict[str, bytes] = {
     "empty length": post(b"Content-Length: ", body=b"hello"),
     "huge length": post(b"Content-Length: " + b"9" * 30, body=b"hello"),
     "length just over 64 bits": post(b"Content-Length: 18446744073709551621", body=b"hello"),
-    # Encodings that are none, or not the last.
+    # Invalid encodings, or not the last.
     "unknown encoding": post(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n"),
     "identity": post(b"Transfer-Encoding: identity", body=b"0\r\n\r\n"),
     "identity with length": post(b"Transfer-Encoding: identity", LENGTH, body=b"hello"),
@@ -64,7 +63,7 @@ REFUSED: dict[str, bytes] = {
     "chunked before a NUL": post(b"Transfer-Encoding: chunked\x00", body=b"0\r\n\r\n"),
     "empty encoding": post(b"Transfer-Encoding:", LENGTH, body=b"hello"),
     "chunked in HTTP/1.0": b"POST / HTTP/1.0\r\n" + CHUNKED + b"\r\n\r\n0\r\n\r\n",
-    # Headers that are none.
+    # Invalid headers.
     "space before the colon": post(b"Transfer-Encoding : chunked", body=b"0\r\n\r\n"),
     "tab before the colon": post(b"Content-Length\t: 5", body=b"hello"),
     "space before a header": b"GET / HTTP/1.1\r\n Host: h\r\n\r\n",
@@ -78,7 +77,7 @@ REFUSED: dict[str, bytes] = {
     "delete in a value": post(b"X: a\x7fb"),
     "bytes beyond ASCII in a name": post("Ünlaut: x".encode()),
     "bracket in a name": post(b"X(y): z"),
-    # Lines that end otherwise.
+    # Other line endings.
     "bare line feeds": b"GET / HTTP/1.1\nHost: h\n\n",
     "bare line feed after the line": b"GET / HTTP/1.1\nHost: h\r\n\r\n",
     "bare line feed in the headers": post(b"X: y\n" + CHUNKED, body=b"0\r\n\r\n"),
@@ -89,7 +88,7 @@ REFUSED: dict[str, bytes] = {
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": post(b"Host: other"),
     "the same host twice": post(b"Host: h"),
-    # First lines that are none.
+    # Invalid request lines.
     "HTTP/0.9": b"GET /\r\n",
     "HTTP/0.9 with a version": b"GET / HTTP/0.9\r\nHost: h\r\n\r\n",
     "HTTP/1.2": b"GET / HTTP/1.2\r\nHost: h\r\n\r\n",
@@ -117,7 +116,7 @@ REFUSED: dict[str, bytes] = {
     "zeros": bytes(1000),
     "text": b"hello\r\n",
     "SSH": b"SSH-2.0-OpenSSH_9.6\r\n",
-    # Chunks that are none.
+    # Invalid chunks.
     "chunk size of letters": chunked(b"zz\r\nhello\r\n0\r\n\r\n"),
     "empty chunk size": chunked(b"\r\nhello\r\n0\r\n\r\n"),
     "negative chunk size": chunked(b"-5\r\nhello\r\n0\r\n\r\n"),
@@ -135,10 +134,10 @@ REFUSED: dict[str, bytes] = {
     "missing final line end": chunked(b"5\r\nhello\r\n0\r\n"),
     "length in a trailer": chunked(b"0\r\nContent-Length: 50\r\n\r\n"),
     "NUL in a trailer": chunked(b"0\r\nX: a\x00\r\n\r\n"),
-    # Other protocols behind this one.
+    # Upgrades to other protocols.
     "CONNECT": b"CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n",
 }
-# A marker hidden where only one of two readers sees a body.
+# A marker hidden where parsers may disagree about the body.
 REFUSED["marker behind length and chunked"] = post(
     b"Content-Length: %d" % (5 + len(MARKER)), CHUNKED, body=b"0\r\n\r\n" + MARKER
 )
@@ -147,7 +146,7 @@ REFUSED["marker in a chunk behind length"] = post(
 )
 
 SERVED: dict[str, tuple[bytes, bytes]] = {
-    # Odd, and still one request; with the body that it has.
+    # Unusual, but one valid request, with its body.
     "absolute target": (b"GET http://h/probe?x HTTP/1.1\r\nHost: h\r\n\r\n", b""),
     "asterisk": (b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", b""),
     "body of a GET": (b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
@@ -191,16 +190,16 @@ SERVED: dict[str, tuple[bytes, bytes]] = {
 @pytest.mark.parametrize("probe", REFUSED)
 @on_loops
 async def test_refused(probe: str) -> None:
-    async with serving(echo) as stage:
+    async with serving(echo) as server:
         for split in (False, True):
-            await _refused(stage, REFUSED[probe], split=split)
-        assert b"/smuggled" not in stage.stub.targets
-        # At most a body was refused, while its head was being served.
-        assert len(stage.stub.logged) == len(stage.stub.requests) <= 2
+            await _refused(server, REFUSED[probe], split=split)
+        assert b"/smuggled" not in server.stub.targets
+        # At most the body was refused, after its head was served.
+        assert len(server.stub.logged) == len(server.stub.requests) <= 2
 
 
-async def _refused(stage: Stage, probe: bytes, *, split: bool) -> None:
-    client = await stage.connect()
+async def _refused(server: ServerFixture, probe: bytes, *, split: bool) -> None:
+    client = await server.connect()
     if split:
         for at in range(0, len(probe), 7):
             await client.send_all(probe[at : at + 7])
@@ -219,9 +218,9 @@ async def _refused(stage: Stage, probe: bytes, *, split: bool) -> None:
 @on_loops
 async def test_served_as_one_request(probe: str) -> None:
     data, body = SERVED[probe]
-    async with serving(echo) as stage:
+    async with serving(echo) as server:
         for split in (False, True):
-            client = await stage.connect()
+            client = await server.connect()
             sent = data + b"GET /after HTTP/1.1\r\nHost: h\r\n\r\n"
             for at in range(0, len(sent), 7 if split else len(sent)):
                 await client.send(sent[at : at + 7] if split else sent)
@@ -230,33 +229,33 @@ async def test_served_as_one_request(probe: str) -> None:
             assert (answer.status, answer.body) == (200, body)
             assert (await client.answer()).status == 200
             await client.close()
-        assert len(stage.stub.requests) == 4
-        assert stage.stub.targets[1::2] == [b"/after"] * 2
+        assert len(server.stub.requests) == 4
+        assert server.stub.targets[1::2] == [b"/after"] * 2
 
 
 @on_loops
 async def test_nothing_after_the_last_request_is_served() -> None:
-    async with serving(echo) as stage:
+    async with serving(echo) as server:
         for last in (get("/", "Connection: close"), b"GET / HTTP/1.0\r\n\r\n"):
-            client = await stage.connect()
+            client = await server.connect()
             assert (await client.ask(last + MARKER)).status == 200
             await client.closed()
-        assert stage.stub.targets == [b"/"] * 2
+        assert server.stub.targets == [b"/"] * 2
 
 
 @on_loops
-async def test_what_is_refused_is_answered_in_its_turn() -> None:
-    async with serving(echo) as stage:
-        client = await stage.connect()
+async def test_a_refusal_is_sent_in_order() -> None:
+    async with serving(echo) as server:
+        client = await server.connect()
         await client.send(get("/1") + get("/2") + REFUSED["no host"] + MARKER)
         answers = [await client.answer() for _ in range(3)]
         assert [answer.status for answer in answers] == [200, 200, 400]
         assert [answer.header("Connection") for answer in answers] == [None, None, "close"]
         await client.closed()
-        assert stage.stub.targets == [b"/1", b"/2"]
+        assert server.stub.targets == [b"/1", b"/2"]
 
 
-# Whatever came before, and however it was cut into packets.
+# Whatever came before, and however it was split into packets.
 BEFORE: dict[str, bytes] = {
     "nothing": b"",
     "another request": b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -273,11 +272,11 @@ def test_two_spaces_are_found_in_any_packet(before: bytes) -> None:
     async def scenario() -> None:
         good = b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n"
         bad = b"GET  /bad HTTP/1.1\r\nHost: h\r\n\r\n"
-        async with serving(echo) as stage:
+        async with serving(echo) as server:
             for data, expected in ((good, 200), (bad, 400)):
                 whole = before + data
                 for cut in range(1, len(whole)):
-                    client = await stage.connect()
+                    client = await server.connect()
                     await client.send(whole[:cut])
                     await asyncio.sleep(0)
                     await client.send(whole[cut:])
@@ -285,6 +284,6 @@ def test_two_spaces_are_found_in_any_packet(before: bytes) -> None:
                         assert (await client.answer()).status == 200, cut
                     assert (await client.answer()).status == expected, cut
                     client.writer.close()
-            assert b"/bad" not in stage.stub.targets
+            assert b"/bad" not in server.stub.targets
 
     asyncio.run(scenario())

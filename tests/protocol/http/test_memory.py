@@ -1,4 +1,4 @@
-"""The memory that bodies in flight may take."""
+"""Memory limits for request and response bodies in flight."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_front_ends_share_one_budget() -> None:
     assert other.reserve(4 * MIB)
 
 
-def test_large_bodies_leave_room_for_small_ones() -> None:
+def test_large_bodies_leave_memory_for_small_ones() -> None:
     budget = MemoryBudget(8 * MIB)
     assert budget.reserve(7 * MIB)
     assert not budget.reserve(100_000)
@@ -53,7 +53,7 @@ def test_large_bodies_leave_room_for_small_ones() -> None:
 
 
 @on_loops
-async def test_those_who_wait_get_it_in_their_turn() -> None:
+async def test_waiting_requests_get_memory_in_order() -> None:
     budget = MemoryBudget(8 * MIB, wait_seconds_max=0.2)
     assert budget.reserve(7 * MIB)
     got: list[int] = []
@@ -64,7 +64,7 @@ async def test_those_who_wait_get_it_in_their_turn() -> None:
 
     waiting = [asyncio.create_task(wait(number, 3 * MIB)) for number in (1, 2)]
     await asyncio.sleep(0.01)
-    with pytest.raises(MemoryExhausted):  # there are enough before it
+    with pytest.raises(MemoryExhausted):  # enough requests are ahead of it
         await budget.reserve_in_turn(3 * MIB)
     budget.release(4 * MIB)
     await until(lambda: got == [1])
@@ -77,7 +77,7 @@ async def test_those_who_wait_get_it_in_their_turn() -> None:
 
 
 @on_loops
-async def test_small_ones_do_not_wait_behind_large_ones() -> None:
+async def test_small_reservations_do_not_wait_for_large_ones() -> None:
     table = FrontEndTable(2, 1)
     budget, other = (MemoryBudget(16 * MIB, FrontEndShare(table, number)) for number in range(2))
     assert budget.reserve(10 * MIB)
@@ -95,7 +95,7 @@ async def test_small_ones_do_not_wait_behind_large_ones() -> None:
 
 
 @on_loops
-async def test_small_bodies_do_not_wait_behind_large_ones() -> None:
+async def test_small_bodies_do_not_wait_for_large_ones() -> None:
     budget = MemoryBudget(8 * MIB)
     assert budget.reserve(7 * MIB)
     large = asyncio.create_task(budget.reserve_in_turn(2 * MIB))
@@ -109,7 +109,7 @@ async def test_small_bodies_do_not_wait_behind_large_ones() -> None:
 
 
 @on_loops
-async def test_one_who_gave_up_waiting_keeps_nothing() -> None:
+async def test_a_cancelled_wait_reserves_nothing() -> None:
     budget = MemoryBudget(8 * MIB)
     assert budget.reserve(7 * MIB)
     waiting = asyncio.create_task(budget.reserve_in_turn(2 * MIB))
@@ -123,14 +123,14 @@ async def test_one_who_gave_up_waiting_keeps_nothing() -> None:
 @on_loops
 async def test_a_document_is_refused_before_it_is_read() -> None:
     memory = MemoryBudget(8 * MIB * DOCUMENT_FACTOR, wait_seconds_max=0.1)
-    async with serving(busy_or_echo, memory=memory) as stage:
-        client, other = await stage.connect(), await stage.connect()
+    async with serving(busy_or_echo, memory=memory) as server:
+        client, other = await server.connect(), await server.connect()
         body = bytes(6 * MIB)
         await client.send(put(body)[:-1])
         await until(lambda: memory.used_bytes >= 6 * MIB * DOCUMENT_FACTOR)
         await other.send(head("PUT / HTTP/1.1", f"Content-Length: {len(body)}"))
         assert (await other.answer()).status == 503
-        # A small one is served all the same, and the other when there is room again.
+        # A small one is served anyway, and the other once there is memory again.
         await other.send(body)
         assert (await other.ask(put(b"small"))).body == b"small"
         assert (await client.ask(b"\0")).body == body
@@ -139,16 +139,16 @@ async def test_a_document_is_refused_before_it_is_read() -> None:
 
 
 @on_loops
-async def test_slow_clients_give_way_to_those_who_wait_for_memory() -> None:
+async def test_slow_clients_are_evicted_when_others_wait_for_memory() -> None:
     memory = MemoryBudget(8 * MIB * DOCUMENT_FACTOR)
     limits = Limits(held_memory_seconds_max=5.0, wanted_memory_seconds_max=0.5)
-    async with serving(busy_or_echo, limits=limits, memory=memory) as stage:
-        slow, other = await stage.connect(), await stage.connect()
+    async with serving(busy_or_echo, limits=limits, memory=memory) as server:
+        slow, other = await server.connect(), await server.connect()
         body = bytes(6 * MIB)
         await slow.send(put(body)[:MIB])
         await until(lambda: memory.used_bytes >= 6 * MIB * DOCUMENT_FACTOR)
         await asyncio.sleep(0.2)
-        assert memory.used_bytes  # while nobody else needs it
+        assert memory.used_bytes  # while no one else needs it
         assert (await other.ask(put(body))).body == body
         assert (await slow.answer()).status == 503
         await until(lambda: memory.used_bytes == 0)
@@ -164,17 +164,17 @@ async def read_in_pieces(request: Request) -> Response:
     [(echo, 16_384, 70), (echo, 300_000, 3), (read_in_pieces, 300_000, 70)],
 )
 @on_loops
-async def test_who_announces_much_and_sends_little_holds_little(
+async def test_announced_but_unsent_bytes_hold_little_memory(
     handle: Handler, announced: int, count: int
 ) -> None:
     memory = MemoryBudget(4 * MIB)
-    async with serving(handle, memory=memory) as stage:
-        slow = [await stage.connect() for _ in range(count)]
+    async with serving(handle, memory=memory) as server:
+        slow = [await server.connect() for _ in range(count)]
         body = bytes(announced)
         for client in slow:
             await client.send(put(body)[: 1 - announced])
-        await until(lambda: len(stage.stub.requests) == count)
-        other = await stage.connect()
+        await until(lambda: len(server.stub.requests) == count)
+        other = await server.connect()
         async with asyncio.timeout(1.0):
             assert (await other.ask(put(body))).body == body
         # None of them is given up.
@@ -185,10 +185,10 @@ async def test_who_announces_much_and_sends_little_holds_little(
 
 
 @on_loops
-async def test_a_document_in_chunks_is_refused_when_it_has_grown() -> None:
+async def test_a_growing_chunked_document_is_refused() -> None:
     memory = MemoryBudget(2 * MIB * DOCUMENT_FACTOR, wait_seconds_max=0.1)
-    async with serving(busy_or_echo, memory=memory) as stage:
-        client = await stage.connect()
+    async with serving(busy_or_echo, memory=memory) as server:
+        client = await server.connect()
         assert (await client.ask(put_chunks(*[bytes(65_536)] * 12))).status == 200
         sending = asyncio.create_task(client.send_all(put_chunks(*[bytes(65_536)] * 48)))
         assert (await client.answer()).status == 503
@@ -198,7 +198,7 @@ async def test_a_document_in_chunks_is_refused_when_it_has_grown() -> None:
 
 
 @on_loops
-async def test_what_a_client_that_is_gone_has_sent_counts_no_more() -> None:
+async def test_memory_of_a_disconnected_client_is_released() -> None:
     memory = MemoryBudget()
     gate = asyncio.Event()
 
@@ -206,20 +206,20 @@ async def test_what_a_client_that_is_gone_has_sent_counts_no_more() -> None:
         await gate.wait()
         return await echo(request)
 
-    async with serving(wait, memory=memory) as stage:
+    async with serving(wait, memory=memory) as server:
         for request in (put(bytes(200_000))[:-1], put_chunks(bytes(300_000))[:-5], get() * 3):
-            client = await stage.connect()
+            client = await server.connect()
             await client.send(request + put(bytes(100_000)))
-            await until(lambda: bool(stage.stub.requests))
+            await until(lambda: bool(server.stub.requests))
             await asyncio.sleep(0.01)
-            client.cut()
+            client.reset()
         gate.set()
-        await until(lambda: stage.connections == 0)
+        await until(lambda: server.connections == 0)
         assert memory.used_bytes == 0
 
 
 @on_loops
-async def test_bodies_sent_ahead_wait_in_the_socket() -> None:
+async def test_pipelined_bodies_stay_in_the_socket() -> None:
     memory = MemoryBudget()
     gate = asyncio.Event()
 
@@ -227,13 +227,13 @@ async def test_bodies_sent_ahead_wait_in_the_socket() -> None:
         await gate.wait()
         return await echo(request)
 
-    async with serving(wait, memory=memory) as stage:
-        client = await stage.connect()
+    async with serving(wait, memory=memory) as server:
+        client = await server.connect()
         await client.send(get())
-        await until(lambda: bool(stage.stub.requests))
+        await until(lambda: bool(server.stub.requests))
         sending = asyncio.create_task(client.send(put(bytes(60_000)) * 14))
         await asyncio.sleep(0.2)
-        assert memory.used_bytes < 320 * 1024  # what the transport had read already
+        assert memory.used_bytes < 320 * 1024  # what the transport had already read
         gate.set()
         assert (await client.answer()).status == 200
         for _ in range(14):
@@ -242,18 +242,18 @@ async def test_bodies_sent_ahead_wait_in_the_socket() -> None:
 
 
 @on_loops
-async def test_large_answers_count_until_they_are_taken() -> None:
+async def test_large_responses_count_until_they_are_sent() -> None:
     memory = MemoryBudget(8 * MIB)
 
     async def large(request: Request) -> Response:
         return Response(200, (), bytes(7 * MIB))
 
-    async with serving(large, memory=memory) as stage:
-        slow, other = await stage.connect(receive_bytes=4096), await stage.connect()
+    async with serving(large, memory=memory) as server:
+        slow, other = await server.connect(receive_bytes=4096), await server.connect()
         await slow.send(get())
         await until(lambda: memory.used_bytes == 7 * MIB)
         assert (await other.ask(get())).status == 503
-        # What has been done is not denied.
+        # Completed changes get their response.
         assert (await other.ask(put(b""), "PUT")).status == 200
         assert len((await slow.answer(seconds=10)).body) == 7 * MIB
         await until(lambda: memory.used_bytes == 0)
@@ -261,32 +261,32 @@ async def test_large_answers_count_until_they_are_taken() -> None:
 
 
 @on_loops
-async def test_large_answers_do_not_give_way_to_what_never_comes() -> None:
+async def test_large_responses_take_precedence_over_stalled_bodies() -> None:
     memory = MemoryBudget(8 * MIB)
 
     async def handle(request: Request) -> Response:
         return await echo(request) if request.method == "PUT" else Response(200, (), bytes(MIB))
 
-    async with serving(handle, memory=memory) as stage:
+    async with serving(handle, memory=memory) as server:
         for _ in range(6):
-            await (await stage.connect()).send(put(bytes(262_144))[:-262_143])
+            await (await server.connect()).send(put(bytes(262_144))[:-262_143])
         await until(lambda: memory.used_bytes >= 6 * MIB)
         memory.add(MIB)
         assert memory.is_scarce
         await asyncio.sleep(0.15)
-        assert (await stage.connect_and_ask(get())).status == 200
+        assert (await server.connect_and_ask(get())).status == 200
         memory.release(MIB)
 
 
 @on_loops
-async def test_an_answer_to_a_get_that_changed_something_is_always_sent() -> None:
+async def test_the_response_to_a_get_that_changed_something_is_always_sent() -> None:
     memory = MemoryBudget(8 * MIB)
 
     async def take(request: Request) -> Response:
         return Response(200, (), bytes(2 * MIB), has_effect=True)
 
-    async with serving(take, memory=memory) as stage:
-        client = await stage.connect()
+    async with serving(take, memory=memory) as server:
+        client = await server.connect()
         memory.add(7 * MIB)
         assert (await client.ask(get())).status == 200
         memory.release(7 * MIB)
@@ -294,9 +294,9 @@ async def test_an_answer_to_a_get_that_changed_something_is_always_sent() -> Non
 
 
 @on_loops
-async def test_chunks_of_a_byte_make_one_document() -> None:
-    async with serving(echo) as stage:
-        client = await stage.connect()
+async def test_one_byte_chunks_form_one_document() -> None:
+    async with serving(echo) as server:
+        client = await server.connect()
         assert (
             await client.ask(put_chunks(*[b"%c" % (n % 256) for n in range(2000)]))
         ).body == bytes(n % 256 for n in range(2000))

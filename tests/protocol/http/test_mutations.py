@@ -1,4 +1,4 @@
-"""Thousands of requests with something wrong: nothing dies, hangs or stays behind."""
+"""Thousands of malformed requests: nothing crashes, hangs or leaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import pytest
 
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
-from tests.protocol.http.harness import Client, Stage, get, on_loops, put, put_chunks, serving
+from tests.protocol.http.harness import (
+    Client,
+    ServerFixture,
+    get,
+    on_loops,
+    put,
+    put_chunks,
+    serving,
+)
 from tests.protocol.http.test_malformed import REFUSED, SERVED
 
 SEEDS = [
@@ -57,7 +65,7 @@ def mutated(chance: random.Random) -> bytes:
 
 
 async def answers(request: Request) -> Response:
-    """Reads all, some or nothing of the body, like applications do."""
+    """Reads all, part or none of the body, like applications do."""
     match len(request.headers) % 3:
         case 0:
             await request.body.read(1 << 20)
@@ -67,9 +75,9 @@ async def answers(request: Request) -> Response:
     return Response(200, (), b"x" * (len(request.target) * 100))
 
 
-async def _exchange(stage: Stage, chance: random.Random) -> None:
-    client = await stage.connect()
-    stage.clients.remove(client)
+async def _exchange(server: ServerFixture, chance: random.Random) -> None:
+    client = await server.connect()
+    server.clients.remove(client)
     data = mutated(chance)
     cut = chance.randrange(len(data) + 1)
     await client.send_all(data[:cut])
@@ -82,11 +90,11 @@ async def _exchange(stage: Stage, chance: random.Random) -> None:
 async def _leave(client: Client, chance: random.Random) -> None:
     match chance.randrange(4):
         case 0:
-            client.cut()
+            client.reset()
         case 1:
             await client.close()
         case 2:
-            # All deadlines are short: the server ends it, whatever it was sent.
+            # All time limits are short: the server closes the connection, whatever it received.
             with contextlib.suppress(OSError, RuntimeError):  # the server was faster
                 client.writer.write_eof()
             await client.rest(5)
@@ -96,10 +104,10 @@ async def _leave(client: Client, chance: random.Random) -> None:
             await client.close()
 
 
-async def _worker(stage: Stage, chance: random.Random, until: float) -> int:
+async def _worker(server: ServerFixture, chance: random.Random, until: float) -> int:
     count = 0
     while time.monotonic() < until:
-        await _exchange(stage, chance)
+        await _exchange(server, chance)
         count += 1
     return count
 
@@ -107,11 +115,11 @@ async def _worker(stage: Stage, chance: random.Random, until: float) -> int:
 @pytest.mark.parametrize("seed", [20240229])
 @on_loops
 async def test_mutated_requests(seed: int) -> None:
-    async with serving(answers, limits=LIMITS) as stage:
+    async with serving(answers, limits=LIMITS) as server:
         end = time.monotonic() + 4.0
-        workers = [_worker(stage, random.Random(seed + number), end) for number in range(100)]
+        workers = [_worker(server, random.Random(seed + number), end) for number in range(100)]
         total = sum(await asyncio.gather(*workers))
         assert total > 1000
-        assert stage.stub.failures == []
-        # It still serves.
-        assert (await stage.connect_and_ask(get())).status == 200
+        assert server.stub.failures == []
+        # The server still works.
+        assert (await server.connect_and_ask(get())).status == 200

@@ -1,4 +1,4 @@
-"""How far a client is behind."""
+"""Minimum transfer rates of clients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LIMITS = Limits()
 
 
 def seconds_until_cut(bytes_per_minute: int, *, interval_seconds: int) -> float | None:
-    """When a client at this rate is cut off, whose bytes come together at intervals; None if it
-    is not in an hour."""
+    """Returns when a client is disconnected that sends at this rate in bursts; None if it is not
+    within an hour."""
     pace, total = Pace(), 0
     for second in range(1, 3600):
         if second % interval_seconds == 0:
@@ -33,7 +33,7 @@ def test_clients_at_different_rates(interval_seconds: int) -> None:
         assert seconds_until_cut(fast, interval_seconds=interval_seconds) is None
 
 
-def test_bytes_that_came_fast_are_no_credit() -> None:
+def test_fast_bursts_earn_no_credit() -> None:
     pace = Pace()
     pace.measure(1.0, 100_000_000, 1000)
     for _ in range(30):

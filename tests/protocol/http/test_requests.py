@@ -1,4 +1,4 @@
-"""Requests as they arrive, answers as they leave, and how long a connection lives."""
+"""Requests, responses and the lifetime of connections."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def test_target_and_headers_are_kept_as_sent() -> None:
         "Empty:",
         "Latin: caf\xe9",
     ]
-    async with serving() as stage:
-        client = await stage.connect()
+    async with serving() as server:
+        client = await server.connect()
         await client.ask(get("/a%2Fb/%C3%A9//../x?b=2&a=1+%20&&", *headers))
-        (request,) = stage.stub.requests
+        (request,) = server.stub.requests
         assert request.target == b"/a%2Fb/%C3%A9//../x?b=2&a=1+%20&&"
         assert request.headers == [
             (b"Host", b"localhost"),
@@ -50,9 +50,9 @@ async def test_target_and_headers_are_kept_as_sent() -> None:
 )
 @on_loops
 async def test_targets_in_absolute_form(target: str, expected: bytes, host: bytes) -> None:
-    async with serving() as stage:
-        await stage.connect_and_ask(get(target))
-        (request,) = stage.stub.requests
+    async with serving() as server:
+        await server.connect_and_ask(get(target))
+        (request,) = server.stub.requests
         assert (request.target, request.fields[b"host"]) == (expected, host)
 
 
@@ -61,8 +61,8 @@ async def test_errors_to_head_have_no_length() -> None:
     async def missing(request: Request) -> Response:
         return Response(404, (), b"not here")
 
-    async with serving(missing) as stage:
-        client = await stage.connect()
+    async with serving(missing) as server:
+        client = await server.connect()
         for version, encoding in ((b"1.1", "chunked"), (b"1.0", None)):
             await client.send(b"HEAD / HTTP/%b\r\nHost: h\r\n\r\n" % version)
             answer = await client.answer("HEAD")
@@ -72,20 +72,20 @@ async def test_errors_to_head_have_no_length() -> None:
 
 
 @on_loops
-async def test_a_request_in_single_bytes_is_the_same_request() -> None:
-    async with serving(echo) as stage:
-        client = await stage.connect()
+async def test_a_request_sent_byte_by_byte() -> None:
+    async with serving(echo) as server:
+        client = await server.connect()
         for byte in put_chunks(b"one", b"two", target="/slow?query"):
             await client.send(bytes([byte]))
             await asyncio.sleep(0)
         assert (await client.answer()).body == b"onetwo"
-        assert stage.stub.targets == [b"/slow?query"]
+        assert server.stub.targets == [b"/slow?query"]
 
 
 @on_loops
-async def test_answers_have_date_server_and_length() -> None:
-    async with serving() as stage:
-        answer = await stage.connect_and_ask(get())
+async def test_responses_have_date_server_and_length() -> None:
+    async with serving() as server:
+        answer = await server.connect_and_ask(get())
         assert answer.status == 200
         assert answer.body == b"hello"
         assert answer.header("Content-Length") == "5"
@@ -105,8 +105,8 @@ async def test_header_values_and_names_cannot_inject() -> None:
         )
         return Response(200, headers, b"whole")
 
-    async with serving(inject) as stage:
-        answer = await stage.connect_and_ask(get())
+    async with serving(inject) as server:
+        answer = await server.connect_and_ask(get())
         assert answer.body == b"whole"
         assert "Set-Cookie" not in [name for name, _ in answer.headers]
         assert answer.header("X-First") == "aSet-Cookie: stolen=1<body>"
@@ -114,9 +114,9 @@ async def test_header_values_and_names_cannot_inject() -> None:
 
 
 @on_loops
-async def test_connections_are_kept_and_ended_as_asked() -> None:
-    async with serving() as stage:
-        client = await stage.connect()
+async def test_keep_alive_and_close() -> None:
+    async with serving() as server:
+        client = await server.connect()
         for _ in range(3):
             assert (await client.ask(get())).header("Connection") is None
         answer = await client.ask(get("/", "Connection: close"))
@@ -125,9 +125,9 @@ async def test_connections_are_kept_and_ended_as_asked() -> None:
 
 
 @on_loops
-async def test_http_1_0_ends_unless_asked_to_stay() -> None:
-    async with serving() as stage:
-        client = await stage.connect()
+async def test_http_1_0_closes_without_keep_alive() -> None:
+    async with serving() as server:
+        client = await server.connect()
         staying = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
         for _ in range(2):
             assert (await client.ask(staying)).header("Connection") == "keep-alive"
@@ -142,37 +142,37 @@ async def numbers() -> AsyncIterator[bytes]:
 
 
 @on_loops
-async def test_streams_are_chunked_for_1_1_and_end_with_the_connection_for_1_0() -> None:
+async def test_streams_are_chunked_in_1_1_and_end_with_the_connection_in_1_0() -> None:
     async def stream(request: Request) -> Response:
         return Response(200, (), numbers())
 
-    async with serving(stream) as stage:
-        client = await stage.connect()
+    async with serving(stream) as server:
+        client = await server.connect()
         for _ in range(2):
             answer = await client.ask(get())
             assert answer.header("Transfer-Encoding") == "chunked"
             assert answer.header("Content-Length") is None
             assert answer.body == b"onetwo"
-        older = await stage.connect()
+        older = await server.connect()
         answer = await older.ask(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
         assert answer.header("Transfer-Encoding") is None
         assert (answer.header("Connection"), answer.body) == ("close", b"onetwo")
 
 
 @on_loops
-async def test_streams_of_known_length_have_one() -> None:
+async def test_streams_of_known_length_have_a_content_length() -> None:
     async def stream(request: Request) -> Response:
         return Response(200, (), numbers(), length=6)
 
-    async with serving(stream) as stage:
-        client = await stage.connect()
+    async with serving(stream) as server:
+        client = await server.connect()
         answer = await client.ask(get())
         assert (answer.header("Content-Length"), answer.body) == ("6", b"onetwo")
         assert (await client.ask(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")).body
 
 
 @on_loops
-async def test_head_says_the_length_that_get_would_have() -> None:
+async def test_head_has_the_content_length_of_get() -> None:
     bodies = {
         b"/bytes": lambda: Response(200, (), b"hello"),
         b"/announced": lambda: Response(200, (), b"", length=7 << 40),
@@ -184,8 +184,8 @@ async def test_head_says_the_length_that_get_would_have() -> None:
     async def by_target(request: Request) -> Response:
         return bodies[request.target]()
 
-    async with serving(by_target) as stage:
-        client = await stage.connect()
+    async with serving(by_target) as server:
+        client = await server.connect()
         lengths = []
         for target in bodies:
             await client.send(b"HEAD %b HTTP/1.1\r\nHost: h\r\n\r\n" % target)
@@ -196,18 +196,18 @@ async def test_head_says_the_length_that_get_would_have() -> None:
 
 
 @on_loops
-async def test_answers_that_have_no_body_send_none() -> None:
+async def test_statuses_without_a_body_send_none() -> None:
     async def empty(request: Request) -> Response:
         return Response(int(request.target[1:]), ((b"ETag", b'"x"'),), b"never seen")
 
-    async with serving(empty) as stage:
-        client = await stage.connect()
+    async with serving(empty) as server:
+        client = await server.connect()
         for status in (204, 304):
             answer = await client.ask(get(f"/{status}"))
             assert answer.status == status
             assert answer.header("Content-Length") is None
             assert answer.header("ETag") == '"x"'
-        # Were a body out, it would be read as this answer.
+        # A body would be read as this response.
         assert (await client.ask(get("/200"))).status == 200
 
 
@@ -218,8 +218,8 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
             await asyncio.sleep(0.05)
         return Response(200, (), request.target + await request.body.read(100))
 
-    async with serving(slower_first) as stage:
-        client = await stage.connect()
+    async with serving(slower_first) as server:
+        client = await server.connect()
         requests = [
             put(b"body", target=f"/{number}") if number % 2 else get(f"/{number}")
             for number in range(10)
@@ -230,7 +230,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 @on_loops
-async def test_a_client_far_ahead_is_read_no_further() -> None:
+async def test_pipelining_is_limited_by_backpressure() -> None:
     gate = asyncio.Event()
 
     async def wait(request: Request) -> Response:
@@ -238,15 +238,15 @@ async def test_a_client_far_ahead_is_read_no_further() -> None:
             await gate.wait()
         return Response(200, (), request.target)
 
-    async with serving(wait) as stage:
-        client = await stage.connect()
+    async with serving(wait) as server:
+        client = await server.connect()
         await client.send(b"".join(get(f"/{number}") for number in range(100)))
-        connection = await stage.connection()
+        connection = await server.connection()
         await until(lambda: connection._input.is_crowded)
         waiting = len(connection._framing.requests)
         await client.send(b"".join(get(f"/{number}") for number in range(100, 400)))
-        # Another connection's exchange gives the loop every chance to read on this one.
-        assert (await stage.connect_and_ask(get("/other"))).status == 200
+        # A request on another connection gives the event loop time to read from this one.
+        assert (await server.connect_and_ask(get("/other"))).status == 200
         assert len(connection._framing.requests) == waiting < 100
         gate.set()
         for number in range(400):
@@ -254,17 +254,17 @@ async def test_a_client_far_ahead_is_read_no_further() -> None:
 
 
 @on_loops
-async def test_thousands_of_requests_at_once_are_too_many() -> None:
+async def test_too_many_pipelined_requests() -> None:
     gate = asyncio.Event()
 
     async def wait(request: Request) -> Response:
         await gate.wait()
         return await hello(request)
 
-    async with serving(wait) as stage:
-        client = await stage.connect()
+    async with serving(wait) as server:
+        client = await server.connect()
         await client.send_all(get() + b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * 5000)
-        connection = await stage.connection()
+        connection = await server.connection()
         await until(lambda: connection._input.refusal is not None)
         assert len(connection._framing.requests) <= 512
         gate.set()
@@ -275,13 +275,13 @@ async def test_thousands_of_requests_at_once_are_too_many() -> None:
 
 
 @on_loops
-async def test_a_client_that_only_closed_its_sending_half_gets_every_answer() -> None:
+async def test_a_half_closed_client_gets_every_response() -> None:
     async def slowly(request: Request) -> Response:
         await asyncio.sleep(0.02)
         return Response(200, (), request.target)
 
-    async with serving(slowly) as stage:
-        client = await stage.connect()
+    async with serving(slowly) as server:
+        client = await server.connect()
         await client.send(get("/1") + get("/2") + get("/3"))
         client.writer.write_eof()
         answers = [await client.answer() for _ in range(3)]
@@ -291,9 +291,9 @@ async def test_a_client_that_only_closed_its_sending_half_gets_every_answer() ->
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
 @on_loops
-async def test_upgrades_are_not_offered(upgrade: str) -> None:
-    async with serving() as stage:
-        client = await stage.connect()
+async def test_upgrades_are_ignored(upgrade: str) -> None:
+    async with serving() as server:
+        client = await server.connect()
         for _ in range(3):
             answer = await client.ask(get("/", f"Upgrade: {upgrade}", "Connection: Upgrade"))
             assert (answer.status, answer.header("Connection")) == (200, None)

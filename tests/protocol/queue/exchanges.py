@@ -1,4 +1,4 @@
-"""Requests to the queue service as its decoders meet them, without a connection."""
+"""Requests to the queue service for its decoders, without a connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.rest.exchange import Exchange
-from tests.protocol.flows import Arrived
+from tests.protocol.flows import CompleteBodyFlow
 
 T = TypeVar("T")
 
@@ -25,8 +25,8 @@ def exchange(
     version: str = VERSION,
     method: str = "POST",
 ) -> Exchange:
-    """A request for what lies below the queue `tray`; None: for the service."""
-    arrived = RequestBody(Arrived(), len(body))
+    """Returns a request for a resource below the queue `tray`, or for the service if None."""
+    arrived = RequestBody(CompleteBodyFlow(), len(body))
     if body:
         arrived.feed(body)
     arrived.feed_end()
@@ -37,7 +37,7 @@ def exchange(
 
 
 def decoded(call: Awaitable[T]) -> T | Refusal:
-    """What a decoder that reads the body comes to."""
+    """Returns the result of a decoder that reads the body."""
 
     async def run() -> T | Refusal:
         try:

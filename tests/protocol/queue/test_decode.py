@@ -1,4 +1,4 @@
-"""What is read from requests to the queue service, and what is refused."""
+"""Decoding requests to the queue service."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def wrapped(content: bytes | str) -> bytes:
         (" \n\t ", " \n\t "),
         ("&lt;a&gt; &amp;amp; &quot;b&quot; &apos;c&apos;", "<a> &amp; \"b\" 'c'"),
         ("&#233;&#x1F984;&#13;&#10;", "é🦄\r\n"),
-        # Readers of XML make one of the two that end a line.
+        # XML parsers normalise line endings to one character.
         ("a\r\nb\rc", "a\nb\nc"),
         ("<![CDATA[<a>&amp;]]>", "<a>&amp;"),
         ("a<![CDATA[]]>b<!-- c -->d<?what ever?>e", "abde"),
@@ -110,7 +110,7 @@ def test_the_forms_of_one_message(body: bytes) -> None:
         wrapped("<a/>" * 1_000),
     ],
 )
-def test_what_is_no_message(body: bytes) -> None:
+def test_malformed_messages(body: bytes) -> None:
     assert code_of(body) == "InvalidXmlDocument"
 
 
@@ -134,20 +134,20 @@ def referred_to(character: str) -> str:
 def test_64_kib_and_one_byte_more(
     character: str, bytes_each: int, spelled: Callable[[str], str]
 ) -> None:
-    """Of the text itself, in UTF-8, however it is written."""
+    """The limit applies to the text itself, in UTF-8, however it is encoded."""
     written = spelled(character)
     count, rest = divmod(65_536, bytes_each)
     assert text_of(wrapped(written * count + "." * rest)) == character * count + "." * rest
     assert code_of(wrapped(written * count + "." * (rest + 1))) == "RequestBodyTooLarge"
 
 
-def test_a_body_that_can_hold_no_text_is_not_read() -> None:
+def test_a_body_that_is_too_large_is_not_read() -> None:
     too_long = exchange(body=b"<" * (decode.BODY_BYTES_MAX + 1))
     refusal = decoded(decode.message_text(too_long))
     assert refusal == Refusal("RequestBodyTooLarge", {"MaxLimit": 65_536})
 
 
-def test_no_text_may_be_left_out_but_not_spoiled() -> None:
+def test_an_optional_text_may_be_absent_but_not_malformed() -> None:
     def optional(body: bytes) -> str | Refusal | None:
         return decoded(decode.optional_text(exchange(body=body)))
 
@@ -159,7 +159,7 @@ def test_no_text_may_be_left_out_but_not_spoiled() -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes(body: bytes) -> None:
+def test_arbitrary_bytes(body: bytes) -> None:
     refusal = text_of(body)
     assert isinstance(refusal, Refusal)
     assert refusal.code == "InvalidXmlDocument"
@@ -172,12 +172,12 @@ def test_any_bytes(body: bytes) -> None:
     ("query", "count"),
     [("", 1), ("numofmessages=", 1), ("numofmessages=1", 1), ("NumOfMessages=32", 32)],
 )
-def test_how_many(query: str, count: int) -> None:
+def test_number_of_messages(query: str, count: int) -> None:
     assert decode.count(exchange(query)) == count
 
 
 @pytest.mark.parametrize("written", ["0", "33", "-1", "999999999999999999", "9" * 1_000])
-def test_too_many_or_none(written: str) -> None:
+def test_invalid_numbers_of_messages(written: str) -> None:
     refusal = refusal_of(decode.count, exchange(f"numofmessages={written}"))
     assert refusal == Refusal(
         OUT_OF_RANGE,
@@ -204,25 +204,25 @@ def test_too_many_or_none(written: str) -> None:
         ("messagettl", decode.times_of_new),
     ],
 )
-def test_what_is_no_number(name: str, read: Callable[[Exchange], object], written: str) -> None:
+def test_invalid_numbers(name: str, read: Callable[[Exchange], object], written: str) -> None:
     assert refusal_of(read, exchange(f"{name}={written}")).code == NO_NUMBER
 
 
 @pytest.mark.parametrize(
     ("written", "seconds"), [("", 30), ("1", 1), (str(WEEK_SECONDS), WEEK_SECONDS)]
 )
-def test_how_long_a_taken_message_is_hidden(written: str, seconds: int) -> None:
+def test_visibility_timeout_of_get(written: str, seconds: int) -> None:
     assert decode.taken_seconds(exchange(f"visibilitytimeout={written}")) == seconds
 
 
 @pytest.mark.parametrize("written", ["0", "-1", str(WEEK_SECONDS + 1)])
-def test_how_long_a_taken_message_is_not_hidden(written: str) -> None:
+def test_invalid_visibility_timeouts_of_get(written: str) -> None:
     asked = exchange(f"visibilitytimeout={written}")
     assert refusal_of(decode.taken_seconds, asked).code == OUT_OF_RANGE
 
 
-def test_how_long_an_updated_message_is_hidden() -> None:
-    """It has to be said, and may be no time at all."""
+def test_visibility_timeout_of_update() -> None:
+    """It is required and may be zero."""
     refusal = refusal_of(decode.updated_seconds, exchange())
     assert refusal == Refusal(
         "MissingRequiredQueryParameter", {"QueryParameterName": "visibilitytimeout"}
@@ -262,7 +262,7 @@ def test_times_of_a_new_message(query: str, times: tuple[int, int | None]) -> No
         ("visibilitytimeout=-1", "2021-12-02"),
     ],
 )
-def test_times_that_no_new_message_has(query: str, version: str) -> None:
+def test_invalid_times_of_a_new_message(query: str, version: str) -> None:
     assert refusal_of(decode.times_of_new, exchange(query, version=version)).code == OUT_OF_RANGE
 
 
@@ -272,7 +272,7 @@ def test_times_that_no_new_message_has(query: str, version: str) -> None:
 @pytest.mark.parametrize(
     "below", ["/messages/nonsense", "/messages/", "/messages/%FF", "/messages"]
 )
-def test_what_is_no_id_is_that_of_no_message(below: str) -> None:
+def test_an_invalid_id_is_not_found(below: str) -> None:
     assert refusal_of(decode.message_id, exchange(below=below)).code == "MessageNotFound"
 
 
@@ -285,7 +285,7 @@ def test_ids_and_receipts() -> None:
         assert decode.receipt(exchange(f"popreceipt={quoted}")) == number
 
 
-def test_a_receipt_is_needed() -> None:
+def test_a_receipt_is_required() -> None:
     assert refusal_of(decode.receipt, exchange()) == Refusal(
         "MissingRequiredQueryParameter", {"QueryParameterName": "popreceipt"}
     )
@@ -307,6 +307,6 @@ def test_a_receipt_is_needed() -> None:
         *("%FF", "%C3%A9", "%00", "AAAAAAAAAAA=&popreceipt=AAAAAAAAAAA=", "A" * 5_000),
     ],
 )
-def test_what_is_no_receipt(written: str) -> None:
+def test_invalid_receipts(written: str) -> None:
     asked = exchange(f"popreceipt={written}")
     assert refusal_of(decode.receipt, asked).code == "InvalidQueryParameterValue"

@@ -1,4 +1,4 @@
-"""What the queue service answers, read again as any client reads XML."""
+"""Responses of the queue service, parsed by a standard XML parser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEW_YEAR: Final = 1_767_225_600 * TICKS_PER_SECOND
 MESSAGE: Final = Message(
     inserted=NEW_YEAR,
     expires=NEW_YEAR + 7 * 24 * 3600 * TICKS_PER_SECOND,
-    # Dates are in whole seconds, and the rest is left out.
+    # Dates are in whole seconds.
     visible=NEW_YEAR + 31 * TICKS_PER_SECOND - 1,
     receipt=0x0102030405060708,
     text="text",
@@ -46,18 +46,18 @@ def shown(text: str = "text", message: Message = MESSAGE) -> MessageResult:
 
 
 def read(document: bytes) -> list[dict[str, str]]:
-    """The elements of each message, in their order."""
+    """Returns the elements of each message in order."""
     root = ElementTree.fromstring(document)
     assert root.tag == "QueueMessagesList"
     assert {child.tag for child in root} <= {"QueueMessage"}
     return [{element.tag: element.text or "" for element in child} for child in root]
 
 
-def test_each_answer_tells_what_its_reader_may_know() -> None:
+def test_elements_by_operation() -> None:
     assert read(encode.put(shown())) == [TIMES | RECEIPT]
-    told = {"DequeueCount": "3", "MessageText": "text"}
-    assert read(at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | told]
-    assert read(at_once(encode.peeked([shown()]))) == [TIMES | told]
+    result = {"DequeueCount": "3", "MessageText": "text"}
+    assert read(at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | result]
+    assert read(at_once(encode.peeked([shown()]))) == [TIMES | result]
 
 
 def test_the_order_of_the_elements() -> None:
@@ -69,10 +69,10 @@ def test_no_messages() -> None:
     assert read(at_once(encode.taken([]))) == read(at_once(encode.peeked([]))) == []
 
 
-def test_what_never_ends() -> None:
+def test_messages_that_never_expire() -> None:
     for_ever = Message(NEW_YEAR, None, NEW_YEAR, 1, "text")
-    (told,) = read(encode.put(shown(message=for_ever)))
-    assert told["ExpirationTime"] == "Fri, 31 Dec 9999 23:59:59 GMT"
+    (result,) = read(encode.put(shown(message=for_ever)))
+    assert result["ExpirationTime"] == "Fri, 31 Dec 9999 23:59:59 GMT"
 
 
 def test_receipts_are_as_long_as_a_stamp() -> None:
@@ -109,17 +109,17 @@ def test_escapes(text: str, written: bytes) -> None:
         )
     )
 )
-def test_any_text_that_was_put_comes_back(text: str) -> None:
+def test_texts_round_trip(text: str) -> None:
     assert read(at_once(encode.taken([shown(text)])))[0]["MessageText"] == text
 
 
 # Listings
 
 
-def page(*queues: tuple[str, Queue], **said: str) -> ElementTree.Element:
-    name = said.pop("next_marker", "")
+def page(*queues: tuple[str, Queue], **parameters: str) -> ElementTree.Element:
+    name = parameters.pop("next_marker", "")
     following = (name, Queue(b"")) if name else None
-    query = "&".join(f"{parameter}={quote(value)}" for parameter, value in said.items())
+    query = "&".join(f"{parameter}={quote(value)}" for parameter, value in parameters.items())
     start = encode.queues_start(exchange(query, method="GET"))
     rows = encode.queue_rows(queues, 0, include={"metadata"})
     return ElementTree.fromstring(f"{start}{''.join(rows)}{encode.queues_end(following)}")
@@ -140,16 +140,16 @@ def test_a_page_without_metadata() -> None:
     assert encode.queue_rows(queues, 0, include=set()) == ["<Queue><Name>one</Name></Queue>"]
 
 
-def test_a_page_repeats_what_was_asked_and_says_what_follows() -> None:
+def test_a_page_repeats_the_request_and_has_a_marker() -> None:
     root = page(prefix="<a>", maxresults="9999", marker="Ym94LTI=", next_marker="box-4")
-    told = {child.tag: child.text for child in root if not len(child)}
-    assert list(told) == ["Prefix", "MaxResults", "Marker", "Queues", "NextMarker"]
-    assert (told["Prefix"], told["MaxResults"], told["Marker"]) == ("<a>", "9999", "Ym94LTI=")
-    assert base64.urlsafe_b64decode(told["NextMarker"] or "") == b"box-4"
+    result = {child.tag: child.text for child in root if not len(child)}
+    assert list(result) == ["Prefix", "MaxResults", "Marker", "Queues", "NextMarker"]
+    assert (result["Prefix"], result["MaxResults"], result["Marker"]) == ("<a>", "9999", "Ym94LTI=")
+    assert base64.urlsafe_b64decode(result["NextMarker"] or "") == b"box-4"
     assert [child.tag for child in page(prefix="")] == ["Prefix", "Queues", "NextMarker"]
 
 
-def test_what_is_empty_is_one_tag() -> None:
+def test_empty_elements_are_one_tag() -> None:
     end = b"<Queues /><NextMarker /></EnumerationResults>"
     assert at_once(encode.taken([])).endswith(b"?><QueueMessagesList />")
     assert b"<MessageText />" in at_once(encode.peeked([shown("")]))

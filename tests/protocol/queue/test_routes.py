@@ -1,4 +1,4 @@
-"""Every form of request that the protocol has leads to its operation, or is known to be missing."""
+"""Every documented form of request is routed to its operation, or is known to be missing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ OPERATIONS: Final[dict[str, list[str]]] = json.loads(
 )["queue"]
 
 MISSING: Final = {"Service_GetUserDelegationKey"}
-"""What has no route yet."""
+"""Operations without a route."""
 NO_ROUTE: Final = {"Preflight"}
-"""What is asked of any address."""
+"""Operations of every URL."""
 
 LEVELS: Final = {
     "service": None,
@@ -42,13 +42,13 @@ def routed(method: str, level: str, comp: str = "", peekonly: str = "") -> str |
 
 
 def found(method: str, below: str | None, query: str = "") -> str | None:
-    """The operation that a request asks for; `below` None: of the service."""
+    """Returns the operation of a request; `below` None is the service."""
     operation = find_operation(exchange(query, below=below, method=method))
     return None if operation is None else operation.name
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["id"])
-def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
+def test_requests_are_routed_to_their_operations(request_: dict[str, str]) -> None:
     form = dict(request_)
     name = form.pop("id")
     found = routed(**form)
@@ -59,14 +59,14 @@ def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
         assert name in OPERATIONS[found]
 
 
-def test_every_operation_of_the_protocol_is_asked_for() -> None:
+def test_every_operation_is_tested() -> None:
     asked = {request["id"] for request in REQUESTS} | NO_ROUTE
     assert asked == {name for names in OPERATIONS.values() for name in names}
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("method", ["PATCH", "TRACE", "COPY", "MERGE", "get", ""])
-def test_methods_that_nothing_takes(method: str, level: str) -> None:
+def test_unsupported_methods(method: str, level: str) -> None:
     assert routed(method, level) is None
     assert routed(method, level, "metadata") is None
 
@@ -78,12 +78,12 @@ def test_messages_have_no_components(method: str, level: str, comp: str) -> None
     assert routed(method, level, comp) is None
 
 
-def test_nobody_takes_or_peeks_without_wanting_to_see() -> None:
+def test_messages_are_not_read_by_head() -> None:
     assert routed("HEAD", "messages") is None
     assert routed("HEAD", "messages", peekonly="true") is None
 
 
-def test_peeking_is_for_those_who_get() -> None:
+def test_peekonly_needs_get() -> None:
     assert routed("DELETE", "messages", peekonly="true") == "clear_messages"
     assert routed("POST", "messages", peekonly="true") == "put_message"
 
@@ -92,7 +92,7 @@ def test_peeking_is_for_those_who_get() -> None:
     "below", ["message", "Messages", "messages/", "messages//", "messages/a/b", "x", "/messages"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-def test_places_that_there_are_not(method: str, below: str) -> None:
+def test_unknown_paths(method: str, below: str) -> None:
     assert found(method, f"/{below}") is None
 
 
@@ -108,13 +108,13 @@ def test_places_that_there_are_not(method: str, below: str) -> None:
         ("peekonly=true&peekonly=true", "get_messages"),
     ],
 )
-def test_who_says_that_they_only_peek(query: str, name: str) -> None:
+def test_values_of_peekonly(query: str, name: str) -> None:
     engine = MemoryEngine()
     service = QueueService(engine, Authenticator(engine, Settings(), {}), AccessLog())
     routed_to = service.route(exchange(query, below="/messages", method="GET"))
     assert (routed_to.operation.name, routed_to.target) == (name, "tray")
 
 
-def test_a_component_is_known_in_any_case() -> None:
+def test_components_ignore_case() -> None:
     assert routed("GET", "service", "LIST") == "list_queues"
     assert routed("GET", "queue", "Metadata") == "get_queue_metadata"

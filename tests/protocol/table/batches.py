@@ -1,5 +1,4 @@
-"""Groups as clients write them, and their answers as clients read them: by our own reading of the
-protocol, not by the server's."""
+"""Entity groups as clients write and read them, implemented independently of the server."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class PartAnswer(NamedTuple):
 
     @property
     def operation(self) -> int | None:
-        """Which operation of the group was refused, if that is said."""
+        """Returns the index of the refused operation, if there is one."""
         found = re.match(r"([0-9]+):", self.error["message"]["value"])
         return None if found is None else int(found[1])
 
@@ -40,11 +39,11 @@ class PartAnswer(NamedTuple):
 def part(
     method: str, target: str, entity: dict[str, Any] | bytes | None = None, **headers: str
 ) -> bytes:
-    """One request inside of a group."""
+    """Returns one request of a group."""
     body = json.dumps(entity).encode() if isinstance(entity, dict) else entity or b""
-    said = {"Content-Type": "application/json", **headers} if body else headers
+    sent = {"Content-Type": "application/json", **headers} if body else headers
     lines = [f"{method} {target} HTTP/1.1"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in said.items()]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in sent.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
@@ -64,13 +63,13 @@ def batch(*parts: bytes) -> bytes:
     return b"".join(b"--batch_1\r\n%b\r\n" % each for each in parts) + b"--batch_1--\r\n"
 
 
-# Answers
+# Responses
 
 _BOUNDARY: Final = re.compile(r'multipart/mixed; boundary="?([^";]+)"?', re.IGNORECASE)
 
 
 def answers_in(content_type: str, body: bytes) -> list[PartAnswer]:
-    """The answers to the parts of a group."""
+    """Returns the responses to the parts of a group."""
     (outer,) = _split(content_type, body)
     headers, content = _head(outer)
     if _BOUNDARY.fullmatch(headers["content-type"]) is None:

@@ -1,4 +1,4 @@
-"""An office with a table for each test."""
+"""A table service with one table for each test."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.protocol.table.office import Office
+from tests.protocol.table.fixture import TableServiceFixture
 
 
 @pytest.fixture
-def office() -> Iterator[Office]:
+def tables() -> Iterator[TableServiceFixture]:
     with asyncio.Runner() as runner:
-        opened = Office(runner)
+        opened = TableServiceFixture(runner)
         answer = opened.ask("POST", "Tables", {"TableName": "People"})
         assert answer.status == 201, answer
         yield opened

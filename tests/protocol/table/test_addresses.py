@@ -1,4 +1,4 @@
-"""Addresses: what a path names, and what names nothing."""
+"""URLs of tables and entities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from etagere.model.tables import Keys
 from etagere.protocol.codecs.entity_forms import entity_path
 from etagere.protocol.table.addresses import Address, AddressKind, parse_address
-from tests.protocol.table.office import Office
+from tests.protocol.table.fixture import TableServiceFixture
 
 
 def entity(partition: str, row: str, table: str = "People") -> Address:
@@ -31,7 +31,7 @@ def entity(partition: str, row: str, table: str = "People") -> Address:
         ("People", Address(AddressKind.ENTITIES, "People")),
         ("People()", Address(AddressKind.ENTITIES, "People")),
         ("People( )", Address(AddressKind.ENTITIES, "People")),
-        # Table names are judged later, by those who know them.
+        # Table names are checked later.
         ("tables", Address(AddressKind.ENTITIES, "tables")),
         ("$Batch", Address(AddressKind.ENTITIES, "$Batch")),
         ("People(PartitionKey='p',RowKey='r')", entity("p", "r")),
@@ -42,13 +42,13 @@ def entity(partition: str, row: str, table: str = "People") -> Address:
         ("People(PartitionKey=' p ',RowKey='r ')", entity(" p ", "r ")),
         ("People(PartitionKey='O''Neil',RowKey='''')", entity("O'Neil", "'")),
         ("People(PartitionKey='''',RowKey='''''')", entity("'", "''")),
-        # What looks like the rest of an address is a key as long as its quotes are doubled.
+        # A quoted key may look like the rest of a URL, with doubled quotes.
         ("People(PartitionKey='p'',RowKey=''r',RowKey='x')", entity("p',RowKey='r", "x")),
         ("People(PartitionKey='(),=',RowKey='a)b')", entity("(),=", "a)b")),
         ("People(PartitionKey='é\u2028\U0001f984',RowKey='\n')", entity("é\u2028\U0001f984", "\n")),
     ],
 )
-def test_what_a_path_names(path: str, expected: Address) -> None:
+def test_valid_paths(path: str, expected: Address) -> None:
     assert parse_address(path) == expected
 
 
@@ -81,12 +81,12 @@ def test_what_a_path_names(path: str, expected: Address) -> None:
         "'",
     ],
 )
-def test_what_names_nothing(path: str) -> None:
+def test_invalid_paths(path: str) -> None:
     assert parse_address(path) is None
 
 
 @given(st.text(), st.text())
-def test_every_key_can_be_written(partition: str, row: str) -> None:
+def test_every_key_can_be_encoded(partition: str, row: str) -> None:
     quoted_partition, quoted_row = partition.replace("'", "''"), row.replace("'", "''")
     for path in (
         f"People(PartitionKey='{quoted_partition}',RowKey='{quoted_row}')",
@@ -96,12 +96,12 @@ def test_every_key_can_be_written(partition: str, row: str) -> None:
 
 
 @given(st.text(alphabet="PR'=,() aé", max_size=30))
-def test_no_path_is_too_odd(path: str) -> None:
+def test_arbitrary_paths(path: str) -> None:
     found = parse_address(path)
     assert found is None or isinstance(found, Address)
 
 
-def test_no_path_takes_long() -> None:
+def test_parsing_time_is_bounded() -> None:
     started = time.monotonic()
     for unit in ("'", "''", "'a", "'','", "(", " ", "('',", "PartitionKey='"):
         for opening in ("", "Tables(", "People(PartitionKey=", "People(PartitionKey='"):
@@ -109,7 +109,7 @@ def test_no_path_takes_long() -> None:
     assert time.monotonic() - started < 2.0
 
 
-# Over the wire
+# With a service
 
 KEYS = (
     ("p", "r"),
@@ -125,18 +125,18 @@ KEYS = (
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=repr)
-def test_keys_come_back_as_they_were_sent(office: Office, keys: tuple[str, str]) -> None:
+def test_keys_round_trip(tables: TableServiceFixture, keys: tuple[str, str]) -> None:
     partition, row = keys
-    answer = office.ask("POST", "People", {"PartitionKey": partition, "RowKey": row, "Age": 36})
+    answer = tables.ask("POST", "People", {"PartitionKey": partition, "RowKey": row, "Age": 36})
     assert answer.status == 201
     _, _, path = answer.headers["location"].rpartition("/")
     assert path == entity_path("People", Keys(partition, row))
-    shown = office.ask("GET", path)
+    shown = tables.ask("GET", path)
     assert (shown.json()["PartitionKey"], shown.json()["RowKey"]) == keys
-    assert office.ask("MERGE", path, {"Age": 37}, If_Match="*").status == 204
-    assert office.ask("GET", path).json()["Age"] == 37
-    assert office.ask("DELETE", path, If_Match="*").status == 204
-    assert office.ask("GET", path).refusal == (404, "ResourceNotFound")
+    assert tables.ask("MERGE", path, {"Age": 37}, If_Match="*").status == 204
+    assert tables.ask("GET", path).json()["Age"] == 37
+    assert tables.ask("DELETE", path, If_Match="*").status == 204
+    assert tables.ask("GET", path).refusal == (404, "ResourceNotFound")
 
 
 @pytest.mark.parametrize(
@@ -149,25 +149,25 @@ def test_keys_come_back_as_they_were_sent(office: Office, keys: tuple[str, str])
         "people(PartitionKey='%70',RowKey='%72')",
     ],
 )
-def test_one_entity_has_many_addresses(office: Office, path: str) -> None:
-    office.insert("p", "r")
-    assert office.ask("GET", path).json()["RowKey"] == "r"
+def test_urls_of_one_entity(tables: TableServiceFixture, path: str) -> None:
+    tables.insert("p", "r")
+    assert tables.ask("GET", path).json()["RowKey"] == "r"
 
 
 @pytest.mark.parametrize(
     "path", ["People('p')", "People(PartitionKey='p')", "Tables/x", "$batch/x", "People("]
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "MERGE"])
-def test_addresses_of_nothing(office: Office, method: str, path: str) -> None:
-    assert office.ask(method, path).refusal == (400, "InvalidUri")
+def test_unknown_urls(tables: TableServiceFixture, method: str, path: str) -> None:
+    assert tables.ask(method, path).refusal == (400, "InvalidUri")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "MERGE"])
-def test_nothing_lies_below_a_table(office: Office, method: str) -> None:
-    """Clients tell by these that they were given the address of a table for that of the service."""
-    assert office.ask(method, "People/x").refusal == (400, "InvalidInput")
-    assert office.ask(method, "Nobody/x").refusal == (404, "TableNotFound")
-    assert office.ask("POST", "People/x", b"{}").refusal == (400, "PropertiesNeedValue")
+def test_paths_below_a_table(tables: TableServiceFixture, method: str) -> None:
+    """Clients use these errors to notice a table URL in place of a service URL."""
+    assert tables.ask(method, "People/x").refusal == (400, "InvalidInput")
+    assert tables.ask(method, "Nobody/x").refusal == (404, "TableNotFound")
+    assert tables.ask("POST", "People/x", b"{}").refusal == (400, "PropertiesNeedValue")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_nothing_lies_below_a_table(office: Office, method: str) -> None:
         ("%FFabc", "InvalidResourceName"),
     ],
 )
-def test_names_that_no_table_has(office: Office, name: str, code: str) -> None:
+def test_invalid_table_names(tables: TableServiceFixture, name: str, code: str) -> None:
     for method, path, body in (
         ("GET", f"{name}()", b""),
         ("GET", f"{name}(PartitionKey='p',RowKey='r')", b""),
@@ -191,4 +191,4 @@ def test_names_that_no_table_has(office: Office, name: str, code: str) -> None:
         ("PUT", f"{name}(PartitionKey='p',RowKey='r')", b"{}"),
         ("DELETE", f"Tables('{name}')", b""),
     ):
-        assert office.ask(method, path, body).refusal == (400, code), (method, path)
+        assert tables.ask(method, path, body).refusal == (400, code), (method, path)

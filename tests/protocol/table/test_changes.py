@@ -1,4 +1,4 @@
-"""Changes of entities over REST: conditions, what is answered, and in which form."""
+"""Changes of entities over REST: conditions, responses and formats."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import pytest
 
-from tests.protocol.table.office import ACCOUNT, ADDRESS, Answer, Office
+from tests.protocol.table.fixture import ACCOUNT, ADDRESS, Answer, TableServiceFixture
 
 ENTITY: Final = "People(PartitionKey='p',RowKey='r')"
 ADA: Final = {"PartitionKey": "p", "RowKey": "r", "Age": 36, "Name": "Ada"}
 OLD_ETAG: Final = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\""
 NO_METADATA: Final = "application/json;odata=nometadata"
 
-# The code of a refusal, or what there is afterwards: if it was there, and if it was not.
+# The error code or the properties afterwards: if the entity existed, and if it did not.
 Outcome = dict[str, Any] | str
 REPLACED: Final[dict[str, Any]] = {"Age": 37}
 MERGED: Final[dict[str, Any]] = {"Age": 37, "Name": "Ada"}
@@ -37,9 +37,9 @@ OUTCOMES: Final[dict[tuple[str, str], tuple[Outcome, Outcome]]] = {
 }
 
 
-def shown(office: Office) -> dict[str, Any]:
-    """The properties of the entity; none if it is not there."""
-    answer = office.ask("GET", ENTITY, Accept=NO_METADATA)
+def shown(tables: TableServiceFixture) -> dict[str, Any]:
+    """Returns the properties of the entity; none if it does not exist."""
+    answer = tables.ask("GET", ENTITY, Accept=NO_METADATA)
     if answer.refusal == (404, GONE):
         return {}
     return {name: answer.json()[name] for name in ("Age", "Name") if name in answer.json()}
@@ -47,111 +47,111 @@ def shown(office: Office) -> dict[str, Any]:
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "missing"])
 @pytest.mark.parametrize(("method", "seen"), OUTCOMES)
-def test_outcomes(office: Office, method: str, seen: str, there: bool) -> None:
-    office.insert("p", "r", Age=36, Name="Ada")
-    right = office.ask("GET", ENTITY).headers["etag"]
+def test_outcomes(tables: TableServiceFixture, method: str, seen: str, there: bool) -> None:
+    tables.insert("p", "r", Age=36, Name="Ada")
+    right = tables.ask("GET", ENTITY).headers["etag"]
     if not there:
-        office.ask("DELETE", ENTITY, If_Match="*")
+        tables.ask("DELETE", ENTITY, If_Match="*")
     etags = {"any": "*", "right": right, "stale": OLD_ETAG, "wrong": 'W/"wrong"'}
     headers = {"If_Match": etags[seen]} if seen else {}
-    before = shown(office)
-    answer = office.ask(method, ENTITY, b"" if method == "DELETE" else {"Age": 37}, **headers)
+    before = shown(tables)
+    answer = tables.ask(method, ENTITY, b"" if method == "DELETE" else {"Age": 37}, **headers)
     expected = OUTCOMES[method, seen][0 if there else 1]
     if isinstance(expected, str):
         assert answer.code == expected
         assert answer.status == {GONE: 404, STALE: 412}.get(expected, 400)
-        assert shown(office) == before
+        assert shown(tables) == before
     else:
         assert (answer.status, answer.body) == (204, b"")
         assert ("etag" in answer.headers) == (method != "DELETE")
-        assert shown(office) == expected
+        assert shown(tables) == expected
 
 
 @pytest.mark.parametrize("etag", ['"0x1"', "wrong", "W/", "*,*", 'W/"a", W/"b"', "W/wrong", '""'])
 @pytest.mark.parametrize("method", ["PUT", "MERGE", "DELETE"])
-def test_what_is_no_weak_etag(office: Office, method: str, etag: str) -> None:
-    office.insert("p", "r", Age=36)
-    answer = office.ask(method, ENTITY, {"Age": 37}, If_Match=etag)
+def test_invalid_etags(tables: TableServiceFixture, method: str, etag: str) -> None:
+    tables.insert("p", "r", Age=36)
+    answer = tables.ask(method, ENTITY, {"Age": 37}, If_Match=etag)
     assert answer.refusal == (400, "InvalidInput")
-    assert shown(office) == {"Age": 36}
+    assert shown(tables) == {"Age": 36}
 
 
-def test_every_change_has_an_etag_of_its_own(office: Office) -> None:
-    office.insert("p", "r")
-    etags = [office.ask("MERGE", ENTITY, {}).headers["etag"] for _ in range(20)]
+def test_every_change_has_a_new_etag(tables: TableServiceFixture) -> None:
+    tables.insert("p", "r")
+    etags = [tables.ask("MERGE", ENTITY, {}).headers["etag"] for _ in range(20)]
     assert len(set(etags)) == 20
-    answer = office.ask("GET", ENTITY)
+    answer = tables.ask("GET", ENTITY)
     assert answer.headers["etag"] == answer.json()["odata.etag"] == etags[-1]
     timestamp = answer.json()["Timestamp"].replace(":", "%3A")
     assert etags[-1] == f"W/\"datetime'{timestamp}'\""
 
 
-def test_null_is_no_value(office: Office) -> None:
-    office.insert("p", "r", Age=36, Name="Ada")
-    office.ask("MERGE", ENTITY, {"Age": None})
-    assert shown(office) == {"Age": 36, "Name": "Ada"}
-    office.ask("PUT", ENTITY, {"Age": None, "Name": "Ada"})
-    assert shown(office) == {"Name": "Ada"}
+def test_null_properties_are_not_stored(tables: TableServiceFixture) -> None:
+    tables.insert("p", "r", Age=36, Name="Ada")
+    tables.ask("MERGE", ENTITY, {"Age": None})
+    assert shown(tables) == {"Age": 36, "Name": "Ada"}
+    tables.ask("PUT", ENTITY, {"Age": None, "Name": "Ada"})
+    assert shown(tables) == {"Name": "Ada"}
 
 
-# Keys in the address and in the body
+# Keys in the URL and in the body
 
 
 @pytest.mark.parametrize("method", ["PUT", "MERGE", "PATCH"])
-def test_keys_may_be_said_twice_but_not_differently(office: Office, method: str) -> None:
-    assert office.ask(method, ENTITY, ADA).status == 204
+def test_keys_in_the_body_must_match_the_url(tables: TableServiceFixture, method: str) -> None:
+    assert tables.ask(method, ENTITY, ADA).status == 204
     for name in ("PartitionKey", "RowKey"):
-        answer = office.ask(method, ENTITY, {**ADA, name: "other"})
+        answer = tables.ask(method, ENTITY, {**ADA, name: "other"})
         assert answer.refusal == (400, "InvalidInput")
-        answer = office.ask(method, ENTITY, {**ADA, name: 5})
+        answer = tables.ask(method, ENTITY, {**ADA, name: 5})
         assert answer.refusal == (400, "InvalidInput")
 
 
 @pytest.mark.parametrize("name", ["PartitionKey", "RowKey"])
-def test_an_insert_names_both_keys(office: Office, name: str) -> None:
+def test_an_insert_needs_both_keys(tables: TableServiceFixture, name: str) -> None:
     for entity in ({k: v for k, v in ADA.items() if k != name}, {**ADA, name: None}):
-        assert office.ask("POST", "People", entity).refusal == (400, "PropertiesNeedValue")
-    assert office.rows() == []
+        assert tables.ask("POST", "People", entity).refusal == (400, "PropertiesNeedValue")
+    assert tables.rows() == []
 
 
 @pytest.mark.parametrize("character", ["/", "\\", "#", "?", "\t", "\n", "\x00", "\x7f", "\x9f"])
-def test_characters_that_no_key_has(office: Office, character: str) -> None:
+def test_invalid_characters_in_keys(tables: TableServiceFixture, character: str) -> None:
     for name in ("PartitionKey", "RowKey"):
-        answer = office.ask("POST", "People", {**ADA, name: f"a{character}b"})
+        answer = tables.ask("POST", "People", {**ADA, name: f"a{character}b"})
         assert answer.refusal == (400, "OutOfRangeInput")
     quoted = f"a%{ord(character):02X}b" if ord(character) < 0x80 else "a%C2%9Fb"
     path = f"People(PartitionKey='{quoted}',RowKey='r')"
-    assert office.ask("GET", path).refusal == (404, GONE)
-    assert office.ask("PUT", path, {}).refusal == (400, "OutOfRangeInput")
+    assert tables.ask("GET", path).refusal == (404, GONE)
+    assert tables.ask("PUT", path, {}).refusal == (400, "OutOfRangeInput")
 
 
-def test_keys_of_every_length_that_there_is(office: Office) -> None:
+def test_keys_of_every_length(tables: TableServiceFixture) -> None:
     for key in ("x" * 1_024, "é" * 512):
-        office.insert(key, key)
+        tables.insert(key, key)
     for key in ("x" * 1_025, "é" * 513):
         for name in ("PartitionKey", "RowKey"):
-            answer = office.ask("POST", "People", {**ADA, name: key})
+            answer = tables.ask("POST", "People", {**ADA, name: key})
             assert answer.refusal == (400, "KeyValueTooLarge")
 
 
-# What is answered
+# Responses
 
 
-def inserted(office: Office, **headers: str) -> Answer:
-    answer = office.ask("POST", "People", ADA, **headers)
-    office.ask("DELETE", ENTITY, If_Match="*")
+def inserted(tables: TableServiceFixture, **headers: str) -> Answer:
+    answer = tables.ask("POST", "People", ADA, **headers)
+    tables.ask("DELETE", ENTITY, If_Match="*")
     return answer
 
 
-def test_an_insert_tells_where_and_what(office: Office) -> None:
-    answer = inserted(office)
+def test_response_to_an_insert(tables: TableServiceFixture) -> None:
+    answer = inserted(tables)
     assert answer.status == 201
     assert answer.headers["location"] == f"{ADDRESS}/{ENTITY}"
     assert "preference-applied" not in answer.headers
-    told = answer.json()
-    assert told["odata.metadata"] == f"{ADDRESS}/$metadata#People/@Element"
-    assert told["odata.etag"] == answer.headers["etag"]
-    assert {name: told[name] for name in ADA} == ADA
+    document = answer.json()
+    assert document["odata.metadata"] == f"{ADDRESS}/$metadata#People/@Element"
+    assert document["odata.etag"] == answer.headers["etag"]
+    assert {name: document[name] for name in ADA} == ADA
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,12 @@ def test_an_insert_tells_where_and_what(office: Office) -> None:
         ("", 201, None),
     ],
 )
-def test_preferences(office: Office, prefer: str, status: int, applied: str | None) -> None:
+def test_preferences(
+    tables: TableServiceFixture, prefer: str, status: int, applied: str | None
+) -> None:
     for answer in (
-        inserted(office, Prefer=prefer),
-        office.ask("POST", "Tables", {"TableName": "Preferred"}, Prefer=prefer),
+        inserted(tables, Prefer=prefer),
+        tables.ask("POST", "Tables", {"TableName": "Preferred"}, Prefer=prefer),
     ):
         assert answer.status == status
         assert answer.headers.get("preference-applied") == applied
@@ -176,55 +178,55 @@ def test_preferences(office: Office, prefer: str, status: int, applied: str | No
         assert ("dataserviceid" in answer.headers) == (status == 204)
 
 
-# How much is said
+# Metadata levels and formats
 
 LEVELS: Final = ("nometadata", "minimalmetadata", "fullmetadata")
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_levels(office: Office, level: str) -> None:
-    office.insert("p", "r", **{"Big": "5", "Big@odata.type": "Edm.Int64"})
+def test_levels(tables: TableServiceFixture, level: str) -> None:
+    tables.insert("p", "r", **{"Big": "5", "Big@odata.type": "Edm.Int64"})
     asked = f"application/json;odata={level}"
     for answer in (
-        office.ask("GET", ENTITY, Accept=asked),
-        office.ask("GET", f"{ENTITY}?$format={asked}", Accept="application/atom+xml"),
-        office.ask("GET", f"{ENTITY}?$format={asked.upper()}"),
-        office.ask("GET", ENTITY, Accept=f"text/html, {asked}"),
+        tables.ask("GET", ENTITY, Accept=asked),
+        tables.ask("GET", f"{ENTITY}?$format={asked}", Accept="application/atom+xml"),
+        tables.ask("GET", f"{ENTITY}?$format={asked.upper()}"),
+        tables.ask("GET", ENTITY, Accept=f"text/html, {asked}"),
     ):
         assert answer.status == 200
         assert answer.headers["content-type"].startswith(asked)
-        told = answer.json()
-        assert told["Big"] == "5"
-        assert ("Big@odata.type" in told) == (level != "nometadata")
-        assert ("odata.etag" in told) == (level != "nometadata")
-        assert ("odata.type" in told) == (level == "fullmetadata")
+        document = answer.json()
+        assert document["Big"] == "5"
+        assert ("Big@odata.type" in document) == (level != "nometadata")
+        assert ("odata.etag" in document) == (level != "nometadata")
+        assert ("odata.type" in document) == (level == "fullmetadata")
         if level == "fullmetadata":
-            assert told["odata.type"] == f"{ACCOUNT}.People"
-            assert told["odata.editLink"] == ENTITY
-            assert told["Timestamp@odata.type"] == "Edm.DateTime"
+            assert document["odata.type"] == f"{ACCOUNT}.People"
+            assert document["odata.editLink"] == ENTITY
+            assert document["Timestamp@odata.type"] == "Edm.DateTime"
 
 
 @pytest.mark.parametrize("accept", ["", "*/*", "application/*", "application/json", "json"])
-def test_what_is_said_unless_more_or_less_is_asked_for(office: Office, accept: str) -> None:
-    office.insert("p", "r")
-    told = office.ask("GET", "People()", Accept=accept).json()
-    assert "odata.etag" in told["value"][0]
-    assert "odata.id" not in told["value"][0]
+def test_default_metadata_level(tables: TableServiceFixture, accept: str) -> None:
+    tables.insert("p", "r")
+    document = tables.ask("GET", "People()", Accept=accept).json()
+    assert "odata.etag" in document["value"][0]
+    assert "odata.id" not in document["value"][0]
 
 
 @pytest.mark.parametrize("content_type", ["application/atom+xml", "text/plain", "json", "a/b;c"])
-def test_bodies_that_are_not_read(office: Office, content_type: str) -> None:
+def test_unsupported_content_types(tables: TableServiceFixture, content_type: str) -> None:
     for method, target in (("POST", "People"), ("PUT", ENTITY), ("MERGE", ENTITY)):
-        answer = office.ask(method, target, ADA, Content_Type=content_type)
+        answer = tables.ask(method, target, ADA, Content_Type=content_type)
         assert answer.refusal == (415, "MediaTypeNotSupported")
-    assert office.rows() == []
+    assert tables.rows() == []
 
 
 @pytest.mark.parametrize(
     "content_type", ["", "application/json", "Application/JSON; odata=nometadata; charset=utf-8"]
 )
-def test_bodies_that_are_read(office: Office, content_type: str) -> None:
-    assert office.ask("POST", "People", ADA, Content_Type=content_type).status == 201
+def test_supported_content_types(tables: TableServiceFixture, content_type: str) -> None:
+    assert tables.ask("POST", "People", ADA, Content_Type=content_type).status == 201
 
 
 @pytest.mark.parametrize(
@@ -237,23 +239,23 @@ def test_bodies_that_are_read(office: Office, content_type: str) -> None:
         ("text/html", "MediaTypeNotSupported"),
     ],
 )
-def test_forms_that_are_not_spoken(office: Office, accept: str, code: str) -> None:
-    office.insert("p", "r")
+def test_unsupported_accept_headers(tables: TableServiceFixture, accept: str, code: str) -> None:
+    tables.insert("p", "r")
     for answer in (
-        office.ask("GET", "People()", Accept=accept),
-        office.ask("GET", ENTITY, Accept=accept),
-        office.ask("GET", "Tables", Accept=accept),
-        office.ask("POST", "People", {**ADA, "RowKey": "s"}, Accept=accept),
-        office.ask("POST", "Tables", {"TableName": "Another"}, Accept=accept),
+        tables.ask("GET", "People()", Accept=accept),
+        tables.ask("GET", ENTITY, Accept=accept),
+        tables.ask("GET", "Tables", Accept=accept),
+        tables.ask("POST", "People", {**ADA, "RowKey": "s"}, Accept=accept),
+        tables.ask("POST", "Tables", {"TableName": "Another"}, Accept=accept),
     ):
         assert answer.refusal == (415, code)
-    assert office.rows() == ["r"]
-    assert len(office.ask("GET", "Tables").json()["value"]) == 1
+    assert tables.rows() == ["r"]
+    assert len(tables.ask("GET", "Tables").json()["value"]) == 1
 
 
-def test_a_deletion_has_no_body_that_could_be_of_a_wrong_type(office: Office) -> None:
-    office.insert("p", "r")
-    told = office.ask("DELETE", ENTITY, b"", If_Match="*", Content_Type="text/plain")
-    assert told.status == 204
-    refused = office.ask("PUT", ENTITY, b"{}", Content_Type="text/plain")
+def test_a_delete_ignores_the_content_type(tables: TableServiceFixture) -> None:
+    tables.insert("p", "r")
+    response = tables.ask("DELETE", ENTITY, b"", If_Match="*", Content_Type="text/plain")
+    assert response.status == 204
+    refused = tables.ask("PUT", ENTITY, b"{}", Content_Type="text/plain")
     assert (refused.status, refused.code) == (415, "MediaTypeNotSupported")

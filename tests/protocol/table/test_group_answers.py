@@ -1,4 +1,4 @@
-"""The answers to the changes of an entity group."""
+"""Responses to the changes of an entity group."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _part(table: str, row: str, change: ChangeKind, prefer: str) -> Part:
     return Part(table, Asked(asked, level, prefer))
 
 
-def test_every_change_is_answered_as_if_it_were_alone() -> None:
-    """But that it says which version of OData it needs."""
+def test_each_change_gets_the_response_of_a_single_request() -> None:
+    """Except for the OData version header."""
     rows = [
         ("People", "1", ChangeKind.INSERT, "return-no-content", 5),
         ("People", "2", ChangeKind.INSERT, "return-no-content", 5),

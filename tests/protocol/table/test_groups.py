@@ -1,4 +1,4 @@
-"""Groups: what the SDKs send, what they are told, and all that makes a group none."""
+"""Entity groups over REST: requests of the SDKs, responses, limits and refusals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.protocol.table.batches import (
     part,
     single_query,
 )
-from tests.protocol.table.office import ACCOUNT, ADDRESS, Office
+from tests.protocol.table.fixture import ACCOUNT, ADDRESS, TableServiceFixture
 
 LIMIT_BYTES: Final = 4 << 20
 NO_METADATA: Final = "application/json;odata=nometadata"
@@ -32,34 +32,34 @@ def entity(row: str, partition: str = "p", table: str = "People") -> str:
     return f"/{table}(PartitionKey='{partition}',RowKey='{row}')"
 
 
-# What the SDKs send
+# Requests of the SDKs
 
 
 def golden(name: str) -> tuple[str, bytes]:
-    """What an SDK once sent, and its Content-Type: an insert, a merge, a replacement of one
-    version, two upserts and two deletions, of rows 1 to 7."""
+    """Returns a recorded request of an SDK and its Content-Type: an insert, a merge, a conditional
+    replacement, two upserts and two deletions, of rows 1 to 7."""
     body = Path(__file__).with_name(f"{name}_group.http").read_bytes()
     boundary = body.partition(b"\r\n")[0].removeprefix(b"--").decode()
     return f"multipart/mixed; boundary={boundary}", body
 
 
 @pytest.mark.parametrize("name", ["python", "javascript"])
-def test_what_the_sdks_send(office: Office, name: str) -> None:
-    office.insert(PARTITION, *"234567", Old=True)
+def test_requests_of_the_sdks(tables: TableServiceFixture, name: str) -> None:
+    tables.insert(PARTITION, *"234567", Old=True)
     content_type, body = golden(name)
     path = "People(PartitionKey='O''Neil%20%26%20S%C3%B6hne',RowKey='3')"
-    etag = office.ask("GET", path).headers["etag"]
-    # The versions that the captured groups ask for are long gone.
+    etag = tables.ask("GET", path).headers["etag"]
+    # The recorded ETags no longer match.
     stale = b"W/\"datetime'2026-11-15T02%3A25%3A08.1234567Z'\""
     assert stale in body
     body = body.replace(stale, etag.encode(), 1).replace(stale, b"*")
-    answer = office.ask("POST", "$batch", body, Content_Type=content_type)
+    answer = tables.ask("POST", "$batch", body, Content_Type=content_type)
     assert answer.status == 202
-    told = answers_in(answer.headers["content-type"], answer.body)
+    responses = answers_in(answer.headers["content-type"], answer.body)
     created = 204 if name == "javascript" else 201
-    assert [each.status for each in told] == [created, 204, 204, 204, 204, 204, 204]
-    assert ["etag" in each.headers for each in told] == [True] * 5 + [False] * 2
-    found = office.ask("GET", "People()", Accept=NO_METADATA).json()["value"]
+    assert [each.status for each in responses] == [created, 204, 204, 204, 204, 204, 204]
+    assert ["etag" in each.headers for each in responses] == [True] * 5 + [False] * 2
+    found = tables.ask("GET", "People()", Accept=NO_METADATA).json()["value"]
     assert [(each["RowKey"], "Old" in each) for each in found] == [
         ("1", False),
         ("2", True),
@@ -74,20 +74,24 @@ def test_what_the_sdks_send(office: Office, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["python", "javascript"])
-def test_what_the_sdks_send_is_refused_as_a_whole(office: Office, name: str) -> None:
-    office.insert(PARTITION, *"23", Old=True)
+def test_requests_of_the_sdks_are_atomic(tables: TableServiceFixture, name: str) -> None:
+    tables.insert(PARTITION, *"23", Old=True)
     content_type, body = golden(name)
-    answer = office.ask("POST", "$batch", body, Content_Type=content_type)
-    (told,) = answers_in(answer.headers["content-type"], answer.body)
-    assert (told.status, told.code, told.operation) == (412, "UpdateConditionNotSatisfied", 2)
-    assert office.rows("$filter=Old%20eq%20true") == office.rows() == ["2", "3"]
+    answer = tables.ask("POST", "$batch", body, Content_Type=content_type)
+    (response,) = answers_in(answer.headers["content-type"], answer.body)
+    assert (response.status, response.code, response.operation) == (
+        412,
+        "UpdateConditionNotSatisfied",
+        2,
+    )
+    assert tables.rows("$filter=Old%20eq%20true") == tables.rows() == ["2", "3"]
 
 
-# What is answered
+# Responses
 
 
-def test_answers_are_those_to_the_requests_alone(office: Office) -> None:
-    created, quiet, merged = office.group(
+def test_responses_equal_those_of_single_requests(tables: TableServiceFixture) -> None:
+    created, quiet, merged = tables.group(
         insert("1"),
         part("POST", "/People", {"PartitionKey": "p", "RowKey": "2"}, Prefer="return-no-content"),
         part("MERGE", entity("3"), {"Age": 36}),
@@ -98,7 +102,7 @@ def test_answers_are_those_to_the_requests_alone(office: Office) -> None:
     assert quiet.headers["preference-applied"] == "return-no-content"
     assert quiet.headers["dataserviceid"] == f"{ADDRESS}{entity('2')}"
     assert (merged.status, merged.body) == (204, b"")
-    shown = office.ask("GET", entity("3")[1:])
+    shown = tables.ask("GET", entity("3")[1:])
     assert merged.headers["etag"] == shown.headers["etag"]
 
 
@@ -113,10 +117,10 @@ def test_answers_are_those_to_the_requests_alone(office: Office) -> None:
         f"{ADDRESS}/People()?$format=application/json",
     ],
 )
-def test_addresses_may_begin_at_any_level(office: Office, address: str) -> None:
-    (told,) = office.group(part("POST", address, {"PartitionKey": "p", "RowKey": "r"}))
-    assert told.status == 201
-    assert office.rows() == ["r"]
+def test_urls_may_be_absolute_or_relative(tables: TableServiceFixture, address: str) -> None:
+    (response,) = tables.group(part("POST", address, {"PartitionKey": "p", "RowKey": "r"}))
+    assert response.status == 201
+    assert tables.rows() == ["r"]
 
 
 @pytest.mark.parametrize(
@@ -144,89 +148,89 @@ def test_addresses_may_begin_at_any_level(office: Office, address: str) -> None:
         (part("PUT", "/People('p')", {}), 400, "InvalidInput"),
     ],
 )
-def test_a_part_that_is_refused_refuses_all(
-    office: Office, request_: bytes, status: int, code: str
+def test_a_refused_part_refuses_the_group(
+    tables: TableServiceFixture, request_: bytes, status: int, code: str
 ) -> None:
-    office.insert("p", "there")
+    tables.insert("p", "there")
     for at in (0, 1, 2):
         parts = [insert("1"), insert("2")]
         parts.insert(at, request_)
-        (told,) = office.group(*parts)
-        assert (told.status, told.code, told.operation) == (status, code, at)
-        assert office.rows() == ["there"]
+        (response,) = tables.group(*parts)
+        assert (response.status, response.code, response.operation) == (status, code, at)
+        assert tables.rows() == ["there"]
 
 
-def test_a_method_inside_of_a_part(office: Office) -> None:
-    office.insert("p", "r")
+def test_method_override_in_a_part(tables: TableServiceFixture) -> None:
+    tables.insert("p", "r")
     tunnelled = part("POST", entity("r"), X_HTTP_Method="DELETE", If_Match="*")
-    assert [each.status for each in office.group(insert("s"), tunnelled)] == [201, 204]
-    assert office.rows() == ["s"]
+    assert [each.status for each in tables.group(insert("s"), tunnelled)] == [201, 204]
+    assert tables.rows() == ["s"]
 
 
-# What a group is about
+# Rules of a group
 
 
-def test_one_partition(office: Office) -> None:
-    (told,) = office.group(insert("1"), insert("2"), insert("3", "q"), insert("4", "q"))
-    assert (told.status, told.code) == (400, "CommandsInBatchActOnDifferentPartitions")
-    assert told.operation == 2
-    assert office.rows() == []
+def test_a_group_has_one_partition(tables: TableServiceFixture) -> None:
+    (response,) = tables.group(insert("1"), insert("2"), insert("3", "q"), insert("4", "q"))
+    assert (response.status, response.code) == (400, "CommandsInBatchActOnDifferentPartitions")
+    assert response.operation == 2
+    assert tables.rows() == []
 
 
-def test_no_entity_twice(office: Office) -> None:
+def test_a_group_has_distinct_entities(tables: TableServiceFixture) -> None:
     for second in (insert("1"), part("DELETE", entity("1"), If_Match="*")):
-        (told,) = office.group(insert("1"), insert("2"), second)
-        assert (told.status, told.code) == (400, "InvalidDuplicateRow")
-        assert told.operation == 2
-        assert office.rows() == []
+        (response,) = tables.group(insert("1"), insert("2"), second)
+        assert (response.status, response.code) == (400, "InvalidDuplicateRow")
+        assert response.operation == 2
+        assert tables.rows() == []
 
 
-def test_rows_that_differ_in_case_are_two(office: Office) -> None:
-    assert len(office.group(insert("a"), insert("A"))) == 2
+def test_row_keys_are_case_sensitive(tables: TableServiceFixture) -> None:
+    assert len(tables.group(insert("a"), insert("A"))) == 2
 
 
-def test_one_table(office: Office) -> None:
-    office.ask("POST", "Tables", {"TableName": "Others"})
-    (told,) = office.group(insert("1"), insert("2", table="Others"))
-    assert (told.status, told.code, told.operation) == (400, "InvalidInput", 1)
-    assert office.rows() == office.rows(table="Others") == []
-    assert len(office.group(insert("1"), insert("2", table="pEOPLE"))) == 2
+def test_a_group_has_one_table(tables: TableServiceFixture) -> None:
+    tables.ask("POST", "Tables", {"TableName": "Others"})
+    (response,) = tables.group(insert("1"), insert("2", table="Others"))
+    assert (response.status, response.code, response.operation) == (400, "InvalidInput", 1)
+    assert tables.rows() == tables.rows(table="Others") == []
+    assert len(tables.group(insert("1"), insert("2", table="pEOPLE"))) == 2
 
 
-def test_a_table_that_is_not_there(office: Office) -> None:
-    (told,) = office.group(insert("1", table="Nobody"), insert("2", table="Nobody"))
-    assert (told.status, told.code, told.operation) == (404, "TableNotFound", 0)
+def test_a_missing_table(tables: TableServiceFixture) -> None:
+    (response,) = tables.group(insert("1", table="Nobody"), insert("2", table="Nobody"))
+    assert (response.status, response.code, response.operation) == (404, "TableNotFound", 0)
 
 
-def test_a_name_that_no_table_has(office: Office) -> None:
-    """The answer is that to the part, as for every other mistake in it."""
-    (told,) = office.group(insert("1", table="a-b"))
-    assert (told.status, told.code, told.operation) == (400, "InvalidResourceName", 0)
+def test_an_invalid_table_name(tables: TableServiceFixture) -> None:
+    """The part gets the error, as for every other mistake in it."""
+    (response,) = tables.group(insert("1", table="a-b"))
+    assert (response.status, response.code, response.operation) == (400, "InvalidResourceName", 0)
 
 
 # Sizes
 
 
-def test_a_hundred_are_enough(office: Office) -> None:
-    told = office.group(*(insert(f"{number:03}") for number in range(100)))
-    assert [each.status for each in told] == [201] * 100
+def test_at_most_100_changes(tables: TableServiceFixture) -> None:
+    responses = tables.group(*(insert(f"{number:03}") for number in range(100)))
+    assert [each.status for each in responses] == [201] * 100
     many = change_set(insert(f"x{number:03}") for number in range(101))
-    (refused,) = office.batch(many)
+    (refused,) = tables.batch(many)
     assert (refused.status, refused.code) == (400, "InvalidInput")
-    assert len(office.rows()) == 100
+    assert len(tables.rows()) == 100
 
 
-def test_four_mebibytes_are_enough(office: Office) -> None:
-    """To the byte, wherever they stand."""
+def test_at_most_4_mib(tables: TableServiceFixture) -> None:
+    """To the byte, wherever they are."""
     rows = [insert(f"{number}", Long="x" * 32_768, More="y" * 32_768) for number in range(60)]
     body = change_set(rows)
     filled = body + b"-" * (LIMIT_BYTES - len(body))
-    assert len(office.batch(filled)) == 60
-    answer = office.ask("POST", "$batch", filled + b"-", Content_Type=BATCH_TYPE)
+    assert len(tables.batch(filled)) == 60
+    answer = tables.ask("POST", "$batch", filled + b"-", Content_Type=BATCH_TYPE)
     assert answer.refusal == (413, "RequestBodyTooLarge")
 
 
-# What is no group
+# Malformed groups
 
 
 @pytest.mark.parametrize(
@@ -246,43 +250,43 @@ def test_four_mebibytes_are_enough(office: Office) -> None:
         + change_set([insert("2")]),
     ],
 )
-def test_what_is_no_group(office: Office, body: bytes) -> None:
-    answer = office.ask("POST", "$batch", body, Content_Type=BATCH_TYPE)
+def test_malformed_groups(tables: TableServiceFixture, body: bytes) -> None:
+    answer = tables.ask("POST", "$batch", body, Content_Type=BATCH_TYPE)
     assert answer.refusal == (400, "InvalidInput")
-    assert office.rows() == []
+    assert tables.rows() == []
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "multipart/mixed", "text/plain; a=b"])
-def test_types_that_no_group_has(office: Office, content_type: str) -> None:
-    answer = office.ask("POST", "$batch", change_set([insert("1")]), Content_Type=content_type)
+def test_invalid_content_types(tables: TableServiceFixture, content_type: str) -> None:
+    answer = tables.ask("POST", "$batch", change_set([insert("1")]), Content_Type=content_type)
     assert answer.refusal == (400, "InvalidInput")
-    assert office.ask("POST", "$batch").refusal == (400, "MissingRequiredHeader")
+    assert tables.ask("POST", "$batch").refusal == (400, "MissingRequiredHeader")
 
 
-# A query instead
+# Queries
 
 
-def test_a_single_query(office: Office) -> None:
-    office.insert("p", "1", "2", "3", Age=36)
+def test_a_single_query(tables: TableServiceFixture) -> None:
+    tables.insert("p", "1", "2", "3", Age=36)
     query = "/People()?$filter=RowKey%20ge%20'2'&$select=RowKey,Age&$top=1"
-    (told,) = office.batch(single_query(part("GET", query, Accept=NO_METADATA)))
-    assert told.status == 200
-    assert json.loads(told.body) == {"value": [{"RowKey": "2", "Age": 36}]}
-    assert "x-ms-continuation-nextrowkey" in told.headers
-    (point,) = office.batch(single_query(part("GET", f"{ADDRESS}{entity('3')}")))
+    (response,) = tables.batch(single_query(part("GET", query, Accept=NO_METADATA)))
+    assert response.status == 200
+    assert json.loads(response.body) == {"value": [{"RowKey": "2", "Age": 36}]}
+    assert "x-ms-continuation-nextrowkey" in response.headers
+    (point,) = tables.batch(single_query(part("GET", f"{ADDRESS}{entity('3')}")))
     assert (point.status, json.loads(point.body)["RowKey"]) == (200, "3")
     assert "etag" in point.headers
 
 
 @pytest.mark.parametrize("address", ["/People()", "People()", f"{ADDRESS}/People()"])
-def test_a_single_query_about_an_address(office: Office, address: str) -> None:
-    """What looks like the beginning of an address is none in a filter."""
-    office.insert("p", "1", Site="http://example.org/x")
-    office.insert("p", "2", Site="http://example.org/y")
+def test_a_single_query_with_a_url_in_its_filter(tables: TableServiceFixture, address: str) -> None:
+    """A prefix of a URL inside a filter is not taken for one."""
+    tables.insert("p", "1", Site="http://example.org/x")
+    tables.insert("p", "2", Site="http://example.org/y")
     query = f"{address}?$filter=Site%20eq%20'http://example.org/x'"
-    (told,) = office.batch(single_query(part("GET", query, Accept=NO_METADATA)))
-    assert told.status == 200, told
-    assert [each["RowKey"] for each in json.loads(told.body)["value"]] == ["1"]
+    (response,) = tables.batch(single_query(part("GET", query, Accept=NO_METADATA)))
+    assert response.status == 200, response
+    assert [each["RowKey"] for each in json.loads(response.body)["value"]] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -300,9 +304,9 @@ def test_a_single_query_about_an_address(office: Office, address: str) -> None:
     ],
 )
 def test_a_single_query_that_is_refused(
-    office: Office, address: str, status: int, code: str
+    tables: TableServiceFixture, address: str, status: int, code: str
 ) -> None:
-    (told,) = office.batch(single_query(part("GET", address)))
-    assert (told.status, told.code) == (status, code)
-    message = json.loads(told.body)["odata.error"]["message"]["value"]
+    (response,) = tables.batch(single_query(part("GET", address)))
+    assert (response.status, response.code) == (status, code)
+    message = json.loads(response.body)["odata.error"]["message"]["value"]
     assert not message.startswith("0:"), "only changes have an index"

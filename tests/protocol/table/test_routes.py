@@ -1,4 +1,4 @@
-"""Every form of request leads to its operation; no other does."""
+"""Every form of request is routed to its operation, and no other is."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from etagere.engine.interface import Refused
 from etagere.protocol.rest.exchange import Exchange
-from tests.protocol.table.office import Office, request
+from tests.protocol.table.fixture import TableServiceFixture, request
 from tests.server import ROOT
 
 ENTITY: Final = "People(PartitionKey='p',RowKey='r')"
 TABLE: Final = "Tables('People')"
 
-# Method, address, headers, and the row of the table of permissions; "" is none.
+# Method, path, headers, and the permission row; "" if none.
 FORMS: Final[list[tuple[str, str, dict[str, str], str]]] = [
     ("GET", "?restype=service&comp=properties", {}, "get_table_service_properties"),
     ("PUT", "?restype=service&comp=properties", {}, "set_table_service_properties"),
@@ -53,24 +53,24 @@ FORMS: Final[list[tuple[str, str, dict[str, str], str]]] = [
 ]
 
 
-def routed(office: Office, method: str, target: str, headers: dict[str, str]) -> str:
-    """The operation that a request leads to, or the code of its refusal."""
+def routed(tables: TableServiceFixture, method: str, target: str, headers: dict[str, str]) -> str:
+    """Returns the operation of a request, or its error code."""
     fields = {name.replace("-", "_"): value for name, value in headers.items()}
     exchange = Exchange("table", request(method, target, b"", **fields))
     try:
-        return office.service.route(exchange).operation.name
+        return tables.service.route(exchange).operation.name
     except Refused as refused:
         return refused.refusal.code
 
 
 @pytest.mark.parametrize(("method", "target", "headers", "row"), FORMS)
-def test_requests_lead_to_their_operations(
-    office: Office, method: str, target: str, headers: dict[str, str], row: str
+def test_requests_are_routed_to_their_operations(
+    tables: TableServiceFixture, method: str, target: str, headers: dict[str, str], row: str
 ) -> None:
-    assert routed(office, method, target, headers) == row
+    assert routed(tables, method, target, headers) == row
 
 
-def test_every_operation_of_the_protocol_is_asked_for() -> None:
+def test_every_operation_is_tested() -> None:
     rows = {row for _, _, _, row in FORMS}
     operations = json.loads((ROOT / "tests/data/operations.json").read_text("utf-8"))["table"]
     assert rows == operations.keys() - {"preflight_table_request"}
@@ -88,14 +88,14 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "MERGE", "PATCH", "TRA
         if pair not in {(method, target.removesuffix("()")) for method, target, _, _ in FORMS}
     ],
 )
-def test_what_nothing_does(office: Office, method: str, target: str) -> None:
+def test_unsupported_requests(tables: TableServiceFixture, method: str, target: str) -> None:
     if (method, target) == ("HEAD", "People"):
-        assert routed(office, method, target, {}) == "query_entities"
+        assert routed(tables, method, target, {}) == "query_entities"
     elif target == TABLE and method in {"GET", "HEAD"}:
-        # In no list of operations, but asked by those who want to know whether it exists.
-        assert routed(office, method, target, {}) == "query_tables"
+        # Undocumented, but sent by clients to check for existence.
+        assert routed(tables, method, target, {}) == "query_tables"
     else:
-        assert routed(office, method, target, {}) == "UnsupportedHttpVerb"
+        assert routed(tables, method, target, {}) == "UnsupportedHttpVerb"
 
 
 COMPONENTS: Final = ("metadata", "lease", "list", "acl", "properties", "stats")
@@ -116,42 +116,44 @@ KNOWN: Final = {
         if form not in KNOWN
     ],
 )
-def test_components_that_there_are_not(office: Office, method: str, target: str, comp: str) -> None:
-    """A component is never passed over: what asks for one does not get something else."""
+def test_unknown_components(
+    tables: TableServiceFixture, method: str, target: str, comp: str
+) -> None:
+    """A `comp` is never ignored: such a request does not become another operation."""
     for query in (f"comp={comp}", f"restype=service&comp={comp}"):
-        assert routed(office, method, f"{target}?{query}", {}) == "InvalidQueryParameterValue"
+        assert routed(tables, method, f"{target}?{query}", {}) == "InvalidQueryParameterValue"
 
 
-# Methods inside of a POST
+# Method override
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "MERGE", "PATCH", "HEAD"])
-def test_only_a_post_carries_another_method(office: Office, method: str) -> None:
-    answer = office.ask(method, ENTITY, X_HTTP_Method="MERGE")
+def test_only_post_can_override_the_method(tables: TableServiceFixture, method: str) -> None:
+    answer = tables.ask(method, ENTITY, X_HTTP_Method="MERGE")
     assert answer.refusal == (400, "XMethodNotUsingPost")
 
 
 @pytest.mark.parametrize("value", ["GET", "POST", "", "OPTIONS", "MERGE;x", "\xff"])
-def test_methods_that_none_carries(office: Office, value: str) -> None:
-    answer = office.ask("POST", ENTITY, b"{}", X_HTTP_Method=value)
+def test_invalid_method_overrides(tables: TableServiceFixture, value: str) -> None:
+    answer = tables.ask("POST", ENTITY, b"{}", X_HTTP_Method=value)
     assert answer.refusal == (400, "XMethodIncorrectValue")
 
 
-def test_one_method_at_a_time(office: Office) -> None:
-    answer = office.ask("POST", ENTITY, b"{}", X_HTTP_Method="MERGE,DELETE")
+def test_repeated_method_overrides(tables: TableServiceFixture) -> None:
+    answer = tables.ask("POST", ENTITY, b"{}", X_HTTP_Method="MERGE,DELETE")
     assert answer.refusal == (400, "XMethodIncorrectCount")
 
 
-def test_a_method_inside_is_carried_out(office: Office) -> None:
-    office.insert("p", "r", Age=36, Name="Ada")
+def test_method_override(tables: TableServiceFixture) -> None:
+    tables.insert("p", "r", Age=36, Name="Ada")
     for value, body, expected in (
         ("MERGE", {"Age": 37}, {"Age": 37, "Name": "Ada"}),
         ("PUT", {"Age": 38}, {"Age": 38}),
     ):
-        answer = office.ask("POST", ENTITY, body, X_HTTP_Method=value, If_Match="*")
+        answer = tables.ask("POST", ENTITY, body, X_HTTP_Method=value, If_Match="*")
         assert answer.status == 204
-        shown = office.ask("GET", ENTITY, Accept="application/json;odata=nometadata").json()
+        shown = tables.ask("GET", ENTITY, Accept="application/json;odata=nometadata").json()
         found = {name: shown[name] for name in ("Age", "Name") if name in shown}
         assert found == expected
-    assert office.ask("POST", ENTITY, X_HTTP_Method="DELETE", If_Match="*").status == 204
-    assert office.ask("GET", ENTITY).refusal == (404, "ResourceNotFound")
+    assert tables.ask("POST", ENTITY, X_HTTP_Method="DELETE", If_Match="*").status == 204
+    assert tables.ask("GET", ENTITY).refusal == (404, "ResourceNotFound")

@@ -1,4 +1,5 @@
-"""What a token reaches is all that its holder touches or sees, in whatever form it is asked for."""
+"""Key ranges of tokens: their holders change and see only entities within, in every form of
+request."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ import pytest
 
 from etagere.auth.principal import EntityRange, TokenHolder, TokenKind
 from tests.protocol.table.batches import part, single_query
-from tests.protocol.table.office import ACCOUNT, Office, guest
+from tests.protocol.table.fixture import ACCOUNT, TableServiceFixture, sas_caller
 
 REFUSED: Final = (403, "AuthorizationFailure")
 LACKING: Final = (403, "AuthorizationPermissionMismatch")
 
-# From the row 2 of partition b to the row 2 of partition d.
+# From row 2 of partition b to row 2 of partition d.
 REACH: Final = EntityRange("b", "2", "d", "2")
 WITHIN: Final = (("b", "2"), ("b", "3"), ("c", "1"), ("c", "3"), ("d", "1"), ("d", "2"))
 WITHOUT: Final = (("a", "2"), ("b", "1"), ("b", ""), ("d", "3"), ("e", "2"), ("", ""))
@@ -26,10 +27,10 @@ def address(keys: tuple[str, str], table: str = "People") -> str:
 
 
 @pytest.fixture
-def kept(office: Office) -> Office:
+def kept(tables: TableServiceFixture) -> TableServiceFixture:
     for partition in "abcde":
-        office.insert(partition, *"123", Age=36)
-    return office
+        tables.insert(partition, *"123", Age=36)
+    return tables
 
 
 CHANGES: Final = {
@@ -42,54 +43,54 @@ CHANGES: Final = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_within_and_without(kept: Office, name: str) -> None:
+def test_changes_inside_and_outside_the_range(kept: TableServiceFixture, name: str) -> None:
     method, if_match = CHANGES[name]
     headers = {"If_Match": if_match} if if_match else {}
     body = b"" if method == "DELETE" else b'{"Age":37}'
     before = kept.ask("GET", "People()").json()
-    with kept.visited_by(guest(keys=REACH)):
+    with kept.as_caller(sas_caller(keys=REACH)):
         for keys in WITHOUT:
             assert kept.ask(method, address(keys), body, **headers).refusal == REFUSED
-            (told,) = kept.group(part(method, f"/{address(keys)}", body, **headers))
-            assert (told.status, told.code, told.operation) == (*REFUSED, 0)
+            (response,) = kept.group(part(method, f"/{address(keys)}", body, **headers))
+            assert (response.status, response.code, response.operation) == (*REFUSED, 0)
     assert kept.ask("GET", "People()").json() == before
-    with kept.visited_by(guest(keys=REACH)):
+    with kept.as_caller(sas_caller(keys=REACH)):
         for keys in WITHIN:
             assert kept.ask(method, address(keys), body, **headers).status == 204
 
 
-def test_inserts_within_and_without(office: Office) -> None:
-    with office.visited_by(guest(keys=REACH)):
+def test_inserts_inside_and_outside_the_range(tables: TableServiceFixture) -> None:
+    with tables.as_caller(sas_caller(keys=REACH)):
         for partition, row in WITHOUT:
             entity = {"PartitionKey": partition, "RowKey": row}
-            assert office.ask("POST", "People", entity).refusal == REFUSED
-            (told,) = office.group(part("POST", "/People", entity))
-            assert (told.status, told.code) == REFUSED
+            assert tables.ask("POST", "People", entity).refusal == REFUSED
+            (response,) = tables.group(part("POST", "/People", entity))
+            assert (response.status, response.code) == REFUSED
         for partition, row in WITHIN:
-            office.insert(partition, row)
-    assert len(office.rows()) == len(WITHIN)
+            tables.insert(partition, row)
+    assert len(tables.rows()) == len(WITHIN)
 
 
-def test_one_without_refuses_the_group(kept: Office) -> None:
-    with kept.visited_by(guest(keys=REACH)):
-        (told,) = kept.group(
+def test_one_change_outside_refuses_the_group(kept: TableServiceFixture) -> None:
+    with kept.as_caller(sas_caller(keys=REACH)):
+        (response,) = kept.group(
             part("DELETE", f"/{address(('b', '2'))}", If_Match="*"),
             part("DELETE", f"/{address(('b', '1'))}", If_Match="*"),
         )
-        assert (told.status, told.code, told.operation) == (*REFUSED, 1)
+        assert (response.status, response.code, response.operation) == (*REFUSED, 1)
     assert len(kept.rows()) == 15
 
 
-def test_reads_within_and_without(kept: Office) -> None:
-    with kept.visited_by(guest(keys=REACH)):
+def test_reads_inside_and_outside_the_range(kept: TableServiceFixture) -> None:
+    with kept.as_caller(sas_caller(keys=REACH)):
         for keys in WITHOUT:
             assert kept.ask("GET", address(keys)).refusal == REFUSED
-            (told,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
-            assert (told.status, told.code) == REFUSED
+            (response,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
+            assert (response.status, response.code) == REFUSED
         for keys in WITHIN:
             assert kept.ask("GET", address(keys)).status == 200
-            (told,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
-            assert told.status == 200
+            (response,) = kept.batch(single_query(part("GET", f"/{address(keys)}")))
+            assert response.status == 200
 
 
 RANGES: Final = (
@@ -114,7 +115,8 @@ FILTERS: Final = (
 
 
 def _holds(key_limits: EntityRange, keys: tuple[str, str]) -> bool:
-    """By our own reading: both ends are included, and rows bound only their own partition."""
+    """States the rule independently: both ends are included, and rows bound only their own
+    partition."""
     partition, row = keys
     start, start_row, end, end_row = (
         key_limits.start_partition,
@@ -128,16 +130,18 @@ def _holds(key_limits: EntityRange, keys: tuple[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("key_limits", RANGES, ids=repr)
-def test_queries_show_what_is_within(kept: Office, key_limits: EntityRange) -> None:
-    everybody = list(product("abcde", "123"))
+def test_queries_return_entities_inside_the_range(
+    kept: TableServiceFixture, key_limits: EntityRange
+) -> None:
+    all_keys = list(product("abcde", "123"))
     for text in FILTERS:
         query = f"People()?$filter={text.replace(' ', '%20')}" if text else "People()"
         all_of_them = [
             (each["PartitionKey"], each["RowKey"])
             for each in kept.ask("GET", query).json()["value"]
         ]
-        assert set(all_of_them) <= set(everybody)
-        with kept.visited_by(guest("r", keys=key_limits)):
+        assert set(all_of_them) <= set(all_keys)
+        with kept.as_caller(sas_caller("r", keys=key_limits)):
             answer = kept.ask("GET", query)
             (inside,) = kept.batch(single_query(part("GET", f"/{query}")))
         for body in (answer.body, inside.body):
@@ -145,12 +149,12 @@ def test_queries_show_what_is_within(kept: Office, key_limits: EntityRange) -> N
             assert found == [keys for keys in all_of_them if _holds(key_limits, keys)], text
 
 
-def test_pages_lead_to_nothing_without(kept: Office) -> None:
-    with kept.visited_by(guest("r", keys=REACH)):
+def test_continuation_tokens_do_not_leave_the_range(kept: TableServiceFixture) -> None:
+    with kept.as_caller(sas_caller("r", keys=REACH)):
         first = kept.ask("GET", "People()?$top=2")
-        # As the owner would go on, from before and from behind.
+        # Continuation tokens of the owner, from before and after the range.
     ends = [kept.ask("GET", f"People()?$top={count}").headers for count in (1, 14)]
-    with kept.visited_by(guest("r", keys=REACH)):
+    with kept.as_caller(sas_caller("r", keys=REACH)):
         for headers in (first.headers, *ends):
             partition = headers["x-ms-continuation-nextpartitionkey"]
             row = headers["x-ms-continuation-nextrowkey"]
@@ -159,24 +163,24 @@ def test_pages_lead_to_nothing_without(kept: Office) -> None:
             assert all(_holds(REACH, keys) for keys in found)
 
 
-# Letters
+# Permissions
 
 
 @pytest.mark.parametrize("letters", ["r", "a", "u", "d", "au", "ra"])
-def test_each_part_needs_what_it_would_need_alone(kept: Office, letters: str) -> None:
+def test_each_part_needs_its_own_permission(kept: TableServiceFixture, letters: str) -> None:
     parts = {
         "a": part("POST", "/People", {"PartitionKey": "a", "RowKey": "new"}),
         "u": part("MERGE", f"/{address(('a', '1'))}", {"Age": 37}, If_Match="*"),
         "au": part("MERGE", f"/{address(('a', '2'))}", {"Age": 37}),
         "d": part("DELETE", f"/{address(('a', '3'))}", If_Match="*"),
     }
-    with kept.visited_by(guest(letters)):
+    with kept.as_caller(sas_caller(letters)):
         for needed, request in parts.items():
-            (told,) = kept.group(request)
+            (response,) = kept.group(request)
             if set(needed) <= set(letters):
-                assert told.status < 300
+                assert response.status < 300
             else:
-                assert (told.status, told.code, told.operation) == (*LACKING, 0)
+                assert (response.status, response.code, response.operation) == (*LACKING, 0)
         (queried,) = kept.batch(single_query(part("GET", "/People()")))
         if "r" in letters:
             assert queried.status == 200
@@ -184,18 +188,18 @@ def test_each_part_needs_what_it_would_need_alone(kept: Office, letters: str) ->
             assert (queried.status, queried.code) == LACKING
 
 
-def test_a_part_for_another_table(kept: Office) -> None:
+def test_a_part_for_another_table(kept: TableServiceFixture) -> None:
     kept.ask("POST", "Tables", {"TableName": "Others"})
     entity = {"PartitionKey": "a", "RowKey": "1"}
-    with kept.visited_by(guest()):
-        (told,) = kept.group(part("POST", "/Others", entity))
-        assert (told.status, told.code) == REFUSED
-        (told,) = kept.batch(single_query(part("GET", "/Others()")))
-        assert (told.status, told.code) == REFUSED
+    with kept.as_caller(sas_caller()):
+        (response,) = kept.group(part("POST", "/Others", entity))
+        assert (response.status, response.code) == REFUSED
+        (response,) = kept.batch(single_query(part("GET", "/Others()")))
+        assert (response.status, response.code) == REFUSED
     assert kept.rows(table="Others") == []
 
 
-def test_a_token_of_an_account_for_one_service(kept: Office) -> None:
+def test_a_token_of_an_account_for_one_service(kept: TableServiceFixture) -> None:
     holder = TokenHolder(
         account=ACCOUNT,
         kind=TokenKind.ACCOUNT,
@@ -204,9 +208,9 @@ def test_a_token_of_an_account_for_one_service(kept: Office) -> None:
         services="t",
         resource_types="o",
     )
-    with kept.visited_by(holder):
+    with kept.as_caller(holder):
         entity = {"PartitionKey": "a", "RowKey": "new"}
-        (told,) = kept.group(part("POST", "/People", entity))
-        assert told.status == 201
-        (told,) = kept.group(part("DELETE", f"/{address(('a', '1'))}", If_Match="*"))
-        assert (told.status, told.code) == LACKING
+        (response,) = kept.group(part("POST", "/People", entity))
+        assert response.status == 201
+        (response,) = kept.group(part("DELETE", f"/{address(('a', '1'))}", If_Match="*"))
+        assert (response.status, response.code) == LACKING

@@ -1,1 +1,1 @@
-"""Blobs through the public Python SDK."""
+"""The blob service through the public Python SDK."""

@@ -1,4 +1,4 @@
-"""Containers on the server that all SDK tests share."""
+"""Containers on the shared server of the SDK tests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContainerClient
 
+from tests.sdk.blob.clients import blob_service
 from tests.server import Server, unique
 
 
 @pytest.fixture(scope="session")
 def service(server: Server) -> Iterator[BlobServiceClient]:
-    with server.service() as client:
+    with blob_service(server) as client:
         yield client
 
 

@@ -1,4 +1,4 @@
-"""Who is let in: keys, clocks, and callers without a name."""
+"""Authentication of blob requests: keys, clock skew and anonymous access."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.storage.blob import BlobServiceClient, ContainerClient, PublicAccess
 
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import WRONG_CREDENTIALS, refused, with_headers
 from tests.server import (
-    ACCOUNT,
-    KEY,
     SECOND_ACCOUNT,
     SECOND_KEYS,
-    WRONG_KEY,
     Server,
     development_port,
-    refused,
     served,
     unique,
-    with_headers,
 )
 
 # Keys
@@ -31,24 +28,15 @@ from tests.server import (
 
 @pytest.mark.parametrize("key", SECOND_KEYS, ids=["first", "second"])
 def test_both_keys_of_an_account(server: Server, key: str) -> None:
-    with server.service(SECOND_ACCOUNT, key) as service:
+    with blob_service(server, SECOND_ACCOUNT, key) as service:
         container = service.create_container(unique())
         assert container.upload_blob("blob", b"content").download_blob().readall() == b"content"
         container.delete_container()
 
 
-@pytest.mark.parametrize(
-    ("account", "key"),
-    [
-        (ACCOUNT, WRONG_KEY),
-        (SECOND_ACCOUNT, WRONG_KEY),
-        (SECOND_ACCOUNT, KEY),
-        (ACCOUNT, SECOND_KEYS[0]),
-        ("nobody", KEY),
-    ],
-)
+@pytest.mark.parametrize(("account", "key"), WRONG_CREDENTIALS)
 def test_wrong_keys(server: Server, account: str, key: str) -> None:
-    with server.service(account, key) as service:
+    with blob_service(server, account, key) as service:
         with refused(403, "AuthenticationFailed"):
             list(service.list_containers())
         with refused(403, "AuthenticationFailed"):
@@ -57,18 +45,15 @@ def test_wrong_keys(server: Server, account: str, key: str) -> None:
             service.get_container_client("never").get_container_properties()
 
 
-def test_one_account_signs_for_another(server: Server, container: ContainerClient) -> None:
+def test_the_key_of_another_account_is_refused(server: Server, container: ContainerClient) -> None:
     credential = {"account_name": SECOND_ACCOUNT, "account_key": SECOND_KEYS[0]}
-    service = BlobServiceClient(server.url(ACCOUNT), credential, retry_total=0)
+    service = BlobServiceClient(server.url("blob"), credential, retry_total=0)
     with service, refused(403, "AuthenticationFailed"):
         service.get_container_client(container.container_name).upload_blob("blob", b"")
 
 
 def test_connection_strings(server: Server, container: ContainerClient) -> None:
-    text = (
-        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
-        f"BlobEndpoint={server.url()};"
-    )
+    text = server.connection_string("blob")
     with BlobServiceClient.from_connection_string(text) as service:
         assert service.get_container_client(container.container_name).exists()
 
@@ -86,12 +71,12 @@ def test_development_storage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("minutes", [-14, 14])
-def test_clocks_that_nearly_agree(container: ContainerClient, minutes: int) -> None:
+def test_small_clock_skew(container: ContainerClient, minutes: int) -> None:
     container.get_container_properties(raw_request_hook=_sent_at(minutes))
 
 
 @pytest.mark.parametrize("minutes", [-16, 16, -100_000])
-def test_clocks_that_disagree(container: ContainerClient, minutes: int) -> None:
+def test_large_clock_skew(container: ContainerClient, minutes: int) -> None:
     with refused(403, "AuthenticationFailed"):
         container.set_container_metadata({}, raw_request_hook=_sent_at(minutes))
 
@@ -101,18 +86,18 @@ def _sent_at(minutes: int) -> Callable[[Any], None]:
     return with_headers(x_ms_date=format_datetime(moment, usegmt=True))
 
 
-# Callers without a name
+# Anonymous access
 
 
 @pytest.fixture
 def anonymous(server: Server, container: ContainerClient) -> Iterator[ContainerClient]:
-    """The same container, without credentials."""
+    """Returns a client for the same container without credentials."""
     container.upload_blob("blob", b"content")
-    with ContainerClient(server.url(), container.container_name, retry_total=0) as client:
+    with ContainerClient(server.url("blob"), container.container_name, retry_total=0) as client:
         yield client
 
 
-def test_private(anonymous: ContainerClient) -> None:
+def test_private_containers(anonymous: ContainerClient) -> None:
     with refused(401, "NoAuthenticationInformation"):
         anonymous.download_blob("blob")
     with refused(401, "NoAuthenticationInformation"):
@@ -173,7 +158,7 @@ def _require_no_writes(anonymous: ContainerClient) -> None:
         anonymous.acquire_lease()
 
 
-def test_nobody_lists_containers(server: Server) -> None:
-    service = BlobServiceClient(server.url(), retry_total=0)
+def test_anonymous_listing_of_containers(server: Server) -> None:
+    service = BlobServiceClient(server.url("blob"), retry_total=0)
     with service, refused(401, "NoAuthenticationInformation"):
         list(service.list_containers())

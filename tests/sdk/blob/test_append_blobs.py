@@ -1,4 +1,4 @@
-"""Append blobs through the SDK: added to, on conditions, in races, sealed, and kept."""
+"""Append blobs: appending, conditions, concurrency, sealing and restarts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import base64
 import hashlib
 import http.client
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -25,16 +22,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    Answer,
-    check,
-    refused,
-    served,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, run_in_threads, with_headers
+from tests.server import ACCOUNT, KEY, check, served, unique
 
 MIB = 1024 * 1024
 THREADS, BLOCKS_EACH = 8, 50
@@ -53,14 +43,14 @@ def content(blob: BlobClient) -> bytes:
     return blob.download_blob().readall()
 
 
-# Added to
+# Appending
 
 
-def test_blocks_are_added(log: BlobClient) -> None:
-    answer = Answer()
+def test_append_blocks(log: BlobClient) -> None:
+    answer = ResponseRecorder()
     offset = 0
     for number, data in enumerate((b"one", b"two ", random.randbytes(5 * MIB)), 1):
-        told = log.append_block(data, raw_response_hook=answer)
+        result = log.append_block(data, raw_response_hook=answer)
         assert answer.status == 201
         assert answer.headers["x-ms-blob-append-offset"] == str(offset)
         assert answer.headers["x-ms-blob-committed-block-count"] == str(number)
@@ -68,12 +58,12 @@ def test_blocks_are_added(log: BlobClient) -> None:
         assert "x-ms-content-crc64" in answer.headers
         offset += len(data)
         shown = log.get_blob_properties()
-        assert (shown.size, shown.etag) == (offset, told["etag"])
+        assert (shown.size, shown.etag) == (offset, result["etag"])
     assert content(log)[:7] == b"onetwo "
     assert log.download_blob(2, 4).readall() == b"etwo"
 
 
-def test_properties_tell_how_many_blocks_there_are(log: BlobClient) -> None:
+def test_properties_contain_the_number_of_blocks(log: BlobClient) -> None:
     assert log.get_blob_properties().append_blob_committed_block_count == 0
     log.append_block(b"data")
     shown = log.get_blob_properties()
@@ -94,7 +84,7 @@ def test_upload_in_several_blocks(container: ContainerClient) -> None:
 
 
 def test_checksums(log: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     log.append_block(b"data", validate_content=True, raw_response_hook=answer)
     md5 = base64.b64encode(hashlib.md5(b"data", usedforsecurity=False).digest()).decode()
     assert answer.headers["content-md5"] == md5
@@ -108,7 +98,7 @@ def test_checksums(log: BlobClient) -> None:
     assert content(log) == b"data"
 
 
-def test_headers_stay(log: BlobClient) -> None:
+def test_appending_keeps_the_headers(log: BlobClient) -> None:
     log.append_block(b"data")
     log.set_http_headers(ContentSettings(content_type="text/plain"))
     log.append_block(b"data")
@@ -117,7 +107,7 @@ def test_headers_stay(log: BlobClient) -> None:
     assert shown.size == 8
 
 
-def test_a_snapshot_keeps_its_end(log: BlobClient, container: ContainerClient) -> None:
+def test_a_snapshot_keeps_its_length(log: BlobClient, container: ContainerClient) -> None:
     log.append_block(b"one ")
     moment = str(log.create_snapshot()["snapshot"])
     log.append_block(b"two")
@@ -128,7 +118,7 @@ def test_a_snapshot_keeps_its_end(log: BlobClient, container: ContainerClient) -
         kept.append_block(b"x")
 
 
-# On conditions
+# Conditions
 
 
 def test_positions_and_lengths(log: BlobClient) -> None:
@@ -147,7 +137,7 @@ def test_positions_and_lengths(log: BlobClient) -> None:
 
 @pytest.mark.parametrize("name", ["appendpos", "maxsize"])
 @pytest.mark.parametrize("value", ["-1", "", "x", "1.5", "9" * 19, "9" * 5000])
-def test_what_is_no_number(log: BlobClient, name: str, value: str) -> None:
+def test_invalid_numbers(log: BlobClient, name: str, value: str) -> None:
     headers = {f"x_ms_blob_condition_{name}": value}
     with refused(400, "InvalidHeaderValue"):
         log.append_block(b"data", raw_request_hook=with_headers(**headers))
@@ -181,7 +171,7 @@ def test_leases(log: BlobClient) -> None:
     assert content(log) == b"data"
 
 
-def test_what_cannot_be_added_to(container: ContainerClient) -> None:
+def test_appending_to_other_blobs(container: ContainerClient) -> None:
     missing = container.get_blob_client("missing")
     for data in (b"data", bytes(MIB)):
         with refused(404, "BlobNotFound"):
@@ -201,7 +191,7 @@ def test_what_cannot_be_added_to(container: ContainerClient) -> None:
 
 
 def announce(log: BlobClient, length: int, version: str, seconds: float) -> tuple[int, str]:
-    """What is answered to the head of a request of this length; nothing else is sent."""
+    """Sends only the head of a request of this length; returns status and error code."""
     token = generate_blob_sas(
         ACCOUNT,
         log.container_name,
@@ -223,23 +213,23 @@ def announce(log: BlobClient, length: int, version: str, seconds: float) -> tupl
         connection.close()
 
 
-def test_nothing_cannot_be_added(log: BlobClient) -> None:
+def test_empty_blocks_are_refused(log: BlobClient) -> None:
     assert announce(log, 0, "2022-11-02", 20) == (400, "InvalidHeaderValue")
 
 
 @pytest.mark.parametrize(("version", "mib_max"), [("2022-11-02", 100), ("2021-12-02", 4)])
 def test_the_longest_block(log: BlobClient, version: str, mib_max: int) -> None:
     assert announce(log, mib_max * MIB + 1, version, 20) == (413, "RequestBodyTooLarge")
-    with pytest.raises(TimeoutError):  # it waits for the rest
+    with pytest.raises(TimeoutError):  # the server waits for the body
         announce(log, mib_max * MIB, version, 0.5)
 
 
-# Sealed
+# Sealing
 
 
-def test_sealed(log: BlobClient) -> None:
+def test_seal(log: BlobClient) -> None:
     log.append_block(b"data")
-    answer = Answer()
+    answer = ResponseRecorder()
     with refused(412, "AppendPositionConditionNotMet"):
         log.seal_append_blob(appendpos_condition=3)
     log.seal_append_blob(appendpos_condition=4, raw_response_hook=answer)
@@ -260,29 +250,6 @@ def test_sealed(log: BlobClient) -> None:
 # Races
 
 
-def together(work: Callable[[int], Any]) -> list[Any]:
-    """What each of the threads came to."""
-    results: list[Any] = [None] * THREADS
-    ready = threading.Barrier(THREADS)
-
-    def run(number: int) -> None:
-        ready.wait()
-        try:
-            results[number] = work(number)
-        except BaseException as error:
-            results[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
-
-
 def block_of(writer: int, number: int) -> bytes:
     return f"{writer}:{number};".encode().ljust(BLOCK_BYTES, b".")
 
@@ -291,15 +258,15 @@ def blocks_in(data: bytes) -> list[bytes]:
     return [data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)]
 
 
-def test_many_append_and_nothing_is_lost(log: BlobClient) -> None:
+def test_concurrent_appends_lose_nothing(log: BlobClient) -> None:
     def work(writer: int) -> list[int]:
         offsets = []
         for number in range(BLOCKS_EACH):
-            told = log.append_block(block_of(writer, number))
-            offsets.append(int(str(told["blob_append_offset"])))
+            result = log.append_block(block_of(writer, number))
+            offsets.append(int(str(result["blob_append_offset"])))
         return offsets
 
-    offsets = together(work)
+    offsets = run_in_threads(THREADS, work)
     data = content(log)
     found = blocks_in(data)
     expected = [block_of(writer, n) for writer in range(THREADS) for n in range(BLOCKS_EACH)]
@@ -310,8 +277,8 @@ def test_many_append_and_nothing_is_lost(log: BlobClient) -> None:
             assert data[at : at + BLOCK_BYTES] == block_of(writer, number)
 
 
-def test_of_those_who_say_where_one_wins(log: BlobClient) -> None:
-    """Each goes for every position, so each position is taken by exactly one."""
+def test_one_append_per_position_wins(log: BlobClient) -> None:
+    """Each client tries every position, so each position has exactly one winner."""
     positions = BLOCKS_EACH
 
     def work(writer: int) -> list[int]:
@@ -325,31 +292,33 @@ def test_of_those_who_say_where_one_wins(log: BlobClient) -> None:
                 won.append(number)
         return won
 
-    winners = {number: writer for writer, won in enumerate(together(work)) for number in won}
+    winners = {
+        number: writer for writer, won in enumerate(run_in_threads(THREADS, work)) for number in won
+    }
     found = blocks_in(content(log))
     assert found == [block_of(winners[number], number) for number in range(len(found))]
     assert len(found) == len(winners)
 
 
-# Kept
+# Restarts
 
 
-def test_what_was_added_survives(tmp_path: Path) -> None:
+def test_appended_blocks_survive_a_crash(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         name, expected = unique(), b""
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(name)
             log = service.get_blob_client(name, "log")
             log.create_append_blob()
         for end in (server.kill, server.stop):
-            with server.service() as service:
+            with blob_service(server) as service:
                 log = service.get_blob_client(name, "log")
                 for number in range(20):
                     log.append_block(block_of(0, number), appendpos_condition=len(expected))
                     expected += block_of(0, number)
             end()
             server.start()
-            with server.service() as service:
+            with blob_service(server) as service:
                 assert content(service.get_blob_client(name, "log")) == expected
         server.stop()
         assert check(server.directory).returncode == 0

@@ -1,4 +1,4 @@
-"""The asynchronous client, on the main paths."""
+"""The asynchronous client: the main operations."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob.aio import BlobPrefix, ContainerClient
 
-from tests.server import Server, refused, unique
+from tests.sdk.blob.clients import async_blob_service
+from tests.sdk.harness import refused
+from tests.server import Server, unique
 
 MIB = 1024 * 1024
 
-# The SDK hands the bytes of an upload to aiohttp as they are.
+# The SDK passes the bytes of an upload to aiohttp as they are.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 
 @asynccontextmanager
 async def made(server: Server) -> AsyncIterator[ContainerClient]:
-    async with server.async_service() as service:
+    async with async_blob_service(server) as service:
         container = await service.create_container(unique("async"))
         yield container
         await container.delete_container()
@@ -95,7 +97,7 @@ def test_conditions(server: Server) -> None:
     run(server, test)
 
 
-def test_many_at_once(server: Server) -> None:
+def test_concurrent_requests(server: Server) -> None:
     async def test(container: ContainerClient) -> None:
         async def one(number: int) -> None:
             content = b"%d" % number * 1000

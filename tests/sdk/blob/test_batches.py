@@ -1,4 +1,4 @@
-"""Blob batches through the SDK, and in the raw where it sends none."""
+"""Blob batches through the SDK, and raw ones that it does not send."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from tests.server import ACCOUNT, KEY, WRONG_KEY, Answer, Server, refused, unique
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused
+from tests.server import ACCOUNT, KEY, WRONG_KEY, Server, unique
 
 HOUR = timedelta(hours=1)
 
@@ -56,11 +58,11 @@ def codes(parts: Any) -> list[str]:
     return [part.headers.get("x-ms-error-code", "") for part in parts]
 
 
-# What the SDK asks for
+# Requests of the SDK
 
 
-def test_blobs_are_deleted_together(container: ContainerClient, three: list[str]) -> None:
-    answer = Answer()
+def test_deletes(container: ContainerClient, three: list[str]) -> None:
+    answer = ResponseRecorder()
     parts = list(container.delete_blobs(*three, raw_response_hook=answer))
     assert answer.status == 202
     assert statuses(parts) == [202, 202, 202]
@@ -71,7 +73,7 @@ def test_blobs_are_deleted_together(container: ContainerClient, three: list[str]
     assert {part.headers["x-ms-delete-type-permanent"] for part in parts} == {"true"}
 
 
-def test_tiers_are_set_together(container: ContainerClient, three: list[str]) -> None:
+def test_tiers(container: ContainerClient, three: list[str]) -> None:
     parts = container.set_standard_blob_tier_blobs(StandardBlobTier.ARCHIVE, *three)
     assert statuses(parts) == [200, 200, 200]
     parts = container.set_standard_blob_tier_blobs(StandardBlobTier.COOL, *three)
@@ -80,7 +82,7 @@ def test_tiers_are_set_together(container: ContainerClient, three: list[str]) ->
     assert found == ["rehydrate-pending-to-cool"] * 3
 
 
-def test_page_blobs_too(container: ContainerClient) -> None:
+def test_tiers_of_page_blobs(container: ContainerClient) -> None:
     for name in ("a", "b"):
         container.get_blob_client(name).create_page_blob(512)
     parts = container.set_premium_page_blob_tier_blobs(PremiumPageBlobTier.P50, "a", "b")
@@ -103,7 +105,7 @@ def test_a_part_that_fails_does_not_stop_the_others(
         container.delete_blobs(*three)
 
 
-def test_each_part_has_terms_of_its_own(container: ContainerClient, three: list[str]) -> None:
+def test_each_part_has_its_own_conditions(container: ContainerClient, three: list[str]) -> None:
     leased, changed, kept = (container.get_blob_client(name) for name in three)
     lease = leased.acquire_lease(15)
     etag = changed.get_blob_properties().etag
@@ -131,7 +133,7 @@ def test_a_snapshot_is_deleted_alone(container: ContainerClient, three: list[str
     assert [(blob.name, blob.snapshot) for blob in found] == [(name, None) for name in three]
 
 
-def test_256_share_their_commits(container: ContainerClient) -> None:
+def test_256_parts_share_their_commits(container: ContainerClient) -> None:
     many = [f"{number:03}" for number in range(256)]
     saved_seconds: list[float] = []
     for _ in range(3):
@@ -144,18 +146,18 @@ def test_256_share_their_commits(container: ContainerClient) -> None:
         assert statuses(parts) == [202] * 256
         assert names(container) == []
         saved_seconds.append(one_by_one - together)
-    # The client itself may stand still for a moment.
+    # The client itself may pause for a moment.
     assert max(saved_seconds) > 0
 
 
-def test_257_are_too_many(container: ContainerClient) -> None:
+def test_257_parts_are_refused(container: ContainerClient) -> None:
     container.upload_blob("0", b"")
     with refused(400, "ExceedsMaxBatchRequestCount"):
         container.delete_blobs(*map(str, range(257)))
     assert names(container) == ["0"]
 
 
-# Who may
+# Authorization
 
 
 def sas_of(container: ContainerClient, permission: str, **options: Any) -> str:
@@ -170,7 +172,7 @@ def sas_of_account(permission: str) -> str:
     return generate_account_sas(ACCOUNT, KEY, types, permission, datetime.now(UTC) + HOUR)
 
 
-def test_a_token_is_in_every_part(container: ContainerClient, three: list[str]) -> None:
+def test_a_token_in_every_part(container: ContainerClient, three: list[str]) -> None:
     reader = ContainerClient.from_container_url(container.url, sas_of(container, "r"))
     parts = list(reader.delete_blobs(*three, raise_on_any_failure=False))
     assert codes(parts) == ["AuthorizationPermissionMismatch"] * 3
@@ -180,22 +182,22 @@ def test_a_token_is_in_every_part(container: ContainerClient, three: list[str]) 
     assert statuses(deleter.delete_blobs(*three)) == [202] * 3
 
 
-def test_a_wrong_key_opens_nothing(server: Server, container: ContainerClient) -> None:
+def test_a_wrong_key_is_refused(server: Server, container: ContainerClient) -> None:
     container.upload_blob("a", b"")
-    with server.service(key=WRONG_KEY) as service:
+    with blob_service(server, key=WRONG_KEY) as service:
         stranger = service.get_container_client(container.container_name)
         with refused(403, "AuthenticationFailed"):
             stranger.delete_blobs("a")
     assert names(container) == ["a"]
 
 
-# In the raw
+# Raw batches
 
 
 Sent = tuple[int, str, list[tuple[int, str]]]
-"""A status, a code, and those of the parts."""
+"""Status and code of the response, and those of its parts."""
 REFUSED: Sent = (202, "", [(400, "InvalidInput")])
-"""A batch that is none is answered by one part."""
+"""A malformed batch gets a response with one part."""
 
 
 def part(target: str, *headers: str, method: str = "DELETE") -> str:
@@ -212,17 +214,17 @@ def send(
 ) -> Sent:
     scope = f"{container}?restype=container&" if container else "?"
     body = "".join(f"--b\r\n{part}\r\n" for part in parts) + "--b--\r\n"
-    address = urlsplit(server.endpoint)
+    address = urlsplit(server.endpoints["blob"])
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=20)
     try:
         headers = {"x-ms-version": "2021-12-02", "Content-Type": content_type}
         target = f"/{ACCOUNT}/{scope}comp=batch&{token}"
         connection.request("POST", target, body.encode(), headers)
         answer = connection.getresponse()
-        told = answer.read().decode()
+        result = answer.read().decode()
     finally:
         connection.close()
-    heads = [one.split("\r\n\r\n")[0] for one in told.split("HTTP/1.1 ")[1:]]
+    heads = [one.split("\r\n\r\n")[0] for one in result.split("HTTP/1.1 ")[1:]]
     found = [(int(head[:3]), _header(head, "x-ms-error-code")) for head in heads]
     return answer.status, answer.headers.get("x-ms-error-code", ""), found
 
@@ -232,10 +234,10 @@ def _header(head: str, name: str) -> str:
     return values[0] if values else ""
 
 
-def test_the_token_of_the_batch_is_good_for_its_parts(
+def test_the_token_of_the_batch_authorizes_its_parts(
     server: Server, container: ContainerClient, other: ContainerClient
 ) -> None:
-    """Those that have none of their own, and only as far as it reaches."""
+    """Parts without their own token, and only within its scope."""
     for made in (container, other):
         made.upload_blob("a", b"")
         made.upload_blob("b", b"")
@@ -247,7 +249,7 @@ def test_the_token_of_the_batch_is_good_for_its_parts(
     assert sent == (202, "", [mismatch, mismatch])
     name, token = container.container_name, sas_of(container, "d")
     assert send(server, token, [part(f"{here}/b")], name) == (202, "", [(202, "")])
-    # Its own token counts, even where that of the batch would do.
+    # A part's own token decides, even if that of the batch would be enough.
     weak = generate_blob_sas(
         ACCOUNT, other.container_name, "b", account_key=KEY, permission="r",
         expiry=datetime.now(UTC) + HOUR,
@@ -264,20 +266,20 @@ def test_a_batch_to_a_container_stays_in_it(
     targets = [f"/{ACCOUNT}/{made.container_name}/a" for made in (container, other)]
     parts, name = [part(target) for target in targets], container.container_name
     assert send(server, sas_of_account("d"), parts, name) == REFUSED
-    # The token of a container opens no batch to the account, and no other container.
+    # A container token allows no batch on the account or on another container.
     token = sas_of(container, "d")
     assert send(server, token, parts)[:2] == (403, "AuthenticationFailed")
     assert send(server, token, parts, other.container_name)[:2] == (403, "AuthenticationFailed")
     assert (names(container), names(other)) == (["a"], ["a"])
 
 
-def test_the_key_of_the_batch_is_not_good_for_its_parts(
+def test_the_signature_of_the_batch_does_not_authorize_its_parts(
     container: ContainerClient, three: list[str]
 ) -> None:
-    """Each part is signed by itself, and only what was signed counts."""
+    """Each part is signed separately, and only its signed content counts."""
 
     def sent(pattern: bytes, replacement: bytes) -> list[str]:
-        """With what is answered if the parts are changed before the batch is signed."""
+        """Returns the codes of the parts if they are changed before the batch is signed."""
 
         def change(request: Any) -> None:
             body, count = re.subn(pattern, replacement, request.http_request.body)
@@ -309,11 +311,11 @@ def test_the_key_of_the_batch_is_not_good_for_its_parts(
         [part(f"/{ACCOUNT}/box?restype=container")],
     ],
 )
-def test_what_is_no_batch(server: Server, parts: list[str]) -> None:
+def test_malformed_batches(server: Server, parts: list[str]) -> None:
     assert send(server, sas_of_account("rwd"), parts) == REFUSED
 
 
-def test_what_is_too_long(server: Server, container: ContainerClient) -> None:
+def test_batches_beyond_the_size_limit(server: Server, container: ContainerClient) -> None:
     container.upload_blob("a", b"")
     target = f"/{ACCOUNT}/{container.container_name}/a"
     token = sas_of_account("d")
@@ -325,7 +327,7 @@ def test_what_is_too_long(server: Server, container: ContainerClient) -> None:
     assert sent == (202, "", [(400, "InvalidHeaderValue")])
 
 
-def test_the_sdk_makes_sense_of_a_refusal(container: ContainerClient) -> None:
+def test_the_sdk_parses_a_refusal(container: ContainerClient) -> None:
     with pytest.raises(HttpResponseError) as caught:
         container.delete_blobs(*map(str, range(300)))
     assert caught.value.status_code == 400

@@ -1,8 +1,7 @@
-"""Leases of blobs through the SDK: what each action does in each state, and who may do what.
+"""Blob leases: every action in every state, and uses of leased blobs.
 
-The two tables are those of the service. Where its documents name 409 beside 412 for a wrong id, it
-is 412, as its own table of codes and all its clients have it.
-"""
+The two tables are those of the service. Where its documents name both 409 and 412 for a wrong lease
+ID, it is 412, as in its own table of codes and in all its clients."""
 
 from __future__ import annotations
 
@@ -24,7 +23,9 @@ from azure.storage.blob import (
     ContentSettings,
 )
 
-from tests.server import Answer, Server, refused, served, unique, with_headers
+from tests.sdk.blob.clients import async_blob_service, blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import Server, served, unique
 
 HELD = "aaaaaaaa-0000-4000-8000-000000000001"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000002"
@@ -43,7 +44,7 @@ def state_of(blob: BlobClient) -> str:
     return str(blob.get_blob_properties().lease.state)
 
 
-# What the actions do
+# Actions
 
 ACTIONS: dict[str, Callable[[BlobClient], Any]] = {
     "acquire": lambda blob: blob.acquire_lease(60),
@@ -77,7 +78,7 @@ OUTCOMES: dict[str, tuple[str, str, str, str, str]] = {
     "break later": (ABSENT, "breaking", "breaking", "broken", "broken"),
     "break": (ABSENT, "broken", "breaking", "broken", "broken"),
     "change held to other": (ABSENT, "leased", NOT_CHANGED, ABSENT, ABSENT),
-    # Whoever lost the answer to a change asks for it again.
+    # A client that lost the response to a change repeats it.
     "change other to held": (ABSENT, "leased", MISMATCH, ABSENT, ABSENT),
     "change other to third": (ABSENT, MISMATCH, MISMATCH, ABSENT, ABSENT),
     "renew held": (MISMATCH, "leased", NOT_RENEWED, NOT_RENEWED, "leased"),
@@ -86,7 +87,7 @@ OUTCOMES: dict[str, tuple[str, str, str, str, str]] = {
     "release other": (MISMATCH, MISMATCH, MISMATCH, MISMATCH, MISMATCH),
 }
 
-# Who may do what meanwhile
+# Uses
 
 Use = Callable[..., Any]
 
@@ -124,7 +125,7 @@ ID_MISMATCH = "LeaseIdMismatchWithBlobOperation"
 NO_LEASE = "LeaseNotPresentWithBlobOperation"
 LOST = "LeaseLost"
 
-# The columns are the ids; a cell is the code of a 412, or "" where it is done.
+# The columns are the lease IDs; a cell is the code of a 412, or "" on success.
 REFUSALS_OF_WRITES: dict[str, tuple[str, str, str]] = {
     "available": ("", NO_LEASE, NO_LEASE),
     "leased": (ID_MISSING, "", ID_MISMATCH),
@@ -138,15 +139,15 @@ REFUSALS_OF_READS: dict[str, tuple[str, str, str]] = {
     "breaking": ("", "", ID_MISMATCH),
 }
 MODIFYING = frozenset(WRITES) - {"put block", "delete", "delete snapshots"}
-"""What leaves a blob with another ETag, and makes it forget a lease that has ended."""
+"""Operations that change the ETag of a blob and clear an ended lease."""
 
 
 # Blobs in every state
 
 
-class Shelf:
-    """A blob for each case, in the state that the case is about. Those whose lease has to expire
-    are leased at once, so that all wait together, and only for what others leave of the time."""
+class LeasedBlobs:
+    """A blob for each case, in the state that the case needs. Leases that have to expire are
+    acquired at the start, so that the tests wait for all of them at once."""
 
     def __init__(self, container: ContainerClient, expiring: list[str]) -> None:
         self._container = container
@@ -183,7 +184,7 @@ RENEWALS: dict[str, tuple[Callable[[BlobClient], Any], str]] = {
     "leased again": (lambda blob: blob.acquire_lease(60, OTHER), MISMATCH),
     "broken": (lambda blob: lease_of(blob).break_lease(), NOT_RENEWED),
 }
-"""What happens between the expiry of a lease and its renewal, and the code of a 409 or ""."""
+"""Actions between the expiry of a lease and its renewal, and the code of a 409 or ""."""
 
 
 def use_case(use: str, sent: str) -> str:
@@ -191,17 +192,17 @@ def use_case(use: str, sent: str) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shelf(service: BlobServiceClient) -> Iterator[Shelf]:
+def leased_blobs(service: BlobServiceClient) -> Iterator[LeasedBlobs]:
     container = service.create_container(unique("leases"))
     used = [use_case(use, sent) for use in USES for sent in IDS]
-    yield Shelf(container, [*ACTIONS, *used, *RENEWALS])
-    container.delete_container()  # whatever in it is leased
+    yield LeasedBlobs(container, [*ACTIONS, *used, *RENEWALS])
+    container.delete_container()  # blob leases do not prevent that
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("state", STATES)
-def test_actions(shelf: Shelf, state: str, action: str) -> None:
-    blob = shelf.blob(state, action)
+def test_actions(leased_blobs: LeasedBlobs, state: str, action: str) -> None:
+    blob = leased_blobs.blob(state, action)
     before = blob.get_blob_properties()
     assert before.lease.state == state
     outcome = OUTCOMES[action][STATES.index(state)]
@@ -209,10 +210,10 @@ def test_actions(shelf: Shelf, state: str, action: str) -> None:
         ACTIONS[action](blob)
         after = outcome
     else:
-        with refused(409, outcome) as told:
+        with refused(409, outcome) as error:
             ACTIONS[action](blob)
-        assert told.details["leasestate"] == state
-        assert HELD not in str(told.details)
+        assert error.details["leasestate"] == state
+        assert HELD not in str(error.details)
         after = state
     shown = blob.get_blob_properties()
     assert shown.lease.state == after
@@ -223,8 +224,8 @@ def test_actions(shelf: Shelf, state: str, action: str) -> None:
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("sent", IDS)
 @pytest.mark.parametrize("state", STATES)
-def test_uses(shelf: Shelf, state: str, sent: str, use: str) -> None:
-    blob = shelf.blob(state, use_case(use, sent))
+def test_uses(leased_blobs: LeasedBlobs, state: str, sent: str, use: str) -> None:
+    blob = leased_blobs.blob(state, use_case(use, sent))
     before = blob.get_blob_properties()
     assert before.lease.state == state
     refusals = REFUSALS_OF_WRITES if use in WRITES else REFUSALS_OF_READS
@@ -245,8 +246,8 @@ def test_uses(shelf: Shelf, state: str, sent: str, use: str) -> None:
 
 
 @pytest.mark.parametrize("between", RENEWALS)
-def test_renewals_after_the_end(shelf: Shelf, between: str) -> None:
-    blob = shelf.blob("expired", between)
+def test_renewals_after_the_expiry(leased_blobs: LeasedBlobs, between: str) -> None:
+    blob = leased_blobs.blob("expired", between)
     happens, code = RENEWALS[between]
     happens(blob)
     if code:
@@ -267,9 +268,9 @@ def blob(container: ContainerClient) -> BlobClient:
     return container.upload_blob("blob", b"old")
 
 
-def test_the_life_of_a_lease(container: ContainerClient, blob: BlobClient) -> None:
+def test_lifecycle_of_a_lease(container: ContainerClient, blob: BlobClient) -> None:
     etag = blob.get_blob_properties().etag
-    answer = Answer()
+    answer = ResponseRecorder()
     lease = blob.acquire_lease(60, raw_response_hook=answer)
     assert (answer.status, answer.headers["x-ms-lease-id"]) == (201, lease.id)
     assert lease.etag == etag
@@ -303,7 +304,7 @@ def test_a_break_without_a_period(blob: BlobClient) -> None:
     assert state_of(blob) == "broken"
 
 
-def test_what_is_put_keeps_the_lease(blob: BlobClient) -> None:
+def test_overwriting_keeps_the_lease(blob: BlobClient) -> None:
     lease = blob.acquire_lease(60)
     blob.upload_blob(b"whole", overwrite=True, lease=lease)
     blob.stage_block("a", b"of blocks", lease=lease)
@@ -316,7 +317,7 @@ def test_what_is_put_keeps_the_lease(blob: BlobClient) -> None:
     assert state_of(blob) == "available"
 
 
-def test_ids_for_what_is_not_there(container: ContainerClient) -> None:
+def test_lease_ids_for_missing_blobs(container: ContainerClient) -> None:
     blob = container.get_blob_client("missing")
     for name, use in USES.items():
         creates = name in ("put blob", "put block", "put block list")
@@ -352,7 +353,7 @@ def test_conditions_of_actions(blob: BlobClient) -> None:
         "{0xaaaaaaaa,0x0000,0x4000,{0x80,0x00,0x00,0x00,0x00,0x00,0x00,0x01}}",
     ],
 )
-def test_ids_in_other_words(blob: BlobClient, written: str) -> None:
+def test_forms_of_lease_ids(blob: BlobClient, written: str) -> None:
     assert blob.acquire_lease(60, written).id == HELD
     blob.set_blob_metadata({"a": "b"}, lease=written)
     lease_of(blob).release()
@@ -369,19 +370,19 @@ def test_ids_in_other_words(blob: BlobClient, written: str) -> None:
         ("x-ms-proposed-lease-id", "mine"),
     ],
 )
-def test_requests_that_will_not_do(blob: BlobClient, header: str, value: str) -> None:
+def test_invalid_requests(blob: BlobClient, header: str, value: str) -> None:
     hook = with_headers(**{header.replace("-", "_"): value})
-    with refused(400, "InvalidHeaderValue") as told:
+    with refused(400, "InvalidHeaderValue") as error:
         blob.acquire_lease(raw_request_hook=hook)
-    assert (told.details["headername"], told.details["headervalue"]) == (header, value)
+    assert (error.details["headername"], error.details["headervalue"]) == (header, value)
     with refused(400, "InvalidHeaderValue"):
         lease_of(blob).break_lease(61)
     assert state_of(blob) == "available"
 
 
-def test_of_many_who_acquire_one_does(server: Server, blob: BlobClient) -> None:
+def test_one_of_many_acquirers_wins(server: Server, blob: BlobClient) -> None:
     async def main() -> None:
-        async with server.async_service() as service:
+        async with async_blob_service(server) as service:
             contended = service.get_blob_client(blob.container_name, blob.blob_name)
             attempts = (contended.acquire_lease(60) for _ in range(16))
             outcomes = await asyncio.gather(*attempts, return_exceptions=True)
@@ -399,17 +400,17 @@ def test_of_many_who_acquire_one_does(server: Server, blob: BlobClient) -> None:
 
 def test_leases_survive_a_crash(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        with server.service() as service:
-            shelf = Shelf(service.create_container("survivors"), [])
+        with blob_service(server) as service:
+            leased_blobs = LeasedBlobs(service.create_container("survivors"), [])
             etags = {
-                state: shelf.blob(state, "blob").get_blob_properties().etag
+                state: leased_blobs.blob(state, "blob").get_blob_properties().etag
                 for state in ("leased", "breaking", "broken")
             }
             service.get_container_client("survivors").upload_blob("fixed", b"")
             service.get_blob_client("survivors", "fixed").acquire_lease(60, HELD)
         server.kill()
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             for state, etag in etags.items():
                 blob = service.get_blob_client("survivors", f"{state}/blob")
                 shown = blob.get_blob_properties()

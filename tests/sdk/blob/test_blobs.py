@@ -1,4 +1,4 @@
-"""Block blobs through the SDK: written, read, described and deleted."""
+"""Block blobs: put, get, properties and delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.storage.blob import BlobLeaseClient, BlobType, ContainerClient, ContentSettings
 
-from tests.server import Answer, refused, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -30,7 +30,7 @@ def md5_of(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     "size", [0, 1, 511, 32 * KIB, 32 * KIB + 1, MIB, 5 * MIB + 3, 33 * MIB, 64 * MIB]
 )
-def test_what_is_put_is_got(container: ContainerClient, size: int) -> None:
+def test_put_and_get(container: ContainerClient, size: int) -> None:
     content = content_of(size)
     blob = container.upload_blob("blob", content)
     shown = blob.get_blob_properties()
@@ -39,17 +39,17 @@ def test_what_is_put_is_got(container: ContainerClient, size: int) -> None:
     assert blob.download_blob().readall() == content
 
 
-def test_answer_to_an_upload(container: ContainerClient) -> None:
-    answer = Answer()
+def test_response_to_an_upload(container: ContainerClient) -> None:
+    answer = ResponseRecorder()
     blob = container.get_blob_client("blob")
-    told = blob.upload_blob(b"content", raw_response_hook=answer)
+    result = blob.upload_blob(b"content", raw_response_hook=answer)
     assert answer.status == 201
     assert base64.b64decode(answer.headers["content-md5"]) == md5_of(b"content")
     assert len(base64.b64decode(answer.headers["x-ms-content-crc64"])) == 8
     assert answer.headers["x-ms-request-server-encrypted"] == "true"
     shown = blob.get_blob_properties()
-    assert told["etag"] == shown.etag == answer.headers["etag"]
-    assert told["last_modified"] == shown.last_modified
+    assert result["etag"] == shown.etag == answer.headers["etag"]
+    assert result["last_modified"] == shown.last_modified
 
 
 def test_properties(container: ContainerClient) -> None:
@@ -69,7 +69,7 @@ def test_properties(container: ContainerClient) -> None:
     assert blob.download_blob().properties.etag == shown.etag
 
 
-def test_overwriting_keeps_the_creation_and_nothing_else(container: ContainerClient) -> None:
+def test_overwriting_keeps_only_the_creation_time(container: ContainerClient) -> None:
     settings = ContentSettings(content_type="text/plain", content_language="fr")
     blob = container.upload_blob("blob", b"old", metadata={"a": "b"}, content_settings=settings)
     old = blob.get_blob_properties()
@@ -83,7 +83,7 @@ def test_overwriting_keeps_the_creation_and_nothing_else(container: ContainerCli
     assert blob.download_blob().readall() == b"newer"
 
 
-def test_no_overwriting_unless_asked(container: ContainerClient) -> None:
+def test_overwriting_must_be_requested(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"old")
     with refused(409, "BlobAlreadyExists"):
         blob.upload_blob(b"new")
@@ -105,10 +105,10 @@ def test_text(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Unheard", "Block Blob"])
-def test_kinds_that_will_not_do(container: ContainerClient, kind: str) -> None:
-    with refused(400, "InvalidHeaderValue") as told:
+def test_unsupported_blob_types(container: ContainerClient, kind: str) -> None:
+    with refused(400, "InvalidHeaderValue") as error:
         container.upload_blob("blob", b"", raw_request_hook=with_headers(x_ms_blob_type=kind))
-    assert told.details["headername"] == "x-ms-blob-type"
+    assert error.details["headername"] == "x-ms-blob-type"
 
 
 # Names
@@ -142,7 +142,7 @@ def test_kinds_that_will_not_do(container: ContainerClient, kind: str) -> None:
         "a//b",
     ],
 )
-def test_names_that_will_do(container: ContainerClient, name: str) -> None:
+def test_valid_names(container: ContainerClient, name: str) -> None:
     blob = container.upload_blob(name, name.encode(), metadata={"a": "b"})
     assert blob.download_blob().readall() == name.encode()
     assert blob.get_blob_properties().metadata == {"a": "b"}
@@ -152,7 +152,7 @@ def test_names_that_will_do(container: ContainerClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 1025, "é" * 1025, "😀" * 513, "/".join("s" * 255)], ids=len)
-def test_names_that_will_not_do(container: ContainerClient, name: str) -> None:
+def test_invalid_names(container: ContainerClient, name: str) -> None:
     with refused(400, "OutOfRangeInput"):
         container.upload_blob(name, b"")
 
@@ -169,9 +169,9 @@ def test_ranges(container: ContainerClient) -> None:
     assert blob.download_blob(offset=50_000).readall() == content[50_000:]
 
 
-def test_answer_to_a_range(container: ContainerClient) -> None:
+def test_response_to_a_range(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"0123456789")
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.download_blob(offset=2, length=3, raw_response_hook=answer).readall()
     assert answer.status == 206
     assert answer.headers["content-range"] == "bytes 2-4/10"
@@ -217,7 +217,7 @@ def test_validated_content(container: ContainerClient) -> None:
 def test_validated_ranges(container: ContainerClient) -> None:
     content = content_of(MIB)
     blob = container.upload_blob("blob", content)
-    answer = Answer()
+    answer = ResponseRecorder()
     downloaded = blob.download_blob(1_000, 5_000, validate_content=True, raw_response_hook=answer)
     assert downloaded.readall() == content[1_000:6_000]
     assert base64.b64decode(answer.headers["content-md5"]) == md5_of(content[1_000:6_000])
@@ -225,10 +225,10 @@ def test_validated_ranges(container: ContainerClient) -> None:
 
 def test_wrong_md5(container: ContainerClient) -> None:
     wrong = base64.b64encode(md5_of(b"other")).decode()
-    with refused(400, "Md5Mismatch") as told:
+    with refused(400, "Md5Mismatch") as error:
         container.upload_blob("blob", b"content", raw_request_hook=with_headers(Content_MD5=wrong))
-    assert told.details["userspecifiedmd5"] == wrong
-    assert base64.b64decode(told.details["servercalculatedmd5"]) == md5_of(b"content")
+    assert error.details["userspecifiedmd5"] == wrong
+    assert base64.b64decode(error.details["servercalculatedmd5"]) == md5_of(b"content")
     assert not container.get_blob_client("blob").exists()
 
 
@@ -239,7 +239,7 @@ def test_malformed_md5(container: ContainerClient, written: str) -> None:
 
 
 def test_crc64(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     container.upload_blob("one", b"content", raw_response_hook=answer)
     crc = answer.headers["x-ms-content-crc64"]
     right = with_headers(x_ms_content_crc64=crc)
@@ -249,7 +249,7 @@ def test_crc64(container: ContainerClient) -> None:
     assert sorted(container.list_blob_names()) == ["one", "two"]
 
 
-def test_an_md5_of_the_client_is_checked_and_kept(container: ContainerClient) -> None:
+def test_an_md5_of_the_client_is_checked_and_stored(container: ContainerClient) -> None:
     right = bytearray(hashlib.md5(b"content", usedforsecurity=False).digest())
     settings = ContentSettings(content_md5=right)
     blob = container.upload_blob("blob", b"content", content_settings=settings)
@@ -259,7 +259,7 @@ def test_an_md5_of_the_client_is_checked_and_kept(container: ContainerClient) ->
     assert blob.download_blob().readall() == b"content"
 
 
-# Descriptions
+# Properties and metadata
 
 
 def test_content_settings(container: ContainerClient) -> None:
@@ -284,11 +284,11 @@ def test_setting_some_headers_clears_the_others(container: ContainerClient) -> N
     first = ContentSettings(content_type="text/plain", content_language="fr")
     blob = container.upload_blob("blob", b"content", content_settings=first, metadata={"a": "b"})
     old = blob.get_blob_properties()
-    told = blob.set_http_headers(
+    result = blob.set_http_headers(
         ContentSettings(content_type="text/html", cache_control="no-store")
     )
     new = blob.get_blob_properties()
-    assert told["etag"] == new.etag != old.etag
+    assert result["etag"] == new.etag != old.etag
     assert new.content_settings.content_type == "text/html"
     assert new.content_settings.cache_control == "no-store"
     assert new.content_settings.content_language is None
@@ -299,9 +299,9 @@ def test_setting_some_headers_clears_the_others(container: ContainerClient) -> N
 def test_metadata(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content", metadata={"Old": "1"})
     old = blob.get_blob_properties()
-    told = blob.set_blob_metadata({"CamelCase": "Two words", "_x1": ""})
+    result = blob.set_blob_metadata({"CamelCase": "Two words", "_x1": ""})
     new = blob.get_blob_properties()
-    assert told["etag"] == new.etag != old.etag
+    assert result["etag"] == new.etag != old.etag
     assert new.metadata == {"CamelCase": "Two words", "_x1": ""}
     assert blob.download_blob().properties.metadata == new.metadata
     blob.set_blob_metadata({})
@@ -310,21 +310,21 @@ def test_metadata(container: ContainerClient) -> None:
 
 def test_bad_metadata(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content")
-    with refused(400, "InvalidMetadata") as told:
+    with refused(400, "InvalidMetadata") as error:
         blob.set_blob_metadata({"1x": "y"})
-    assert told.details["name"] == "1x"
+    assert error.details["name"] == "1x"
     with refused(400, "MetadataTooLarge"):
         blob.set_blob_metadata({"x": "y" * 8192})
     with refused(400, "InvalidMetadata"):
         container.upload_blob("other", b"", metadata={"with-dash": "y"})
 
 
-# Deletion, and what is not there
+# Deletion and missing blobs
 
 
 def test_delete(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"content")
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.delete_blob(raw_response_hook=answer)
     assert answer.status == 202
     assert answer.headers["x-ms-delete-type-permanent"] == "true"
@@ -332,12 +332,12 @@ def test_delete(container: ContainerClient) -> None:
         blob.delete_blob()
 
 
-def test_what_is_not_there(container: ContainerClient) -> None:
+def test_a_missing_blob(container: ContainerClient) -> None:
     blob = container.get_blob_client("missing")
     assert not blob.exists()
-    with refused(404, "BlobNotFound") as told:
+    with refused(404, "BlobNotFound") as error:
         blob.download_blob()
-    assert "The specified blob does not exist." in told.message
+    assert "The specified blob does not exist." in error.message
     with refused(404, "BlobNotFound"):
         blob.get_blob_properties()
     with refused(404, "BlobNotFound"):

@@ -1,4 +1,4 @@
-"""Blocks through the SDK: staged, put together in lists, and listed."""
+"""Blocks: staging, committing and listing."""
 
 from __future__ import annotations
 
@@ -30,17 +30,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    Answer,
-    Server,
-    check,
-    refused,
-    served,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import async_blob_service, blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, Server, check, served, unique
 
 KIB, MIB = 1024, 1024 * 1024
 HOUR = timedelta(hours=1)
@@ -48,8 +40,8 @@ OTHER_ETAG = '"0x8D0000000000001"'
 
 
 class Source(enum.Enum):
-    """Where a list looks for a block, in the words that the SDK compares with: those of its own
-    `BlockState` have capitals, so that it takes them all for the latest."""
+    """Where a list looks for a block, in the spelling that the SDK compares with: its own
+    `BlockState` values are capitalised, so that it treats them all as latest."""
 
     LATEST = "latest"
     COMMITTED = "committed"
@@ -61,7 +53,7 @@ LATEST, COMMITTED, UNCOMMITTED = Source.LATEST, Source.COMMITTED, Source.UNCOMMI
 
 @pytest.fixture
 def blob(container: ContainerClient) -> BlobClient:
-    """A name with nothing under it yet."""
+    """A blob that does not exist yet."""
     return container.get_blob_client("blob")
 
 
@@ -71,12 +63,12 @@ def stage(blob: BlobClient, **contents: bytes) -> None:
 
 
 def commit(blob: BlobClient, *names: str, **options: Any) -> str:
-    """Makes the blob of the latest blocks of these names; returns its ETag."""
+    """Commits the latest blocks of these names; returns the ETag."""
     return str(blob.commit_block_list([BlobBlock(name) for name in names], **options)["etag"])
 
 
 def shown(blob: BlobClient, kind: str = "all") -> tuple[list[str], list[str]]:
-    """The names of the committed and of the uncommitted blocks."""
+    """Returns the names of the committed and the uncommitted blocks."""
     committed, uncommitted = blob.get_block_list(kind)
     return [block.id for block in committed], [block.id for block in uncommitted]
 
@@ -86,7 +78,7 @@ def md5_text(content: bytes) -> str:
 
 
 def with_block_id(written: str) -> Callable[[Any], None]:
-    """A hook that puts something else where the SDK puts what it has encoded."""
+    """Returns a hook that replaces the block ID that the SDK has encoded."""
 
     def change(request: Any) -> None:
         url = request.http_request.url
@@ -95,12 +87,12 @@ def with_block_id(written: str) -> Callable[[Any], None]:
     return change
 
 
-# Made of blocks
+# Committing
 
 
 def test_blocks_become_a_blob_in_the_order_of_the_list(blob: BlobClient) -> None:
     stage(blob, a=b"one ", b=b"two ", c=b"three ")
-    answer = Answer()
+    answer = ResponseRecorder()
     etag = commit(blob, "c", "a", "b", "a", raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-request-server-encrypted"] == "true"
@@ -112,7 +104,7 @@ def test_blocks_become_a_blob_in_the_order_of_the_list(blob: BlobClient) -> None
 def test_staging_does_not_change_the_blob(blob: BlobClient) -> None:
     blob.upload_blob(b"content", metadata={"a": "b"})
     before = blob.get_blob_properties()
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.stage_block("a", b"new", raw_response_hook=answer)
     assert answer.status == 201
     assert "etag" not in answer.headers
@@ -121,7 +113,7 @@ def test_staging_does_not_change_the_blob(blob: BlobClient) -> None:
     assert blob.download_blob().readall() == b"content"
 
 
-def test_the_last_block_of_a_name_counts(blob: BlobClient) -> None:
+def test_the_last_block_of_a_name_wins(blob: BlobClient) -> None:
     stage(blob, a=b"first", b=b"!")
     stage(blob, a=b"second")
     commit(blob, "a", "b")
@@ -143,7 +135,7 @@ SOURCES: list[tuple[str, Source, bytes | None]] = [
 
 
 @pytest.mark.parametrize(("name", "source", "expected"), SOURCES)
-def test_where_a_list_looks(
+def test_sources_of_a_list(
     blob: BlobClient, name: str, source: Source, expected: bytes | None
 ) -> None:
     listed = [BlobBlock(name, cast(BlockState, source))]
@@ -151,10 +143,10 @@ def test_where_a_list_looks(
     etag = commit(blob, "o", "x")
     stage(blob, n=b"new", x=b"after")
     if expected is None:
-        with refused(400, "InvalidBlockList") as told:
+        with refused(400, "InvalidBlockList") as error:
             blob.commit_block_list(listed)
-        assert base64.b64decode(told.details["blockid"]) == name.encode()
-        assert told.details["lookedfor"].lower() == source.value
+        assert base64.b64decode(error.details["blockid"]) == name.encode()
+        assert error.details["lookedfor"].lower() == source.value
         assert blob.get_blob_properties().etag == etag
         assert shown(blob) == (["o", "x"], ["n", "x"])
     else:
@@ -177,7 +169,7 @@ def test_an_unknown_block_changes_nothing(blob: BlobClient) -> None:
     commit(blob, "a", "b")
 
 
-def test_a_blob_is_edited_by_its_list(blob: BlobClient) -> None:
+def test_editing_a_blob_by_its_list(blob: BlobClient) -> None:
     stage(blob, a=b"Once ", b=b"upon ", c=b"a ", d=b"time")
     commit(blob, "a", "b", "c", "d")
     stage(blob, c=b"another ", e=b"bright ")
@@ -196,7 +188,7 @@ def test_an_empty_list_makes_an_empty_blob(blob: BlobClient) -> None:
 
 
 @pytest.mark.parametrize("end", ["list", "blob", "deletion"])
-def test_when_blocks_are_dropped(blob: BlobClient, end: str) -> None:
+def test_operations_that_drop_staged_blocks(blob: BlobClient, end: str) -> None:
     stage(blob, a=b"a", b=b"b")
     commit(blob, "a")
     stage(blob, b=b"b", c=b"c")
@@ -212,7 +204,7 @@ def test_when_blocks_are_dropped(blob: BlobClient, end: str) -> None:
         commit(blob, "b")
 
 
-def test_a_commit_replaces_all_that_describes_the_blob(blob: BlobClient) -> None:
+def test_a_commit_replaces_all_properties(blob: BlobClient) -> None:
     first = ContentSettings(content_type="text/plain", content_language="fr")
     stage(blob, a=b"content")
     commit(blob, "a", metadata={"a": "b"}, content_settings=first)
@@ -231,14 +223,14 @@ def test_a_commit_replaces_all_that_describes_the_blob(blob: BlobClient) -> None
     assert new.content_settings.content_type == "application/octet-stream"
     assert new.content_settings.content_language is None
     assert new.content_settings.cache_control == "no-store"
-    # Nobody reads the blocks again for it, so it is kept as it was said.
+    # The blocks are not read again, so the MD5 is stored as given.
     assert new.content_settings.content_md5 == claimed
     commit(blob, "a")
     assert blob.get_blob_properties().content_settings.content_md5 is None
     assert blob.get_blob_properties().blob_tier_inferred is True
 
 
-# Large ones
+# Large blobs
 
 
 def large(size: int) -> bytes:
@@ -249,7 +241,7 @@ def test_parallel_uploads_and_ranges_across_blocks(
     server: Server, container: ContainerClient
 ) -> None:
     content = large(3 * MIB + 17)
-    with server.service(max_single_put_size=64 * KIB, max_block_size=100 * KIB) as service:
+    with blob_service(server, max_single_put_size=64 * KIB, max_block_size=100 * KIB) as service:
         sender = service.get_blob_client(container.container_name, "large")
         sender.upload_blob(content, max_concurrency=4, metadata={"large": "yes"})
     blob = container.get_blob_client("large")
@@ -265,7 +257,7 @@ def test_parallel_uploads_and_ranges_across_blocks(
 
 
 def test_long_lists(blob: BlobClient) -> None:
-    """The server puts them together in steps; it is to be one step all the same."""
+    """The server builds them in steps, but commits them atomically."""
     stage(blob, a=b"a", b=b"bb", c=b"c")
     names = [*"abc"] * 1000
     with refused(412, "ConditionNotMet"):
@@ -285,14 +277,14 @@ def test_long_lists(blob: BlobClient) -> None:
 
 def test_blocks_survive_a_crash(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.create_container("survivors").get_blob_client("blob")
             stage(blob, a=large(MIB), b=b"old")
             commit(blob, "a", "b")
             stage(blob, b=b"new", c=b"!")
         server.kill()
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client("survivors", "blob")
             assert shown(blob) == (["a", "b"], ["b", "c"])
             commit(blob, "a", "b", "c")
@@ -307,7 +299,7 @@ def test_the_asynchronous_client(server: Server, container: ContainerClient) -> 
 
     async def main() -> None:
         options = {"max_single_put_size": 64 * KIB, "max_block_size": 64 * KIB}
-        async with server.async_service(**options) as service:
+        async with async_blob_service(server, **options) as service:
             blob = service.get_blob_client(container.container_name, "large")
             await blob.upload_blob(content, max_concurrency=4)
             assert await (await blob.download_blob()).readall() == content
@@ -323,7 +315,7 @@ def test_the_asynchronous_client(server: Server, container: ContainerClient) -> 
 # Several writers
 
 
-def test_of_two_writers_the_second_to_commit_fails(blob: BlobClient) -> None:
+def test_the_second_of_two_commits_fails(blob: BlobClient) -> None:
     stage(blob, a=b"of the first", b=b"of the second")
     etag = commit(blob, "a")
     with refused(400, "InvalidBlockList"):
@@ -332,13 +324,13 @@ def test_of_two_writers_the_second_to_commit_fails(blob: BlobClient) -> None:
     assert blob.download_blob().readall() == b"of the first"
 
 
-def test_writers_in_a_race(server: Server, container: ContainerClient) -> None:
+def test_concurrent_writers(server: Server, container: ContainerClient) -> None:
     """Each list has all of its own blocks or is refused; contents are never mixed."""
     wins: list[str] = []
 
     def write(letter: str) -> None:
         names = [f"{letter}{number}" for number in range(4)]
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             for _ in range(8):
                 stage(blob, **{name: letter.encode() * 1000 for name in names})
@@ -360,7 +352,7 @@ def test_writers_in_a_race(server: Server, container: ContainerClient) -> None:
     assert container.download_blob("blob").readall() in {letter.encode() * 4000 for letter in "xyz"}
 
 
-# Lists as they are shown
+# Get Block List
 
 
 def test_kinds_of_lists(blob: BlobClient) -> None:
@@ -369,7 +361,7 @@ def test_kinds_of_lists(blob: BlobClient) -> None:
     stage(blob, c=b"1", a=b"12")
     assert shown(blob, "committed") == (["b", "a"], [])
     assert shown(blob, "uncommitted") == ([], ["a", "c"])
-    answer = Answer()
+    answer = ResponseRecorder()
     committed, uncommitted = blob.get_block_list("all", raw_response_hook=answer)
     assert [(block.id, block.size) for block in committed] == [("b", 3), ("a", 5)]
     assert [(block.id, block.size) for block in uncommitted] == [("a", 2), ("c", 1)]
@@ -379,7 +371,7 @@ def test_kinds_of_lists(blob: BlobClient) -> None:
         blob.get_block_list("other")
 
 
-def test_lists_of_what_has_no_blocks(blob: BlobClient) -> None:
+def test_lists_of_blobs_without_blocks(blob: BlobClient) -> None:
     with refused(404, "BlobNotFound"):
         blob.get_block_list("all")
     blob.upload_blob(b"whole")
@@ -393,14 +385,14 @@ def test_the_list_of_a_snapshot(container: ContainerClient, blob: BlobClient) ->
     snapshot = str(blob.create_snapshot()["snapshot"])
     commit(blob, "b")
     past = container.get_blob_client("blob", snapshot=snapshot)
-    # What was staged then was not part of the blob, so it is not kept.
+    # Blocks staged at that time were not part of the blob, so they are not in the snapshot.
     assert shown(past) == (["a"], [])
 
 
-def test_a_blob_that_is_not_committed(container: ContainerClient, blob: BlobClient) -> None:
+def test_an_uncommitted_blob(container: ContainerClient, blob: BlobClient) -> None:
     container.upload_blob("other", b"")
     stage(blob, a=b"12345")
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.get_block_list("all", raw_response_hook=answer)
     assert "x-ms-blob-content-length" not in answer.headers
     assert "etag" not in answer.headers
@@ -435,7 +427,7 @@ def test_a_blob_that_is_not_committed(container: ContainerClient, blob: BlobClie
     ],
     ids=["not base64", "not padded", "too long", "empty"],
 )
-def test_names_that_will_not_do(blob: BlobClient, written: str, code: str) -> None:
+def test_invalid_names(blob: BlobClient, written: str, code: str) -> None:
     with refused(400, code):
         blob.stage_block("a", b"content", raw_request_hook=with_block_id(written))
     with refused(404, "BlobNotFound"):
@@ -445,16 +437,16 @@ def test_names_that_will_not_do(blob: BlobClient, written: str, code: str) -> No
 def test_names_of_any_bytes(blob: BlobClient) -> None:
     name = base64.b64encode(b"/?\xff\x00" * 16).decode()
     blob.stage_block("a", b"content", raw_request_hook=with_block_id(name))
-    assert shown(blob) == ([], [name])  # which the client leaves as it is, being no text
+    assert shown(blob) == ([], [name])  # bytes, which the client does not encode
 
 
 def test_staged_names_have_one_length(blob: BlobClient) -> None:
     stage(blob, aa=b"content")
-    with refused(400, "InvalidBlobOrBlock") as told:
+    with refused(400, "InvalidBlobOrBlock") as error:
         stage(blob, a=b"content")
-    assert (told.details["blockidlength"], told.details["expectedlength"]) == ("1", "2")
+    assert (error.details["blockidlength"], error.details["expectedlength"]) == ("1", "2")
     commit(blob, "aa")
-    stage(blob, a=b"content")  # what is committed does not bind the next ones
+    stage(blob, a=b"content")  # committed blocks do not bind later ones
     commit(blob, "a", "aa")
 
 
@@ -462,13 +454,13 @@ def test_staged_names_have_one_length(blob: BlobClient) -> None:
 
 
 def test_checksums_of_blocks(blob: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.stage_block("a", b"123456789", validate_content=True, raw_response_hook=answer)
     assert answer.headers["content-md5"] == md5_text(b"123456789")
     assert "x-ms-content-crc64" in answer.headers
     blob.stage_block("a", b"123456789", raw_response_hook=answer)
     crc = answer.headers["x-ms-content-crc64"]
-    # The check value of CRC-64/NVME, the lowest byte first.
+    # The check value of CRC-64/NVME, lowest byte first.
     assert base64.b64decode(crc).hex() == "8898790a86148bae"
     blob.stage_block("b", b"123456789", raw_request_hook=with_headers(x_ms_content_crc64=crc))
     both = {"x_ms_content_crc64": crc, "Content_MD5": md5_text(b"other")}
@@ -484,14 +476,14 @@ def test_checksums_of_blocks(blob: BlobClient) -> None:
 
 
 def test_checksums_of_long_blocks(blob: BlobClient) -> None:
-    """They are made by the thread that draws a block from its socket."""
+    """They are computed by the thread that reads a block from its socket."""
     content = random.Random(1).randbytes((9 << 20) + 5)
     crc = base64.b64encode(crc64nvme(content).to_bytes(8, "little")).decode()
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.stage_block("a", content, validate_content=True, raw_response_hook=answer)
     assert answer.headers["content-md5"] == md5_text(content)
-    told = with_headers(x_ms_content_crc64=crc)
-    blob.stage_block("b", content, raw_request_hook=told, raw_response_hook=answer)
+    result = with_headers(x_ms_content_crc64=crc)
+    blob.stage_block("b", content, raw_request_hook=result, raw_response_hook=answer)
     assert answer.headers["x-ms-content-crc64"] == crc
     changed = content[:-1] + b"?"
     for code, sent in (
@@ -517,16 +509,16 @@ def test_checksums_of_lists(blob: BlobClient) -> None:
 
 
 def test_an_empty_block(blob: BlobClient) -> None:
-    with refused(400, "InvalidHeaderValue") as told:
+    with refused(400, "InvalidHeaderValue") as error:
         stage(blob, a=b"")
-    assert told.details["headername"] == "Content-Length"
+    assert error.details["headername"] == "Content-Length"
 
 
 @pytest.mark.parametrize(
     ("version", "mib_max"), [("2015-12-11", 4), ("2019-07-07", 100), ("2019-12-12", 4000)]
 )
 def test_blocks_that_are_too_large(blob: BlobClient, version: str, mib_max: int) -> None:
-    """They are refused for what they announce, before anything of them is sent."""
+    """They are refused by their announced length, before any of the body is sent."""
     token = generate_blob_sas(
         ACCOUNT,
         blob.container_name,
@@ -575,7 +567,7 @@ def test_conditions_of_commits(blob: BlobClient) -> None:
     assert blob.download_blob().readall() == b"new"
 
 
-def test_blocks_and_their_lists_take_no_conditions(blob: BlobClient) -> None:
+def test_put_block_and_get_block_list_take_no_conditions(blob: BlobClient) -> None:
     stage(blob, a=b"content")
     hook = with_headers(If_Match=OTHER_ETAG)
     with refused(400, "ConditionHeadersNotSupported"):
@@ -585,8 +577,8 @@ def test_blocks_and_their_lists_take_no_conditions(blob: BlobClient) -> None:
     assert shown(blob) == ([], ["a"])
 
 
-def test_in_no_container(server: Server) -> None:
-    with server.service() as service:
+def test_a_missing_container(server: Server) -> None:
+    with blob_service(server) as service:
         blob = service.get_blob_client(unique("missing"), "blob")
         for use in (
             lambda: stage(blob, a=b"content"),

@@ -1,4 +1,4 @@
-"""Clients that get in each other's way, in one front end and in two."""
+"""Concurrent clients, with one front end and with two."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from azure.storage.blob import ContainerClient as SyncContainerClient
 from azure.storage.blob import generate_blob_sas
 from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient
 
+from tests.sdk.blob.clients import async_blob_service, blob_service
 from tests.server import ACCOUNT, KEY, Server, served, unique
 
 MIB = 1024 * 1024
@@ -43,7 +44,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 async def services(server: Server, count: int) -> AsyncIterator[list[BlobServiceClient]]:
     """Several clients, each with its own connections."""
     async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(server.async_service()) for _ in range(count)]
+        yield [await stack.enter_async_context(async_blob_service(server)) for _ in range(count)]
 
 
 @contextlib.asynccontextmanager
@@ -68,7 +69,8 @@ async def won(attempt: Awaitable[Any]) -> bool:
 
 
 async def race(server: Server, rounds: int, begin: Race, run: Race) -> None:
-    """Of the racers of a round, who all have seen the same, exactly one wins."""
+    """Checks that exactly one of the concurrent clients of a round wins, all of which have seen the
+    same state."""
     async with clients(server, 6) as racers:
         for number in range(rounds):
             blobs = [racer.get_blob_client(f"blob {number % 7}") for racer in racers]
@@ -85,8 +87,8 @@ async def race(server: Server, rounds: int, begin: Race, run: Race) -> None:
 
 async def _require_winner(blob: BlobClient, racer: int) -> None:
     shown = await blob.get_blob_properties()
-    told = await (await blob.download_blob()).readall()
-    assert told == b"racer %d" % racer or shown.metadata == {"racer": str(racer)}
+    result = await (await blob.download_blob()).readall()
+    assert result == b"racer %d" % racer or shown.metadata == {"racer": str(racer)}
 
 
 async def put(blob: BlobClient, number: int, _etag: str | None) -> None:
@@ -133,11 +135,11 @@ def test_one_racer_wins(pair: Server, kind: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", RACES)
-def test_one_racer_wins_for_long(pair: Server, kind: str) -> None:
+def test_one_racer_wins_in_long_runs(pair: Server, kind: str) -> None:
     asyncio.run(race(pair, ROUNDS_LONG, *RACES[kind]))
 
 
-def test_one_container_is_created(pair: Server) -> None:
+def test_one_of_many_container_creators_wins(pair: Server) -> None:
     async def main() -> None:
         async with services(pair, 6) as racers:
             for _ in range(30):
@@ -148,7 +150,7 @@ def test_one_container_is_created(pair: Server) -> None:
     asyncio.run(main())
 
 
-def test_one_lease_is_granted(pair: Server) -> None:
+def test_one_of_many_lease_acquirers_wins(pair: Server) -> None:
     async def main() -> None:
         async with clients(pair, 6) as racers:
             for _ in range(30):
@@ -165,7 +167,7 @@ def test_one_lease_is_granted(pair: Server) -> None:
 # ETags
 
 
-def test_no_two_contents_share_an_etag(pair: Server) -> None:
+def test_etags_identify_contents(pair: Server) -> None:
     seen: dict[str, bytes] = {}
 
     def note(etag: str, content: bytes) -> None:
@@ -174,9 +176,9 @@ def test_no_two_contents_share_an_etag(pair: Server) -> None:
     async def write(blob: BlobClient, writer: int) -> None:
         for number in range(60):
             content = b"%d of %d" % (number, writer)
-            told = await blob.upload_blob(content, overwrite=True)
-            assert told["etag"] not in seen or seen[told["etag"]] == content
-            note(told["etag"], content)
+            result = await blob.upload_blob(content, overwrite=True)
+            assert result["etag"] not in seen or seen[result["etag"]] == content
+            note(result["etag"], content)
 
     async def read(blob: BlobClient) -> None:
         for _ in range(60):
@@ -211,13 +213,13 @@ def test_larger_downloads_during_overwrites(server: Server, container: SyncConta
 
 
 def download_during_overwrites(server: Server, container: SyncContainerClient, length: int) -> None:
-    """Each download is one version, whole."""
+    """Checks that each download is one complete version."""
     versions = [version_of(number, length) for number in range(3)]
     container.upload_blob("blob", versions[0])
     stop = threading.Event()
 
     def keep_overwriting() -> None:
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             number = 0
             while not stop.is_set():
@@ -227,7 +229,7 @@ def download_during_overwrites(server: Server, container: SyncContainerClient, l
     writer = threading.Thread(target=keep_overwriting)
     writer.start()
     try:
-        with server.service(max_single_get_size=length) as service:
+        with blob_service(server, max_single_get_size=length) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             for _ in range(6):
                 assert blob.download_blob().readall() in versions
@@ -236,7 +238,7 @@ def download_during_overwrites(server: Server, container: SyncContainerClient, l
         writer.join()
 
 
-def test_a_slow_download_outlives_its_blob(container: SyncContainerClient) -> None:
+def test_a_slow_download_survives_the_deletion_of_its_blob(container: SyncContainerClient) -> None:
     content = version_of(7)
     blob = container.upload_blob("blob", content)
     token = generate_blob_sas(
@@ -257,10 +259,10 @@ def test_a_slow_download_outlives_its_blob(container: SyncContainerClient) -> No
     assert received == content
 
 
-# Reading one's own writes
+# Read your own writes
 
 
-def test_writes_are_seen_by_everyone_at_once(pair: Server) -> None:
+def test_writes_are_visible_to_all_clients_at_once(pair: Server) -> None:
     checks = 0
 
     async def write_and_read(number: int, containers: list[ContainerClient]) -> None:
@@ -268,9 +270,9 @@ def test_writes_are_seen_by_everyone_at_once(pair: Server) -> None:
         for turn in range(70):
             blobs = [container.get_blob_client(f"blob {number}") for container in containers]
             written = b"%d %d" % (number, turn)
-            told = await blobs[turn % 4].upload_blob(written, overwrite=True)
+            result = await blobs[turn % 4].upload_blob(written, overwrite=True)
             for downloaded in await asyncio.gather(*(blob.download_blob() for blob in blobs)):
-                assert downloaded.properties.etag == told["etag"]
+                assert downloaded.properties.etag == result["etag"]
                 assert await downloaded.readall() == written
                 checks += 1
             if turn % 5 == 4:
@@ -288,7 +290,7 @@ def test_writes_are_seen_by_everyone_at_once(pair: Server) -> None:
 
 
 async def connect_to_both(server: Server, containers: list[ContainerClient]) -> None:
-    """Opens connections until each front end has some; they are kept and used again."""
+    """Opens connections until each front end has some; they are kept alive and reused."""
     before = sockets(server)
     for burst in range(4, 100, 4):
         await asyncio.gather(
@@ -301,7 +303,7 @@ async def connect_to_both(server: Server, containers: list[ContainerClient]) -> 
 
 
 def sockets(server: Server) -> dict[int, int]:
-    """How many sockets each process of a server has open."""
+    """Returns the number of open sockets per process of a server."""
     return {
         pid: sum(
             link.is_symlink() and str(link.readlink()).startswith("socket:")

@@ -10,7 +10,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobClient, ContainerClient, ContentSettings
 
-from tests.server import Answer, refused
+from tests.sdk.harness import ResponseRecorder, refused
 
 HOUR = timedelta(hours=1)
 OTHER_ETAG = '"0x8D0000000000001"'
@@ -42,10 +42,10 @@ def blob(container: ContainerClient) -> BlobClient:
 def test_writes_if_match(blob: BlobClient, kind: str) -> None:
     write = WRITES[kind](blob)
     current = blob.get_blob_properties().etag
-    with refused(412, "ConditionNotMet") as told:
+    with refused(412, "ConditionNotMet") as error:
         write(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
-    assert current in str(told.details)
-    assert OTHER_ETAG in str(told.details)
+    assert current in str(error.details)
+    assert OTHER_ETAG in str(error.details)
     assert blob.get_blob_properties().etag == current
     write(etag=current, match_condition=MatchConditions.IfNotModified)
 
@@ -77,7 +77,7 @@ def test_writes_if_modified_since(blob: BlobClient) -> None:
 
 
 @pytest.mark.parametrize("kind", ["metadata", "headers", "delete"])
-def test_conditions_on_what_is_not_there(container: ContainerClient, kind: str) -> None:
+def test_conditions_on_missing_blobs(container: ContainerClient, kind: str) -> None:
     write = WRITES[kind](container.get_blob_client("missing"))
     with refused(404, "BlobNotFound"):
         write(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
@@ -145,7 +145,7 @@ def test_every_change_has_its_own_etag(blob: BlobClient) -> None:
 
 
 def test_etags_are_quoted(blob: BlobClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.get_blob_properties(raw_response_hook=answer)
     etag = answer.headers["etag"]
     assert etag.startswith('"0x')

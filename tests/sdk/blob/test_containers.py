@@ -1,4 +1,4 @@
-"""Containers through the SDK."""
+"""Containers: create, properties, metadata, leases and access."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from azure.storage.blob import (
     PublicAccess,
 )
 
-from tests.server import Answer, refused, unique, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import unique
 
 HOUR = timedelta(hours=1)
 
 
 def test_create_and_properties(service: BlobServiceClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     container = service.get_container_client(unique())
     made = container.create_container(metadata={"Some": "thing"}, raw_response_hook=answer)
     assert answer.status == 201
@@ -42,15 +43,15 @@ def test_create_and_properties(service: BlobServiceClient) -> None:
 
 
 def test_create_twice(container: ContainerClient) -> None:
-    with refused(409, "ContainerAlreadyExists") as told:
+    with refused(409, "ContainerAlreadyExists") as error:
         container.create_container()
-    assert "The specified container already exists." in told.message
-    assert "RequestId:" in told.message
+    assert "The specified container already exists." in error.message
+    assert "RequestId:" in error.message
 
 
 def test_delete_frees_the_name_at_once(container: ContainerClient) -> None:
     container.upload_blob("blob", b"old")
-    answer = Answer()
+    answer = ResponseRecorder()
     container.delete_container(raw_response_hook=answer)
     assert answer.status == 202
     with refused(404, "ContainerNotFound"):
@@ -61,7 +62,7 @@ def test_delete_frees_the_name_at_once(container: ContainerClient) -> None:
         container.get_blob_client("blob").download_blob()
 
 
-def test_what_is_not_there(service: BlobServiceClient) -> None:
+def test_a_missing_container(service: BlobServiceClient) -> None:
     container = service.get_container_client(unique())
     with refused(404, "ContainerNotFound"):
         container.delete_container()
@@ -78,7 +79,7 @@ def test_what_is_not_there(service: BlobServiceClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["abc", "a" * 63, "0-1", "$root", "$web", "$logs"])
-def test_names_that_will_do(service: BlobServiceClient, name: str) -> None:
+def test_valid_names(service: BlobServiceClient, name: str) -> None:
     container = service.create_container(name)
     try:
         assert container.get_container_properties().name == name
@@ -100,7 +101,7 @@ def test_names_that_will_do(service: BlobServiceClient, name: str) -> None:
         ("$other", "InvalidResourceName"),
     ],
 )
-def test_names_that_will_not_do(service: BlobServiceClient, name: str, code: str) -> None:
+def test_invalid_names(service: BlobServiceClient, name: str, code: str) -> None:
     with refused(400, code):
         service.create_container(name)
 
@@ -142,9 +143,9 @@ def test_largest_metadata(container: ContainerClient) -> None:
 def test_metadata_conditions(container: ContainerClient) -> None:
     changed = container.get_container_properties().last_modified
     container.set_container_metadata({"a": "1"}, if_modified_since=changed - HOUR)
-    with refused(412, "ConditionNotMet") as told:
+    with refused(412, "ConditionNotMet") as error:
         container.set_container_metadata({"a": "2"}, if_modified_since=changed + HOUR)
-    assert told.details
+    assert error.details
     assert container.get_container_properties().metadata == {"a": "1"}
 
 
@@ -162,7 +163,7 @@ def test_delete_conditions(container: ContainerClient) -> None:
 
 
 def test_lease_from_acquire_to_release(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     lease = container.acquire_lease(lease_duration=15, raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-lease-id"] == lease.id
@@ -179,13 +180,13 @@ def test_lease_from_acquire_to_release(container: ContainerClient) -> None:
     assert (shown.lease.status, shown.lease.state) == ("unlocked", "available")
 
 
-def test_infinite_lease_guards_the_container_from_deletion(container: ContainerClient) -> None:
+def test_infinite_lease_prevents_deletion(container: ContainerClient) -> None:
     lease = container.acquire_lease()
     assert container.get_container_properties().lease.duration == "infinite"
-    with refused(412, "LeaseIdMissing") as told:
+    with refused(412, "LeaseIdMissing") as error:
         container.delete_container()
-    assert told.details["leasestate"] == "leased"
-    assert lease.id not in str(told.details)
+    assert error.details["leasestate"] == "leased"
+    assert lease.id not in str(error.details)
     with refused(412, "LeaseIdMismatchWithContainerOperation"):
         container.delete_container(lease="11111111-2222-3333-4444-555555555555")
     container.upload_blob("blob", b"only deletion needs the lease")
@@ -224,7 +225,7 @@ def test_lease_conflicts(container: ContainerClient) -> None:
 
 def test_lease_break(container: ContainerClient) -> None:
     lease = container.acquire_lease(60)
-    answer = Answer()
+    answer = ResponseRecorder()
     left = lease.break_lease(lease_break_period=30, raw_response_hook=answer)
     assert answer.status == 202
     assert 29 <= left <= 30
@@ -239,12 +240,12 @@ def test_lease_break(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("duration", [0, 14, 61, -2])
-def test_lease_durations_that_will_not_do(container: ContainerClient, duration: int) -> None:
+def test_invalid_lease_durations(container: ContainerClient, duration: int) -> None:
     with refused(400, "InvalidHeaderValue"):
         container.acquire_lease(duration)
 
 
-def test_lease_ids_that_will_not_do(container: ContainerClient) -> None:
+def test_invalid_lease_ids(container: ContainerClient) -> None:
     with refused(400, "InvalidHeaderValue"):
         container.acquire_lease(lease_id="not a guid")
 
@@ -259,7 +260,7 @@ def test_lease_conditions(container: ContainerClient) -> None:
 # Access
 
 
-def test_public_access_is_kept(service: BlobServiceClient) -> None:
+def test_public_access_round_trip(service: BlobServiceClient) -> None:
     name = unique()
     container = service.create_container(name, public_access=PublicAccess.BLOB)
     assert container.get_container_properties().public_access == "blob"

@@ -1,18 +1,14 @@
-"""Bodies that are checked on their way: checksums in headers, and structured messages."""
+"""Validation of bodies: checksums in headers, and structured messages."""
 
 from __future__ import annotations
 
 import base64
-import http.client
 import io
 import random
 import struct
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import pytest
 from awscrt.checksums import crc64nvme
@@ -20,12 +16,12 @@ from azure.storage.blob import (
     BlobBlock,
     BlobClient,
     ContainerClient,
-    ContainerSasPermissions,
-    generate_container_sas,
 )
 
 from etagere.protocol.codecs.structured_messages import encoded
-from tests.server import ACCOUNT, KEY, Answer, refused, with_headers
+from tests.sdk.blob.raw import RawContainerClient, RawResponse
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY
 
 KIB, MIB = 1 << 10, 1 << 20
 KIND = "XSM/1.0; properties=crc64"
@@ -33,7 +29,7 @@ KIND = "XSM/1.0; properties=crc64"
 
 @pytest.fixture(autouse=True)
 def client_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK takes its CRC64 from an extension of its own; any other will do."""
+    """The SDK imports its CRC64 from its own extension; any implementation works."""
     checksums = ModuleType("azure.storage.extensions.checksums")
     checksums.crc64 = SimpleNamespace(compute=crc64nvme)  # type: ignore[attr-defined]
     extensions = ModuleType("azure.storage.extensions")
@@ -46,48 +42,19 @@ def content_of(size: int) -> bytes:
     return random.Random(size).randbytes(size)
 
 
-class Told(NamedTuple):
-    """An answer as it came."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def code(self) -> str:
-        return self.headers.get("x-ms-error-code", "")
-
-
-class Raw:
-    """Requests as nobody's client sends them."""
-
-    def __init__(self, container: ContainerClient) -> None:
-        self._url = urlsplit(container.url)
-        self._token = generate_container_sas(
-            ACCOUNT,
-            container.container_name,
-            account_key=KEY,
-            permission=ContainerSasPermissions(read=True, write=True, create=True),
-            expiry=datetime.now(UTC) + timedelta(hours=1),
-        )
+class RawMessageClient(RawContainerClient):
+    """Sends structured messages, well-formed or not."""
 
     def __call__(
         self, method: str, path: str, body: bytes | None = None, **headers: str | int
-    ) -> Told:
-        connection = http.client.HTTPConnection(self._url.netloc, timeout=20)
-        mark = "&" if "?" in path else "?"
-        sent = {name.replace("_", "-"): str(value) for name, value in headers.items()}
-        try:
-            target = f"{self._url.path}/{path}{mark}{self._token}"
-            connection.request(method, target, body, sent)
-            answer = connection.getresponse()
-            told = {name.lower(): value for name, value in answer.getheaders()}
-            return Told(answer.status, told, answer.read())
-        finally:
-            connection.close()
+    ) -> RawResponse:
+        sent = ((name.replace("_", "-"), str(value)) for name, value in headers.items())
+        return self.send(method, f"/{path}", sent, body)
 
-    def put(self, body: bytes, content_length: int, path: str = "blob", **headers: str) -> Told:
-        """A structured message."""
+    def put(
+        self, body: bytes, content_length: int, path: str = "blob", **headers: str
+    ) -> RawResponse:
+        """Puts a blob as a structured message."""
         return self(
             "PUT",
             path,
@@ -102,8 +69,8 @@ class Raw:
 
 
 @pytest.fixture
-def raw(container: ContainerClient) -> Raw:
-    return Raw(container)
+def raw(container: ContainerClient) -> RawMessageClient:
+    return RawMessageClient(container)
 
 
 # Uploads
@@ -111,7 +78,7 @@ def raw(container: ContainerClient) -> Raw:
 
 @pytest.mark.parametrize("size", [1, 5 * KIB, 33 * KIB, 4 * MIB, 4 * MIB + 1, 13 * MIB])
 def test_structured_blocks(container: ContainerClient, size: int) -> None:
-    content, answer = content_of(size), Answer()
+    content, answer = content_of(size), ResponseRecorder()
     blob = container.get_blob_client("blob")
     stream = io.BytesIO(content)
     blob.stage_block("a", stream, validate_content="crc64", raw_response_hook=answer)
@@ -124,17 +91,17 @@ def test_structured_blocks(container: ContainerClient, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 32 * KIB, 32 * KIB + 1, 5 * MIB])
-def test_structured_blobs(container: ContainerClient, raw: Raw, size: int) -> None:
-    """What is kept and told is about the content, not about the message."""
+def test_structured_blobs(container: ContainerClient, raw: RawMessageClient, size: int) -> None:
+    """Stored and returned checksums are of the content, not of the message."""
     content = content_of(size)
-    told = raw.put(encoded(content), size)
-    assert told.status == 201
-    assert told.headers["x-ms-structured-body"] == KIND
+    response = raw.put(encoded(content), size)
+    assert response.status == 201
+    assert response.headers["x-ms-structured-body"] == KIND
     blob = container.get_blob_client("blob")
     shown = blob.get_blob_properties()
     assert shown.size == size
     assert (
-        told.headers["content-md5"]
+        response.headers["content-md5"]
         == base64.b64encode(bytes(shown.content_settings.content_md5 or b"")).decode()
     )
     assert blob.download_blob().readall() == content
@@ -153,12 +120,14 @@ def damaged(message: bytes) -> Iterator[tuple[bytes, str]]:
 
 
 @pytest.mark.parametrize("path", ["blob", "blob?comp=block&blockid=YQ%3D%3D"])
-def test_damaged_messages_change_nothing(container: ContainerClient, raw: Raw, path: str) -> None:
+def test_damaged_messages_change_nothing(
+    container: ContainerClient, raw: RawMessageClient, path: str
+) -> None:
     blob = container.upload_blob("blob", b"before")
     etag = blob.get_blob_properties().etag
     for message, code in damaged(encoded(b"x" * 100)):
-        told = raw.put(message, 100, path)
-        assert (told.status, told.code) == (400, code)
+        response = raw.put(message, 100, path)
+        assert (response.status, response.code) == (400, code)
     assert blob.get_blob_properties().etag == etag
     assert blob.get_block_list("uncommitted")[1] == []
 
@@ -175,38 +144,40 @@ def test_damaged_messages_change_nothing(container: ContainerClient, raw: Raw, p
     ],
 )
 def test_headers_of_messages(
-    container: ContainerClient, raw: Raw, headers: dict[str, str], code: str
+    container: ContainerClient, raw: RawMessageClient, headers: dict[str, str], code: str
 ) -> None:
-    told = raw.put(encoded(b"abc"), 3, **headers)
-    assert (told.status, told.code) == (400, code)
+    response = raw.put(encoded(b"abc"), 3, **headers)
+    assert (response.status, response.code) == (400, code)
     assert not container.get_blob_client("blob").exists()
 
 
-def test_a_length_without_a_message(container: ContainerClient, raw: Raw) -> None:
-    told = raw("PUT", "blob", b"abc", x_ms_blob_type="BlockBlob", x_ms_structured_content_length=3)
-    assert (told.status, told.code) == (400, "MissingRequiredHeader")
+def test_a_length_without_a_message(container: ContainerClient, raw: RawMessageClient) -> None:
+    response = raw(
+        "PUT", "blob", b"abc", x_ms_blob_type="BlockBlob", x_ms_structured_content_length=3
+    )
+    assert (response.status, response.code) == (400, "MissingRequiredHeader")
     assert not container.get_blob_client("blob").exists()
 
 
-def test_limits_are_those_of_the_content(raw: Raw) -> None:
-    """A block may have 4 MiB of content, however much the message has around it."""
+def test_limits_apply_to_the_content(raw: RawMessageClient) -> None:
+    """A block may have 4 MiB of content, whatever the overhead of the message."""
     content = bytes(4 * MIB)
     block = "blob?comp=block&blockid=YQ%3D%3D"
     old = {"x_ms_version": "2015-12-11"}
     assert raw.put(encoded(content), len(content), block, **old).status == 201
-    told = raw.put(encoded(content + b"x"), len(content) + 1, block, **old)
-    assert (told.status, told.code) == (413, "RequestBodyTooLarge")
+    response = raw.put(encoded(content + b"x"), len(content) + 1, block, **old)
+    assert (response.status, response.code) == (413, "RequestBodyTooLarge")
     empty = raw.put(encoded(b""), 0, block)
     assert (empty.status, empty.code) == (400, "InvalidHeaderValue")
 
 
-def test_a_message_that_ends_early(container: ContainerClient, raw: Raw) -> None:
-    """Its segments say less than its length does."""
+def test_a_message_that_ends_early(container: ContainerClient, raw: RawMessageClient) -> None:
+    """Its segments are shorter than its length says."""
     message = encoded(b"x" * 100)
-    told = raw.put(message[:-18], 100)
-    assert (told.status, told.code) == (400, "InvalidHeaderValue")
-    told = raw.put(message[:-18] + message[:18], 100)
-    assert (told.status, told.code) == (400, "Crc64Mismatch")
+    response = raw.put(message[:-18], 100)
+    assert (response.status, response.code) == (400, "InvalidHeaderValue")
+    response = raw.put(message[:-18] + message[:18], 100)
+    assert (response.status, response.code) == (400, "Crc64Mismatch")
     assert not container.get_blob_client("blob").exists()
 
 
@@ -214,30 +185,32 @@ def test_a_message_that_ends_early(container: ContainerClient, raw: Raw) -> None
 
 
 @pytest.mark.parametrize("size", [0, 1, 32 * KIB, 32 * KIB + 1, 4 * MIB, 9 * MIB + 1])
-def test_structured_downloads(container: ContainerClient, raw: Raw, size: int) -> None:
+def test_structured_downloads(container: ContainerClient, raw: RawMessageClient, size: int) -> None:
     content = content_of(size)
     blob = container.upload_blob("blob", content)
     assert blob.download_blob(validate_content="crc64").readall() == content
-    told = raw("GET", "blob", x_ms_structured_body=KIND)
-    assert told.status == 200
-    assert told.headers["x-ms-structured-body"] == KIND
-    assert told.headers["x-ms-structured-content-length"] == str(size)
-    assert told.headers["content-length"] == str(len(told.body))
-    assert told.body == encoded(content)
+    response = raw("GET", "blob", x_ms_structured_body=KIND)
+    assert response.status == 200
+    assert response.headers["x-ms-structured-body"] == KIND
+    assert response.headers["x-ms-structured-content-length"] == str(size)
+    assert response.headers["content-length"] == str(len(response.body))
+    assert response.body == encoded(content)
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (5, 100), (MIB, 5 * MIB), (0, 9 * MIB)])
-def test_structured_ranges(container: ContainerClient, raw: Raw, start: int, length: int) -> None:
+def test_structured_ranges(
+    container: ContainerClient, raw: RawMessageClient, start: int, length: int
+) -> None:
     content = content_of(9 * MIB)
     blob = container.upload_blob("blob", content)
     wanted = content[start : start + length]
     assert blob.download_blob(start, length, validate_content="crc64").readall() == wanted
     end = start + length - 1
-    told = raw("GET", "blob", x_ms_structured_body=KIND, x_ms_range=f"bytes={start}-{end}")
-    assert told.status == 206
-    assert told.headers["content-range"] == f"bytes {start}-{end}/{9 * MIB}"
-    assert told.headers["x-ms-structured-content-length"] == str(length)
-    assert told.body == encoded(wanted)
+    response = raw("GET", "blob", x_ms_structured_body=KIND, x_ms_range=f"bytes={start}-{end}")
+    assert response.status == 206
+    assert response.headers["content-range"] == f"bytes {start}-{end}/{9 * MIB}"
+    assert response.headers["x-ms-structured-content-length"] == str(length)
+    assert response.body == encoded(wanted)
 
 
 def test_chunks_of_a_structured_download(container: ContainerClient) -> None:
@@ -255,77 +228,79 @@ def test_chunks_of_a_structured_download(container: ContainerClient) -> None:
     assert b"".join(downloaded.chunks()) == content
 
 
-def test_a_structured_range_with_its_checksum(container: ContainerClient, raw: Raw) -> None:
+def test_a_structured_range_with_its_checksum(
+    container: ContainerClient, raw: RawMessageClient
+) -> None:
     container.upload_blob("blob", b"0123456789")
-    told = raw(
+    response = raw(
         "GET",
         "blob",
         x_ms_structured_body=KIND,
         x_ms_range="bytes=2-4",
         x_ms_range_get_content_crc64="true",
     )
-    assert told.body == encoded(b"234")
-    crc = int.from_bytes(base64.b64decode(told.headers["x-ms-content-crc64"]), "little")
+    assert response.body == encoded(b"234")
+    crc = int.from_bytes(base64.b64decode(response.headers["x-ms-content-crc64"]), "little")
     assert crc == crc64nvme(b"234")
 
 
-def test_unknown_kinds_of_downloads(container: ContainerClient, raw: Raw) -> None:
+def test_unknown_kinds_of_messages(container: ContainerClient, raw: RawMessageClient) -> None:
     container.upload_blob("blob", b"content")
-    told = raw("GET", "blob", x_ms_structured_body="XSM/9.0")
-    assert (told.status, told.code) == (400, "InvalidHeaderValue")
+    response = raw("GET", "blob", x_ms_structured_body="XSM/9.0")
+    assert (response.status, response.code) == (400, "InvalidHeaderValue")
 
 
 # The other kinds of blobs
 
 
-def test_structured_appends(container: ContainerClient, raw: Raw) -> None:
+def test_structured_appends(container: ContainerClient, raw: RawMessageClient) -> None:
     parts = [content_of(size) for size in (5, 100 * KIB, 5 * MIB)]
     blob = container.get_blob_client("blob")
     blob.create_append_blob()
     for part in parts:
         blob.append_block(io.BytesIO(part), validate_content="crc64")
-    told = raw.put(encoded(b"x" * 100)[:-1] + b"?", 100, "blob?comp=appendblock")
-    assert (told.status, told.code) == (400, "Crc64Mismatch")
+    response = raw.put(encoded(b"x" * 100)[:-1] + b"?", 100, "blob?comp=appendblock")
+    assert (response.status, response.code) == (400, "Crc64Mismatch")
     content = b"".join(parts)
     assert blob.download_blob(validate_content="crc64").readall() == content
 
 
-def test_structured_pages(container: ContainerClient, raw: Raw) -> None:
-    """Of a hole, zeros are sent, which the checksums cover as well."""
+def test_structured_pages(container: ContainerClient, raw: RawMessageClient) -> None:
+    """For a hole, zeros are sent and covered by the checksums."""
     page, length = content_of(512), 9 * MIB
     blob = container.get_blob_client("blob")
     blob.create_page_blob(length)
     for offset in (0, 5 * MIB):
         where = {"x_ms_page_write": "update", "x_ms_range": f"bytes={offset}-{offset + 511}"}
-        told = raw.put(encoded(page), 512, "blob?comp=page", **where)
-        assert (told.status, told.headers["x-ms-structured-body"]) == (201, KIND)
+        response = raw.put(encoded(page), 512, "blob?comp=page", **where)
+        assert (response.status, response.headers["x-ms-structured-body"]) == (201, KIND)
     content = page.ljust(5 * MIB, b"\0") + page.ljust(4 * MIB, b"\0")
     assert blob.download_blob(validate_content="crc64").readall() == content
-    told = raw("GET", "blob", x_ms_structured_body=KIND)
-    assert told.headers["content-length"] == str(len(told.body))
-    assert told.body == encoded(content)
+    response = raw("GET", "blob", x_ms_structured_body=KIND)
+    assert response.headers["content-length"] == str(len(response.body))
+    assert response.body == encoded(content)
 
 
 # Checksums in headers
 
 
 def test_the_crc_of_a_whole_body(container: ContainerClient) -> None:
-    answer = Answer()
+    answer = ResponseRecorder()
     blob = container.get_blob_client("blob")
     blob.upload_blob(b"content", validate_content="crc64", raw_response_hook=answer)
     assert "x-ms-structured-body" not in answer.headers
     wrong = base64.b64encode(crc64nvme(b"other").to_bytes(8, "little")).decode()
-    with refused(400, "Crc64Mismatch") as told:
+    with refused(400, "Crc64Mismatch") as error:
         blob.stage_block("a", b"content", raw_request_hook=with_headers(x_ms_content_crc64=wrong))
-    assert told.details["userspecifiedcrc"] == wrong
-    assert told.details["servercalculatedcrc"] == answer.headers["x-ms-content-crc64"]
+    assert error.details["userspecifiedcrc"] == wrong
+    assert error.details["servercalculatedcrc"] == answer.headers["x-ms-content-crc64"]
 
 
-def test_both_checksums(raw: Raw) -> None:
+def test_both_checksums(raw: RawMessageClient) -> None:
     md5 = base64.b64encode(bytes(16)).decode()
     crc = base64.b64encode(bytes(8)).decode()
     for path in ("blob", "blob?comp=block&blockid=YQ%3D%3D"):
-        told = raw(
+        response = raw(
             "PUT",
             path,
             b"content",
@@ -333,10 +308,10 @@ def test_both_checksums(raw: Raw) -> None:
             Content_MD5=md5,
             x_ms_content_crc64=crc,
         )
-        assert (told.status, told.code) == (400, "BothCrc64AndMd5HeaderPresent")
+        assert (response.status, response.code) == (400, "BothCrc64AndMd5HeaderPresent")
 
 
 @pytest.mark.parametrize("written", ["not base64!", "c2hvcnQ=", "AAAAAAAAAAAA"])
-def test_malformed_crcs(raw: Raw, written: str) -> None:
-    told = raw("PUT", "blob", b"x", x_ms_blob_type="BlockBlob", x_ms_content_crc64=written)
-    assert (told.status, told.code) == (400, "InvalidHeaderValue")
+def test_malformed_crcs(raw: RawMessageClient, written: str) -> None:
+    response = raw("PUT", "blob", b"x", x_ms_blob_type="BlockBlob", x_ms_content_crc64=written)
+    assert (response.status, response.code) == (400, "InvalidHeaderValue")

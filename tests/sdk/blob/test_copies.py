@@ -1,4 +1,5 @@
-"""Copies of blobs through the SDK, of what is in this store: at once, and one after the other."""
+"""Copies of blobs of this server: Copy Blob, Copy Blob From URL, Abort Copy Blob, Incremental Copy
+Blob."""
 
 from __future__ import annotations
 
@@ -22,17 +23,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    Answer,
-    Server,
-    refused,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 LARGE = bytes(range(256)) * 8_000
 LARGE_MD5 = hashlib.md5(LARGE, usedforsecurity=False).digest()
@@ -54,7 +47,7 @@ def copy(container: ContainerClient) -> BlobClient:
 
 
 def signed(blob: BlobClient, *, account: str = ACCOUNT, key: str = KEY, **permissions: bool) -> str:
-    """The address of a blob with a token that lets anybody read it."""
+    """Returns the URL of a blob with a token to read it."""
     token = generate_blob_sas(
         account,
         blob.container_name,
@@ -80,19 +73,21 @@ def read(blob: BlobClient) -> bytes:
 # Copy Blob
 
 
-def test_a_copy_is_the_source_as_it_is(source: BlobClient, copy: BlobClient) -> None:
-    answer = Answer()
-    told = copy.start_copy_from_url(source.url, raw_response_hook=answer)
-    assert (answer.status, told["copy_status"]) == (202, "success")
-    assert len(str(told["copy_id"])) == 36
+def test_a_copy_has_the_content_and_properties_of_its_source(
+    source: BlobClient, copy: BlobClient
+) -> None:
+    answer = ResponseRecorder()
+    result = copy.start_copy_from_url(source.url, raw_response_hook=answer)
+    assert (answer.status, result["copy_status"]) == (202, "success")
+    assert len(str(result["copy_id"])) == 36
     shown, of_source = copy.get_blob_properties(), source.get_blob_properties()
-    assert told["etag"] == shown.etag
-    assert told["last_modified"] == shown.last_modified
+    assert result["etag"] == shown.etag
+    assert result["last_modified"] == shown.last_modified
     assert read(copy) == LARGE
     assert dict(shown.content_settings) == dict(of_source.content_settings)
     assert bytes(shown.content_settings.content_md5 or b"") == LARGE_MD5
     assert shown.metadata == {"Its": "own"}
-    assert shown.copy.id == told["copy_id"]
+    assert shown.copy.id == result["copy_id"]
     assert (shown.copy.status, shown.copy.source) == ("success", source.url)
     assert shown.copy.progress == f"{len(LARGE)}/{len(LARGE)}"
     completed = shown.copy.completion_time
@@ -104,7 +99,9 @@ def test_a_copy_is_the_source_as_it_is(source: BlobClient, copy: BlobClient) -> 
     assert read(copy) == LARGE
 
 
-def test_what_the_request_says_counts(source: BlobClient, copy: BlobClient) -> None:
+def test_the_request_overrides_properties_of_the_source(
+    source: BlobClient, copy: BlobClient
+) -> None:
     tier, tags = StandardBlobTier.COOL, {"tag": "value"}
     copy.start_copy_from_url(source.url, {"a": "b"}, standard_blob_tier=tier, tags=tags)
     shown = copy.get_blob_properties()
@@ -190,7 +187,7 @@ def test_kinds_must_agree(container: ContainerClient, source: BlobClient) -> Non
         source.start_copy_from_url(page.url)
 
 
-# On what terms
+# Preconditions
 
 
 def test_conditions_of_both_ends(source: BlobClient, copy: BlobClient) -> None:
@@ -245,7 +242,7 @@ def test_leases_of_both_ends(source: BlobClient, copy: BlobClient) -> None:
     assert copy.get_blob_properties().lease.state == "leased"
 
 
-def test_what_is_not_there(container: ContainerClient, copy: BlobClient) -> None:
+def test_missing_sources(container: ContainerClient, copy: BlobClient) -> None:
     with refused(404, "BlobNotFound"):
         copy.start_copy_from_url(container.get_blob_client("missing").url)
     nowhere = copy.url.replace(container.container_name, "nowhere")
@@ -267,10 +264,10 @@ def test_a_snapshot_is_no_destination(source: BlobClient) -> None:
         source.start_copy_from_url(source.url, raw_request_hook=source_range)
 
 
-def test_another_account_needs_a_right(
+def test_sources_of_another_account_need_a_token(
     server: Server, container: ContainerClient, copy: BlobClient
 ) -> None:
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as service:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as service:
         theirs = service.create_container(unique())
         blob = theirs.upload_blob("blob", b"theirs")
         with refused(401, "CannotVerifyCopySource"):
@@ -278,7 +275,7 @@ def test_another_account_needs_a_right(
         address = signed(blob, account=SECOND_ACCOUNT, key=SECOND_KEYS[0])
         copy.start_copy_from_url(address)
         assert read(copy) == b"theirs"
-        # The token is told to nobody.
+        # The token is not in the copy source.
         assert copy.get_blob_properties().copy.source == blob.url
         theirs.set_container_access_policy({}, public_access=PublicAccess.BLOB)
         copy.start_copy_from_url(blob.url)
@@ -299,7 +296,7 @@ def test_a_token_for_the_destination(source: BlobClient, copy: BlobClient) -> No
 
     with refused(403, "AuthorizationPermissionMismatch"):
         holder(read=True).start_copy_from_url(signed(source))
-    # Its holder has no right to the source but what its address gives.
+    # The token of the destination does not authorize the source.
     with refused(401, "CannotVerifyCopySource"):
         holder(create=True).start_copy_from_url(source.url)
     holder(create=True).start_copy_from_url(signed(source))
@@ -309,12 +306,12 @@ def test_a_token_for_the_destination(source: BlobClient, copy: BlobClient) -> No
     assert read(copy) == LARGE
 
 
-def test_listings_tell_of_copies(
+def test_listings_contain_copy_properties(
     container: ContainerClient, source: BlobClient, copy: BlobClient
 ) -> None:
-    told = copy.start_copy_from_url(source.url)
+    result = copy.start_copy_from_url(source.url)
     listed = {blob.name: blob for blob in container.list_blobs(include=["copy"])}
-    assert listed["copy"].copy.id == told["copy_id"]
+    assert listed["copy"].copy.id == result["copy_id"]
     assert listed["copy"].copy.source == source.url
     assert listed["copy"].copy.progress == f"{len(LARGE)}/{len(LARGE)}"
     assert listed["source"].copy.id is None
@@ -323,20 +320,20 @@ def test_listings_tell_of_copies(
 # Copy Blob From URL
 
 
-def sync(copy: BlobClient, address: str, **options: Any) -> Answer:
-    answer = Answer()
-    told = copy.start_copy_from_url(
+def sync(copy: BlobClient, address: str, **options: Any) -> ResponseRecorder:
+    answer = ResponseRecorder()
+    result = copy.start_copy_from_url(
         address, requires_sync=True, raw_response_hook=answer, **options
     )
-    assert (answer.status, told["copy_status"]) == (202, "success")
+    assert (answer.status, result["copy_status"]) == (202, "success")
     return answer
 
 
-def test_while_the_client_waits(source: BlobClient, copy: BlobClient) -> None:
+def test_copy_blob_from_url(source: BlobClient, copy: BlobClient) -> None:
     answer = sync(copy, signed(source))
     assert "content-md5" not in answer.headers
     assert answer.headers["x-ms-content-crc64"]
-    uploaded = Answer()
+    uploaded = ResponseRecorder()
     source.upload_blob(LARGE, overwrite=True, raw_response_hook=uploaded)
     assert answer.headers["x-ms-content-crc64"] == uploaded.headers["x-ms-content-crc64"]
     assert read(copy) == LARGE
@@ -354,7 +351,7 @@ def test_while_the_client_waits(source: BlobClient, copy: BlobClient) -> None:
         )
 
 
-def test_the_client_waits_with_a_right_of_its_own(source: BlobClient, copy: BlobClient) -> None:
+def test_copy_blob_from_url_with_a_token(source: BlobClient, copy: BlobClient) -> None:
     with refused(401, "CannotVerifyCopySource"):
         sync(copy, source.url)
     missing = source.url.replace("/source", "/missing")
@@ -385,14 +382,12 @@ def test_a_finite_lease_is_enough(source: BlobClient, copy: BlobClient) -> None:
     assert read(copy) == LARGE
 
 
-def test_the_client_does_not_wait_for_too_much(
-    container: ContainerClient, copy: BlobClient
-) -> None:
+def test_copy_blob_from_url_has_a_size_limit(container: ContainerClient, copy: BlobClient) -> None:
     source = container.get_blob_client("pages")
     source.create_page_blob((256 << 20) + 512)
-    with refused(409, "CannotVerifyCopySource") as told:
+    with refused(409, "CannotVerifyCopySource") as error:
         sync(copy, signed(source))
-    assert "exceeds the maximum permissible limit (256MB)" in told.message
+    assert "exceeds the maximum permissible limit (256MB)" in error.message
     source.resize_blob(256 << 10)
     sync(copy, signed(source))
     assert copy.get_blob_properties().size == 256 << 10
@@ -402,8 +397,8 @@ def test_the_client_does_not_wait_for_too_much(
 
 
 def test_nothing_to_abort(source: BlobClient, copy: BlobClient) -> None:
-    told = copy.start_copy_from_url(source.url)
-    copy_id = str(told["copy_id"])
+    result = copy.start_copy_from_url(source.url)
+    copy_id = str(result["copy_id"])
     with refused(409, "NoPendingCopyOperation"):
         copy.abort_copy(copy_id)
     with refused(400, "InvalidQueryParameterValue"):
@@ -417,15 +412,15 @@ def test_nothing_to_abort(source: BlobClient, copy: BlobClient) -> None:
 
 
 def step(copy: BlobClient, address: str) -> str:
-    told = copy.start_copy_from_url(address, incremental_copy=True)
-    assert told["copy_status"] == "pending"
+    result = copy.start_copy_from_url(address, incremental_copy=True)
+    assert result["copy_status"] == "pending"
     shown = copy.get_blob_properties()
     assert (shown.copy.status, shown.copy.incremental_copy) == ("success", True)
-    assert shown.copy.id == told["copy_id"]
+    assert shown.copy.id == result["copy_id"]
     return str(shown.copy.destination_snapshot)
 
 
-def test_snapshots_in_a_row(container: ContainerClient, copy: BlobClient) -> None:
+def test_incremental_copies(container: ContainerClient, copy: BlobClient) -> None:
     source = container.get_blob_client("pages")
     source.create_page_blob(1024)
     moments, taken = [], []

@@ -1,4 +1,4 @@
-"""Copies and what happens at the same time: other requests, other servers, and the end of ours."""
+"""Copies during other requests, from other servers, and across restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 from azure.storage.blob import BlobClient, BlobLeaseClient, BlobProperties, ContainerClient
 
 from etagere.jobs.copying import COPIES_MAX
-from tests.server import Answer, Server, check, eventually, refused, served, unique
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused
+from tests.server import Server, check, eventually, served, unique
 
 BODY = bytes(range(256)) * 4_000
 PENDING = "PendingCopyOperation"
@@ -30,7 +32,7 @@ ROUNDS = 40
 
 
 class Origin(ThreadingHTTPServer):
-    """Another server: what it sends slowly it sends to its end when it is told to go on."""
+    """Another server; slow responses continue when the test says so."""
 
     daemon_threads = True
 
@@ -56,8 +58,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(BODY)))
         self.send_header("x-ms-meta-from", "elsewhere")
         if name in ("right", "wrong"):
-            told = BODY if name == "right" else b"other"
-            md5 = hashlib.md5(told, usedforsecurity=False).digest()
+            result = BODY if name == "right" else b"other"
+            md5 = hashlib.md5(result, usedforsecurity=False).digest()
             self.send_header("Content-MD5", base64.b64encode(md5).decode())
         self.end_headers()
         half = len(BODY) // 2
@@ -87,7 +89,7 @@ def origin() -> Iterator[Origin]:
 
 @pytest.fixture
 def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
-    """A server of this test's own, which may read from the other one."""
+    """A server for one test that may copy from the other server."""
     flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "1")
     with served(tmp_path / "data", *flags) as started:
         yield started
@@ -95,12 +97,12 @@ def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
 
 @pytest.fixture
 def copy(own: Server) -> BlobClient:
-    return own.service().create_container(unique()).get_blob_client("copy")
+    return blob_service(own).create_container(unique()).get_blob_client("copy")
 
 
 def same(server: Server, blob: BlobClient) -> BlobClient:
-    """The blob at the address that the server has now."""
-    return server.service().get_blob_client(blob.container_name, blob.blob_name)
+    """Returns the blob at the server's current URL."""
+    return blob_service(server).get_blob_client(blob.container_name, blob.blob_name)
 
 
 def ended(blob: BlobClient) -> BlobProperties:
@@ -109,12 +111,12 @@ def ended(blob: BlobClient) -> BlobProperties:
 
 
 def begin(copy: BlobClient, origin: Origin, **options: Any) -> str:
-    told = copy.start_copy_from_url(origin.url("slow"), **options)
-    assert told["copy_status"] == "pending"
-    return str(told["copy_id"])
+    result = copy.start_copy_from_url(origin.url("slow"), **options)
+    assert result["copy_status"] == "pending"
+    return str(result["copy_id"])
 
 
-def test_what_is_elsewhere_is_read_afterwards(copy: BlobClient, origin: Origin) -> None:
+def test_copies_from_another_server_are_asynchronous(copy: BlobClient, origin: Origin) -> None:
     copy.upload_blob(b"old")
     copy_id = begin(copy, origin)
     held = copy.get_blob_properties()
@@ -159,7 +161,7 @@ def test_a_copy_can_be_aborted(own: Server, copy: BlobClient, origin: Origin) ->
     copy_id = begin(copy, origin, destination_lease=lease)
     with refused(412, "LeaseIdMissing"):
         copy.abort_copy(copy_id)
-    answer = Answer()
+    answer = ResponseRecorder()
     copy.abort_copy(copy_id, lease=lease, raw_response_hook=answer)
     assert answer.status == 204
     left = copy.get_blob_properties()
@@ -172,7 +174,7 @@ def test_a_copy_can_be_aborted(own: Server, copy: BlobClient, origin: Origin) ->
     assert check(own.directory).returncode == 0
 
 
-def test_a_lease_that_ends_guards_no_copy(copy: BlobClient, origin: Origin) -> None:
+def test_a_finite_lease_is_not_enough(copy: BlobClient, origin: Origin) -> None:
     copy.upload_blob(b"old")
     lease = copy.acquire_lease(15)
     with refused(412, "InfiniteLeaseDurationRequired"):
@@ -180,8 +182,8 @@ def test_a_lease_that_ends_guards_no_copy(copy: BlobClient, origin: Origin) -> N
     assert copy.download_blob().readall() == b"old"
 
 
-def test_there_are_only_so_many_at_a_time(own: Server, copy: BlobClient, origin: Origin) -> None:
-    container = own.service().get_container_client(copy.container_name)
+def test_pending_copies_are_limited(own: Server, copy: BlobClient, origin: Origin) -> None:
+    container = blob_service(own).get_container_client(copy.container_name)
     copies = [container.get_blob_client(f"copy-{number}") for number in range(COPIES_MAX)]
     for each in copies:
         begin(each, origin)
@@ -196,12 +198,12 @@ def test_there_are_only_so_many_at_a_time(own: Server, copy: BlobClient, origin:
 
 
 def test_two_front_ends(tmp_path: Path, origin: Origin) -> None:
-    """Whichever of them is asked, and whichever carries the copy."""
+    """Whichever front end gets the request, and whichever runs the copy."""
     flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "2")
     with served(tmp_path / "two", *flags) as server:
-        container = server.service().create_container("box")
+        container = blob_service(server).create_container("box")
         for number in range(12):
-            copy = server.service().get_blob_client("box", f"copy-{number}")
+            copy = blob_service(server).get_blob_client("box", f"copy-{number}")
             copy_id = begin(copy, origin)
             same(server, copy).abort_copy(copy_id)
             with refused(409, "NoPendingCopyOperation"):
@@ -231,9 +233,9 @@ def test_sources_that_fail(copy: BlobClient, origin: Origin) -> None:
     assert copy.download_blob().readall() == BODY
 
 
-def test_a_client_can_wait_for_what_is_elsewhere(copy: BlobClient, origin: Origin) -> None:
-    told = copy.start_copy_from_url(origin.url("plain?sig=secret"), requires_sync=True)
-    assert told["copy_status"] == "success"
+def test_copy_blob_from_url_from_another_server(copy: BlobClient, origin: Origin) -> None:
+    result = copy.start_copy_from_url(origin.url("plain?sig=secret"), requires_sync=True)
+    assert result["copy_status"] == "success"
     shown = copy.get_blob_properties()
     assert (shown.metadata, shown.size) == ({"from": "elsewhere"}, len(BODY))
     assert shown.copy.source == origin.url("plain")
@@ -243,7 +245,7 @@ def test_a_client_can_wait_for_what_is_elsewhere(copy: BlobClient, origin: Origi
     assert copy.download_blob().readall() == BODY
 
 
-# The end of ours
+# Restarts
 
 
 def kill_front_end(server: Server) -> None:
@@ -263,7 +265,7 @@ def restart_stopped(server: Server) -> None:
 
 
 @pytest.mark.parametrize("end", [kill_front_end, restart_killed, restart_stopped])
-def test_a_copy_that_nobody_carries_on_has_failed(
+def test_an_interrupted_copy_fails(
     own: Server, copy: BlobClient, origin: Origin, end: Callable[[Server], None]
 ) -> None:
     begin(copy, origin)
@@ -273,7 +275,7 @@ def test_a_copy_that_nobody_carries_on_has_failed(
     def has_failed() -> bool:
         try:
             return copy.get_blob_properties().copy.status == "failed"
-        except AzureError:  # while the front end is not back yet
+        except AzureError:  # before the front end has restarted
             return False
 
     eventually(has_failed, "the end of a copy")
@@ -298,7 +300,7 @@ def whole(blob: BlobClient) -> bool:
     return (found.readall(), found.properties.metadata) in versions()
 
 
-def test_a_source_that_changes_is_copied_in_one_version(container: ContainerClient) -> None:
+def test_a_changing_source_is_copied_atomically(container: ContainerClient) -> None:
     source, copy = container.get_blob_client("source"), container.get_blob_client("copy")
     stop = threading.Event()
 
@@ -319,7 +321,7 @@ def test_a_source_that_changes_is_copied_in_one_version(container: ContainerClie
         changing.result()
 
 
-def test_a_source_that_goes_is_copied_or_missing(container: ContainerClient) -> None:
+def test_a_deleted_source_is_copied_or_missing(container: ContainerClient) -> None:
     source, copy = container.get_blob_client("source"), container.get_blob_client("copy")
     data, metadata = versions()[0]
 
@@ -333,15 +335,15 @@ def test_a_source_that_goes_is_copied_or_missing(container: ContainerClient) -> 
     with ThreadPoolExecutor(2) as pool:
         for _ in range(ROUNDS):
             source.upload_blob(data, metadata=metadata)
-            told = pool.submit(attempt)
+            result = pool.submit(attempt)
             source.delete_blob()
-            assert told.result() in (202, 404)
+            assert result.result() in (202, 404)
             if copy.exists():
                 assert whole(copy)
                 copy.delete_blob()
 
 
-def test_two_copies_to_one_place(container: ContainerClient) -> None:
+def test_two_copies_to_one_destination(container: ContainerClient) -> None:
     sources = [
         container.upload_blob(metadata["version"], data, metadata=metadata)
         for data, metadata in versions()
@@ -350,11 +352,11 @@ def test_two_copies_to_one_place(container: ContainerClient) -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(ROUNDS):
             addresses = [source.url for source in sources * 2]
-            told = list(pool.map(copy.start_copy_from_url, addresses))
-            assert len({answer["copy_id"] for answer in told}) == 4
+            result = list(pool.map(copy.start_copy_from_url, addresses))
+            assert len({answer["copy_id"] for answer in result}) == 4
             assert whole(copy)
             last = copy.get_blob_properties()
-            (won,) = [answer for answer in told if answer["copy_id"] == last.copy.id]
+            (won,) = [answer for answer in result if answer["copy_id"] == last.copy.id]
             assert won["etag"] == last.etag
 
 
@@ -373,13 +375,13 @@ def test_a_copy_and_a_lease(container: ContainerClient) -> None:
             except HttpResponseError as error:
                 assert error.status_code == 412
                 expected = b"old"
-        # The lease came second, or it kept the copy out.
+        # The lease came second, or it excluded the copy.
         assert copy.download_blob().readall() == expected
         assert copy.get_blob_properties().lease.state == "leased"
 
 
 def _of_all_kinds(container: ContainerClient) -> list[BlobClient]:
-    """Two of each kind, behind each other."""
+    """Returns two blobs of each kind."""
     blobs = [container.upload_blob(f"block-{n}", bytes([n]) * 40_000) for n in (1, 2)]
     for n in (1, 2):
         blobs.append(container.get_blob_client(f"page-{n}"))
@@ -392,9 +394,9 @@ def _of_all_kinds(container: ContainerClient) -> list[BlobClient]:
     return blobs
 
 
-def test_all_is_counted(tmp_path: Path) -> None:
+def test_reference_counts_are_right(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        blobs = _of_all_kinds(server.service().create_container("box"))
+        blobs = _of_all_kinds(blob_service(server).create_container("box"))
 
         def copy_around(worker: int) -> None:
             for turn in range(36):

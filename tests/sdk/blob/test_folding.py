@@ -1,5 +1,5 @@
-"""Many small blocks through the SDK: they lie in the ledger, and are folded into segments while
-others add, read and copy, and while the server is killed."""
+"""Many small appended blocks: they are stored in the ledger and folded into segments while others
+append, read and copy, and while the server is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobClient, ContainerClient, generate_blob_sas
 
-from tests.sdk.blob.test_append_blobs import content, together
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.blob.test_append_blobs import THREADS, content
+from tests.sdk.harness import run_in_threads
 from tests.server import ACCOUNT, KEY, Server, check, served, unique
 
 KIB = 1024
@@ -43,8 +45,8 @@ def test_blocks_of_all_sizes(log: BlobClient) -> None:
     expected = b""
     for length in (1, 100, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 7, 300 * KIB, 5):
         data = random.randbytes(length)
-        told = log.append_block(data, validate_content=True)
-        assert int(str(told["blob_append_offset"])) == len(expected)
+        result = log.append_block(data, validate_content=True)
+        assert int(str(result["blob_append_offset"])) == len(expected)
         expected += data
         assert content(log) == expected
     assert log.download_blob(validate_content=True).readall() == expected
@@ -57,7 +59,7 @@ def test_blocks_of_all_sizes(log: BlobClient) -> None:
             assert found == expected[start : start + length]
 
 
-def test_copies_part_from_what_they_are_copies_of(
+def test_copies_are_independent_of_their_source(
     log: BlobClient, container: ContainerClient
 ) -> None:
     blocks = [block_of(0, number) for number in range(30)]
@@ -87,8 +89,8 @@ def test_copies_part_from_what_they_are_copies_of(
     assert content(block_blob) == content(log)
 
 
-def test_nothing_is_lost_torn_or_doubled(tmp_path: Path) -> None:
-    with served(tmp_path / "data") as server, server.service() as service:
+def test_concurrent_folding_neither_loses_nor_repeats_bytes(tmp_path: Path) -> None:
+    with served(tmp_path / "data") as server, blob_service(server) as service:
         shelf = service.create_container(unique())
         log = shelf.get_blob_client("log")
         log.create_append_blob()
@@ -108,7 +110,7 @@ def test_nothing_is_lost_torn_or_doubled(tmp_path: Path) -> None:
         reader = threading.Thread(target=look)
         reader.start()
         try:
-            together(work)
+            run_in_threads(THREADS, work)
         finally:
             ended.set()
             reader.join()
@@ -131,15 +133,15 @@ def test_nothing_is_lost_torn_or_doubled(tmp_path: Path) -> None:
         assert check(server.directory).returncode == 0
 
 
-def test_what_was_answered_survives_a_crash_while_it_is_folded(tmp_path: Path) -> None:
+def test_acknowledged_blocks_survive_a_crash_during_folding(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         name, number = unique(), itertools.count()
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(name)
             service.get_blob_client(name, "log").create_append_blob()
         expected = b""
         for round_ in range(3):
-            with server.service() as service:
+            with blob_service(server) as service:
                 log = service.get_blob_client(name, "log")
                 killer = threading.Timer(0.6 + 0.13 * round_, server.kill)
                 killer.start()
@@ -153,9 +155,9 @@ def test_what_was_answered_survives_a_crash_while_it_is_folded(tmp_path: Path) -
                     pass
                 killer.join()
             server.start()
-            with server.service() as service:
+            with blob_service(server) as service:
                 found = content(service.get_blob_client(name, "log"))
-            # The last one may have been added without an answer.
+            # The last one may have been added without a response.
             assert found in (expected, expected + sent)
             expected = found
             assert check(server.directory).returncode == 0

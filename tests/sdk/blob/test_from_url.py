@@ -1,4 +1,4 @@
-"""Uploads through the SDK whose bytes are read from elsewhere: from this server, or another."""
+"""Put Blob, Put Block, Append Block and Put Page from a URL, of this server or another."""
 
 from __future__ import annotations
 
@@ -26,25 +26,15 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    Answer,
-    Server,
-    check,
-    refused,
-    served,
-    unique,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, check, served, unique
 
 HOUR = timedelta(hours=1)
 MIB = 1 << 20
 SMALL = bytes(range(256)) * 4
 LARGE = b"".join(number.to_bytes(4, "big") for number in range(300_000))
-"""Too long to lie in the ledger."""
+"""Too large for the ledger."""
 
 
 def token(blob: BlobClient, permission: str = "r", key: str = KEY, **options: Any) -> str:
@@ -60,7 +50,7 @@ def token(blob: BlobClient, permission: str = "r", key: str = KEY, **options: An
 
 
 def readable(blob: BlobClient, **options: Any) -> str:
-    """The address of a blob with the right to read it."""
+    """Returns the URL of a blob with a token to read it."""
     joint = "&" if "?" in blob.url else "?"
     return blob.url + joint + token(blob, **options)
 
@@ -75,7 +65,7 @@ def content(blob: BlobClient) -> bytes:
 
 @pytest.fixture
 def blob(container: ContainerClient) -> BlobClient:
-    """A name with nothing under it yet."""
+    """A blob that does not exist yet."""
     return container.get_blob_client("blob")
 
 
@@ -103,17 +93,19 @@ def test_blocks_of_ranges_make_the_same_blob(source: BlobClient, blob: BlobClien
     assert content(blob) == data
 
 
-def test_a_block_of_all_says_its_checksums(source: BlobClient, blob: BlobClient) -> None:
+def test_a_block_of_a_whole_source_returns_its_checksums(
+    source: BlobClient, blob: BlobClient
+) -> None:
     data = content(source)
-    plain, told = Answer(), Answer()
+    plain, response = ResponseRecorder(), ResponseRecorder()
     blob.stage_block("plain1", data, raw_response_hook=plain)
-    blob.stage_block_from_url("whole0", readable(source), raw_response_hook=told)
-    assert told.headers["x-ms-content-crc64"] == plain.headers["x-ms-content-crc64"]
+    blob.stage_block_from_url("whole0", readable(source), raw_response_hook=response)
+    assert response.headers["x-ms-content-crc64"] == plain.headers["x-ms-content-crc64"]
     blob.stage_block_from_url(
-        "whole1", readable(source), source_content_md5=md5(data), raw_response_hook=told
+        "whole1", readable(source), source_content_md5=md5(data), raw_response_hook=response
     )
-    assert told.status == 201
-    assert told.headers["content-md5"] == base64.b64encode(md5(data)).decode()
+    assert response.status == 201
+    assert response.headers["content-md5"] == base64.b64encode(md5(data)).decode()
     blob.commit_block_list([BlobBlock("whole1")])
     assert content(blob) == data
 
@@ -144,7 +136,7 @@ def test_blocks_outlive_their_source(source: BlobClient, blob: BlobClient) -> No
         ({"x_ms_copy_source_authorization": "Bearer x"}, "UnsupportedHeader"),
     ],
 )
-def test_blocks_that_are_not_staged(
+def test_refused_blocks_are_not_staged(
     source: BlobClient, blob: BlobClient, headers: dict[str, str], code: str
 ) -> None:
     with refused(400, code):
@@ -155,7 +147,7 @@ def test_blocks_that_are_not_staged(
 
 
 def test_a_right_crc64_is_accepted(source: BlobClient, blob: BlobClient) -> None:
-    plain = Answer()
+    plain = ResponseRecorder()
     blob.stage_block("one", content(source), raw_response_hook=plain)
     crc = plain.headers["x-ms-content-crc64"]
     hook = with_headers(x_ms_source_content_crc64=crc)
@@ -173,15 +165,16 @@ def test_a_right_crc64_is_accepted(source: BlobClient, blob: BlobClient) -> None
         blob.stage_block_from_url("two", readable(source), raw_request_hook=both)
 
 
-def test_a_range_behind_the_end_cannot_be_read(source: BlobClient, blob: BlobClient) -> None:
+def test_a_range_beyond_the_end_is_refused(source: BlobClient, blob: BlobClient) -> None:
     length = len(content(source))
-    with refused(416, "CannotVerifyCopySource") as told:
+    with refused(416, "CannotVerifyCopySource") as error:
         blob.stage_block_from_url("one", readable(source), length, 10)
-    assert told.details["copysourceerrorcode"] == "InvalidRange"
+    assert error.details["copysourceerrorcode"] == "InvalidRange"
 
 
 def test_a_request_with_a_body_is_refused(server: Server, source: BlobClient) -> None:
-    """The SDK sends none, so by hand, with a token for both ends."""
+    """The SDK never sends one, so this uses a raw connection, with a token for source and
+    destination."""
     both = generate_container_sas(
         ACCOUNT,
         source.container_name,
@@ -192,7 +185,9 @@ def test_a_request_with_a_body_is_refused(server: Server, source: BlobClient) ->
     path = f"/{ACCOUNT}/{source.container_name}/made?comp=block&blockid=b25l&{both}"
     headers = {"x-ms-copy-source": readable(source), "x-ms-version": "2021-12-02"}
     for body, expected in ((b"body", 400), (b"", 201)):
-        connection = http.client.HTTPConnection(urlsplit(server.endpoint).netloc, timeout=10)
+        connection = http.client.HTTPConnection(
+            urlsplit(server.endpoints["blob"]).netloc, timeout=10
+        )
         connection.request("PUT", path, body, {**headers, "Content-Length": str(len(body))})
         assert connection.getresponse().status == expected
         connection.close()
@@ -218,7 +213,7 @@ def test_blocks_are_appended(source: BlobClient, blob: BlobClient) -> None:
     assert len(content(blob)) == 5 + len(data) + 20
 
 
-def test_nothing_is_appended_to_what_is_not_there(source: BlobClient, blob: BlobClient) -> None:
+def test_appending_to_a_missing_blob(source: BlobClient, blob: BlobClient) -> None:
     with refused(404, "BlobNotFound"):
         blob.append_block_from_url(readable(source))
     blob.upload_blob(b"block")
@@ -237,7 +232,7 @@ def test_pages_are_written(source: BlobClient, blob: BlobClient) -> None:
     assert content(blob) == hole + data[100:612] + hole + data[:512]
     with refused(400, "Md5Mismatch"):
         blob.upload_pages_from_url(readable(source), 0, 512, 0, source_content_md5=bytes(md5(b"x")))
-    # A range of another length, and one that the source does not have.
+    # A range of another length, and one beyond the source.
     with refused(400, "InvalidHeaderValue"):
         hook = with_headers(x_ms_source_range="bytes=0-1023")
         blob.upload_pages_from_url(readable(source), 0, 512, 0, raw_request_hook=hook)
@@ -247,7 +242,7 @@ def test_pages_are_written(source: BlobClient, blob: BlobClient) -> None:
 
 
 def test_large_pages_and_appended_blocks_are_shared(container: ContainerClient) -> None:
-    """As far as they begin and end where pages do; the rest is copied."""
+    """Where they are page-aligned; the rest is copied."""
     data = LARGE[: len(LARGE) // 512 * 512] * 2
     source, other = container.get_blob_client("source"), container.get_blob_client("other")
     source.create_page_blob(len(data))
@@ -263,7 +258,7 @@ def test_large_pages_and_appended_blocks_are_shared(container: ContainerClient) 
             expected[target : target + length] = data[start : start + length]
             assert content(pages) == expected
         appended.append_block_from_url(readable(origin), start, length)
-    # From itself, over a part of what is read.
+    # From itself, overlapping the source range.
     pages.upload_pages_from_url(readable(pages), 512, 2 * MIB, 0)
     expected[512 : 512 + 2 * MIB] = expected[: 2 * MIB]
     assert content(pages) == expected
@@ -295,7 +290,7 @@ def test_pages_and_appended_blocks_are_sources(container: ContainerClient) -> No
 # Whole blobs
 
 
-def test_a_blob_is_made_of_another(source: BlobClient, blob: BlobClient) -> None:
+def test_put_blob_from_url(source: BlobClient, blob: BlobClient) -> None:
     data = content(source)
     done = blob.upload_blob_from_url(readable(source), metadata={"is": "new"})
     made = blob.get_blob_properties()
@@ -309,7 +304,9 @@ def test_a_blob_is_made_of_another(source: BlobClient, blob: BlobClient) -> None
     assert blob.get_block_list("all") == ([], [])
 
 
-def test_a_request_describes_a_blob_before_its_source(source: BlobClient, blob: BlobClient) -> None:
+def test_the_request_overrides_properties_of_the_source(
+    source: BlobClient, blob: BlobClient
+) -> None:
     settings = ContentSettings("text/css")
     blob.upload_blob_from_url(
         readable(source), content_settings=settings, standard_blob_tier=StandardBlobTier.COLD
@@ -326,19 +323,19 @@ def test_a_request_describes_a_blob_before_its_source(source: BlobClient, blob: 
     assert made.content_settings.content_language is None
 
 
-def test_whole_blobs_are_checked(source: BlobClient, blob: BlobClient) -> None:
-    data, told = content(source), Answer()
+def test_checksums_of_whole_blobs(source: BlobClient, blob: BlobClient) -> None:
+    data, response = content(source), ResponseRecorder()
     with refused(400, "Md5Mismatch"):
         blob.upload_blob_from_url(readable(source), source_content_md5=md5(b"x"))
     assert not blob.exists()
     blob.upload_blob_from_url(
-        readable(source), source_content_md5=md5(data), raw_response_hook=told
+        readable(source), source_content_md5=md5(data), raw_response_hook=response
     )
-    assert told.headers["content-md5"] == base64.b64encode(md5(data)).decode()
-    assert "x-ms-content-crc64" in told.headers
+    assert response.headers["content-md5"] == base64.b64encode(md5(data)).decode()
+    assert "x-ms-content-crc64" in response.headers
 
 
-def test_what_is_too_large_to_be_read_is_checked_if_asked(container: ContainerClient) -> None:
+def test_checksums_of_large_blobs_are_checked_on_request(container: ContainerClient) -> None:
     source, made = container.get_blob_client("source"), container.get_blob_client("made")
     data = LARGE * 4
     source.upload_blob(data)
@@ -361,7 +358,7 @@ def test_a_blob_can_be_its_own_source(source: BlobClient) -> None:
     assert content(source) == data
 
 
-def test_what_is_there_is_replaced_on_its_terms(source: BlobClient, blob: BlobClient) -> None:
+def test_preconditions_of_the_destination(source: BlobClient, blob: BlobClient) -> None:
     blob.upload_blob(b"there")
     with refused(409, "BlobAlreadyExists"):
         blob.upload_blob_from_url(readable(source))
@@ -401,16 +398,17 @@ def test_snapshots_are_sources(source: BlobClient, blob: BlobClient) -> None:
     assert content(blob) == data
 
 
-# Who may read a source
+# Authorization of the source
 
 
-def test_sources_have_to_be_readable(source: BlobClient, blob: BlobClient) -> None:
-    """The key of the account does not count here: the source is read as by anybody."""
-    told = Answer()
+def test_sources_must_be_readable(source: BlobClient, blob: BlobClient) -> None:
+    """The account key of the request does not count: the source is read anonymously or by its own
+    token."""
+    response = ResponseRecorder()
     with refused(401, "CannotVerifyCopySource"):
-        blob.upload_blob_from_url(source.url, raw_response_hook=told)
-    assert told.headers["x-ms-copy-source-status-code"] == "401"
-    assert told.headers["x-ms-copy-source-error-code"] == "NoAuthenticationInformation"
+        blob.upload_blob_from_url(source.url, raw_response_hook=response)
+    assert response.headers["x-ms-copy-source-status-code"] == "401"
+    assert response.headers["x-ms-copy-source-error-code"] == "NoAuthenticationInformation"
     with refused(403, "CannotVerifyCopySource") as details:
         blob.upload_blob_from_url(readable(source, permission="w"))
     assert details.details["copysourceerrorcode"] == "AuthorizationPermissionMismatch"
@@ -420,9 +418,7 @@ def test_sources_have_to_be_readable(source: BlobClient, blob: BlobClient) -> No
     assert not blob.exists()
 
 
-def test_tokens_of_another_key_or_the_past_do_not_count(
-    source: BlobClient, blob: BlobClient
-) -> None:
+def test_forged_and_expired_source_tokens(source: BlobClient, blob: BlobClient) -> None:
     with refused(403, "CannotVerifyCopySource"):
         blob.upload_blob_from_url(readable(source, key=SECOND_KEYS[0]))
     past = datetime.now(UTC) - HOUR
@@ -439,7 +435,7 @@ def test_tokens_of_another_key_or_the_past_do_not_count(
         blob.upload_blob_from_url(f"{source.url}?{late}")
 
 
-def test_a_token_for_the_destination_is_none_for_the_source(
+def test_the_token_of_the_destination_does_not_authorize_the_source(
     server: Server, source: BlobClient, blob: BlobClient
 ) -> None:
     limited = BlobClient.from_blob_url(f"{blob.url}?{token(blob, 'rcw')}", retry_total=0)
@@ -454,14 +450,14 @@ def test_public_blobs_are_sources(service: BlobServiceClient, blob: BlobClient) 
     shown = public.upload_blob("shown", SMALL)
     blob.upload_blob_from_url(shown.url)
     assert content(blob) == SMALL
-    with refused(404, "CannotVerifyCopySource") as told:
+    with refused(404, "CannotVerifyCopySource") as error:
         blob.upload_blob_from_url(public.get_blob_client("absent").url, overwrite=True)
-    assert told.details["copysourceerrorcode"] == "BlobNotFound"
+    assert error.details["copysourceerrorcode"] == "BlobNotFound"
     public.delete_container()
 
 
 def test_sources_of_another_account(server: Server, blob: BlobClient) -> None:
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         theirs = other.create_container(unique()).upload_blob("theirs", LARGE)
         with refused(401, "CannotVerifyCopySource"):
             blob.upload_blob_from_url(theirs.url)
@@ -472,16 +468,16 @@ def test_sources_of_another_account(server: Server, blob: BlobClient) -> None:
             blob.upload_blob_from_url(nowhere, overwrite=True)
 
 
-def test_what_is_missing_cannot_be_read(source: BlobClient, blob: BlobClient) -> None:
+def test_missing_sources(source: BlobClient, blob: BlobClient) -> None:
     absent = BlobClient(
         source.url.partition(f"/{source.container_name}")[0],
         source.container_name,
         "absent",
         credential=source.credential,
     )
-    with refused(404, "CannotVerifyCopySource") as told:
+    with refused(404, "CannotVerifyCopySource") as error:
         blob.stage_block_from_url("one", readable(absent))
-    assert told.details["copysourceerrorcode"] == "BlobNotFound"
+    assert error.details["copysourceerrorcode"] == "BlobNotFound"
     address = f"{source.url}?snapshot={quote('2020-01-01T00:00:00.0000000Z')}&{token(source)}"
     with refused(404, "CannotVerifyCopySource"):
         blob.stage_block_from_url("one", address)
@@ -489,8 +485,10 @@ def test_what_is_missing_cannot_be_read(source: BlobClient, blob: BlobClient) ->
         blob.stage_block_from_url("one", f"{source.url}?snapshot=yesterday&{token(source)}")
 
 
-def test_other_names_of_this_server(server: Server, source: BlobClient, blob: BlobClient) -> None:
-    port = urlsplit(server.endpoint).port
+def test_sources_by_other_names_of_this_server(
+    server: Server, source: BlobClient, blob: BlobClient
+) -> None:
+    port = urlsplit(server.endpoints["blob"]).port
     path = f"{source.container_name}/{quote(source.blob_name)}?{token(source)}"
     for address in (
         f"http://localhost:{port}/{ACCOUNT}/{path}",
@@ -503,16 +501,16 @@ def test_other_names_of_this_server(server: Server, source: BlobClient, blob: Bl
         assert content(blob) == content(source)
 
 
-def test_names_at_their_limits_are_sources(container: ContainerClient, blob: BlobClient) -> None:
+def test_sources_with_names_at_the_limits(container: ContainerClient, blob: BlobClient) -> None:
     long = container.upload_blob("ä" * 1024, SMALL)
     blob.upload_blob_from_url(readable(long))
     assert content(blob) == SMALL
 
 
-# Conditions of sources
+# Source conditions
 
 
-def test_sources_that_are_not_as_wanted(source: BlobClient, blob: BlobClient) -> None:
+def test_source_conditions(source: BlobClient, blob: BlobClient) -> None:
     properties = source.get_blob_properties()
     changed = properties.last_modified
     same = properties.etag
@@ -529,21 +527,21 @@ def test_sources_that_are_not_as_wanted(source: BlobClient, blob: BlobClient) ->
         {"source_etag": '"0x1"', "source_match_condition": MatchConditions.IfModified},
     ]
     for status, conditions in unmet:
-        with refused(status, "CannotVerifyCopySource") as told:
+        with refused(status, "CannotVerifyCopySource") as output:
             blob.upload_blob_from_url(readable(source), overwrite=True, **conditions)
         if status == 412:
-            assert told.details["copysourceerrorcode"] == "ConditionNotMet"
+            assert output.details["copysourceerrorcode"] == "ConditionNotMet"
     assert not blob.exists()
     for conditions in met:
         blob.upload_blob_from_url(readable(source), overwrite=True, **conditions)
     assert content(blob) == content(source)
 
 
-# At once
+# Concurrency
 
 
-def test_a_source_is_read_as_one_version(container: ContainerClient) -> None:
-    """While a blob is replaced again and again, whoever copies it gets one of its versions."""
+def test_a_changing_source_is_read_atomically(container: ContainerClient) -> None:
+    """While a blob is replaced repeatedly, every copy is one of its versions."""
     source = container.get_blob_client("source")
     versions = [bytes([number]) * (5 * MIB if number % 2 else 100) for number in range(4)]
     source.upload_blob(versions[0])
@@ -574,10 +572,10 @@ def test_a_source_is_read_as_one_version(container: ContainerClient) -> None:
         replacing.join()
 
 
-def test_nothing_is_left_over(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The ledger still counts right who holds which bytes."""
+def test_reference_counts_are_right(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """`etagere check` finds no wrong reference count."""
     directory = tmp_path_factory.mktemp("from_url") / "data"
-    with served(directory) as server, server.service() as service:
+    with served(directory) as server, blob_service(server) as service:
         container = service.create_container("container")
         source = container.upload_blob("source", LARGE)
         for name in ("one", "two"):
@@ -596,5 +594,5 @@ def test_nothing_is_left_over(tmp_path_factory: pytest.TempPathFactory) -> None:
         source.delete_blob()
         assert content(container.get_blob_client("two")) == LARGE
         assert server.stop() == 0
-    told = check(directory)
-    assert told.returncode == 0, told.stdout
+    result = check(directory)
+    assert result.returncode == 0, result.stdout

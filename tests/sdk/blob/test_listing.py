@@ -1,4 +1,4 @@
-"""Listings of containers and blobs through the SDK."""
+"""Listings of containers and blobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from azure.storage.blob import (
     PublicAccess,
 )
 
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, refused, unique
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 TREE = ("a", "a/1", "a/2", "a/b/1", "a/b/2", "b", "c/1", "d//e", "é/1")
 
@@ -65,7 +67,7 @@ def test_pages_of_containers(service: BlobServiceClient) -> None:
 
 
 def test_accounts_do_not_see_each_other(server: Server, container: ContainerClient) -> None:
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         assert list(other.list_containers(container.container_name)) == []
         assert not other.get_container_client(container.container_name).exists()
 
@@ -115,7 +117,7 @@ def test_properties_in_a_listing(container: ContainerClient) -> None:
         assert shown.content_settings[name] == own.content_settings[name]
 
 
-def test_metadata_only_if_asked(container: ContainerClient) -> None:
+def test_metadata_on_request(container: ContainerClient) -> None:
     container.upload_blob("blob", b"", metadata={"a": "b"})
     assert [shown.metadata for shown in container.list_blobs()] == [{}]
 
@@ -128,7 +130,7 @@ def test_pages(tree: ContainerClient, size: int) -> None:
     assert found == [names[start : start + size] for start in range(0, len(names), size)]
 
 
-def test_going_on_from_a_page(tree: ContainerClient) -> None:
+def test_continuing_from_a_page(tree: ContainerClient) -> None:
     pages: Any = tree.list_blobs(results_per_page=4).by_page()
     first = [shown.name for shown in next(pages)]
     tree.upload_blob("a/0", b"before the page")
@@ -146,7 +148,7 @@ def _walked(container: ContainerClient, prefix: str | None, size: int | None) ->
 
 @pytest.mark.parametrize("size", [None, 1, 2, 3])
 def test_by_delimiter(tree: ContainerClient, size: int | None) -> None:
-    # The SDK gives the prefixes of each page before or after its blobs.
+    # The SDK returns the prefixes of each page before or after its blobs.
     found = _walked(tree, None, size)
     assert sorted(found) == sorted(["a", "[a/]", "b", "[c/]", "[d/]", "[é/]"])
     assert sorted(_walked(tree, "a/", size)) == sorted(["a/1", "a/2", "[a/b/]"])
@@ -161,7 +163,7 @@ def test_by_other_delimiters(container: ContainerClient) -> None:
     assert sorted(found) == ["x--", "x-3", "y"]
 
 
-def test_many_blobs_behind_one_prefix(container: ContainerClient) -> None:
+def test_many_blobs_under_one_prefix(container: ContainerClient) -> None:
     for number in range(60):
         container.upload_blob(f"many/{number:03}", b"")
     container.upload_blob("other", b"")
@@ -170,7 +172,7 @@ def test_many_blobs_behind_one_prefix(container: ContainerClient) -> None:
     assert len(_walked(container, "many/", 7)) == 60
 
 
-def test_names_that_xml_cannot_hold(container: ContainerClient) -> None:
+def test_names_that_are_invalid_in_xml(container: ContainerClient) -> None:
     names = sorted(["a\x01b", "a\x1f/c", "a\ufffe", "<&>", "a%01b", " blank "])
     for name in names:
         container.upload_blob(name, b"")
@@ -182,10 +184,10 @@ def test_names_that_xml_cannot_hold(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_sizes_of_pages_that_will_not_do(container: ContainerClient, size: int) -> None:
-    with refused(400, "OutOfRangeQueryParameterValue") as told:
+def test_invalid_page_sizes(container: ContainerClient, size: int) -> None:
+    with refused(400, "OutOfRangeQueryParameterValue") as error:
         list(container.list_blobs(results_per_page=size))
-    assert told.details["queryparametername"] == "maxresults"
+    assert error.details["queryparametername"] == "maxresults"
 
 
 def test_no_blobs(container: ContainerClient) -> None:

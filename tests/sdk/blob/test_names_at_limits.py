@@ -1,11 +1,8 @@
-"""Names and metadata at their limits: what is the longest and the strangest that there may be."""
+"""Names and metadata at their limits of length and characters."""
 
 from __future__ import annotations
 
-import http.client
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pytest
 from azure.storage.blob import (
@@ -13,59 +10,27 @@ from azure.storage.blob import (
     BlobPrefix,
     BlobServiceClient,
     ContainerClient,
-    ContainerSasPermissions,
-    generate_container_sas,
 )
 
-from tests.server import ACCOUNT, KEY, refused, unique
+from tests.sdk.blob.raw import RawContainerClient, RawResponse
+from tests.sdk.harness import refused
+from tests.server import unique
 
 METADATA_BYTES_MAX = 8 << 10
 SMILE = "\U0001f60a"
 
 
-class Told:
-    """An answer as it came."""
+class RawNamesClient(RawContainerClient):
+    """Sends requests with exactly these paths and headers."""
 
-    def __init__(self, answer: http.client.HTTPResponse) -> None:
-        self.status = answer.status
-        self.headers = [(name.lower(), value) for name, value in answer.getheaders()]
-        self.code = answer.getheader("x-ms-error-code") or ""
-        self.body = answer.read()
-
-
-class Raw:
-    """Requests whose addresses and headers no client has touched."""
-
-    def __init__(self, container: ContainerClient) -> None:
-        self._url = urlsplit(container.url)
-        self._token = generate_container_sas(
-            ACCOUNT,
-            container.container_name,
-            account_key=KEY,
-            permission=ContainerSasPermissions(read=True, write=True, create=True, list=True),
-            expiry=datetime.now(UTC) + timedelta(hours=1),
-        )
-
-    def __call__(self, method: str, written: str, headers: Iterable[tuple[str, str]] = ()) -> Told:
-        connection = http.client.HTTPConnection(self._url.netloc, timeout=20)
-        try:
-            mark = "&" if "?" in written else "?"
-            connection.putrequest(method, f"{self._url.path}{written}{mark}{self._token}")
-            for name, value in headers:
-                connection.putheader(name, value)
-            connection.endheaders()
-            return Told(connection.getresponse())
-        finally:
-            connection.close()
-
-    def put(self, written: str, *headers: tuple[str, str]) -> Told:
+    def put(self, path: str, *headers: tuple[str, str]) -> RawResponse:
         kind = ("x-ms-blob-type", "BlockBlob")
-        return self("PUT", written, (kind, ("Content-Length", "0"), *headers))
+        return self.send("PUT", path, (kind, ("Content-Length", "0"), *headers))
 
 
 @pytest.fixture
-def raw(container: ContainerClient) -> Raw:
-    return Raw(container)
+def raw(container: ContainerClient) -> RawNamesClient:
+    return RawNamesClient(container)
 
 
 # Names
@@ -83,7 +48,7 @@ LONGEST = {
 
 @pytest.mark.parametrize("name", LONGEST.values(), ids=list(LONGEST))
 def test_the_longest_names(container: ContainerClient, name: str) -> None:
-    """Everything that can be done to a blob can be done to one with such a name."""
+    """Every operation works on a blob with such a name."""
     blob = container.upload_blob(name, b"put")
     assert blob.download_blob().readall() == b"put"
     blob.set_blob_metadata({"a": "b"})
@@ -111,7 +76,7 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("name", BEYOND.values(), ids=list(BEYOND))
-def test_names_beyond(container: ContainerClient, name: str) -> None:
+def test_names_beyond_the_limit(container: ContainerClient, name: str) -> None:
     with refused(400, "OutOfRangeInput"):
         container.upload_blob(name, b"")
     with refused(400, "OutOfRangeInput"):
@@ -120,7 +85,7 @@ def test_names_beyond(container: ContainerClient, name: str) -> None:
 
 
 def test_pages_of_the_longest_names(container: ContainerClient) -> None:
-    """A marker holds such a name, and comes back in an address."""
+    """A marker contains such a name and is sent back in a URL."""
     names = sorted(SMILE * 511 + end for end in ("a", "b", "c", "é", "z"))
     for name in names:
         container.upload_blob(name, b"")
@@ -136,43 +101,47 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_names(container: ContainerClient, raw: Raw, name: str) -> None:
-    """Each is a name of its own: nothing is folded, cut off or decoded twice."""
+def test_odd_names(container: ContainerClient, raw: RawNamesClient, name: str) -> None:
+    """Each is a distinct name: nothing is normalised, truncated or decoded twice."""
     assert raw.put(f"/{quote(name, safe='')}").status == 201
     assert list(container.list_blob_names()) == [name]
-    told = raw("HEAD", f"/{quote(name, safe='/')}")
-    assert told.status == 200
+    response = raw.send("HEAD", f"/{quote(name, safe='/')}")
+    assert response.status == 200
 
 
-def test_names_that_look_alike_are_not_the_same(container: ContainerClient, raw: Raw) -> None:
+def test_names_that_look_alike_are_not_the_same(
+    container: ContainerClient, raw: RawNamesClient
+) -> None:
     for name in ODD:
         assert raw.put(f"/{quote(name, safe='')}").status == 201
     assert sorted(container.list_blob_names()) == sorted(ODD)
 
 
-def test_an_encoded_slash_is_a_slash(container: ContainerClient, raw: Raw) -> None:
+def test_an_encoded_slash_is_a_slash(container: ContainerClient, raw: RawNamesClient) -> None:
     """So is a backslash, encoded or not."""
     for written in ("/a%2Fb", "/a%2fc", "/a%5Cd", "/a\\e"):
         assert raw.put(written).status == 201
     assert sorted(container.list_blob_names()) == ["a/b", "a/c", "a/d", "a/e"]
-    assert raw("HEAD", "/a/b").status == 200
+    assert raw.send("HEAD", "/a/b").status == 200
     (prefix,) = container.walk_blobs(delimiter="/")
     assert isinstance(prefix, BlobPrefix)
     assert prefix.name == "a/"
 
 
 @pytest.mark.parametrize("written", ["/%FF", "/%C3", "/%ED%A0%80", "/a%C0%AFb"])
-def test_what_is_no_text_is_no_name(container: ContainerClient, raw: Raw, written: str) -> None:
-    told = raw.put(written)
-    assert told.status == 400
-    assert told.code in {"InvalidUri", "InvalidResourceName"}
+def test_invalid_utf8_is_refused(
+    container: ContainerClient, raw: RawNamesClient, written: str
+) -> None:
+    response = raw.put(written)
+    assert response.status == 400
+    assert response.code in {"InvalidUri", "InvalidResourceName"}
     assert list(container.list_blob_names()) == []
 
 
 ILLEGAL = ["a\x01b", "\x1f", "a\x0b", "\ufffe", "a\uffff", "tab\tline\nreturn\rend", "\x7f\x85"]
 
 
-def test_names_that_xml_cannot_hold(container: ContainerClient, raw: Raw) -> None:
+def test_names_that_are_invalid_in_xml(container: ContainerClient, raw: RawNamesClient) -> None:
     for name in ILLEGAL:
         assert raw.put(f"/{quote(name, safe='')}").status == 201
     assert sorted(blob.name for blob in container.list_blobs()) == sorted(ILLEGAL)
@@ -180,7 +149,7 @@ def test_names_that_xml_cannot_hold(container: ContainerClient, raw: Raw) -> Non
     assert sorted(blob.name for page in pages for blob in page) == sorted(ILLEGAL)
 
 
-def test_prefixes_that_xml_cannot_hold(container: ContainerClient, raw: Raw) -> None:
+def test_prefixes_that_are_invalid_in_xml(container: ContainerClient, raw: RawNamesClient) -> None:
     for name in ("a\x01/b", "a\x01/c", "a\uffff/d"):
         assert raw.put(f"/{quote(name, safe='')}").status == 201
     found = list(container.walk_blobs(delimiter="/"))
@@ -195,7 +164,7 @@ def test_prefixes_that_xml_cannot_hold(container: ContainerClient, raw: Raw) -> 
 
 
 def metadata_of(size: int) -> dict[str, str]:
-    """As many bytes in names and values together."""
+    """Returns metadata with so many bytes in names and values together."""
     whole, rest = divmod(size, 2048)
     pairs = {f"n{number}": "v" * 2046 for number in range(whole)}
     if rest:
@@ -224,7 +193,7 @@ def test_the_most_metadata(service: BlobServiceClient, container: ContainerClien
     made.delete_container()
 
 
-def test_more_metadata_than_that(service: BlobServiceClient, container: ContainerClient) -> None:
+def test_metadata_beyond_the_limit(service: BlobServiceClient, container: ContainerClient) -> None:
     beyond = metadata_of(METADATA_BYTES_MAX + 1)
     blob = container.upload_blob("blob", b"before", metadata={"kept": "yes"})
     blob.stage_block("a", b"content")
@@ -257,15 +226,15 @@ def test_more_metadata_than_that(service: BlobServiceClient, container: Containe
         ((("x-ms-meta-a", "\u00e9"),), "InvalidMetadata"),
     ],
 )
-def test_metadata_that_is_none(
-    container: ContainerClient, raw: Raw, headers: tuple[tuple[str, str], ...], code: str
+def test_invalid_metadata(
+    container: ContainerClient, raw: RawNamesClient, headers: tuple[tuple[str, str], ...], code: str
 ) -> None:
-    told = raw.put("/blob", *headers)
-    assert (told.status, told.code) == (400, code)
+    response = raw.put("/blob", *headers)
+    assert (response.status, response.code) == (400, code)
     assert list(container.list_blob_names()) == []
 
 
-def test_names_of_metadata_keep_their_case(container: ContainerClient, raw: Raw) -> None:
+def test_names_of_metadata_keep_their_case(container: ContainerClient, raw: RawNamesClient) -> None:
     assert raw.put("/blob", ("X-MS-Meta-MixedCase", "Value"), ("x-ms-meta-a", "")).status == 201
     assert container.get_blob_client("blob").get_blob_properties().metadata == {
         "MixedCase": "Value",

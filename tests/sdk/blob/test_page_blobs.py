@@ -1,4 +1,4 @@
-"""Page blobs through the SDK: written, cleared, resized, numbered, in races, and kept."""
+"""Page blobs: writing, clearing, resizing, sequence numbers, concurrency and restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from azure.storage.blob import (
     generate_blob_sas,
 )
 
-from tests.server import ACCOUNT, KEY, Answer, check, refused, served, unique, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, check, served, unique
 
 PAGE, MIB, TIB = 512, 1024 * 1024, 1024**4
 PAGES = 16
@@ -51,33 +53,33 @@ def set_number(blob: BlobClient, action: Any, number: Any = None, **options: Any
     blob.set_sequence_number(action, number, **options)
 
 
-# Written and cleared
+# Writing and clearing
 
 
 def test_pages_are_written_and_cleared(disk: BlobClient) -> None:
     assert content(disk) == bytes(PAGES * PAGE)
-    answer = Answer()
+    answer = ResponseRecorder()
     expected = bytearray(PAGES * PAGE)
     for first, count in ((1, 3), (2, 1), (0, 1), (10, 6), (9, 2)):
         data = random.randbytes(count * PAGE)
-        told = disk.upload_page(data, first * PAGE, len(data), raw_response_hook=answer)
+        result = disk.upload_page(data, first * PAGE, len(data), raw_response_hook=answer)
         assert answer.status == 201
         assert answer.headers["x-ms-blob-sequence-number"] == "0"
         assert answer.headers["x-ms-request-server-encrypted"] == "true"
         assert "x-ms-content-crc64" in answer.headers
-        assert told["etag"] == disk.get_blob_properties().etag
+        assert result["etag"] == disk.get_blob_properties().etag
         expected[first * PAGE : first * PAGE + len(data)] = data
         assert content(disk) == expected
-    told = disk.clear_page(2 * PAGE, 9 * PAGE, raw_response_hook=answer)
+    result = disk.clear_page(2 * PAGE, 9 * PAGE, raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-blob-sequence-number"] == "0"
-    assert told["etag"] == disk.get_blob_properties().etag
+    assert result["etag"] == disk.get_blob_properties().etag
     expected[2 * PAGE : 11 * PAGE] = bytes(9 * PAGE)
     assert content(disk) == expected
     assert disk.download_blob(700, 3000).readall() == expected[700:3700]
 
 
-def test_upload_whole(container: ContainerClient) -> None:
+def test_upload_a_whole_blob(container: ContainerClient) -> None:
     data = random.randbytes(5 * MIB) + bytes(4 * MIB) + random.randbytes(PAGE)
     blob = container.upload_blob("disk", data, blob_type=BlobType.PAGEBLOB)
     assert content(blob) == data
@@ -96,7 +98,7 @@ def test_the_longest_write(container: ContainerClient) -> None:
 
 
 def test_checksums(disk: BlobClient) -> None:
-    data, answer = random.randbytes(PAGE), Answer()
+    data, answer = random.randbytes(PAGE), ResponseRecorder()
     disk.upload_page(data, 0, PAGE, validate_content=True, raw_response_hook=answer)
     md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
     assert answer.headers["content-md5"] == md5
@@ -127,7 +129,7 @@ def test_the_largest_blob(container: ContainerClient) -> None:
         blob.create_page_blob(8 * TIB + PAGE)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_the_largest_blob(container: ContainerClient) -> None:
         ("", 400, "MissingRequiredHeader"),
     ],
 )
-def test_ranges_that_will_not_do(disk: BlobClient, asked: str, status: int, code: str) -> None:
+def test_invalid_ranges(disk: BlobClient, asked: str, status: int, code: str) -> None:
     with refused(status, code):
         disk.upload_page(b"x" * PAGE, 0, PAGE, raw_request_hook=with_headers(x_ms_range=asked))
     assert content(disk) == bytes(PAGES * PAGE)
@@ -178,7 +180,7 @@ def test_either_header_names_the_range(disk: BlobClient) -> None:
     ("asked", "code"),
     [("", "MissingRequiredHeader"), ("erase", "InvalidHeaderValue")],
 )
-def test_what_is_neither_written_nor_cleared(disk: BlobClient, asked: str, code: str) -> None:
+def test_invalid_page_writes(disk: BlobClient, asked: str, code: str) -> None:
     with refused(400, code):
         disk.upload_page(bytes(PAGE), 0, PAGE, raw_request_hook=with_headers(x_ms_page_write=asked))
     with refused(400, "InvalidHeaderValue"):
@@ -187,7 +189,7 @@ def test_what_is_neither_written_nor_cleared(disk: BlobClient, asked: str, code:
         )
 
 
-def test_what_has_no_pages(container: ContainerClient) -> None:
+def test_blobs_without_pages(container: ContainerClient) -> None:
     missing, block = container.get_blob_client("missing"), container.get_blob_client("block")
     block.upload_blob(bytes(PAGE))
     for blob, status, code in ((missing, 404, "BlobNotFound"), (block, 409, "InvalidBlobType")):
@@ -242,7 +244,7 @@ def test_sequence_numbers(container: ContainerClient) -> None:
     blob = container.get_blob_client("disk")
     blob.create_page_blob(PAGE, sequence_number=5)
     assert number_of(blob) == 5
-    answer = Answer()
+    answer = ResponseRecorder()
     for action, number, following in (
         (SequenceNumberAction.Max, 3, 5),
         (SequenceNumberAction.Max, 7, 7),
@@ -273,7 +275,7 @@ def test_sequence_numbers(container: ContainerClient) -> None:
         ({"x_ms_blob_content_length": "x"}, "InvalidHeaderValue"),
     ],
 )
-def test_properties_that_will_not_do(disk: BlobClient, headers: dict[str, str], code: str) -> None:
+def test_invalid_properties(disk: BlobClient, headers: dict[str, str], code: str) -> None:
     with refused(400, code):
         set_number(disk, SequenceNumberAction.Max, 7, raw_request_hook=with_headers(**headers))
     with refused(400, "MissingRequiredHeader"):
@@ -304,10 +306,10 @@ def test_conditions_on_sequence_numbers(disk: BlobClient, asked: dict[str, Any],
         disk.clear_page(0, PAGE, **asked)
 
 
-def test_resized(disk: BlobClient) -> None:
+def test_resize(disk: BlobClient) -> None:
     disk.set_http_headers(ContentSettings(content_type="a/b", cache_control="none"))
     disk.upload_page(b"x" * 4 * PAGE, 0, 4 * PAGE)
-    answer = Answer()
+    answer = ResponseRecorder()
     disk.resize_blob(2 * PAGE, raw_response_hook=answer)
     assert answer.headers["x-ms-blob-sequence-number"] == "0"
     assert content(disk) == b"x" * 2 * PAGE
@@ -323,7 +325,7 @@ def test_resized(disk: BlobClient) -> None:
 
 
 def test_overlapping_writes_are_never_torn(disk: BlobClient) -> None:
-    """Each writes all pages with its letter, so whoever reads sees one letter."""
+    """Each writes all pages with its own letter, so every reader sees one letter."""
     threads, rounds = 6, 20
     errors: list[BaseException] = []
 
@@ -346,8 +348,8 @@ def test_overlapping_writes_are_never_torn(disk: BlobClient) -> None:
     assert not errors, errors
 
 
-def test_one_of_many_moves_a_sequence_number(disk: BlobClient) -> None:
-    """A lock by sequence numbers: of those who saw the same number, one goes on."""
+def test_one_of_many_increments_a_sequence_number(disk: BlobClient) -> None:
+    """A lock by sequence numbers: one of the clients that saw the same number wins."""
     threads, won = 6, []
     etag = disk.get_blob_properties().etag
     ready = threading.Barrier(threads)
@@ -376,18 +378,18 @@ def test_one_of_many_moves_a_sequence_number(disk: BlobClient) -> None:
     assert number_of(disk) == won[0]
 
 
-# Kept
+# Restarts
 
 
-def test_pages_survive(tmp_path: Path) -> None:
+def test_pages_survive_a_crash(tmp_path: Path) -> None:
     source = random.Random(3)
     with served(tmp_path / "data") as server:
         name, expected = unique(), bytearray(PAGES * PAGE)
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(name)
             service.get_blob_client(name, "disk").create_page_blob(PAGES * PAGE, sequence_number=4)
         for end in (server.kill, server.stop):
-            with server.service() as service:
+            with blob_service(server) as service:
                 disk = service.get_blob_client(name, "disk")
                 for _ in range(15):
                     first = source.randrange(PAGES)
@@ -397,7 +399,7 @@ def test_pages_survive(tmp_path: Path) -> None:
                 disk.create_snapshot()
             end()
             server.start()
-            with server.service() as service:
+            with blob_service(server) as service:
                 disk = service.get_blob_client(name, "disk")
                 assert content(disk) == expected
                 assert number_of(disk) == 4

@@ -1,4 +1,4 @@
-"""Page ranges through the SDK: which pages were written, and what was changed since a snapshot."""
+"""Page ranges, and differences since a snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobClient, ContainerClient
 
-from tests.server import Answer, refused, with_headers
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
 
 PAGE, TIB = 512, 1024**4
 PAGES = 32
@@ -27,14 +27,14 @@ def write(blob: BlobClient, first: int, count: int = 1) -> None:
 
 
 def listed(blob: BlobClient, **asked: Any) -> list[Any]:
-    """In pages, the last one included: those written as pairs, those cleared with a mark."""
+    """Returns inclusive page numbers: written ranges as pairs, cleared ranges with a mark."""
     found = []
-    for told in blob.list_page_ranges(**asked):
-        assert told.start is not None
-        assert told.end is not None
-        pages = told.start // PAGE, told.end // PAGE
-        assert (told.start % PAGE, told.end % PAGE) == (0, PAGE - 1)
-        found.append((*pages, "cleared") if told.cleared else pages)
+    for result in blob.list_page_ranges(**asked):
+        assert result.start is not None
+        assert result.end is not None
+        pages = result.start // PAGE, result.end // PAGE
+        assert (result.start % PAGE, result.end % PAGE) == (0, PAGE - 1)
+        found.append((*pages, "cleared") if result.cleared else pages)
     return found
 
 
@@ -42,15 +42,15 @@ def snapshot_of(blob: BlobClient) -> str:
     return str(blob.create_snapshot()["snapshot"])
 
 
-# Told
+# Page ranges
 
 
-def test_pages_that_were_written(disk: BlobClient) -> None:
+def test_written_pages(disk: BlobClient) -> None:
     assert listed(disk) == []
     write(disk, 1, 2)
     write(disk, 3)
     write(disk, 8)
-    answer = Answer()
+    answer = ResponseRecorder()
     assert listed(disk, raw_response_hook=answer) == [(1, 3), (8, 8)]
     assert answer.headers["x-ms-blob-content-length"] == str(PAGES * PAGE)
     assert answer.headers["etag"] == disk.get_blob_properties().etag
@@ -59,7 +59,7 @@ def test_pages_that_were_written(disk: BlobClient) -> None:
     assert listed(disk) == [(1, 1), (3, 3), (8, 8)]
 
 
-def test_in_parts(disk: BlobClient) -> None:
+def test_pages_of_ranges(disk: BlobClient) -> None:
     for first in range(0, PAGES, 3):
         write(disk, first)
     expected = [(first, first) for first in range(0, PAGES, 3)]
@@ -73,7 +73,7 @@ def test_in_parts(disk: BlobClient) -> None:
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "9" * 30])
-def test_counts_that_will_not_do(disk: BlobClient, count: str) -> None:
+def test_invalid_counts(disk: BlobClient, count: str) -> None:
     def change(request: Any) -> None:
         sent = request.http_request
         sent.url = sent.url.replace("maxresults=7", f"maxresults={count}")
@@ -83,12 +83,12 @@ def test_counts_that_will_not_do(disk: BlobClient, count: str) -> None:
 
 
 @pytest.mark.parametrize("marker", ["x", "-1", "9" * 30])
-def test_markers_that_will_not_do(disk: BlobClient, marker: str) -> None:
+def test_invalid_markers(disk: BlobClient, marker: str) -> None:
     with refused(400, "OutOfRangeInput"):
         list(next(disk.list_page_ranges(results_per_page=1).by_page(marker)))
 
 
-def test_before_there_were_parts(disk: BlobClient) -> None:
+def test_versions_before_paging(disk: BlobClient) -> None:
     for first in range(0, PAGES, 3):
         write(disk, first)
     old = with_headers(x_ms_version="2019-12-12")
@@ -96,7 +96,7 @@ def test_before_there_were_parts(disk: BlobClient) -> None:
     assert len(found) == 11
 
 
-def test_of_a_range(disk: BlobClient) -> None:
+def test_ranges_of_a_range(disk: BlobClient) -> None:
     write(disk, 1, 5)
     write(disk, 10)
     assert listed(disk, offset=0, length=PAGE) == []
@@ -107,7 +107,7 @@ def test_of_a_range(disk: BlobClient) -> None:
         listed(disk, offset=PAGES * PAGE, length=PAGE)
 
 
-def test_of_the_largest(container: ContainerClient) -> None:
+def test_ranges_of_the_largest_blob(container: ContainerClient) -> None:
     blob = container.get_blob_client("disk")
     blob.create_page_blob(8 * TIB)
     last = 8 * TIB // PAGE - 1
@@ -117,7 +117,7 @@ def test_of_the_largest(container: ContainerClient) -> None:
     assert listed(blob, results_per_page=1) == [(0, 0), (last, last)]
 
 
-def test_of_a_snapshot(disk: BlobClient, container: ContainerClient) -> None:
+def test_ranges_of_a_snapshot(disk: BlobClient, container: ContainerClient) -> None:
     write(disk, 1)
     kept = container.get_blob_client("disk", snapshot=snapshot_of(disk))
     write(disk, 2)
@@ -144,7 +144,7 @@ def test_conditions_and_leases(disk: BlobClient) -> None:
         listed(disk, lease=released)
 
 
-# Compared
+# Differences
 
 
 def test_changes_since_a_snapshot(disk: BlobClient, container: ContainerClient) -> None:
@@ -165,7 +165,7 @@ def test_changes_since_a_snapshot(disk: BlobClient, container: ContainerClient) 
         listed(container.get_blob_client("disk", snapshot=first), previous_snapshot=second)
 
 
-def test_what_came_and_went_was_cleared(disk: BlobClient) -> None:
+def test_pages_written_and_cleared_are_listed_as_cleared(disk: BlobClient) -> None:
     first = snapshot_of(disk)
     write(disk, 0, 3)
     second = snapshot_of(disk)
@@ -186,13 +186,13 @@ def test_snapshots_that_cannot_be_compared(disk: BlobClient) -> None:
         listed(disk, previous_snapshot=first)
 
 
-def test_by_the_address_of_a_snapshot(disk: BlobClient, container: ContainerClient) -> None:
+def test_differences_by_the_url_of_a_snapshot(disk: BlobClient, container: ContainerClient) -> None:
     write(disk, 0)
     first = snapshot_of(disk)
     write(disk, 2)
     address = container.get_blob_client("disk", snapshot=first).url
     written, cleared = disk.get_page_range_diff_for_managed_disk(address)
-    assert ([told["start"] for told in written], cleared) == ([2 * PAGE], [])
+    assert ([result["start"] for result in written], cleared) == ([2 * PAGE], [])
     other = container.get_blob_client("other", snapshot=first).url
     with refused(409, "PreviousSnapshotOperationNotSupported"):
         disk.get_page_range_diff_for_managed_disk(other)

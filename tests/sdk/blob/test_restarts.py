@@ -1,4 +1,4 @@
-"""Servers killed outright under load: what was acknowledged is there afterwards."""
+"""Servers killed under load: everything acknowledged is there afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobLeaseClient, ContainerClient
 
-from tests.server import Server, check, refused, served
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import Server, check, served
 
 NAME = "survivor"
 CLIENTS = 3
@@ -24,11 +26,10 @@ def content_of(seed: int) -> bytes:
 
 
 class Load:
-    """One client that writes and deletes blobs of its own, and remembers what it was told.
+    """A client that writes and deletes its own blobs, and records what was acknowledged.
 
-    Of each blob it knows what it may hold: one state, or two while nobody has said whether the
-    last write was carried out. None is "not there".
-    """
+    It knows the possible contents of each blob: one, or two while the outcome of the last write is
+    unknown. None means that the blob does not exist."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -37,8 +38,8 @@ class Load:
         self._random = random.Random(number)
 
     def run(self, server: Server, stop: threading.Event) -> None:
-        """Until the server is gone."""
-        with server.service(connection_timeout=5, read_timeout=20) as service:
+        """Runs until the server is gone."""
+        with blob_service(server, connection_timeout=5, read_timeout=20) as service:
             container = service.get_container_client(NAME)
             while not stop.is_set():
                 try:
@@ -62,7 +63,7 @@ class Load:
         self.acknowledged += 1
 
     def verify(self, container: ContainerClient) -> None:
-        """What is there is what was acknowledged; from here on it is known again."""
+        """Checks that the blobs have an acknowledged content, which is then known again."""
         there = set(container.list_blob_names(name_starts_with=f"{self.number}/"))
         assert there <= self.known.keys()
         for name, states in self.known.items():
@@ -91,7 +92,7 @@ def crash(server: Server, loads: list[Load], seconds: float) -> None:
 
 
 def verify(server: Server, loads: list[Load], lease_id: str) -> None:
-    with server.service() as service:
+    with blob_service(server) as service:
         container = service.get_container_client(NAME)
         for load in loads:
             load.verify(container)
@@ -106,7 +107,7 @@ def verify(server: Server, loads: list[Load], lease_id: str) -> None:
 def survive(directory: Path, rounds: int) -> None:
     loads = [Load(number) for number in range(CLIENTS)]
     with served(directory) as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             lease_id = service.create_container(NAME, {"Kept": "yes"}).acquire_lease().id
         for number in range(rounds):
             before = sum(load.acknowledged for load in loads)
@@ -128,14 +129,14 @@ def test_killed_under_load_often(tmp_path: Path) -> None:
     survive(tmp_path / "data", 50)
 
 
-def test_stopped_and_started_again(tmp_path: Path) -> None:
+def test_stop_and_restart(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.create_container(NAME).upload_blob("blob", b"content")
             etag = blob.get_blob_properties().etag
         assert server.stop() == 0
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             blob = service.get_blob_client(NAME, "blob")
             assert blob.get_blob_properties().etag == etag
             assert blob.download_blob().readall() == b"content"
@@ -145,7 +146,7 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
 def test_stopping_lets_requests_finish(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         load = Load(0)
-        with server.service() as service:
+        with blob_service(server) as service:
             service.create_container(NAME)
         thread = threading.Thread(target=load.run, args=(server, threading.Event()))
         thread.start()
@@ -155,7 +156,7 @@ def test_stopping_lets_requests_finish(tmp_path: Path) -> None:
         assert server.stop() == 0
         thread.join()
         server.start()
-        with server.service() as service:
+        with blob_service(server) as service:
             load.verify(service.get_container_client(NAME))
         assert server.stop() == 0
     assert check(tmp_path / "data").returncode == 0

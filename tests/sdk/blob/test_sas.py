@@ -1,9 +1,9 @@
-"""Shared access signatures and stored policies through the SDK."""
+"""SAS tokens and stored access policies of blobs and containers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,50 +13,23 @@ from azure.storage.blob import (
     BlobServiceClient,
     ContainerClient,
     ContentSettings,
-    generate_account_sas,
-    generate_blob_sas,
-    generate_container_sas,
 )
 
-from tests.server import ACCOUNT, KEY, WRONG_KEY, Server, refused, unique
+from tests.sdk.blob.clients import (
+    account_token,
+    blob_token,
+    container_token,
+    sas_client,
+    sas_service,
+)
+from tests.sdk.harness import HOUR, now, refused
+from tests.server import WRONG_KEY, Server, unique
 
-HOUR = timedelta(hours=1)
 MISMATCH = "AuthorizationPermissionMismatch"
 LETTERS = "racwdl"
 
 
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _usual() -> dict[str, Any]:
-    return {"permission": "r", "expiry": now() + HOUR, "account_key": KEY}
-
-
-def container_token(container: ContainerClient, **options: Any) -> str:
-    options = {**_usual(), **options}
-    token: str = generate_container_sas(ACCOUNT, container.container_name, **options)
-    return token
-
-
-def blob_token(container: ContainerClient, name: str, **options: Any) -> str:
-    options = {**_usual(), **options}
-    token: str = generate_blob_sas(ACCOUNT, container.container_name, name, **options)
-    return token
-
-
-def account_token(permission: str, types: str, **options: Any) -> str:
-    options = {"services": "b", "expiry": now() + HOUR, **options}
-    token: str = generate_account_sas(ACCOUNT, KEY, types, permission, **options)
-    return token
-
-
-def holder(container: ContainerClient, token: str) -> ContainerClient:
-    url = container.url.rsplit("/", 1)[0]
-    return ContainerClient(url, container.container_name, token, retry_total=0)
-
-
-# Letters
+# Permissions
 
 Action = Callable[[ContainerClient], Any]
 
@@ -93,7 +66,7 @@ def require(client: ContainerClient, action: Action, allowed: bool, code: str = 
 
 @pytest.mark.parametrize("kind", ON_BLOBS)
 @pytest.mark.parametrize("letter", LETTERS)
-def test_letters_on_blobs(container: ContainerClient, kind: str, letter: str) -> None:
+def test_permissions_on_blobs(container: ContainerClient, kind: str, letter: str) -> None:
     needed, action = ON_BLOBS[kind]
     name = "new" if kind == "create" else "old"
     for token in (
@@ -103,26 +76,26 @@ def test_letters_on_blobs(container: ContainerClient, kind: str, letter: str) ->
     ):
         container.upload_blob("old", b"old", overwrite=True)
         code = "UnauthorizedBlobOverwrite" if (kind, letter) == ("overwrite", "c") else MISMATCH
-        require(holder(container, token), action, letter in needed, code)
+        require(sas_client(container, token), action, letter in needed, code)
         if kind == "create" and letter in needed:
             container.delete_blob("new")
 
 
 @pytest.mark.parametrize("kind", ON_CONTAINERS)
 @pytest.mark.parametrize("letter", LETTERS)
-def test_letters_on_containers(container: ContainerClient, kind: str, letter: str) -> None:
+def test_permissions_on_containers(container: ContainerClient, kind: str, letter: str) -> None:
     needed, action = ON_CONTAINERS[kind]
-    require(holder(container, account_token(letter, "c")), action, letter in needed)
+    require(sas_client(container, account_token(letter, "c")), action, letter in needed)
 
 
 @pytest.mark.parametrize("letter", LETTERS)
-def test_listing_with_the_token_of_a_container(container: ContainerClient, letter: str) -> None:
-    client = holder(container, container_token(container, permission=letter))
+def test_listing_with_a_container_token(container: ContainerClient, letter: str) -> None:
+    client = sas_client(container, container_token(container, permission=letter))
     require(client, lambda it: list(it.list_blobs()), letter == "l")
 
 
-def test_tokens_of_containers_do_not_manage_them(container: ContainerClient) -> None:
-    with holder(container, container_token(container, permission="racwdl")) as client:
+def test_container_tokens_cannot_manage_the_container(container: ContainerClient) -> None:
+    with sas_client(container, container_token(container, permission="racwdl")) as client:
         with refused(403, "AuthorizationFailure"):
             client.delete_container()
         with refused(403, "AuthorizationFailure"):
@@ -132,28 +105,33 @@ def test_tokens_of_containers_do_not_manage_them(container: ContainerClient) -> 
     assert container.exists()
 
 
-def test_tokens_reach_nothing_else(service: BlobServiceClient, container: ContainerClient) -> None:
+def test_tokens_are_limited_to_their_resource(
+    service: BlobServiceClient, container: ContainerClient
+) -> None:
     container.upload_blob("one", b"")
     container.upload_blob("two", b"")
     other = service.create_container(unique())
     other.upload_blob("one", b"")
-    with holder(container, blob_token(container, "one")) as client:
+    with sas_client(container, blob_token(container, "one")) as client:
         client.download_blob("one").readall()
         with refused(403, "AuthenticationFailed"):
             client.download_blob("two")
         with refused(403, "AuthenticationFailed"):
             list(client.list_blobs())
-    with holder(other, container_token(container)) as client, refused(403, "AuthenticationFailed"):
+    with (
+        sas_client(other, container_token(container)) as client,
+        refused(403, "AuthenticationFailed"),
+    ):
         client.download_blob("one")
     other.delete_container()
 
 
 def test_account_tokens_on_the_service(server: Server) -> None:
-    with BlobServiceClient(server.url(), account_token("l", "s"), retry_total=0) as client:
+    with sas_service(server, account_token("l", "s")) as client:
         list(client.list_containers())
         with refused(403, "AuthorizationResourceTypeMismatch"):
             client.create_container("never")
-    client = BlobServiceClient(server.url(), account_token("r", "s"), retry_total=0)
+    client = sas_service(server, account_token("r", "s"))
     with client, refused(403, MISMATCH):
         list(client.list_containers())
 
@@ -161,7 +139,7 @@ def test_account_tokens_on_the_service(server: Server) -> None:
 def test_account_tokens_create_containers(server: Server, service: BlobServiceClient) -> None:
     for letter in "cw":
         token = account_token(letter, "c")
-        with BlobServiceClient(server.url(), token, retry_total=0) as client:
+        with sas_service(server, token) as client:
             name = unique()
             client.create_container(name)
             service.delete_container(name)
@@ -169,11 +147,11 @@ def test_account_tokens_create_containers(server: Server, service: BlobServiceCl
 
 def test_account_tokens_for_other_services(container: ContainerClient) -> None:
     token = account_token("r", "sco", services="q")
-    with holder(container, token) as client, refused(403, "AuthorizationServiceMismatch"):
+    with sas_client(container, token) as client, refused(403, "AuthorizationServiceMismatch"):
         client.get_container_properties()
 
 
-# Times, places, signatures
+# Validity, IP ranges, signatures
 
 
 @pytest.mark.parametrize(
@@ -191,7 +169,7 @@ def test_times(
         blob_token(container, "old", **window),
         account_token("r", "o", **window),
     ):
-        with holder(container, token) as client:
+        with sas_client(container, token) as client:
             if valid:
                 client.download_blob("old").readall()
             else:
@@ -202,19 +180,19 @@ def test_times(
 def test_addresses(container: ContainerClient) -> None:
     container.upload_blob("old", b"")
     for addresses in ("127.0.0.1", "127.0.0.0-127.0.0.9"):
-        with holder(container, container_token(container, ip=addresses)) as client:
+        with sas_client(container, container_token(container, ip=addresses)) as client:
             client.download_blob("old").readall()
     for addresses in ("10.0.0.1", "127.0.0.2-127.0.0.9"):
-        client = holder(container, container_token(container, ip=addresses))
+        client = sas_client(container, container_token(container, ip=addresses))
         with client, refused(403, "AuthorizationSourceIPMismatch"):
             client.download_blob("old")
 
 
 def test_protocols(container: ContainerClient) -> None:
     container.upload_blob("old", b"")
-    with holder(container, container_token(container, protocol="https,http")) as client:
+    with sas_client(container, container_token(container, protocol="https,http")) as client:
         client.download_blob("old").readall()
-    client = holder(container, container_token(container, protocol="https"))
+    client = sas_client(container, container_token(container, protocol="https"))
     with client, refused(403, "AuthorizationProtocolMismatch"):
         client.download_blob("old")
 
@@ -225,7 +203,7 @@ def test_forged_tokens(container: ContainerClient) -> None:
         container_token(container, account_key=WRONG_KEY),
         container_token(container).replace("sp=r", "sp=rw"),
     ):
-        with holder(container, token) as client, refused(403, "AuthenticationFailed"):
+        with sas_client(container, token) as client, refused(403, "AuthenticationFailed"):
             client.download_blob("old")
 
 
@@ -234,7 +212,7 @@ def test_tokens_replace_headers(container: ContainerClient) -> None:
     token = blob_token(
         container, "old", content_type="text/x-other", content_disposition="attachment"
     )
-    with holder(container, token) as client:
+    with sas_client(container, token) as client:
         shown = client.download_blob("old").properties.content_settings
     assert shown.content_type == "text/x-other"
     assert shown.content_disposition == "attachment"
@@ -243,7 +221,7 @@ def test_tokens_replace_headers(container: ContainerClient) -> None:
 # Stored policies
 
 
-def test_policies_are_kept(container: ContainerClient) -> None:
+def test_policies_round_trip(container: ContainerClient) -> None:
     start, expiry = (now().replace(microsecond=0, tzinfo=None) + part for part in (-HOUR, HOUR))
     policies = {f"policy {n}": AccessPolicy("rl", expiry, start) for n in range(5)}
     container.set_container_access_policy(policies)
@@ -258,7 +236,7 @@ def test_policies_are_kept(container: ContainerClient) -> None:
 def test_policies_take_effect_and_are_revoked_at_once(container: ContainerClient) -> None:
     container.upload_blob("old", b"content")
     token = container_token(container, permission=None, expiry=None, policy_id="it")
-    with holder(container, token) as client:
+    with sas_client(container, token) as client:
         for _ in range(20):
             container.set_container_access_policy({"it": AccessPolicy("r", now() + HOUR)})
             assert client.download_blob("old").readall() == b"content"
@@ -275,18 +253,18 @@ def test_policies_take_effect_and_are_revoked_at_once(container: ContainerClient
                 client.download_blob("old")
 
 
-def test_policies_leave_the_rest_to_the_token(container: ContainerClient) -> None:
+def test_tokens_supply_what_the_policy_leaves_out(container: ContainerClient) -> None:
     container.upload_blob("old", b"content")
     container.set_container_access_policy({"it": AccessPolicy(permission="r")})
     token = blob_token(container, "old", permission=None, policy_id="it")
-    with holder(container, token) as client:
+    with sas_client(container, token) as client:
         assert client.download_blob("old").readall() == b"content"
     both = blob_token(container, "old", permission="r", policy_id="it")
-    with holder(container, both) as client, refused(403, "AuthenticationFailed"):
+    with sas_client(container, both) as client, refused(403, "AuthenticationFailed"):
         client.download_blob("old")
 
 
-def test_leases_guard_policies(container: ContainerClient) -> None:
+def test_a_lease_protects_the_policies(container: ContainerClient) -> None:
     lease = container.acquire_lease()
     container.set_container_access_policy({}, lease=lease)
     other = "11111111-2222-3333-4444-555555555555"

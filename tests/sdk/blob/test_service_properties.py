@@ -1,4 +1,4 @@
-"""The properties of the blob service through the SDK: all that can be set, and all that cannot."""
+"""Properties of the blob service: all that can be set, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from azure.storage.blob import (
     StaticWebsite,
 )
 
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, refused
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import refused
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server
 
 BYTES_MAX = 64 << 10
 OFF = RetentionPolicy(enabled=False)
@@ -35,18 +37,18 @@ UNSUPPORTED, NO_DOCUMENT = "UnsupportedXmlNode", "InvalidXmlDocument"
 
 @pytest.fixture
 def account(server: Server) -> Iterator[BlobServiceClient]:
-    """An account of which no other test minds what is set for it."""
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as client:
+    """An account whose service properties no other test uses."""
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as client:
         yield client
         client.set_service_properties(**NOTHING)
 
 
 def sending(document: bytes) -> Callable[[Any], None]:
-    """A hook that sends a document as it is."""
+    """Returns a hook that sends a document as it is."""
 
     def change(request: Any) -> None:
         request.http_request.set_bytes_body(document)
-        # Of an empty one the SDK would keep the length that was there before.
+        # For an empty body the SDK would keep the previous length.
         request.http_request.headers["Content-Length"] = str(len(document))
 
     return change
@@ -60,7 +62,7 @@ def wrapped(content: str) -> bytes:
     return f"<StorageServiceProperties>{content}</StorageServiceProperties>".encode()
 
 
-def test_everything(account: BlobServiceClient) -> None:
+def test_all_properties(account: BlobServiceClient) -> None:
     kept = RetentionPolicy(enabled=True, days=7)
     account.set_service_properties(
         BlobAnalyticsLogging(read=True, write=True, delete=True, retention_policy=kept),
@@ -92,7 +94,7 @@ def test_everything(account: BlobServiceClient) -> None:
     assert website.enabled is True
     assert website.index_document == "index.html"
     assert website.error_document404_path == "errors/404.html"
-    # What a request leaves out stays as it is.
+    # Omitted properties are unchanged.
     account.set_service_properties(delete_retention_policy=OFF)
     after = account.get_service_properties()
     assert after["delete_retention_policy"].enabled is False
@@ -183,7 +185,7 @@ def test_the_largest_document(account: BlobServiceClient) -> None:
     assert len(account.get_service_properties()["cors"]) == 1
 
 
-def test_the_version_of_requests_that_name_none(account: BlobServiceClient) -> None:
+def test_default_version(account: BlobServiceClient) -> None:
     def answered(version: str | None) -> str | None:
         url = urlsplit(account.url)
         connection = http.client.HTTPConnection(url.netloc, timeout=20)
@@ -200,7 +202,7 @@ def test_the_version_of_requests_that_name_none(account: BlobServiceClient) -> N
         assert answered("2019-12-12") == "2019-12-12"
 
 
-def test_rules_count_at_once(account: BlobServiceClient) -> None:
+def test_cors_rules_take_effect_at_once(account: BlobServiceClient) -> None:
     def asked() -> http.client.HTTPResponse:
         url = urlsplit(account.url)
         connection = http.client.HTTPConnection(url.netloc, timeout=20)

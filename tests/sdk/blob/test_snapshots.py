@@ -1,4 +1,4 @@
-"""Snapshots through the SDK: taken, read, listed and deleted, and never changed."""
+"""Snapshots: create, read, list, delete, and immutability."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from azure.storage.blob import (
 )
 
 from etagere.operations.blob.snapshots import DELETED_TOGETHER_MAX
-from tests.server import ACCOUNT, KEY, Answer, Server, refused, with_headers
+from tests.sdk.blob.clients import async_blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import ACCOUNT, KEY, Server
 
 HOUR = timedelta(hours=1)
 OTHER_ETAG = '"0x8D0000000000001"'
@@ -36,7 +38,7 @@ def blob(container: ContainerClient) -> BlobClient:
 
 
 def take(blob: BlobClient, **options: Any) -> BlobClient:
-    """A client for a new snapshot of a blob."""
+    """Creates a snapshot and returns a client for it."""
     return at(blob, str(blob.create_snapshot(**options)["snapshot"]))
 
 
@@ -51,12 +53,12 @@ def listed(container: ContainerClient) -> list[tuple[str, str | None]]:
     return [(found.name, found.snapshot) for found in container.list_blobs(include=["snapshots"])]
 
 
-# Taken
+# Creating
 
 
-def test_a_snapshot_is_what_the_blob_was(blob: BlobClient) -> None:
+def test_a_snapshot_has_the_content_and_properties_of_the_blob(blob: BlobClient) -> None:
     before = blob.get_blob_properties()
-    answer = Answer()
+    answer = ResponseRecorder()
     taken = blob.create_snapshot(raw_response_hook=answer)
     assert answer.status == 201
     assert answer.headers["x-ms-snapshot"] == taken["snapshot"]
@@ -71,7 +73,7 @@ def test_a_snapshot_is_what_the_blob_was(blob: BlobClient) -> None:
     past.close()
 
 
-def test_metadata_of_its_own(blob: BlobClient) -> None:
+def test_metadata_of_a_snapshot(blob: BlobClient) -> None:
     before = blob.get_blob_properties()
     with take(blob, metadata={"Other": "things"}) as past:
         shown = past.get_blob_properties()
@@ -81,13 +83,13 @@ def test_metadata_of_its_own(blob: BlobClient) -> None:
     assert (after.etag, after.metadata) == (before.etag, {"Its": "own"})
 
 
-def test_each_has_a_moment_of_its_own(container: ContainerClient, blob: BlobClient) -> None:
+def test_snapshot_times_are_unique(container: ContainerClient, blob: BlobClient) -> None:
     moments = [str(blob.create_snapshot()["snapshot"]) for _ in range(10)]
     assert moments == sorted(set(moments))
     assert listed(container) == [*(("blob", moment) for moment in moments), ("blob", None)]
 
 
-def test_conditions_of_taking_one(container: ContainerClient, blob: BlobClient) -> None:
+def test_conditions_of_creating_a_snapshot(container: ContainerClient, blob: BlobClient) -> None:
     shown = blob.get_blob_properties()
     unmet: list[dict[str, Any]] = [
         {"etag": OTHER_ETAG, "match_condition": MatchConditions.IfNotModified},
@@ -104,8 +106,8 @@ def test_conditions_of_taking_one(container: ContainerClient, blob: BlobClient) 
         container.get_blob_client("missing").create_snapshot()
 
 
-def test_of_a_leased_blob(blob: BlobClient) -> None:
-    """Everybody may take one; the lease stays with the blob."""
+def test_snapshots_of_a_leased_blob(blob: BlobClient) -> None:
+    """No lease ID is needed; the snapshot has no lease."""
     lease = blob.acquire_lease()
     for options in ({}, {"lease": lease}):
         with take(blob, **options) as past:
@@ -118,10 +120,10 @@ def test_of_a_leased_blob(blob: BlobClient) -> None:
     lease.release()
 
 
-# Kept
+# Immutability
 
 
-def test_they_survive_what_happens_to_the_blob(blob: BlobClient) -> None:
+def test_snapshots_survive_changes_of_the_blob(blob: BlobClient) -> None:
     blob.stage_block("a", b"made of blocks")
     blob.commit_block_list([BlobBlock("a")], metadata={"of": "blocks"})
     with take(blob) as first:
@@ -138,7 +140,7 @@ def test_they_survive_what_happens_to_the_blob(blob: BlobClient) -> None:
     assert blob.download_blob().readall() == b"committed"
 
 
-def test_conditions_of_reading_one(blob: BlobClient) -> None:
+def test_conditions_of_reading_a_snapshot(blob: BlobClient) -> None:
     with take(blob) as past:
         etag = past.get_blob_properties().etag
         blob.upload_blob(b"new", overwrite=True)
@@ -162,7 +164,8 @@ CHANGES: dict[str, Callable[[BlobClient], Any]] = {
 
 
 def to_snapshot(moment: str) -> Callable[[Any], None]:
-    """A hook, because the SDK leaves the snapshot out of what cannot be done to one."""
+    """Returns a hook that adds the snapshot, which the SDK leaves out of operations that a snapshot
+    does not have."""
 
     def change(request: Any) -> None:
         split = urlsplit(request.http_request.url)
@@ -173,7 +176,9 @@ def to_snapshot(moment: str) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_they_are_never_changed(container: ContainerClient, blob: BlobClient, change: str) -> None:
+def test_snapshots_cannot_be_changed(
+    container: ContainerClient, blob: BlobClient, change: str
+) -> None:
     moment = str(blob.create_snapshot()["snapshot"])
     before = blob.get_blob_properties()
     meddler = BlobClient(
@@ -195,7 +200,7 @@ def test_they_are_never_changed(container: ContainerClient, blob: BlobClient, ch
 
 
 @pytest.mark.parametrize("moment", ["yesterday", "2020-01-01", NEVER_TAKEN])
-def test_moments_that_name_none(blob: BlobClient, moment: str) -> None:
+def test_unknown_snapshots(blob: BlobClient, moment: str) -> None:
     known = moment == NEVER_TAKEN
     with at(blob, moment) as past:
         for use in (past.download_blob, past.get_blob_properties, past.delete_blob):
@@ -205,7 +210,7 @@ def test_moments_that_name_none(blob: BlobClient, moment: str) -> None:
                 use()
 
 
-# Listed
+# Listing
 
 
 def test_listing(container: ContainerClient) -> None:
@@ -229,7 +234,7 @@ def test_listing(container: ContainerClient) -> None:
     assert [found.name for found in container.list_blobs()] == ["a", "b", "c"]
     for size in range(1, len(expected) + 1):
         pages = container.list_blobs(include=["snapshots"], results_per_page=size).by_page()
-        # Pages that begin again with what was shown would have no end.
+        # Pages that start with the last row again would never end.
         bounded = islice(pages, len(expected) + 1)
         found = [[(item.name, item.snapshot) for item in page] for page in bounded]
         assert [item for page in found for item in page] == expected
@@ -238,7 +243,7 @@ def test_listing(container: ContainerClient) -> None:
     assert [item.metadata for item in shown] == [{"n": "0"}, {"n": "1"}, {"n": "now"}]
 
 
-def test_a_page_says_where_it_was_to_begin(container: ContainerClient) -> None:
+def test_a_page_contains_its_marker(container: ContainerClient) -> None:
     container.upload_blob("blob", b"").create_snapshot()
     answers: list[str] = []
     pages = container.list_blobs(
@@ -253,10 +258,10 @@ def test_a_page_says_where_it_was_to_begin(container: ContainerClient) -> None:
     assert second == [("", first[0][1])]
 
 
-# Deleted
+# Deleting
 
 
-def test_a_blob_is_not_deleted_from_under_them(container: ContainerClient) -> None:
+def test_a_blob_with_snapshots_is_not_deleted_alone(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"old")
     moment = str(blob.create_snapshot()["snapshot"])
     with refused(409, "SnapshotsPresent"):
@@ -266,7 +271,7 @@ def test_a_blob_is_not_deleted_from_under_them(container: ContainerClient) -> No
     assert listed(container) == []
 
 
-def test_only_the_snapshots(container: ContainerClient, blob: BlobClient) -> None:
+def test_delete_only_the_snapshots(container: ContainerClient, blob: BlobClient) -> None:
     for _ in range(3):
         blob.create_snapshot()
     with refused(412, "ConditionNotMet"):
@@ -277,11 +282,11 @@ def test_only_the_snapshots(container: ContainerClient, blob: BlobClient) -> Non
     blob.delete_blob(delete_snapshots="only")
     assert listed(container) == [("blob", None)]
     assert blob.download_blob().readall() == b"old"
-    blob.delete_blob(delete_snapshots="only")  # nothing to do is no error
+    blob.delete_blob(delete_snapshots="only")  # no snapshots are no error
     blob.delete_blob()
 
 
-def test_more_than_are_deleted_in_one_transaction(
+def test_deleting_more_snapshots_than_one_transaction_deletes(
     container: ContainerClient, blob: BlobClient
 ) -> None:
     for kind in ("only", "include"):
@@ -291,14 +296,14 @@ def test_more_than_are_deleted_in_one_transaction(
         assert listed(container) == ([("blob", None)] if kind == "only" else [])
 
 
-def test_one_of_them(container: ContainerClient, blob: BlobClient) -> None:
+def test_delete_one_snapshot(container: ContainerClient, blob: BlobClient) -> None:
     first, second = (str(blob.create_snapshot()["snapshot"]) for _ in range(2))
     with at(blob, first) as past:
         for missing_index in ("include", "only"):
             hook = with_headers(x_ms_delete_snapshots=missing_index)
-            with refused(400, "InvalidHeaderValue") as told:
+            with refused(400, "InvalidHeaderValue") as error:
                 past.delete_blob(raw_request_hook=hook)
-            assert told.details["headername"] == "x-ms-delete-snapshots"
+            assert error.details["headername"] == "x-ms-delete-snapshots"
         with refused(412, "ConditionNotMet"):
             past.delete_blob(etag=OTHER_ETAG, match_condition=MatchConditions.IfNotModified)
         past.delete_blob()
@@ -309,14 +314,14 @@ def test_one_of_them(container: ContainerClient, blob: BlobClient) -> None:
     assert listed(container) == [("blob", second), ("blob", None)]
 
 
-def test_wishes_that_are_none(blob: BlobClient) -> None:
+def test_invalid_delete_options(blob: BlobClient) -> None:
     with refused(400, "InvalidHeaderValue"):
         blob.delete_blob(raw_request_hook=with_headers(x_ms_delete_snapshots="some"))
     assert blob.exists()
 
 
 def test_deletion_under_a_lease(container: ContainerClient, blob: BlobClient) -> None:
-    """A lease guards the blob, not what it was."""
+    """A lease protects the blob, not its snapshots."""
     lease = blob.acquire_lease()
     with take(blob) as past:
         past.delete_blob()
@@ -332,7 +337,7 @@ def test_deletion_under_a_lease(container: ContainerClient, blob: BlobClient) ->
 
 
 def token_for(blob: BlobClient, snapshot: str) -> str:
-    """All that there is to permit, for this snapshot."""
+    """Returns a token with all permissions for this snapshot."""
     token: str = generate_blob_sas(
         ACCOUNT,
         blob.container_name,
@@ -396,7 +401,7 @@ def test_the_asynchronous_client(server: Server, container: ContainerClient) -> 
     container.upload_blob("blob", b"old")
 
     async def main() -> None:
-        async with server.async_service() as service:
+        async with async_blob_service(server) as service:
             blob = service.get_blob_client(container.container_name, "blob")
             taken = await asyncio.gather(*(blob.create_snapshot() for _ in range(8)))
             moments = sorted(str(each["snapshot"]) for each in taken)

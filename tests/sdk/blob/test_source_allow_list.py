@@ -1,4 +1,4 @@
-"""Sources on other servers, through the SDK: those that were allowed are read, and no others."""
+"""Copy sources on other servers: allowed ones are read, and no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobBlock, BlobClient, BlobServiceClient, ContainerClient
 
-from tests.server import Answer, Server, refused, unique, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import Server, unique
 
 MIB = 1 << 20
 DATA = bytes(range(256)) * 1024
@@ -20,13 +22,13 @@ ETAG = '"v1"'
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What another server says, by path."""
+    """Responses of the other server, by path."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         elsewhere = self.server
-        assert isinstance(elsewhere, Elsewhere)
+        assert isinstance(elsewhere, SourceServer)
         elsewhere.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
         name = self.path.partition("?")[0].strip("/").replace("-", "_")
         getattr(self, f"_{name}", self._absent)()
@@ -34,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
     do_CONNECT = do_HEAD = do_POST = do_PUT = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests are quiet."""
+        """Keeps tests quiet."""
 
     def _send(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -94,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _redirect(self) -> None:
         elsewhere = self.server
-        assert isinstance(elsewhere, Elsewhere)
+        assert isinstance(elsewhere, SourceServer)
         self._send(302, Location=elsewhere.leads_to)
 
     def _broken(self) -> None:
@@ -104,8 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         self._send(404, x_ms_error_code="BlobNotFound")
 
 
-class Elsewhere(ThreadingHTTPServer):
-    """Another server; knows what it was asked."""
+class SourceServer(ThreadingHTTPServer):
+    """Another server that records its requests."""
 
     daemon_threads = True
 
@@ -120,22 +122,22 @@ class Elsewhere(ThreadingHTTPServer):
         return int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that go away are what some tests are about."""
+        """Ignores disconnects, which some tests cause."""
 
 
-class Setting(NamedTuple):
+class SourceServers(NamedTuple):
     server: Server
-    allowed: Elsewhere
-    forbidden: Elsewhere
-    """On the same machine, and everybody else's proxy."""
+    allowed: SourceServer
+    forbidden: SourceServer
+    """On the same machine, and configured as the proxy for everything else."""
 
     def address(self, name: str) -> str:
         return f"http://127.0.0.1:{self.allowed.port}/{name}"
 
 
 @pytest.fixture(scope="module")
-def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
-    allowed, forbidden = Elsewhere(), Elsewhere()
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceServers]:
+    allowed, forbidden = SourceServer(), SourceServer()
     allowed.leads_to = f"http://127.0.0.1:{forbidden.port}/data"
     directory = tmp_path_factory.mktemp("sources") / "data"
     with pytest.MonkeyPatch.context() as environment:
@@ -145,7 +147,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
             environment.delenv(name, raising=False)
         server = Server(directory, "--copy-source", f"127.0.0.1:{allowed.port}")
         server.start()
-    yield Setting(server, allowed, forbidden)
+    yield SourceServers(server, allowed, forbidden)
     server.kill()
     for other in (allowed, forbidden):
         other.shutdown()
@@ -153,8 +155,8 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
 
 
 @pytest.fixture(scope="module")
-def elsewhere_service(setting: Setting) -> Iterator[BlobServiceClient]:
-    with setting.server.service() as client:
+def elsewhere_service(setting: SourceServers) -> Iterator[BlobServiceClient]:
+    with blob_service(setting.server) as client:
         yield client
 
 
@@ -172,11 +174,11 @@ def content(blob: BlobClient) -> bytes:
     return blob.download_blob().readall()
 
 
-# What is allowed
+# Allowed sources
 
 
 def test_blobs_blocks_and_pages_come_from_another_server(
-    setting: Setting, container: ContainerClient
+    setting: SourceServers, container: ContainerClient
 ) -> None:
     address = setting.address("data")
     whole, blocks = container.get_blob_client("whole"), container.get_blob_client("blocks")
@@ -197,7 +199,7 @@ def test_blobs_blocks_and_pages_come_from_another_server(
     assert content(pages) == DATA[3:515]
 
 
-def test_what_is_sent_is_checked(setting: Setting, blob: BlobClient) -> None:
+def test_checksums_of_sources(setting: SourceServers, blob: BlobClient) -> None:
     right = hashlib.md5(DATA, usedforsecurity=False).digest()
     with refused(400, "Md5Mismatch"):
         blob.upload_blob_from_url(setting.address("data"), source_content_md5=bytearray(16))
@@ -205,7 +207,7 @@ def test_what_is_sent_is_checked(setting: Setting, blob: BlobClient) -> None:
     assert blob.get_blob_properties().content_settings.content_md5 == bytearray(right)
 
 
-def test_bytes_are_taken_as_they_are_sent(setting: Setting, blob: BlobClient) -> None:
+def test_content_encodings_are_not_decoded(setting: SourceServers, blob: BlobClient) -> None:
     blob.upload_blob_from_url(setting.address("zipped"))
     raw = blob.download_blob(decompress=False).readall()
     assert raw == b"no gzip at all"
@@ -213,7 +215,7 @@ def test_bytes_are_taken_as_they_are_sent(setting: Setting, blob: BlobClient) ->
     assert content(blob) == DATA
 
 
-def test_another_server_is_told_nothing_but_the_address(setting: Setting, blob: BlobClient) -> None:
+def test_the_source_server_gets_no_other_headers(setting: SourceServers, blob: BlobClient) -> None:
     setting.allowed.asked.clear()
     blob.upload_blob_from_url(setting.address("data") + "?sig=a%2Fb&x=%41+b")
     ((path, headers),) = setting.allowed.asked
@@ -222,7 +224,7 @@ def test_another_server_is_told_nothing_but_the_address(setting: Setting, blob: 
     assert headers["accept-encoding"] == "identity"
 
 
-def test_conditions_are_left_to_the_other_server(setting: Setting, blob: BlobClient) -> None:
+def test_conditions_are_left_to_the_other_server(setting: SourceServers, blob: BlobClient) -> None:
     address = setting.address("data")
     for etag, condition, status in (
         ('"v2"', MatchConditions.IfNotModified, 412),
@@ -247,33 +249,31 @@ def test_conditions_are_left_to_the_other_server(setting: Setting, blob: BlobCli
         ("nonsense", 500),
     ],
 )
-def test_what_cannot_be_read_is_not_taken(
-    setting: Setting, blob: BlobClient, name: str, status: int
-) -> None:
+def test_failing_sources(setting: SourceServers, blob: BlobClient, name: str, status: int) -> None:
     setting.forbidden.asked.clear()
-    told = Answer()
+    response = ResponseRecorder()
     with refused(status, "CannotVerifyCopySource") as details:
-        blob.upload_blob_from_url(setting.address(name) + "?sig=secret", raw_response_hook=told)
+        blob.upload_blob_from_url(setting.address(name) + "?sig=secret", raw_response_hook=response)
     assert "secret" not in details.message
     assert "secret" not in setting.server.log()
     expected = {"redirect": "302"}.get(name, str(status))
-    assert told.headers["x-ms-copy-source-status-code"] == expected
+    assert response.headers["x-ms-copy-source-status-code"] == expected
     assert not blob.exists()
     assert not setting.forbidden.asked
 
 
 @pytest.mark.parametrize("name", ["knows-no-ranges", "wrong-range"])
-def test_only_the_range_that_was_asked_for_is_taken(
-    setting: Setting, blob: BlobClient, name: str
+def test_only_the_requested_range_is_accepted(
+    setting: SourceServers, blob: BlobClient, name: str
 ) -> None:
     with refused(400, "CannotVerifyCopySource"):
         blob.stage_block_from_url("one", setting.address(name), 5, 10)
 
 
 @pytest.mark.parametrize("name", ["endless", "announces-much"])
-def test_no_more_is_taken_than_fits(setting: Setting, name: str) -> None:
-    """The old version of an appended block has at most 4 MiB."""
-    with setting.server.service(api_version="2021-12-02") as old:
+def test_sources_beyond_the_size_limit(setting: SourceServers, name: str) -> None:
+    """The old version of Append Block has a limit of 4 MiB."""
+    with blob_service(setting.server, api_version="2021-12-02") as old:
         blob = old.create_container(unique()).get_blob_client("blob")
         blob.create_append_blob()
         with refused(413, "RequestBodyTooLarge"):
@@ -281,7 +281,7 @@ def test_no_more_is_taken_than_fits(setting: Setting, name: str) -> None:
         assert content(blob) == b""
 
 
-# What is not
+# Other sources
 
 
 def forbidden_addresses(allowed: int, forbidden: int) -> list[tuple[int, str]]:
@@ -305,7 +305,7 @@ def forbidden_addresses(allowed: int, forbidden: int) -> list[tuple[int, str]]:
         (403, f"http://0.0.0.0:{allowed}/data"),
         (403, f"http://0:{allowed}/data"),
         (403, "http://169.254.169.254/latest/meta-data"),
-        # Two hosts in one address.
+        # Two hosts in one URL.
         (400, f"http://127.0.0.1:{allowed}@127.0.0.1:{forbidden}/data"),
         (400, f"http://user:pass@127.0.0.1:{allowed}/data"),
         (400, f"http://127.0.0.1:{allowed}\\@127.0.0.1:{forbidden}/data"),
@@ -329,7 +329,7 @@ def forbidden_addresses(allowed: int, forbidden: int) -> list[tuple[int, str]]:
     ]
 
 
-def test_what_was_not_allowed_is_not_even_asked(setting: Setting, blob: BlobClient) -> None:
+def test_other_sources_get_no_request(setting: SourceServers, blob: BlobClient) -> None:
     for status, address in forbidden_addresses(setting.allowed.port, setting.forbidden.port):
         setting.allowed.asked.clear()
         setting.forbidden.asked.clear()
@@ -341,8 +341,8 @@ def test_what_was_not_allowed_is_not_even_asked(setting: Setting, blob: BlobClie
     assert not blob.exists()
 
 
-def test_a_host_header_allows_nothing(setting: Setting, blob: BlobClient) -> None:
-    """Who calls the server by the name of another gets what this one has: no such account."""
+def test_a_host_header_does_not_extend_the_list(setting: SourceServers, blob: BlobClient) -> None:
+    """A request with another server's name gets this server's answer: no such account."""
     setting.forbidden.asked.clear()
     host = f"127.0.0.1:{setting.forbidden.port}"
     hook = with_headers(Host=host, x_ms_copy_source=f"http://{host}/data/data/data")
@@ -351,10 +351,10 @@ def test_a_host_header_allows_nothing(setting: Setting, blob: BlobClient) -> Non
     assert not setting.forbidden.asked
 
 
-def test_nothing_is_allowed_unasked(
-    service: BlobServiceClient, setting: Setting, server: Server
+def test_no_source_is_allowed_by_default(
+    service: BlobServiceClient, setting: SourceServers, server: Server
 ) -> None:
-    """The same on a server that was not told of any other."""
+    """The same with a server without the option."""
     setting.allowed.asked.clear()
     blob = service.create_container(unique()).get_blob_client("blob")
     with refused(403, "CannotVerifyCopySource"):

@@ -1,4 +1,4 @@
-"""Tags through the SDK."""
+"""Blob tags: set, get, conditions, searches and permissions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ from azure.storage.blob import (
     ContainerClient,
 )
 
-from tests.sdk.blob.test_sas import account_token, blob_token, container_token, holder
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Answer, Server, refused, unique
-from tests.server import with_headers as sending
+from tests.sdk.blob.clients import (
+    account_token,
+    blob_service,
+    blob_token,
+    container_token,
+    sas_client,
+    sas_service,
+)
+from tests.sdk.harness import ResponseRecorder, refused
+from tests.sdk.harness import with_headers as sending
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, unique
 
 ODD = {"+-./:=_ ": "first tag", "tag2": "+-./:=_", " a b": " "}
 UNMET = (412, "ConditionNotMet")
@@ -37,13 +45,13 @@ def names(found: Any) -> list[str]:
     return [item.name for item in found]
 
 
-# Set and shown
+# Set and get
 
 
-def test_tags_come_back(blob: BlobClient) -> None:
+def test_tags_round_trip(blob: BlobClient) -> None:
     before = blob.get_blob_properties()
     assert blob.get_blob_tags() == {}
-    answer = Answer()
+    answer = ResponseRecorder()
     blob.set_blob_tags(ODD, raw_response_hook=answer)
     assert answer.status == 204
     assert blob.get_blob_tags() == ODD
@@ -86,7 +94,7 @@ def test_a_snapshot_keeps_its_tags(container: ContainerClient) -> None:
         ({"n" * 129: ""}, "TagsTooLarge"),
     ],
 )
-def test_what_no_blob_may_have(blob: BlobClient, tags: dict[str, str], code: str) -> None:
+def test_invalid_tags(blob: BlobClient, tags: dict[str, str], code: str) -> None:
     blob.set_blob_tags({"kept": "1"})
     with refused(400, code):
         blob.set_blob_tags(tags)
@@ -96,7 +104,7 @@ def test_what_no_blob_may_have(blob: BlobClient, tags: dict[str, str], code: str
     assert blob.download_blob().readall() == b"data"
 
 
-def test_what_arrives_is_what_was_sent(blob: BlobClient) -> None:
+def test_checksums_of_requests(blob: BlobClient) -> None:
     md5 = base64.b64encode(hashlib.md5(b"other", usedforsecurity=False).digest()).decode()
     with refused(400, "Md5Mismatch"):
         blob.set_blob_tags({"a": "1"}, raw_request_hook=sending(Content_MD5=md5))
@@ -106,7 +114,7 @@ def test_what_arrives_is_what_was_sent(blob: BlobClient) -> None:
     assert blob.get_blob_tags() == {}
 
 
-def test_what_is_not_there_has_no_tags(container: ContainerClient) -> None:
+def test_a_missing_blob_has_no_tags(container: ContainerClient) -> None:
     missing = container.get_blob_client("missing")
     with refused(404, "BlobNotFound"):
         missing.get_blob_tags()
@@ -161,15 +169,17 @@ def test_conditions_on_tags(container: ContainerClient) -> None:
 
 
 @pytest.mark.parametrize("asked", ["a", "a = 1", "a = '1' OR", "NOT a = '1'", "(" * 900])
-def test_a_condition_that_asks_nothing(blob: BlobClient, asked: str) -> None:
+def test_an_empty_condition(blob: BlobClient, asked: str) -> None:
     with refused(400, "InvalidHeaderValue"):
         blob.get_blob_properties(if_tags_match_condition=asked)
     with refused(400, "InvalidHeaderValue"):
         blob.set_blob_tags({}, if_tags_match_condition=asked)
 
 
-def test_what_is_no_text(server: Server, container: ContainerClient, blob: BlobClient) -> None:
-    """Which no SDK sends."""
+def test_invalid_utf8_in_a_condition(
+    server: Server, container: ContainerClient, blob: BlobClient
+) -> None:
+    """No SDK sends this."""
     token = container_token(container, permission="rwtf")
     path = f"/{container.account_name}/{container.container_name}"
     requests: list[tuple[str, str, dict[str, bytes]]] = [
@@ -179,7 +189,7 @@ def test_what_is_no_text(server: Server, container: ContainerClient, blob: BlobC
         ("GET", f"{path}?restype=container&comp=blobs&where=a%3D'%FF'&", {}),
         ("GET", f"{path}?restype=container&comp=blobs&", {}),
     ]
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoints["blob"].removeprefix("http://"), timeout=10)
     for method, address, headers in requests:
         body = b"<Tags><TagSet/></Tags>" if method == "PUT" else None
         connection.request(method, address + token, body, headers)
@@ -190,11 +200,11 @@ def test_what_is_no_text(server: Server, container: ContainerClient, blob: BlobC
     assert blob.download_blob().readall() == b"data"
 
 
-def test_of_racers_for_one_state_one_wins(server: Server, container: ContainerClient) -> None:
+def test_one_of_many_conditional_changes_wins(server: Server, container: ContainerClient) -> None:
     container.upload_blob("job", b"", tags={"state": "free"})
 
     def take(number: int) -> bool:
-        with server.service() as service:
+        with blob_service(server) as service:
             job = service.get_blob_client(container.container_name, "job")
             try:
                 job.set_blob_tags({"state": str(number)}, if_tags_match_condition="state = 'free'")
@@ -211,7 +221,7 @@ def test_of_racers_for_one_state_one_wins(server: Server, container: ContainerCl
     assert names(container.find_blobs_by_tags(f"state = '{winner}'")) == ["job"]
 
 
-# Found
+# Searches
 
 
 def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Server) -> None:
@@ -220,7 +230,7 @@ def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Se
     for number, box in enumerate(boxes):
         for name in ("a", "ü <&> \x7f"):
             box.upload_blob(name, b"", tags={"mark": mark, "n": str(number), "x": "y"})
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as second:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as second:
         apart = second.create_container(boxes[0].container_name)
         apart.upload_blob("a", b"", tags={"mark": mark})
         assert len(list(second.find_blobs_by_tags(f"mark = '{mark}'"))) == 1
@@ -228,8 +238,8 @@ def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Se
     where = f"mark = '{mark}' and n >= '1'"
     pages = [list(page) for page in service.find_blobs_by_tags(where, results_per_page=3).by_page()]
     assert [len(page) for page in pages] == [3, 1]
-    told = [(item.container_name, item.name, item.tags) for page in pages for item in page]
-    assert told == [
+    result = [(item.container_name, item.name, item.tags) for page in pages for item in page]
+    assert result == [
         (box.container_name, name, {"mark": mark, "n": str(number)})
         for number, box in enumerate(boxes)
         if number
@@ -254,7 +264,7 @@ def test_blobs_are_found_in_their_account(service: BlobServiceClient, server: Se
 @pytest.mark.parametrize(
     "where", ["a", "a <> '1'", "a = '1' or b = '1'", "@container = 'x'", "(" * 5_000]
 )
-def test_a_search_for_nothing(container: ContainerClient, where: str) -> None:
+def test_invalid_search_expressions(container: ContainerClient, where: str) -> None:
     with refused(400, "InvalidQueryParameterValue"):
         list(container.find_blobs_by_tags(where))
 
@@ -270,13 +280,13 @@ def test_markers_and_limits_of_searches(service: BlobServiceClient) -> None:
         list(missing.find_blobs_by_tags("a = '1'"))
 
 
-# Rights
+# Permissions
 
 
-def test_tags_need_a_letter_of_their_own(container: ContainerClient) -> None:
+def test_tag_operations_need_their_own_permission(container: ContainerClient) -> None:
     container.upload_blob("blob", b"data", tags={"a": "1"})
-    with_letter = holder(container, container_token(container, permission="t"))
-    without = holder(container, container_token(container, permission="racwdl"))
+    with_letter = sas_client(container, container_token(container, permission="t"))
+    without = sas_client(container, container_token(container, permission="racwdl"))
     assert with_letter.get_blob_client("blob").get_blob_tags() == {"a": "1"}
     with_letter.get_blob_client("blob").set_blob_tags({"a": "2"})
     with refused(*MISMATCH):
@@ -285,13 +295,13 @@ def test_tags_need_a_letter_of_their_own(container: ContainerClient) -> None:
         without.get_blob_client("blob").get_blob_tags()
     with refused(*MISMATCH):
         without.get_blob_client("blob").set_blob_tags({})
-    for_blob = holder(container, blob_token(container, "blob", permission="t"))
+    for_blob = sas_client(container, blob_token(container, "blob", permission="t"))
     assert for_blob.get_blob_client("blob").get_blob_tags() == {"a": "2"}
 
 
-def test_to_write_with_tags_needs_both(container: ContainerClient) -> None:
-    without = holder(container, container_token(container, permission="cw"))
-    both = holder(container, container_token(container, permission="cwt"))
+def test_writing_with_tags_needs_both_permissions(container: ContainerClient) -> None:
+    without = sas_client(container, container_token(container, permission="cw"))
+    both = sas_client(container, container_token(container, permission="cwt"))
     with refused(*MISMATCH):
         without.upload_blob("blob", b"data", tags={"a": "1"})
     block = without.get_blob_client("listed")
@@ -305,16 +315,16 @@ def test_to_write_with_tags_needs_both(container: ContainerClient) -> None:
     assert names(container.find_blobs_by_tags("a = '1'")) == ["blob", "listed"]
 
 
-def test_to_find_needs_a_letter_too(server: Server, container: ContainerClient) -> None:
+def test_searches_need_their_own_permission(server: Server, container: ContainerClient) -> None:
     container.upload_blob("blob", b"data", tags={"a": "1"})
     where = f"@container = '{container.container_name}' AND a = '1'"
-    finder = holder(container, container_token(container, permission="f"))
+    finder = sas_client(container, container_token(container, permission="f"))
     assert names(finder.find_blobs_by_tags("a = '1'")) == ["blob"]
-    other = holder(container, container_token(container, permission="racwdlt"))
+    other = sas_client(container, container_token(container, permission="racwdlt"))
     with refused(*MISMATCH):
         list(other.find_blobs_by_tags("a = '1'"))
-    found = BlobServiceClient(server.url(), account_token("f", "s"), retry_total=0)
+    found = sas_service(server, account_token("f", "s"))
     assert names(found.find_blobs_by_tags(where)) == ["blob"]
-    lacking = BlobServiceClient(server.url(), account_token("rwdlt", "sco"), retry_total=0)
+    lacking = sas_service(server, account_token("rwdlt", "sco"))
     with refused(*MISMATCH):
         list(lacking.find_blobs_by_tags(where))

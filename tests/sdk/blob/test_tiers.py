@@ -1,4 +1,4 @@
-"""Tiers through the SDK: chosen, shown, and the way out of the archive."""
+"""Access tiers: setting, listing and rehydration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from azure.storage.blob import (
     StandardBlobTier,
 )
 
-from tests.server import Answer, eventually, refused, served, unique, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ResponseRecorder, refused, with_headers
+from tests.server import eventually, served, unique
 
 PENDING = "rehydrate-pending-to-"
 
@@ -30,8 +32,8 @@ def blob(container: ContainerClient) -> BlobClient:
     return container.upload_blob("blob", b"data")
 
 
-def set_tier(blob: BlobClient, tier: str, **options: object) -> Answer:
-    answer = Answer()
+def set_tier(blob: BlobClient, tier: str, **options: object) -> ResponseRecorder:
+    answer = ResponseRecorder()
     blob.set_standard_blob_tier(tier, raw_response_hook=answer, **options)  # type: ignore[arg-type]
     return answer
 
@@ -43,7 +45,7 @@ def listed(container: ContainerClient, name: str = "blob") -> BlobProperties:
 
 @contextlib.contextmanager
 def unchanged(blob: BlobClient) -> Iterator[None]:
-    """ETag and date stay what they are."""
+    """Checks that ETag and date do not change."""
     before = blob.get_blob_properties()
     yield
     after = blob.get_blob_properties()
@@ -78,7 +80,9 @@ def test_a_blob_is_put_with_a_tier(container: ContainerClient, tier: str) -> Non
             parts.download_blob()
 
 
-def test_the_archive_keeps_what_is_in_it(container: ContainerClient, blob: BlobClient) -> None:
+def test_archived_blobs_cannot_be_read_or_changed(
+    container: ContainerClient, blob: BlobClient
+) -> None:
     set_tier(blob, "Archive")
     other = container.get_blob_client("blob")
     with refused(409, "BlobArchived"):
@@ -88,7 +92,7 @@ def test_the_archive_keeps_what_is_in_it(container: ContainerClient, blob: BlobC
     with refused(409, "BlobArchived"):
         blob.upload_blob(b"other", overwrite=True)
     with refused(409, "BlobArchived"):
-        # Refused before all of it was sent.
+        # Refused before all of the body was sent.
         blob.upload_blob(io.BytesIO(bytes(1 << 20)), overwrite=True, length=1 << 20)
     with refused(409, "BlobArchived"):
         blob.set_blob_metadata({"a": "b"})
@@ -105,7 +109,7 @@ def test_the_archive_keeps_what_is_in_it(container: ContainerClient, blob: BlobC
     assert not blob.exists()
 
 
-def test_the_way_out_of_the_archive(container: ContainerClient, blob: BlobClient) -> None:
+def test_rehydration(container: ContainerClient, blob: BlobClient) -> None:
     set_tier(blob, "Archive")
     with unchanged(blob):
         assert set_tier(blob, "Cold").status == 202
@@ -130,9 +134,9 @@ def test_the_way_out_of_the_archive(container: ContainerClient, blob: BlobClient
     assert set_tier(blob, "Cold").status == set_tier(blob, "Hot").status == 200
 
 
-def test_how_long_the_way_is_can_be_set(tmp_path: Path) -> None:
+def test_the_duration_of_rehydration_is_a_setting(tmp_path: Path) -> None:
     seconds = "--rehydrate-standard-seconds=0", "--rehydrate-high-seconds=1000"
-    with served(tmp_path / "data", *seconds) as server, server.service() as service:
+    with served(tmp_path / "data", *seconds) as server, blob_service(server) as service:
         container = service.create_container(unique())
         for priority, tier in (("Standard", "Hot"), ("High", "Archive")):
             blob = container.upload_blob(priority, b"data")
@@ -142,7 +146,7 @@ def test_how_long_the_way_is_can_be_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tier", ["Hot", "Cool", "Cold", "Smart"])
-def test_a_blob_can_be_on_the_way_to(blob: BlobClient, tier: str) -> None:
+def test_rehydration_targets(blob: BlobClient, tier: str) -> None:
     set_tier(blob, "Archive")
     assert set_tier(blob, tier).status == 202
     assert blob.get_blob_properties().archive_status == f"{PENDING}{tier.lower()}"
@@ -161,7 +165,7 @@ def test_a_snapshot_has_a_tier_of_its_own(container: ContainerClient, blob: Blob
     assert tiers == ["Archive", "Hot"]
 
 
-def test_a_lease_keeps_nobody_from_it(container: ContainerClient, blob: BlobClient) -> None:
+def test_no_lease_is_needed(container: ContainerClient, blob: BlobClient) -> None:
     other = container.upload_blob("other", b"data").acquire_lease(15)
     held = blob.acquire_lease(15)
     assert set_tier(blob, "Cool").status == 200
@@ -170,14 +174,14 @@ def test_a_lease_keeps_nobody_from_it(container: ContainerClient, blob: BlobClie
         set_tier(blob, "Cool", lease=other)
 
 
-def test_tags_may_be_asked_for(container: ContainerClient) -> None:
+def test_tag_conditions(container: ContainerClient) -> None:
     blob = container.upload_blob("blob", b"data", tags={"a": "b"})
     with refused(412, "ConditionNotMet"):
         set_tier(blob, "Cool", if_tags_match_condition="\"a\" = 'c'")
     assert set_tier(blob, "Cool", if_tags_match_condition="\"a\" = 'b'").status == 200
 
 
-def test_a_delete_may_ask_since_when_a_blob_is_there(
+def test_delete_conditions_on_the_tier_change_time(
     container: ContainerClient, blob: BlobClient
 ) -> None:
     other = container.upload_blob("other", b"data", standard_blob_tier=StandardBlobTier.COOL)
@@ -191,7 +195,7 @@ def test_a_delete_may_ask_since_when_a_blob_is_there(
     other.delete_blob(access_tier_if_unmodified_since=late)
 
 
-# What cannot be
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -205,18 +209,18 @@ def test_a_delete_may_ask_since_when_a_blob_is_there(
         ({"if_match": "*"}, "ConditionHeadersNotSupported"),
     ],
 )
-def test_what_cannot_be_asked(blob: BlobClient, headers: dict[str, str], code: str) -> None:
+def test_invalid_requests(blob: BlobClient, headers: dict[str, str], code: str) -> None:
     with refused(400, code):
         blob.set_standard_blob_tier("Cool", raw_request_hook=with_headers(**headers))
     assert blob.get_blob_properties().blob_tier_inferred
 
 
-def test_what_is_not_there(container: ContainerClient) -> None:
+def test_a_missing_blob(container: ContainerClient) -> None:
     with refused(404, "BlobNotFound"):
         set_tier(container.get_blob_client("none"), "Cool")
 
 
-def test_a_block_blob_is_not_put_with_the_tier_of_another(container: ContainerClient) -> None:
+def test_a_block_blob_cannot_be_put_with_a_premium_tier(container: ContainerClient) -> None:
     hook = with_headers(x_ms_access_tier="P10")
     with refused(400, "AccessTierNotSupportedForBlobType"):
         container.upload_blob("blob", b"data", raw_request_hook=hook)
@@ -226,7 +230,7 @@ def test_a_block_blob_is_not_put_with_the_tier_of_another(container: ContainerCl
 # Page and append blobs
 
 
-def test_a_page_blob_grows_only(container: ContainerClient) -> None:
+def test_the_tier_of_a_page_blob_can_only_be_raised(container: ContainerClient) -> None:
     blob = container.get_blob_client("pages")
     blob.create_page_blob(1024)
     assert (blob.get_blob_properties().blob_tier, listed(container, "pages").blob_tier) == (

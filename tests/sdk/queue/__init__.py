@@ -1,1 +1,1 @@
-"""The queue service through the public SDKs, and through a client that sends anything."""
+"""The queue service through the public Python SDK, and through raw requests."""

@@ -1,4 +1,4 @@
-"""Queues on the server that all tests of the SDK share."""
+"""Queues on the shared server of the SDK tests."""
 
 from __future__ import annotations
 

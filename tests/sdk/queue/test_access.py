@@ -1,4 +1,4 @@
-"""Who is let in to queues: keys, tokens of accounts and of queues, stored policies."""
+"""Access to queues: keys, account and queue tokens, stored policies."""
 
 from __future__ import annotations
 
@@ -11,29 +11,21 @@ from azure.storage.queue import (
     AccessPolicy,
     QueueClient,
     QueueServiceClient,
-    generate_queue_sas,
 )
 
-from tests.sdk.queue.clients import HOUR, account_token, contents, holder, now, queue_service, url
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    WRONG_KEY,
-    Server,
-    refused,
-    unique,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import HOUR, WRONG_CREDENTIALS, now, refused
+from tests.sdk.queue.clients import account_token, contents, queue_service, queue_token, sas_client
+from tests.server import SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, Server, unique
 
 MISMATCH = "AuthorizationPermissionMismatch"
 OUT_OF_REACH = "AuthorizationFailure"
 
 Action = Callable[[QueueClient, Any], Any]
-"""What is done to a queue that has one message, whose last receipt this is."""
+"""An operation on a queue with one message, given its last receipt."""
 
 ON_MESSAGES: dict[str, tuple[str, str, Action]] = {
-    # By what it needs of the token of a queue ("" is what none has) and of that of an account.
+    # Permissions needed in a queue token ("": none is enough) and in an account token.
     "put": ("a", "a", lambda queue, _: queue.send_message("new")),
     "get": ("p", "p", lambda queue, _: queue.receive_message()),
     "peek": ("r", "r", lambda queue, _: queue.peek_messages()),
@@ -50,12 +42,6 @@ ON_QUEUES: dict[str, tuple[str, str, Action]] = {
 }
 
 
-def queue_token(queue: QueueClient, **options: Any) -> str:
-    options = {"permission": "raup", "expiry": now() + HOUR, "account_key": KEY, **options}
-    token: str = generate_queue_sas(ACCOUNT, queue.queue_name, **options)
-    return token
-
-
 # Keys
 
 
@@ -68,16 +54,7 @@ def test_both_keys_of_an_account(server: Server, key: str) -> None:
         queue.delete_queue()
 
 
-@pytest.mark.parametrize(
-    ("account", "key"),
-    [
-        (ACCOUNT, WRONG_KEY),
-        (SECOND_ACCOUNT, WRONG_KEY),
-        (SECOND_ACCOUNT, KEY),
-        (ACCOUNT, SECOND_KEYS[0]),
-        ("nobody", KEY),
-    ],
-)
+@pytest.mark.parametrize(("account", "key"), WRONG_CREDENTIALS)
 def test_wrong_keys(server: Server, account: str, key: str) -> None:
     with queue_service(server, account, key) as service:
         with refused(403, "AuthenticationFailed"):
@@ -88,7 +65,7 @@ def test_wrong_keys(server: Server, account: str, key: str) -> None:
             service.get_queue_client("never").send_message("never")
 
 
-def test_accounts_share_nothing(server: Server, queue: QueueClient) -> None:
+def test_accounts_are_isolated(server: Server, queue: QueueClient) -> None:
     queue.send_message("mine")
     with queue_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
         namesake = other.get_queue_client(queue.queue_name)
@@ -101,15 +78,12 @@ def test_accounts_share_nothing(server: Server, queue: QueueClient) -> None:
 
 
 def test_connection_strings(server: Server, queue: QueueClient) -> None:
-    text = (
-        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
-        f"QueueEndpoint={url(server)};"
-    )
+    text = server.connection_string("queue")
     with QueueServiceClient.from_connection_string(text) as service:
         assert service.get_queue_client(queue.queue_name).get_queue_properties().metadata == {}
 
 
-# Letters
+# Permissions
 
 
 def require(client: QueueClient, action: Action, held: Any, code: str) -> None:
@@ -123,35 +97,39 @@ def require(client: QueueClient, action: Action, held: Any, code: str) -> None:
 
 @pytest.mark.parametrize("kind", [*ON_MESSAGES, *(f"{kind} queue" for kind in ON_QUEUES)])
 @pytest.mark.parametrize("letter", "raup")
-def test_letters_of_a_queue(queue: QueueClient, kind: str, letter: str) -> None:
+def test_permissions_of_queue_tokens(queue: QueueClient, kind: str, letter: str) -> None:
     on_queue = kind.endswith(" queue")
     table = ON_QUEUES if on_queue else ON_MESSAGES
     needed, _, action = table[kind.removesuffix(" queue")]
     held = queue.send_message("text")
     code = OUT_OF_REACH if not needed else "" if letter == needed else MISMATCH
-    require(holder(queue, queue_token(queue, permission=letter)), action, held, code)
+    require(sas_client(queue, queue_token(queue, permission=letter)), action, held, code)
 
 
 @pytest.mark.parametrize("kind", ON_MESSAGES)
 @pytest.mark.parametrize("letter", "rwdlacup")
-def test_letters_of_an_account_on_messages(queue: QueueClient, kind: str, letter: str) -> None:
+def test_permissions_of_account_tokens_on_messages(
+    queue: QueueClient, kind: str, letter: str
+) -> None:
     _, needed, action = ON_MESSAGES[kind]
     held = queue.send_message("text")
     code = "" if letter == needed else MISMATCH
-    require(holder(queue, account_token(letter, "o")), action, held, code)
+    require(sas_client(queue, account_token(letter, "o")), action, held, code)
 
 
 @pytest.mark.parametrize("kind", ON_QUEUES)
 @pytest.mark.parametrize("letter", "rwdlacup")
-def test_letters_of_an_account_on_queues(queue: QueueClient, kind: str, letter: str) -> None:
+def test_permissions_of_account_tokens_on_queues(
+    queue: QueueClient, kind: str, letter: str
+) -> None:
     _, needed, action = ON_QUEUES[kind]
     held = queue.send_message("text")
     code = "" if letter == needed else MISMATCH
-    require(holder(queue, account_token(letter, "c")), action, held, code)
+    require(sas_client(queue, account_token(letter, "c")), action, held, code)
 
 
-def test_letters_of_an_account_on_the_service(server: Server) -> None:
-    with QueueServiceClient(url(server), account_token("l", "s"), retry_total=0) as client:
+def test_permissions_of_account_tokens_on_the_service(server: Server) -> None:
+    with QueueServiceClient(server.url("queue"), account_token("l", "s"), retry_total=0) as client:
         list(client.list_queues())
         with refused(403, MISMATCH):
             client.get_service_properties()
@@ -159,29 +137,29 @@ def test_letters_of_an_account_on_the_service(server: Server) -> None:
             client.create_queue("never")
     for letter in "cw":
         token = account_token(letter, "c")
-        with QueueServiceClient(url(server), token, retry_total=0) as client:
+        with QueueServiceClient(server.url("queue"), token, retry_total=0) as client:
             name = unique("created")
             client.create_queue(name)
             with queue_service(server) as owner:
                 owner.delete_queue(name)
 
 
-def test_types_of_resources(queue: QueueClient) -> None:
+def test_resource_types_of_account_tokens(queue: QueueClient) -> None:
     for types in ("s", "c", "sc"):
-        client = holder(queue, account_token("raup", types))
+        client = sas_client(queue, account_token("raup", types))
         with client, refused(403, "AuthorizationResourceTypeMismatch"):
             client.send_message("never")
-    client = holder(queue, account_token("r", "so"))
+    client = sas_client(queue, account_token("r", "so"))
     with client, refused(403, "AuthorizationResourceTypeMismatch"):
         client.get_queue_properties()
 
 
-# Where tokens are good
+# Scope of tokens
 
 
-def test_tokens_reach_nothing_else(queues: QueueServiceClient, queue: QueueClient) -> None:
+def test_tokens_are_limited_to_their_queue(queues: QueueServiceClient, queue: QueueClient) -> None:
     other = queues.create_queue(unique("other"))
-    with holder(other, queue_token(queue)) as client, refused(403, "AuthenticationFailed"):
+    with sas_client(other, queue_token(queue)) as client, refused(403, "AuthenticationFailed"):
         client.send_message("never")
     service_url = queue.url.rsplit("/", 1)[0]
     service = QueueServiceClient(service_url, queue_token(queue), retry_total=0)
@@ -192,10 +170,10 @@ def test_tokens_reach_nothing_else(queues: QueueServiceClient, queue: QueueClien
 
 
 def test_tokens_for_another_service(server: Server, queue: QueueClient) -> None:
-    client = holder(queue, account_token("raup", "sco", services="b"))
+    client = sas_client(queue, account_token("raup", "sco", services="b"))
     with client, refused(403, "AuthorizationServiceMismatch"):
         client.send_message("never")
-    with server.service() as blobs:
+    with blob_service(server) as blobs:
         container = blobs.get_container_client(queue.queue_name)
         assert not container.exists()
 
@@ -209,18 +187,18 @@ def test_times(queue: QueueClient, start: timedelta, expiry: timedelta, valid: b
     window = {"start": now() + start, "expiry": now() + expiry}
     for token in (queue_token(queue, **window), account_token("r", "o", **window)):
         _, _, peek = ON_MESSAGES["peek"]
-        require(holder(queue, token), peek, None, "" if valid else "AuthenticationFailed")
+        require(sas_client(queue, token), peek, None, "" if valid else "AuthenticationFailed")
 
 
 def test_addresses_and_protocols(queue: QueueClient) -> None:
     for options in ({"ip": "127.0.0.1"}, {"ip": "127.0.0.0-127.0.0.9"}, {"protocol": "https,http"}):
-        with holder(queue, queue_token(queue, **options)) as client:
+        with sas_client(queue, queue_token(queue, **options)) as client:
             client.peek_messages()
     for options, code in (
         ({"ip": "10.0.0.1"}, "AuthorizationSourceIPMismatch"),
         ({"protocol": "https"}, "AuthorizationProtocolMismatch"),
     ):
-        with holder(queue, queue_token(queue, **options)) as client, refused(403, code):
+        with sas_client(queue, queue_token(queue, **options)) as client, refused(403, code):
             client.peek_messages()
 
 
@@ -229,7 +207,7 @@ def test_forged_tokens(queue: QueueClient) -> None:
         queue_token(queue, account_key=WRONG_KEY),
         queue_token(queue, permission="r").replace("sp=r", "sp=raup"),
     ):
-        with holder(queue, token) as client, refused(403, "AuthenticationFailed"):
+        with sas_client(queue, token) as client, refused(403, "AuthenticationFailed"):
             client.peek_messages()
 
 
@@ -239,7 +217,7 @@ def test_forged_tokens(queue: QueueClient) -> None:
 def test_policies_take_effect_and_are_revoked_at_once(queue: QueueClient) -> None:
     queue.send_message("text")
     token = queue_token(queue, permission=None, expiry=None, policy_id="it")
-    with holder(queue, token) as client:
+    with sas_client(queue, token) as client:
         for _ in range(10):
             queue.set_queue_access_policy({"it": AccessPolicy("r", now() + HOUR)})
             assert contents(client) == ["text"]
@@ -259,20 +237,20 @@ def test_policies_take_effect_and_are_revoked_at_once(queue: QueueClient) -> Non
                 client.peek_messages()
 
 
-def test_policies_leave_the_rest_to_the_token(queue: QueueClient) -> None:
+def test_tokens_supply_what_the_policy_leaves_out(queue: QueueClient) -> None:
     queue.set_queue_access_policy({"it": AccessPolicy(permission="r")})
     token = queue_token(queue, permission=None, policy_id="it")
-    with holder(queue, token) as client:
+    with sas_client(queue, token) as client:
         client.peek_messages()
     both = queue_token(queue, permission="r", policy_id="it")
-    with holder(queue, both) as client, refused(403, "AuthenticationFailed"):
+    with sas_client(queue, both) as client, refused(403, "AuthenticationFailed"):
         client.peek_messages()
 
 
-def test_policies_go_with_their_queue(queue: QueueClient) -> None:
+def test_deleting_a_queue_revokes_its_policies(queue: QueueClient) -> None:
     queue.set_queue_access_policy({"it": AccessPolicy("r", now() + HOUR)})
     token = queue_token(queue, permission=None, expiry=None, policy_id="it")
-    with holder(queue, token) as client:
+    with sas_client(queue, token) as client:
         client.peek_messages()
         queue.delete_queue()
         queue.create_queue()

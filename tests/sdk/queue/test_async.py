@@ -1,4 +1,4 @@
-"""The asynchronous client, on the main paths."""
+"""The asynchronous client: the main operations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from azure.storage.queue import AccessPolicy, QueueMessage
 from azure.storage.queue.aio import QueueClient
 
-from tests.sdk.queue.clients import HOUR, KIB_64, async_queue_service, now
-from tests.server import Server, refused, unique
+from tests.sdk.harness import HOUR, now, refused
+from tests.sdk.queue.clients import KIB_64, async_queue_service
+from tests.server import Server, unique
 
 
 @asynccontextmanager
@@ -86,7 +87,7 @@ def test_lists(server: Server) -> None:
     asyncio.run(main())
 
 
-def test_many_at_once(server: Server) -> None:
+def test_concurrent_requests(server: Server) -> None:
     async def test(queue: QueueClient) -> None:
         texts = [str(number) * (KIB_64 // 8) for number in range(50)]
         await asyncio.gather(*map(queue.send_message, texts))

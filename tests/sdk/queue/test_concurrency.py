@@ -1,4 +1,5 @@
-"""Many who consume one queue, in one front end and in two: each message goes to one of them."""
+"""Many consumers of one queue, with one front end and with two: each message goes to one of
+them."""
 
 from __future__ import annotations
 
@@ -25,27 +26,27 @@ WINDOWS = 3
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one front end", "two front ends"])
-def crowded(
+def busy_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    directory: Path = tmp_path_factory.mktemp("crowded") / "data"
+    directory: Path = tmp_path_factory.mktemp("busy_server") / "data"
     with served(directory, "--workers", str(request.param)) as server:
         yield server
         assert server.stop() == 0
 
 
-# Whoever is done with a message deletes it
+# Consumers that delete their messages
 
 
-def test_threads_that_put_and_consume(crowded: Server) -> None:
-    with queue_service(crowded) as service:
+def test_concurrent_threads(busy_server: Server) -> None:
+    with queue_service(busy_server) as service:
         queue = service.create_queue(unique("threads"))
     numbers = [range(first, MESSAGES, CONSUMERS) for first in range(CONSUMERS)]
     with ThreadPoolExecutor(CONSUMERS) as threads:
-        list(threads.map(lambda share: _put(crowded, queue.queue_name, share), numbers))
-        taken = list(threads.map(lambda _: _consume(crowded, queue.queue_name), numbers))
+        list(threads.map(lambda share: _put(busy_server, queue.queue_name, share), numbers))
+        taken = list(threads.map(lambda _: _consume(busy_server, queue.queue_name), numbers))
     assert sorted(chain(*taken)) == sorted(map(str, range(MESSAGES)))
-    with queue_service(crowded) as service:
+    with queue_service(busy_server) as service:
         left = service.get_queue_client(queue.queue_name).get_queue_properties()
         assert left.approximate_message_count == 0
 
@@ -58,7 +59,7 @@ def _put(server: Server, name: str, numbers: range) -> None:
 
 
 def _consume(server: Server, name: str) -> list[str]:
-    """Until nothing can be seen."""
+    """Consumes until no message is visible."""
     with queue_service(server) as service:
         queue: QueueClient = service.get_queue_client(name)
         done = []
@@ -68,13 +69,13 @@ def _consume(server: Server, name: str) -> list[str]:
         return done
 
 
-def test_tasks_that_put_while_others_consume(crowded: Server) -> None:
-    """Some messages are given back at first, and come to somebody again."""
+def test_concurrent_tasks(busy_server: Server) -> None:
+    """Some messages are released at first and received again."""
 
     async def main() -> None:
         name = unique("tasks")
         deliveries: Counter[str] = Counter()
-        async with async_queue_service(crowded) as service:
+        async with async_queue_service(busy_server) as service:
             queue = await service.create_queue(name)
 
             async def produce(share: range) -> None:
@@ -107,20 +108,20 @@ def test_tasks_that_put_while_others_consume(crowded: Server) -> None:
     asyncio.run(main())
 
 
-# Nobody deletes anything
+# Consumers that delete nothing
 
 
 class Delivery(NamedTuple):
-    """A message that came with an answer, between these two moments."""
+    """A message that was received between these two times."""
 
     asked: float
     answered: float
     times: int
 
 
-def test_once_in_each_window(crowded: Server) -> None:
+def test_a_message_is_delivered_once_per_visibility_timeout(busy_server: Server) -> None:
     async def main() -> None:
-        async with async_queue_service(crowded) as service:
+        async with async_queue_service(busy_server) as service:
             queue = await service.create_queue(unique("windows"))
             await asyncio.gather(*(queue.send_message(str(number)) for number in range(40)))
             end = time.monotonic() + WINDOWS * WINDOW_SECONDS + 0.5
@@ -135,7 +136,7 @@ def test_once_in_each_window(crowded: Server) -> None:
             assert [delivery.times for delivery in found] == list(range(1, len(found) + 1))
             assert len(found) >= WINDOWS - 1
             for before, after in pairwise(found):
-                # The engine's clock may drift towards the wall's, by less than this.
+                # The engine's clock may slew towards the wall clock, by less than this.
                 assert after.answered - before.asked > WINDOW_SECONDS * 0.999
 
     asyncio.run(main())

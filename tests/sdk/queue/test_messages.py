@@ -1,4 +1,4 @@
-"""Messages through the SDK."""
+"""Messages: put, get, peek, update, delete and texts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from azure.storage.queue import (
     TextBase64EncodePolicy,
 )
 
+from tests.sdk.harness import refused, with_headers
 from tests.sdk.queue.clients import KIB_64, contents
-from tests.server import refused, with_headers
 
 WEEK = timedelta(days=7)
 NOBODY = "5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10"
@@ -50,7 +50,7 @@ def test_a_new_message(queue: QueueClient) -> None:
     assert seen.pop_receipt is None
 
 
-def test_lives(queue: QueueClient) -> None:
+def test_time_to_live(queue: QueueClient) -> None:
     for seconds in (10, 10**6, 2**31 - 1):
         sent = queue.send_message("text", time_to_live=seconds)
         lives = moment(sent.expires_on) - moment(sent.inserted_on)
@@ -58,12 +58,12 @@ def test_lives(queue: QueueClient) -> None:
     for_ever = queue.send_message("text", time_to_live=-1)
     assert moment(for_ever.expires_on).year == 9999
     for seconds in (0, -2):
-        with refused(400, "OutOfRangeQueryParameterValue") as told:
+        with refused(400, "OutOfRangeQueryParameterValue") as error:
             queue.send_message("text", time_to_live=seconds)
-        assert told.details["queryparametername"] == "messagettl"
+        assert error.details["queryparametername"] == "messagettl"
 
 
-def test_longer_lives_are_of_later_versions(queue: QueueClient) -> None:
+def test_longer_times_to_live_need_later_versions(queue: QueueClient) -> None:
     old = with_headers(x_ms_version="2017-04-17")
     for seconds in (-1, 7 * 24 * 3600 + 1):
         with refused(400, "OutOfRangeQueryParameterValue"):
@@ -71,7 +71,7 @@ def test_longer_lives_are_of_later_versions(queue: QueueClient) -> None:
     queue.send_message("text", time_to_live=7 * 24 * 3600, raw_request_hook=old)
 
 
-def test_the_first_receipt_is_good_at_once(queue: QueueClient) -> None:
+def test_the_first_receipt_is_valid_at_once(queue: QueueClient) -> None:
     queue.delete_message(queue.send_message("deleted", visibility_timeout=60))
     sent = queue.send_message("old", visibility_timeout=60)
     updated = queue.update_message(sent, content="new", visibility_timeout=0)
@@ -82,17 +82,17 @@ def test_the_first_receipt_is_good_at_once(queue: QueueClient) -> None:
 
 
 @pytest.mark.parametrize(("hidden", "lives"), [(60, 60), (61, 60), (-1, 60), (604_801, -1)])
-def test_hidden_for_too_long(queue: QueueClient, hidden: int, lives: int) -> None:
-    with refused(400, "OutOfRangeQueryParameterValue") as told:
+def test_visibility_timeout_beyond_the_limit(queue: QueueClient, hidden: int, lives: int) -> None:
+    with refused(400, "OutOfRangeQueryParameterValue") as error:
         queue.send_message("text", visibility_timeout=hidden, time_to_live=lives)
-    assert told.details["queryparametername"] == "visibilitytimeout"
+    assert error.details["queryparametername"] == "visibilitytimeout"
     assert contents(queue) == []
 
 
 # Get
 
 
-def test_taking(queue: QueueClient) -> None:
+def test_receive(queue: QueueClient) -> None:
     for number in range(40):
         queue.send_message(str(number))
     pages = [list(page) for page in queue.receive_messages(messages_per_page=32).by_page()]
@@ -118,14 +118,14 @@ def test_taking(queue: QueueClient) -> None:
 def test_numbers_out_of_range(
     queue: QueueClient, call: Callable[[QueueClient], object], name: str
 ) -> None:
-    with refused(400, "OutOfRangeQueryParameterValue") as told:
+    with refused(400, "OutOfRangeQueryParameterValue") as error:
         call(queue)
-    assert told.details["queryparametername"] == name
-    assert int(told.details["maximumallowed"]) > int(told.details["minimumallowed"]) == 1
+    assert error.details["queryparametername"] == name
+    assert int(error.details["maximumallowed"]) > int(error.details["minimumallowed"]) == 1
 
 
-def test_hidden_and_back_again(queue: QueueClient) -> None:
-    """One that was taken, one that was hidden from its start, one that ends; all in real time."""
+def test_messages_become_visible_again(queue: QueueClient) -> None:
+    """A received message, one that was initially hidden and one that expires, in real time."""
     queue.send_message("taken")
     queue.send_message("late", visibility_timeout=3)
     queue.send_message("short-lived", time_to_live=3)
@@ -135,7 +135,7 @@ def test_hidden_and_back_again(queue: QueueClient) -> None:
     assert sorted(contents(queue)) == ["short-lived", "taken"]
     time.sleep(2)
     assert contents(queue) == ["taken", "late"]
-    # Nobody else took it meanwhile.
+    # Nobody else received it meanwhile.
     queue.delete_message(late)
     again = take(queue, visibility_timeout=60)
     assert (again.content, again.dequeue_count) == ("late", 1)
@@ -158,7 +158,7 @@ def test_receipts(queue: QueueClient) -> None:
         queue.delete_message(again)
 
 
-def test_receipts_and_ids_that_were_never_given(queue: QueueClient) -> None:
+def test_unknown_receipts_and_ids(queue: QueueClient) -> None:
     sent = queue.send_message("text")
     for receipt in ("nonsense", "AAAA", "=", "é"):
         with refused(400, "InvalidQueryParameterValue"):
@@ -178,7 +178,7 @@ def test_updates(queue: QueueClient) -> None:
     queue.send_message("short")
     held = take(queue)
     for text in ("x" * KIB_64, "s", "é" * 2_000, ""):
-        # Given the message itself, the SDK would send its old text instead of none.
+        # Given the message itself, the SDK would send its old text.
         updated = queue.update_message(
             held.id, held.pop_receipt, content=text, visibility_timeout=0
         )
@@ -188,7 +188,7 @@ def test_updates(queue: QueueClient) -> None:
     assert held.dequeue_count == 5
 
 
-def test_another_moment_and_the_same_text(queue: QueueClient) -> None:
+def test_update_of_the_visibility_only(queue: QueueClient) -> None:
     for text in ("short", "x" * KIB_64):
         sent = queue.send_message(text, visibility_timeout=60)
         shown = queue.update_message(sent.id, sent.pop_receipt, visibility_timeout=0)
@@ -198,7 +198,7 @@ def test_another_moment_and_the_same_text(queue: QueueClient) -> None:
         queue.delete_message(hidden)
 
 
-def test_not_hidden_past_its_end(queue: QueueClient) -> None:
+def test_a_message_cannot_be_hidden_beyond_its_expiry(queue: QueueClient) -> None:
     sent = queue.send_message("text", time_to_live=60)
     with refused(400, "OutOfRangeQueryParameterValue"):
         queue.update_message(sent, visibility_timeout=61)

@@ -1,4 +1,4 @@
-"""Queues through the SDK: made, described, listed, deleted."""
+"""Queues: create, metadata, policies, list and delete."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from azure.storage.queue import AccessPolicy, QueueClient, QueueServiceClient
 
-from tests.sdk.queue.clients import HOUR, contents, now
-from tests.server import Answer, refused, unique
+from tests.sdk.harness import HOUR, ResponseRecorder, now, refused
+from tests.sdk.queue.clients import contents
+from tests.server import unique
 
 
-def test_made_once(queues: QueueServiceClient) -> None:
+def test_create_twice(queues: QueueServiceClient) -> None:
     queue = queues.get_queue_client(unique("made"))
-    answer = Answer()
+    answer = ResponseRecorder()
     queue.create_queue(metadata={"Colour": "red"}, raw_response_hook=answer)
     assert answer.status == 201
-    # So the SDK tells that there was nothing left to do.
+    # The SDK reports that nothing was left to do.
     with refused(204, "QueueAlreadyExists"):
         queue.create_queue(metadata={"Colour": "red"})
     with refused(409, "QueueAlreadyExists"):
@@ -27,7 +28,7 @@ def test_made_once(queues: QueueServiceClient) -> None:
     assert answer.status == 204
 
 
-def test_deleted_and_made_again_at_once(queue: QueueClient) -> None:
+def test_delete_and_recreate(queue: QueueClient) -> None:
     for number in range(5):
         queue.send_message(f"message {number}")
         queue.delete_queue()
@@ -40,7 +41,7 @@ def test_deleted_and_made_again_at_once(queue: QueueClient) -> None:
         assert contents(queue) == []
 
 
-def test_what_is_not_there(queues: QueueServiceClient) -> None:
+def test_a_missing_queue(queues: QueueServiceClient) -> None:
     queue = queues.get_queue_client(unique("missing"))
     calls = (
         queue.delete_queue,
@@ -69,7 +70,7 @@ def test_what_is_not_there(queues: QueueServiceClient) -> None:
         ("a_b", "InvalidResourceName"),
     ],
 )
-def test_names_that_no_queue_has(queues: QueueServiceClient, name: str, code: str) -> None:
+def test_invalid_names(queues: QueueServiceClient, name: str, code: str) -> None:
     with refused(400, code):
         queues.create_queue(name)
 
@@ -91,7 +92,7 @@ def test_metadata(queue: QueueClient) -> None:
         ({"name": "x" * 9_000}, "MetadataTooLarge"),
     ],
 )
-def test_metadata_that_is_refused(queue: QueueClient, metadata: dict[str, str], code: str) -> None:
+def test_invalid_metadata(queue: QueueClient, metadata: dict[str, str], code: str) -> None:
     with refused(400, code):
         queue.set_queue_metadata(metadata)
 
@@ -117,7 +118,7 @@ def test_the_number_of_messages(queue: QueueClient) -> None:
 # Policies
 
 
-def test_policies_are_kept(queue: QueueClient) -> None:
+def test_policies_round_trip(queue: QueueClient) -> None:
     start, expiry = (now().replace(microsecond=0, tzinfo=None) + part for part in (-HOUR, HOUR))
     policies = {f"policy {n}": AccessPolicy("raup", expiry, start) for n in range(5)}
     queue.set_queue_access_policy(policies)
@@ -131,7 +132,7 @@ def test_policies_are_kept(queue: QueueClient) -> None:
     assert queue.get_queue_access_policy() == {}
 
 
-def test_letters_that_queues_do_not_know(queue: QueueClient) -> None:
+def test_unknown_permissions_in_policies(queue: QueueClient) -> None:
     for letters in ("w", "rr", "raupd", "R"):
         with refused(400, "InvalidXmlNodeValue"):
             queue.set_queue_access_policy({"it": AccessPolicy(letters, now() + HOUR)})
@@ -157,14 +158,14 @@ def test_lists(queues: QueueServiceClient) -> None:
     assert list(queues.list_queues(name_starts_with=prefix)) == []
 
 
-def test_pages_go_on_where_they_ended(queues: QueueServiceClient) -> None:
+def test_pages_continue_at_the_marker(queues: QueueServiceClient) -> None:
     prefix = unique("paged")
     names = [f"{prefix}-{number}" for number in range(4)]
     for name in names:
         queues.create_queue(name)
     first: Any = queues.list_queues(name_starts_with=prefix, results_per_page=2).by_page()
     assert [found.name for found in next(first)] == names[:2]
-    # What is next may be gone by then.
+    # The next queue may be deleted by then.
     queues.delete_queue(names[2])
     rest = queues.list_queues(name_starts_with=prefix).by_page(first.continuation_token)
     assert [found.name for page in rest for found in page] == names[3:]
@@ -172,7 +173,7 @@ def test_pages_go_on_where_they_ended(queues: QueueServiceClient) -> None:
         queues.delete_queue(name)
 
 
-def test_markers_that_were_never_given(queues: QueueServiceClient) -> None:
+def test_invalid_markers(queues: QueueServiceClient) -> None:
     for marker in ("no marker!", "*", "_w=="):
         with refused(400, "InvalidMarker"):
             list(queues.list_queues().by_page(marker))

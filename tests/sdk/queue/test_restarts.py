@@ -1,4 +1,4 @@
-"""Servers killed outright: messages, receipts and what is hidden outlive them."""
+"""Killed servers: messages, receipts and visibility survive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from azure.core.exceptions import AzureError
 from azure.storage.queue import AccessPolicy, QueueClient, QueueMessage
 
-from tests.sdk.queue.clients import HOUR, KIB_64, contents, now, queue_service
-from tests.server import Server, check, refused, served
+from tests.sdk.harness import HOUR, now, refused
+from tests.sdk.queue.clients import KIB_64, contents, queue_service
+from tests.server import Server, check, served
 
 LONG = "é" * (KIB_64 // 2)
 
@@ -20,7 +21,7 @@ def take(queue: QueueClient, seconds: int) -> QueueMessage:
     return taken
 
 
-def test_killed(tmp_path: Path) -> None:
+def test_state_survives_a_kill(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         with queue_service(server) as service:
             queue = service.create_queue("survivor", metadata={"Kept": "yes"})
@@ -57,20 +58,20 @@ def test_killed(tmp_path: Path) -> None:
 
 
 def _require_held(queue: QueueClient, held: QueueMessage, text: str) -> None:
-    """The receipt is good, and the message is what it was."""
+    """Checks that the receipt is valid and the message unchanged."""
     queue.update_message(held.id, held.pop_receipt, visibility_timeout=0)
     assert contents(queue)[-1] == text
 
 
 class Load:
-    """One client that puts messages and deletes some, and remembers what it was told."""
+    """A client that puts messages and deletes some, and records what was acknowledged."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()
         self.gone: set[str] = set()
 
     def run(self, server: Server) -> None:
-        """Until the server is gone."""
+        """Runs until the server is gone."""
         with queue_service(server, connection_timeout=5, read_timeout=20) as service:
             queue = service.get_queue_client("load")
             number = 0
@@ -108,7 +109,7 @@ def test_killed_under_load(tmp_path: Path) -> None:
         assert len(set(found)) == len(found) == counted
         assert load.there <= set(found)
         assert not load.gone & set(found)
-        # What was in flight may have been carried out, or not.
+        # Requests in flight may or may not have been executed.
         assert len(found) <= len(load.there) + 1
         assert server.stop() == 0
     assert check(tmp_path / "data").returncode == 0

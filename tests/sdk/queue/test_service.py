@@ -1,4 +1,4 @@
-"""The queue service as a whole: its properties, pages of other origins, its second place."""
+"""The queue service as a whole: properties, CORS, the secondary."""
 
 from __future__ import annotations
 
@@ -18,20 +18,13 @@ from azure.storage.queue import (
 )
 
 from tests.probes.client import Client, Request, shared_key
-from tests.sdk.queue.clients import now, queue_service, url
-from tests.server import (
-    ACCOUNT,
-    KEY,
-    SECOND_ACCOUNT,
-    SECOND_KEYS,
-    Answer,
-    Server,
-    refused,
-    with_headers,
-)
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ORIGIN, ResponseRecorder, now, preflight, refused, with_headers
+from tests.sdk.queue.clients import queue_service
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
 
-ORIGIN: Final = "https://example.org"
-TOLD_OF_A_QUEUE: Final = ("x-ms-approximate-messages-count", "x-ms-meta-colour")
+SECONDARY: Final = f"{ACCOUNT}-secondary"
+QUEUE_HEADERS: Final = ("x-ms-approximate-messages-count", "x-ms-meta-colour")
 RULE: Final = CorsRule(
     [ORIGIN],
     ["GET", "POST"],
@@ -43,7 +36,7 @@ RULE: Final = CorsRule(
 
 @pytest.fixture
 def second(server: Server) -> Iterator[QueueServiceClient]:
-    """An account whose properties no other test looks at; they are as they were afterwards."""
+    """An account whose properties no other test reads; they are reset afterwards."""
     with queue_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as client:
         yield client
         client.set_service_properties(
@@ -51,15 +44,15 @@ def second(server: Server) -> Iterator[QueueServiceClient]:
         )
 
 
-def test_properties_are_kept(second: QueueServiceClient) -> None:
+def test_properties_round_trip(second: QueueServiceClient) -> None:
     kept = RetentionPolicy(enabled=True, days=7)
     logging = QueueAnalyticsLogging(read=True, write=False, delete=True, retention_policy=kept)
     hourly = Metrics(enabled=True, include_apis=True, retention_policy=kept)
     second.set_service_properties(logging, hourly, Metrics(enabled=False), [RULE])
     found: dict[str, Any] = second.get_service_properties()
-    said = found["analytics_logging"]
-    assert (said.read, said.write, said.delete) == (True, False, True)
-    assert said.retention_policy.days == 7
+    logged = found["analytics_logging"]
+    assert (logged.read, logged.write, logged.delete) == (True, False, True)
+    assert logged.retention_policy.days == 7
     assert (found["hour_metrics"].enabled, found["hour_metrics"].include_apis) == (True, True)
     assert found["minute_metrics"].enabled is False
     (rule,) = found["cors"]
@@ -68,42 +61,33 @@ def test_properties_are_kept(second: QueueServiceClient) -> None:
     assert rule.max_age_in_seconds == 200
 
 
-def test_properties_are_those_of_one_service(server: Server, second: QueueServiceClient) -> None:
+def test_properties_belong_to_one_service(server: Server, second: QueueServiceClient) -> None:
     second.set_service_properties(cors=[RULE])
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as blobs:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as blobs:
         assert blobs.get_service_properties()["cors"] == []
 
 
-def test_more_rules_than_there_may_be(second: QueueServiceClient) -> None:
+def test_too_many_cors_rules(second: QueueServiceClient) -> None:
     with refused(400, "InvalidXmlDocument"):
         second.set_service_properties(cors=[RULE] * 6)
-
-
-def asked(path: str, *, origin: str = ORIGIN, method: str = "GET", headers: str = "") -> Request:
-    request = Request(
-        "OPTIONS", path, (), (("Origin", origin), ("Access-Control-Request-Method", method))
-    )
-    if headers:
-        request = request.having(("Access-Control-Request-Headers", headers))
-    return request
 
 
 def test_preflights(server: Server, second: QueueServiceClient) -> None:
     second.set_service_properties(cors=[RULE])
     path = f"/{SECOND_ACCOUNT}/any/messages"
     with Client(server.endpoints["queue"]) as browser:
-        answer = browser.ask(asked(path, method="POST", headers="x-ms-version"))
+        answer = browser.ask(preflight(path, method="POST", headers="x-ms-version"))
         assert answer.status == 200
         assert answer.headers["access-control-allow-origin"] == ORIGIN
         assert answer.headers["access-control-max-age"] == "200"
         assert answer.headers["access-control-allow-methods"] == "POST"
         assert answer.headers["access-control-allow-headers"] == "x-ms-version"
         for failing in (
-            asked(path, origin="https://example.com"),
-            asked(path, method="DELETE"),
-            asked(path, headers="content-type"),
-            asked(f"/{ACCOUNT}/any"),
-            asked("/nobody/any"),
+            preflight(path, origin="https://example.com"),
+            preflight(path, method="DELETE"),
+            preflight(path, headers="content-type"),
+            preflight(f"/{ACCOUNT}/any"),
+            preflight("/nobody/any"),
         ):
             answer = browser.ask(failing)
             assert (answer.status, answer.code) == (403, "CorsPreflightFailure")
@@ -111,9 +95,9 @@ def test_preflights(server: Server, second: QueueServiceClient) -> None:
         assert (answer.status, answer.code) == (400, "InvalidHeaderValue")
 
 
-def test_what_a_page_is_told(second: QueueServiceClient) -> None:
+def test_cors_response_headers(second: QueueServiceClient) -> None:
     second.set_service_properties(cors=[RULE])
-    answer = Answer()
+    answer = ResponseRecorder()
     for origin, allowed in ((ORIGIN, ORIGIN), ("https://example.com", None)):
         list(
             second.list_queues(
@@ -124,34 +108,34 @@ def test_what_a_page_is_told(second: QueueServiceClient) -> None:
         assert answer.headers["vary"] == "Origin"
 
 
-# The second place
+# The secondary
 
 
-def looking_at(queues: QueueServiceClient, place: str) -> QueueServiceClient:
-    """The SDK asks for statistics at another host, which for us is the same."""
-    host = urlsplit(place).netloc
-    return QueueServiceClient(place, queues.credential, secondary_hostname=host, retry_total=0)
+def stats_client(queues: QueueServiceClient, url: str) -> QueueServiceClient:
+    """Returns a client that requests statistics from this URL; the SDK uses the secondary host."""
+    host = urlsplit(url).netloc
+    return QueueServiceClient(url, queues.credential, secondary_hostname=host, retry_total=0)
 
 
 def test_stats(server: Server, queues: QueueServiceClient) -> None:
-    with looking_at(queues, f"{url(server)}-secondary") as client:
+    with stats_client(queues, server.url("queue", SECONDARY)) as client:
         stats: dict[str, Any] = client.get_service_stats()
     assert stats["geo_replication"]["status"] == "live"
     assert abs(stats["geo_replication"]["last_sync_time"] - now()) < timedelta(minutes=1)
 
 
 def test_the_primary_has_no_stats(server: Server, queues: QueueServiceClient) -> None:
-    client = looking_at(queues, url(server))
+    client = stats_client(queues, server.url("queue"))
     with client, refused(400, "InvalidQueryParameterValue"):
         client.get_service_stats()
 
 
-def test_the_secondary_is_there_to_be_read(
+def test_the_secondary_is_read_only(
     server: Server, queues: QueueServiceClient, queue: QueueClient
 ) -> None:
     queue.send_message("text")
     secondary = QueueClient(
-        f"{url(server)}-secondary", queue.queue_name, queues.credential, retry_total=0
+        server.url("queue", SECONDARY), queue.queue_name, queues.credential, retry_total=0
     )
     with secondary:
         assert [message.content for message in secondary.peek_messages()] == ["text"]
@@ -168,14 +152,14 @@ def test_the_secondary_is_there_to_be_read(
 # Requests that the SDK does not send
 
 
-def test_a_head_tells_what_the_headers_of_a_get_do(server: Server, queue: QueueClient) -> None:
+def test_head_returns_the_headers_of_get(server: Server, queue: QueueClient) -> None:
     queue.set_queue_metadata({"Colour": "red"})
     queue.send_message("text")
-    told = []
+    headers = []
     with Client(server.endpoints["queue"]) as client:
         for method in ("GET", "HEAD"):
             request = Request(method, f"/{ACCOUNT}/{queue.queue_name}", (("comp", "metadata"),))
             answer = client.ask(shared_key(ACCOUNT, KEY)(request))
             assert (answer.status, answer.body) == (200, b"")
-            told.append({name: answer.headers.get(name) for name in TOLD_OF_A_QUEUE})
-    assert told == [{"x-ms-approximate-messages-count": "1", "x-ms-meta-colour": "red"}] * 2
+            headers.append({name: answer.headers.get(name) for name in QUEUE_HEADERS})
+    assert headers == [{"x-ms-approximate-messages-count": "1", "x-ms-meta-colour": "red"}] * 2

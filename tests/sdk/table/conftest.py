@@ -1,4 +1,4 @@
-"""Tables on the server that all tests of the SDK share."""
+"""Tables on the shared server of the SDK tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from azure.data.tables import TableClient, TableServiceClient
 
-from tests.sdk.table.clients import table_service, unique
+from tests.sdk.table.clients import table_service, unique_table
 from tests.server import Server
 
 
@@ -19,6 +19,6 @@ def tables(server: Server) -> Iterator[TableServiceClient]:
 
 @pytest.fixture
 def table(tables: TableServiceClient) -> Iterator[TableClient]:
-    made = tables.create_table(unique())
+    made = tables.create_table(unique_table())
     yield made
     made.delete_table()

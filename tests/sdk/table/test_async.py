@@ -1,4 +1,4 @@
-"""The asynchronous client, on the main paths."""
+"""The asynchronous client: the main operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from azure.core import MatchConditions
 from azure.data.tables import EdmType, TableAccessPolicy, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient
 
-from tests.sdk.table.clients import HOUR, async_table_service, code_of, now, refused, unique
+from tests.sdk.harness import HOUR, error_code, now, refused
+from tests.sdk.table.clients import async_table_service, unique_table
 from tests.server import Server
 
 ADA: Final[dict[str, Any]] = {"PartitionKey": "Lovelace", "RowKey": "Ada", "Age": 36}
@@ -20,7 +21,7 @@ ADA: Final[dict[str, Any]] = {"PartitionKey": "Lovelace", "RowKey": "Ada", "Age"
 def run(server: Server, test: Callable[[TableClient], Awaitable[None]]) -> None:
     async def main() -> None:
         async with async_table_service(server) as service:
-            table = await service.create_table(unique("Async"))
+            table = await service.create_table(unique_table("Async"))
             await test(table)
             await table.delete_table()
 
@@ -65,17 +66,17 @@ def test_entities(server: Server) -> None:
 
 def test_queries(server: Server) -> None:
     async def test(table: TableClient) -> None:
-        everybody = [f"{number:03}" for number in range(90)]
+        row_keys = [f"{number:03}" for number in range(90)]
         await table.submit_transaction(
             [
                 ("create", {"PartitionKey": "p", "RowKey": row, "Number": int(row)})
-                for row in everybody
+                for row in row_keys
             ]
         )
         found = table.query_entities(
             "Number ge @low", parameters={"low": 40}, results_per_page=7, select=["RowKey"]
         )
-        assert [entity["RowKey"] async for entity in found] == everybody[40:]
+        assert [entity["RowKey"] async for entity in found] == row_keys[40:]
         sizes = [
             len([entity async for entity in page])
             async for page in table.list_entities(results_per_page=40).by_page()
@@ -87,17 +88,19 @@ def test_queries(server: Server) -> None:
 
 def test_transactions(server: Server) -> None:
     async def test(table: TableClient) -> None:
-        told = await table.submit_transaction([("create", ADA), ("upsert", {**ADA, "RowKey": "B"})])
-        assert len({each["etag"] for each in told}) >= 1
+        result = await table.submit_transaction(
+            [("create", ADA), ("upsert", {**ADA, "RowKey": "B"})]
+        )
+        assert len({each["etag"] for each in result}) >= 1
         with pytest.raises(TableTransactionError) as caught:
             await table.submit_transaction([("delete", ADA), ("create", {**ADA, "RowKey": "B"})])
-        assert (code_of(caught.value), caught.value.index) == ("EntityAlreadyExists", 1)
+        assert (error_code(caught.value), caught.value.index) == ("EntityAlreadyExists", 1)
         assert (await table.get_entity("Lovelace", "Ada"))["Age"] == 36
 
     run(server, test)
 
 
-def test_many_at_once(server: Server) -> None:
+def test_concurrent_requests(server: Server) -> None:
     async def test(table: TableClient) -> None:
         entities = [{"PartitionKey": "p", "RowKey": f"{row:02}"} for row in range(50)]
         etags = await asyncio.gather(*map(table.create_entity, entities))

@@ -1,4 +1,4 @@
-"""Many at once, in one front end and in two: nothing is lost, and nobody sees a part of a group."""
+"""Concurrent clients, with one front end and with two: nothing is lost, and groups are atomic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from azure.core.exceptions import ResourceExistsError, ResourceModifiedError
 from azure.data.tables import TableClient, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient as AsyncTableClient
 
-from tests.sdk.table.clients import async_table_service, code_of, table_service, unique
+from tests.sdk.harness import error_code
+from tests.sdk.table.clients import async_table_service, table_service, unique_table
 from tests.server import Server, served
 
 WRITERS: Final = 6
@@ -28,37 +29,37 @@ IF_SEEN: Final = MatchConditions.IfNotModified
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one front end", "two front ends"])
-def crowded(
+def busy_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    directory: Path = tmp_path_factory.mktemp("crowded") / "data"
+    directory: Path = tmp_path_factory.mktemp("busy_server") / "data"
     with served(directory, "--workers", str(request.param)) as server:
         yield server
         assert server.stop() == 0
 
 
 @pytest.fixture
-def name(crowded: Server) -> str:
-    """Of a table."""
-    with table_service(crowded) as service:
-        return service.create_table(unique("Crowded")).table_name
+def name(busy_server: Server) -> str:
+    """The name of a new table."""
+    with table_service(busy_server) as service:
+        return service.create_table(unique_table("Crowded")).table_name
 
 
 # A counter
 
 
-def test_increments_by_those_who_have_seen_the_last_version(crowded: Server, name: str) -> None:
-    with table_service(crowded) as service:
+def test_conditional_increments_lose_nothing(busy_server: Server, name: str) -> None:
+    with table_service(busy_server) as service:
         table = service.get_table_client(name)
         table.create_entity({"PartitionKey": "p", "RowKey": "r", "Count": 0})
         with ThreadPoolExecutor(WRITERS) as threads:
-            refusals = sum(threads.map(lambda _: _increment(crowded, name), range(WRITERS)))
+            refusals = sum(threads.map(lambda _: _increment(busy_server, name), range(WRITERS)))
         assert table.get_entity("p", "r")["Count"] == WRITERS * INCREMENTS
     assert refusals > 0, "they were in each other's way"
 
 
 def _increment(server: Server, name: str) -> int:
-    """How often somebody else was faster."""
+    """Increments the counter and returns the number of lost races."""
     refusals = 0
     with table_service(server) as service:
         table = service.get_table_client(name)
@@ -76,9 +77,9 @@ def _increment(server: Server, name: str) -> int:
     return refusals
 
 
-def test_one_of_many_inserts(crowded: Server, name: str) -> None:
+def test_one_of_many_inserts_wins(busy_server: Server, name: str) -> None:
     async def main() -> list[int]:
-        async with async_table_service(crowded) as service:
+        async with async_table_service(busy_server) as service:
             table = service.get_table_client(name)
 
             async def insert(racer: int, row: int) -> bool:
@@ -101,7 +102,7 @@ def test_one_of_many_inserts(crowded: Server, name: str) -> None:
     assert len(asyncio.run(main())) == 5
 
 
-# A bank: money is moved by groups, and whoever looks sees all of it
+# Transfers in groups: every query sees the same total
 
 
 def _account(number: int, balance: int) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _account(number: int, balance: int) -> dict[str, Any]:
 
 
 def _move(table: TableClient, chance: random.Random) -> bool:
-    """Whether some money was moved, or somebody else came between."""
+    """Reports whether the transfer succeeded, or another one came first."""
     source, target = (
         table.get_entity("bank", str(number)) for number in chance.sample(range(ACCOUNTS), 2)
     )
@@ -125,13 +126,13 @@ def _move(table: TableClient, chance: random.Random) -> bool:
     try:
         table.submit_transaction(changes)
     except TableTransactionError as error:
-        assert code_of(error) == "UpdateConditionNotSatisfied"
+        assert error_code(error) == "UpdateConditionNotSatisfied"
         return False
     return True
 
 
-def test_a_bank_always_adds_up(crowded: Server, name: str) -> None:
-    with table_service(crowded) as service:
+def test_the_total_of_all_accounts_is_constant(busy_server: Server, name: str) -> None:
+    with table_service(busy_server) as service:
         table = service.get_table_client(name)
         table.submit_transaction(
             [("create", _account(number, OPENING)) for number in range(ACCOUNTS)]
@@ -139,14 +140,14 @@ def test_a_bank_always_adds_up(crowded: Server, name: str) -> None:
         closed = threading.Event()
 
         def move(seed: int) -> int:
-            with table_service(crowded) as mine:
+            with table_service(busy_server) as mine:
                 chance = random.Random(seed)
                 own = mine.get_table_client(name)
                 return sum(_move(own, chance) for _ in range(TRANSFERS))
 
         def audit() -> int:
             looks = 0
-            with table_service(crowded) as mine:
+            with table_service(busy_server) as mine:
                 own = mine.get_table_client(name)
                 while not closed.is_set():
                     found = own.query_entities("PartitionKey eq 'bank' and Balance ge 0")
@@ -165,12 +166,12 @@ def test_a_bank_always_adds_up(crowded: Server, name: str) -> None:
         assert moved > 0
 
 
-# Tables that come and go
+# Recreated tables
 
 
-def test_nothing_of_an_old_table_shows_in_a_new_one(crowded: Server, name: str) -> None:
+def test_a_recreated_table_has_no_old_entities(busy_server: Server, name: str) -> None:
     async def main() -> None:
-        async with async_table_service(crowded) as service:
+        async with async_table_service(busy_server) as service:
             for generation in range(5):
                 table = service.get_table_client(name)
                 await asyncio.gather(*(_insert(table, generation, row) for row in range(30)))
@@ -191,7 +192,7 @@ async def _insert(table: AsyncTableClient, generation: int, row: int) -> None:
     try:
         await table.create_entity(entity)
     except Exception as error:
-        # Between the one table and the next there is none.
+        # Between two tables of this name there is none.
         if getattr(error, "status_code", 0) != 404:
             raise
 

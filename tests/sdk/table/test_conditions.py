@@ -1,4 +1,4 @@
-"""Versions of entities through the SDK: only those who have seen the last one change it."""
+"""ETags of entities: only the latest version can be changed conditionally."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import pytest
 from azure.core import MatchConditions
 from azure.data.tables import TableClient, UpdateMode
 
-from tests.sdk.table.clients import refused
-from tests.server import Answer
+from tests.sdk.harness import ResponseRecorder, refused
 
 ADA: Final[dict[str, Any]] = {"PartitionKey": "p", "RowKey": "r"}
 IF_SEEN: Final = MatchConditions.IfNotModified
 each_mode = pytest.mark.parametrize("mode", [UpdateMode.MERGE, UpdateMode.REPLACE])
 
 
-def test_every_answer_names_the_version(table: TableClient) -> None:
+def test_every_response_has_the_etag(table: TableClient) -> None:
     etags = [table.create_entity(ADA)["etag"]]
     for mode in UpdateMode:
         etags.append(table.update_entity(ADA, mode=mode)["etag"])
@@ -28,7 +27,7 @@ def test_every_answer_names_the_version(table: TableClient) -> None:
 
 
 @each_mode
-def test_only_the_last_version_is_changed(table: TableClient, mode: UpdateMode) -> None:
+def test_only_the_latest_version_is_changed(table: TableClient, mode: UpdateMode) -> None:
     first = table.create_entity(ADA)["etag"]
     second = table.update_entity(ADA, mode=mode, etag=first, match_condition=IF_SEEN)["etag"]
     with refused(412, "UpdateConditionNotSatisfied"):
@@ -42,10 +41,10 @@ def test_only_the_last_version_is_changed(table: TableClient, mode: UpdateMode) 
 
 
 @each_mode
-def test_what_is_not_there(table: TableClient, mode: UpdateMode) -> None:
+def test_a_missing_entity(table: TableClient, mode: UpdateMode) -> None:
     with refused(404, "ResourceNotFound"):
         table.update_entity(ADA, mode=mode)
-    answer = Answer()
+    answer = ResponseRecorder()
     table.delete_entity("p", "r", raw_response_hook=answer)
     assert answer.status == 404
     table.upsert_entity(ADA, mode=mode)
@@ -53,7 +52,7 @@ def test_what_is_not_there(table: TableClient, mode: UpdateMode) -> None:
         table.create_entity(ADA)
 
 
-def test_what_was_made_again_is_not_what_was_seen(table: TableClient) -> None:
+def test_a_recreated_entity_has_another_etag(table: TableClient) -> None:
     seen = table.create_entity(ADA)["etag"]
     table.delete_entity(ADA)
     table.create_entity(ADA)
@@ -70,9 +69,7 @@ def test_what_was_made_again_is_not_what_was_seen(table: TableClient) -> None:
         ('"strong"', 400, "InvalidInput"),
     ],
 )
-def test_versions_that_there_never_were(
-    table: TableClient, etag: str, status: int, code: str
-) -> None:
+def test_unknown_etags(table: TableClient, etag: str, status: int, code: str) -> None:
     table.create_entity(ADA)
     with refused(status, code):
         table.update_entity(ADA, etag=etag, match_condition=IF_SEEN)

@@ -1,5 +1,5 @@
-"""Indexes that a server makes by itself: nothing shows them but the time that queries take, so the
-ledger is asked."""
+"""Indexes that a server creates automatically. They affect only the time of queries, so the tests
+read the ledger."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from etagere.engine.interface import ReadTxn, T
 from etagere.engine.sqlite import Reader
 from etagere.model.tables import PropertyIndex, TableName
 from etagere.operations.table.tables import get_table
-from tests.operations.table.cabinet import left_behind, require_agreement
+from tests.operations.table.fixture import orphaned_records, require_index_consistency
 from tests.sdk.table.clients import table_service
 from tests.server import ACCOUNT, KEY, Server, check, eventually, served
 
 NAME: Final = "Indexed"
 COUNT: Final = 5_200
-"""A query that looks at 5,000 for little wishes for an index."""
+"""A query that reads 5,000 entities for few results requests an index."""
 GROUP: Final = 100
 
 
@@ -53,7 +53,7 @@ def fill(table: TableClient) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def look(server: Server, operation: Callable[[ReadTxn, Any], T], command: object) -> T:
-    """What the ledger says, past the server."""
+    """Reads the ledger directly."""
     with closing(Reader(server.directory, Config(), SystemClock())) as reader:
         return reader.read(operation, command)
 
@@ -72,7 +72,7 @@ def found(table: TableClient, query: str, **options: Any) -> list[tuple[str, str
     return [(one["PartitionKey"], one["RowKey"]) for one in listed]
 
 
-def test_an_index_is_made_and_kept(server: Server) -> None:
+def test_an_index_is_created_and_maintained(server: Server) -> None:
     with table_service(server) as service:
         table = service.create_table(NAME)
         model = fill(table)
@@ -84,9 +84,9 @@ def test_an_index_is_made_and_kept(server: Server) -> None:
         assert found(table, "Word eq 'word 7'") == with_word("word 7")
         eventually(lambda: is_ready(server, "Word"), "the index is ready")
         assert set(indexes(server)) == {"Word"}
-        assert look(server, require_agreement, None) == COUNT
+        assert look(server, require_index_consistency, None) == COUNT
         assert found(table, "Word eq 'word 7'") == with_word("word 7")
-        # Whatever happens now, it is found at once.
+        # From now on, every change is found at once.
         changed = {"PartitionKey": "03", "RowKey": "07", "Word": "word 7"}
         table.update_entity(changed, mode=UpdateMode.MERGE)
         model["03", "07"] = {**model["03", "07"], **changed}
@@ -108,33 +108,33 @@ def test_an_index_is_made_and_kept(server: Server) -> None:
         for size in (None, 1, 4):
             assert found(table, "Word eq 'word 7'", results_per_page=size) == with_word("word 7")
         assert found(table, "Word eq 7") == [("10", "07")]
-        assert look(server, require_agreement, None) == COUNT - 1
+        assert look(server, require_index_consistency, None) == COUNT - 1
         table.delete_table()
-        eventually(lambda: look(server, left_behind, None) == 0, "nothing is left")
+        eventually(lambda: look(server, orphaned_records, None) == 0, "nothing is left")
 
 
-def test_a_server_that_is_killed_while_it_builds(server: Server) -> None:
+def test_a_server_is_killed_during_a_build(server: Server) -> None:
     with table_service(server) as service:
         table = service.create_table(NAME)
         fill(table)
         assert found(table, "RowKey eq '07' and Number gt 5100") == [("51", "07")]
         eventually(lambda: "RowKey" in indexes(server), "the index is noted")
     server.kill()
-    look(server, require_agreement, None)
+    look(server, require_index_consistency, None)
     server.start()
     with table_service(server) as service:
         table = service.get_table_client(NAME)
-        # Who needs it has it built to its end.
+        # The next query has it built completely.
         assert found(table, "RowKey eq '07' and Number gt 5100") == [("51", "07")]
         eventually(lambda: is_ready(server, "RowKey"), "the index is ready")
-        assert look(server, require_agreement, None) == COUNT
+        assert look(server, require_index_consistency, None) == COUNT
         assert found(table, "RowKey eq '07' and Number lt 200") == [("00", "07"), ("01", "07")]
     server.stop()
     assert check(server.directory).returncode == 0
 
 
-def test_queries_for_what_is_not_there_take_no_index_from_others(server: Server) -> None:
-    """Not even many of them, by somebody who may only read."""
+def test_queries_for_absent_properties_evict_no_index(server: Server) -> None:
+    """Not even many of them, from a client with read permission only."""
     with table_service(server) as service:
         table = service.create_table(NAME)
         fill(table)

@@ -1,4 +1,4 @@
-"""Tokens for some of the entities of a table: nothing else is touched or seen with them."""
+"""Table tokens with key ranges: their holders change and see only entities within."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
-from tests.sdk.table.clients import holder, refused, rows, table_token, unique
+from tests.sdk.harness import refused
+from tests.sdk.table.clients import row_keys, sas_client, table_token, unique_table
 from tests.server import Server
 
 PARTITIONS: Final = "abcde"
@@ -33,7 +34,7 @@ ACTIONS: Final[dict[str, Action]] = {
 @pytest.fixture(scope="module")
 def letters(tables: TableServiceClient) -> Iterator[TableClient]:
     """Rows 1 to 3 of the partitions a to e."""
-    table = tables.create_table(unique("Letters"))
+    table = tables.create_table(unique_table("Letters"))
     for partition in PARTITIONS:
         table.submit_transaction(
             [("create", {"PartitionKey": partition, "RowKey": row, "Age": 1}) for row in ROWS]
@@ -48,7 +49,7 @@ def entity(partition: str, row: str) -> dict[str, Any]:
 
 def test_changes(server: Server, table: TableClient) -> None:
     token = table_token(table.table_name, start_pk="b", start_rk="2", end_pk="d", end_rk="2x")
-    with holder(server, table.table_name, token) as guest:
+    with sas_client(server, table.table_name, token) as guest:
         for partition, row, within in (
             ("a", "3", False),
             ("b", "1", False),
@@ -91,7 +92,7 @@ def test_queries(
 ) -> None:
     reached = expected.split()
     token = table_token(letters.table_name, permission="r", **bounds)
-    with holder(server, letters.table_name, token) as guest:
+    with sas_client(server, letters.table_name, token) as guest:
         for query in (None, "PartitionKey ge 'a'", "Age eq 1", "not (PartitionKey eq 'x')"):
             for size in (1, 2, 1_000):
                 found = (
@@ -115,13 +116,16 @@ def test_queries(
 @pytest.mark.parametrize(
     "bounds", [{"start_rk": "2"}, {"end_rk": "2"}, {"start_pk": "a", "end_rk": "2"}]
 )
-def test_a_row_bounds_nothing_without_its_partition(
+def test_a_row_key_bound_needs_a_partition_key(
     server: Server, letters: TableClient, bounds: dict[str, str]
 ) -> None:
-    """There is no such token: to pass over what it says would grant more than it was meant to."""
+    """There is no such token; ignoring the bound would grant more than intended."""
     token = table_token(letters.table_name, **bounds)
-    with holder(server, letters.table_name, token) as guest, refused(403, "AuthenticationFailed"):
-        rows(guest)
+    with (
+        sas_client(server, letters.table_name, token) as guest,
+        refused(403, "AuthenticationFailed"),
+    ):
+        row_keys(guest)
 
 
 def test_odd_bounds(server: Server, table: TableClient) -> None:
@@ -130,6 +134,6 @@ def test_odd_bounds(server: Server, table: TableClient) -> None:
         table.create_entity({"PartitionKey": key, "RowKey": key})
     for key in keys[1:]:
         token = table_token(table.table_name, start_pk=key, start_rk=key, end_pk=key, end_rk=key)
-        with holder(server, table.table_name, token) as guest:
-            assert rows(guest) == [key]
+        with sas_client(server, table.table_name, token) as guest:
+            assert row_keys(guest) == [key]
             guest.update_entity({"PartitionKey": key, "RowKey": key, "Age": 1})

@@ -1,4 +1,4 @@
-"""Queries through the SDK: every operator and type, with parameters, selected and in pages."""
+"""Queries: every operator and type, parameters, projection and pages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, Final
 import pytest
 from azure.data.tables import EdmType, TableClient, TableServiceClient
 
-from tests.sdk.table.clients import refused, rows, unique
+from tests.sdk.harness import refused
+from tests.sdk.table.clients import row_keys, unique_table
 
-# For each type, values in their order; row 0 has the first, and so on.
+# For each type, values in ascending order; row 0 has the first, and so on.
 VALUES: Final[dict[str, list[Any]]] = {
     "Text": ["", "Z", "a", "é", "\U0001f984"],
     "Int": [-(2**31), -1, 0, 1, 2**31 - 1],
@@ -35,8 +36,8 @@ OPERATORS: Final = {
 
 @pytest.fixture(scope="module")
 def kinds(tables: TableServiceClient) -> Iterator[TableClient]:
-    """Five entities, with a value of each type; and one without any."""
-    table = tables.create_table(unique("Kinds"))
+    """A table with five entities that have a value of each type, and one without any."""
+    table = tables.create_table(unique_table("Kinds"))
     for row in range(5):
         values = {name: of_type[row] for name, of_type in VALUES.items()}
         entity = {"PartitionKey": "p", "RowKey": str(row), "Flag": row == 4, **values}
@@ -52,22 +53,22 @@ def test_operators(kinds: TableClient, name: str, operator: str) -> None:
     for at, written in enumerate(VALUES[name]):
         value = written[0] if isinstance(written, tuple) else written
         if isinstance(value, float) and math.isinf(value):
-            # The SDK writes infinities as Python does; filters have a word of their own.
+            # The SDK writes infinities as Python does; filters have their own keyword.
             query = f"{name} {operator} {'INF' if value > 0 else '-INF'}"
-            found = rows(kinds, query)
+            found = row_keys(kinds, query)
         else:
             query = f"{name} {operator} @value"
-            found = rows(kinds, query, parameters={"value": value})
+            found = row_keys(kinds, query, parameters={"value": value})
         expected = [str(row) for row in range(5) if OPERATORS[operator](row, at)]
         assert found == expected, (query, value)
 
 
 def test_booleans(kinds: TableClient) -> None:
-    assert rows(kinds, "Flag eq @flag", parameters={"flag": True}) == ["4"]
-    assert rows(kinds, "Flag eq false") == ["0", "1", "2", "3"]
-    assert rows(kinds, "Flag ne true") == ["0", "1", "2", "3"]
-    assert rows(kinds, "not Flag") == ["0", "1", "2", "3", "bare"]
-    assert rows(kinds, "Flag") == ["4"]
+    assert row_keys(kinds, "Flag eq @flag", parameters={"flag": True}) == ["4"]
+    assert row_keys(kinds, "Flag eq false") == ["0", "1", "2", "3"]
+    assert row_keys(kinds, "Flag ne true") == ["0", "1", "2", "3"]
+    assert row_keys(kinds, "not Flag") == ["0", "1", "2", "3", "bare"]
+    assert row_keys(kinds, "Flag") == ["4"]
 
 
 @pytest.mark.parametrize(
@@ -83,11 +84,11 @@ def test_booleans(kinds: TableClient) -> None:
         ("not (Int ge 0)", ["0", "1", "bare"]),
         ("not Int ge 0 and PartitionKey eq 'p'", ["0", "1"]),
         ("0 lt Int", ["3", "4"]),
-        # Numbers are compared by what they are worth.
+        # Numbers are compared by value.
         ("Int eq 1.0", ["3"]),
         ("Long eq 0", ["2"]),
         ("Double gt 5L", ["3", "4"]),
-        # What is not there, or of another type, is never a match, not even by ne.
+        # Absent properties and those of another type never match, not even with ne.
         ("Nothing eq 5", []),
         ("Nothing ne 5", []),
         ("Text eq 5", []),
@@ -101,7 +102,7 @@ def test_booleans(kinds: TableClient) -> None:
     ],
 )
 def test_filters(kinds: TableClient, query: str, expected: list[str]) -> None:
-    assert rows(kinds, query) == expected
+    assert row_keys(kinds, query) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,31 +111,31 @@ def test_filters(kinds: TableClient, query: str, expected: list[str]) -> None:
      "Int eq datetime'x'", "Int eq guid'x'", "Int eq X'0'", "Int eq 5 Int eq 6", "not", "5 eq 5",
      "Int == 5", "Int eq 1e999", "Int eq 99999999999999999999L", "substringof('a', Text)"],
 )  # fmt: skip
-def test_what_is_no_filter(kinds: TableClient, query: str) -> None:
+def test_malformed_filters(kinds: TableClient, query: str) -> None:
     if query == "Int":
-        # A property by itself is one that should be true.
-        assert rows(kinds, query) == []
+        # A property on its own is a boolean condition.
+        assert row_keys(kinds, query) == []
         return
     with refused(400, "InvalidInput"):
-        rows(kinds, query)
+        row_keys(kinds, query)
 
 
 def test_parameters_cannot_break_out(kinds: TableClient) -> None:
     for value in ("x' or Int ge 0 or Text eq 'x", "'", "''", "' or true or '"):
-        assert rows(kinds, "Text eq @value", parameters={"value": value}) == []
+        assert row_keys(kinds, "Text eq @value", parameters={"value": value}) == []
 
 
-def test_a_filter_may_hold_any_text(table: TableClient) -> None:
-    """Not even that of a string to sign: filters are no part of it."""
+def test_a_filter_may_contain_any_text(table: TableClient) -> None:
+    """Even that of a string to sign, which does not contain filters."""
     text = "first line\ncomp:list\n\nlast: + %2B & # é"
     table.create_entity({"PartitionKey": "p", "RowKey": "r", "Text": text})
-    assert rows(table, "Text eq @value", parameters={"value": text}) == ["r"]
+    assert row_keys(table, "Text eq @value", parameters={"value": text}) == ["r"]
 
 
-# What is selected
+# Projection
 
 
-def test_what_is_selected(kinds: TableClient) -> None:
+def test_select(kinds: TableClient) -> None:
     (entity,) = kinds.query_entities("RowKey eq '3'", select=["Int", "Nothing"])
     assert entity["Int"] == 1
     assert set(entity) == {"Int", "Nothing"}
@@ -148,9 +149,9 @@ def test_what_is_selected(kinds: TableClient) -> None:
 
 
 def test_pages(table: TableClient) -> None:
-    everybody = [f"{number:03}" for number in range(250)]
+    all_rows = [f"{number:03}" for number in range(250)]
     for first in range(0, 250, 100):
-        share = everybody[first : first + 100]
+        share = all_rows[first : first + 100]
         table.submit_transaction(
             [
                 ("create", {"PartitionKey": "p", "RowKey": row, "Odd": int(row) % 2 == 1})
@@ -162,12 +163,12 @@ def test_pages(table: TableClient) -> None:
             [entity["RowKey"] for entity in page]
             for page in table.list_entities(results_per_page=size).by_page()
         ]
-        assert [row for page in pages for row in page] == everybody
+        assert [row for page in pages for row in page] == all_rows
         assert all(len(page) == size for page in pages[:-1])
-    assert rows(table, "Odd eq true", results_per_page=9) == everybody[1::2]
+    assert row_keys(table, "Odd eq true", results_per_page=9) == all_rows[1::2]
 
 
-def test_a_page_is_found_again_by_its_token(table: TableClient) -> None:
+def test_a_page_can_be_fetched_again_by_its_token(table: TableClient) -> None:
     for row in "abcdef":
         table.create_entity({"PartitionKey": "p'&=", "RowKey": row})
     pages: Any = table.list_entities(results_per_page=2).by_page()
@@ -177,14 +178,14 @@ def test_a_page_is_found_again_by_its_token(table: TableClient) -> None:
     assert [[entity["RowKey"] for entity in page] for page in again] == [["c", "d"], ["e", "f"]]
 
 
-def test_pages_go_on_though_things_come_and_go(table: TableClient) -> None:
+def test_pages_continue_during_changes(table: TableClient) -> None:
     for row in range(0, 20, 2):
         table.create_entity({"PartitionKey": "p", "RowKey": f"{row:02}"})
     found: list[str] = []
     for number, page in enumerate(table.list_entities(results_per_page=3).by_page()):
         found += [entity["RowKey"] for entity in page]
         table.create_entity({"PartitionKey": "p", "RowKey": f"{2 * number + 1:02}"})
-        # What begins the next page, if any.
+        # The first entity of the next page, if any.
         table.delete_entity("p", f"{int(found[-1]) + 2:02}")
     assert found == sorted(set(found))
     assert found[0] == "00"
@@ -200,19 +201,19 @@ def test_more_than_a_thousand(table: TableClient) -> None:
         )
     pages = [len(list(page)) for page in table.list_entities().by_page()]
     assert pages == [1_000, 100]
-    # Further than what is looked at while others wait.
-    assert len(rows(table, "RowKey eq '42'")) == 11
+    # Beyond what is read in one step.
+    assert len(row_keys(table, "RowKey eq '42'")) == 11
 
 
 def test_pages_of_large_entities_are_short(table: TableClient) -> None:
-    """A thousand of the largest would be more than a server can hold for each who asks."""
+    """A thousand of the largest would be more than a server can buffer per client."""
     large = {f"P{number:02}": b"x" * 65_000 for number in range(16)}
-    everybody = [f"{number:02}" for number in range(24)]
-    for row in everybody:
+    all_rows = [f"{number:02}" for number in range(24)]
+    for row in all_rows:
         table.create_entity({"PartitionKey": "p", "RowKey": row, **large})
     for query in ("PartitionKey eq 'p'", "P00 ne X'00'"):
         pages = [
             [entity["RowKey"] for entity in page] for page in table.query_entities(query).by_page()
         ]
-        assert [row for page in pages for row in page] == everybody
+        assert [row for page in pages for row in page] == all_rows
         assert max(map(len, pages)) <= 16

@@ -1,4 +1,4 @@
-"""Servers killed outright: what was acknowledged is there, and no group is there in part."""
+"""Killed servers: everything acknowledged is there, and every group is atomic."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.data.tables import TableAccessPolicy, TableClient
 
-from tests.sdk.table.clients import refused, rows, table_service
+from tests.sdk.harness import refused
+from tests.sdk.table.clients import row_keys, table_service
 from tests.server import Server, check, served
 
 WRITERS: Final = 3
 GROUP: Final = 5
 
 
-def test_killed(tmp_path: Path) -> None:
+def test_state_survives_a_kill(tmp_path: Path) -> None:
     with served(tmp_path / "data") as server:
         with table_service(server) as service:
             kept, gone = service.create_table("Kept"), service.create_table("Gone")
@@ -44,16 +45,16 @@ def test_killed(tmp_path: Path) -> None:
             assert list(kept.get_table_access_policy()) == ["it"]
             assert [table.name for table in service.list_tables()] == ["Kept"]
             with refused(404, "TableNotFound"):
-                rows(gone)
+                row_keys(gone)
             gone.create_table()
-            assert rows(gone) == []
+            assert row_keys(gone) == []
         assert server.stop() == 0
     found = check(tmp_path / "data")
     assert found.returncode == 0, found.stdout + found.stderr
 
 
 class Load:
-    """One client that puts groups and single entities, and remembers what it was told."""
+    """A client that puts groups and single entities, and records what was acknowledged."""
 
     def __init__(self, number: int) -> None:
         self.partition = f"writer {number}"
@@ -63,7 +64,7 @@ class Load:
         self.gone: set[str] = set()
 
     def run(self, server: Server) -> None:
-        """Until the server is gone."""
+        """Runs until the server is gone."""
         with table_service(server, connection_timeout=5, read_timeout=20) as service:
             table = service.get_table_client("Load")
             try:
@@ -85,7 +86,7 @@ class Load:
             self.gone.add(row)
 
     def _member(self, each: int, number: int) -> dict[str, Any]:
-        """Each group replaces all that was written by the one before."""
+        """Each group replaces everything written by the previous one."""
         return {"PartitionKey": self.partition, "RowKey": f"member {each}", "Group": number}
 
     def require_kept(self, table: TableClient) -> None:
@@ -96,11 +97,11 @@ class Load:
         members = [entity for row, entity in found.items() if row.startswith("member")]
         (group,) = {entity["Group"] for entity in members}
         assert len(members) == GROUP
-        assert group >= max(number for number, told in self.groups.items() if told)
+        assert group >= max(number for number, result in self.groups.items() if result)
         singles = {row: e["Number"] for row, e in found.items() if row.startswith("single")}
         assert self.there.items() <= singles.items()
         assert not self.gone & singles.keys()
-        # What was in flight may have been carried out, or not.
+        # Requests in flight may or may not have been executed.
         assert len(singles) <= len(self.there) + 1
 
 
@@ -132,6 +133,6 @@ def test_killed_under_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_killed_under_load_again_and_again(tmp_path: Path) -> None:
+def test_killed_under_load_repeatedly(tmp_path: Path) -> None:
     for turn in range(20):
         _kill_under_load(tmp_path / "data", 0.5 + turn % 5)

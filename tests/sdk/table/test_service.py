@@ -1,4 +1,4 @@
-"""The table service as a whole: its properties, pages of other origins, its second place."""
+"""The table service as a whole: properties, CORS, the secondary."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from azure.data.tables import (
 )
 
 from tests.probes.client import Client, Request
-from tests.sdk.table.clients import OWNER, now, refused, rows, table_service, url
-from tests.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Answer, Server, with_headers
+from tests.sdk.blob.clients import blob_service
+from tests.sdk.harness import ORIGIN, ResponseRecorder, now, preflight, refused, with_headers
+from tests.sdk.table.clients import OWNER, row_keys, table_service
+from tests.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Server
 
-ORIGIN: Final = "https://example.org"
+SECONDARY: Final = f"{ACCOUNT}-secondary"
 RULE: Final = TableCorsRule(
     [ORIGIN],
     ["GET", "POST", "MERGE"],
@@ -33,7 +35,7 @@ RULE: Final = TableCorsRule(
 
 @pytest.fixture
 def second(server: Server) -> Iterator[TableServiceClient]:
-    """An account whose properties no other test looks at; they are as they were afterwards."""
+    """An account whose properties no other test reads; they are reset afterwards."""
     with table_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as client:
         yield client
         client.set_service_properties(
@@ -44,7 +46,7 @@ def second(server: Server) -> Iterator[TableServiceClient]:
         )
 
 
-def test_properties_are_kept(second: TableServiceClient) -> None:
+def test_properties_round_trip(second: TableServiceClient) -> None:
     kept = TableRetentionPolicy(enabled=True, days=7)
     logging = TableAnalyticsLogging(read=True, write=False, delete=True, retention_policy=kept)
     hourly = TableMetrics(enabled=True, include_apis=True, retention_policy=kept)
@@ -55,9 +57,9 @@ def test_properties_are_kept(second: TableServiceClient) -> None:
         cors=[RULE],
     )
     found: dict[str, Any] = dict(second.get_service_properties())
-    said = found["analytics_logging"]
-    assert (said.read, said.write, said.delete) == (True, False, True)
-    assert said.retention_policy.days == 7
+    logged = found["analytics_logging"]
+    assert (logged.read, logged.write, logged.delete) == (True, False, True)
+    assert logged.retention_policy.days == 7
     assert (found["hour_metrics"].enabled, found["hour_metrics"].include_apis) == (True, True)
     assert found["minute_metrics"].enabled is False
     (rule,) = found["cors"]
@@ -65,24 +67,15 @@ def test_properties_are_kept(second: TableServiceClient) -> None:
     assert rule.max_age_in_seconds == 200
 
 
-def test_properties_are_those_of_one_service(server: Server, second: TableServiceClient) -> None:
+def test_properties_belong_to_one_service(server: Server, second: TableServiceClient) -> None:
     second.set_service_properties(cors=[RULE])
-    with server.service(SECOND_ACCOUNT, SECOND_KEYS[0]) as blobs:
+    with blob_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as blobs:
         assert blobs.get_service_properties()["cors"] == []
 
 
-def test_more_rules_than_there_may_be(second: TableServiceClient) -> None:
+def test_too_many_cors_rules(second: TableServiceClient) -> None:
     with refused(400, "InvalidXmlDocument"):
         second.set_service_properties(cors=[RULE] * 6)
-
-
-def asked(path: str, *, origin: str = ORIGIN, method: str = "GET", headers: str = "") -> Request:
-    request = Request(
-        "OPTIONS", path, (), (("Origin", origin), ("Access-Control-Request-Method", method))
-    )
-    if headers:
-        request = request.having(("Access-Control-Request-Headers", headers))
-    return request
 
 
 @pytest.mark.parametrize("below", ["Tables", "People()", "$batch"])
@@ -91,18 +84,18 @@ def test_preflights(server: Server, second: TableServiceClient, below: str) -> N
     path = f"/{SECOND_ACCOUNT}/{below}"
     with Client(server.endpoints["table"]) as browser:
         for method in ("POST", "MERGE"):
-            answer = browser.ask(asked(path, method=method, headers="x-ms-version"))
+            answer = browser.ask(preflight(path, method=method, headers="x-ms-version"))
             assert answer.status == 200
             assert answer.headers["access-control-allow-origin"] == ORIGIN
             assert answer.headers["access-control-max-age"] == "200"
             assert answer.headers["access-control-allow-methods"] == method
             assert answer.headers["access-control-allow-headers"] == "x-ms-version"
         for failing in (
-            asked(path, origin="https://example.com"),
-            asked(path, method="DELETE"),
-            asked(path, headers="content-type"),
-            asked(f"/{ACCOUNT}/{below}"),
-            asked(f"/nobody/{below}"),
+            preflight(path, origin="https://example.com"),
+            preflight(path, method="DELETE"),
+            preflight(path, headers="content-type"),
+            preflight(f"/{ACCOUNT}/{below}"),
+            preflight(f"/nobody/{below}"),
         ):
             answer = browser.ask(failing)
             assert (answer.status, answer.code) == (403, "CorsPreflightFailure")
@@ -110,9 +103,9 @@ def test_preflights(server: Server, second: TableServiceClient, below: str) -> N
         assert (answer.status, answer.code) == (400, "InvalidHeaderValue")
 
 
-def test_what_a_page_is_told(second: TableServiceClient) -> None:
+def test_cors_response_headers(second: TableServiceClient) -> None:
     second.set_service_properties(cors=[RULE])
-    answer = Answer()
+    answer = ResponseRecorder()
     for origin, allowed in ((ORIGIN, ORIGIN), ("https://example.com", None)):
         hook = with_headers(Origin=origin)
         list(second.list_tables(raw_request_hook=hook, raw_response_hook=answer))
@@ -120,34 +113,34 @@ def test_what_a_page_is_told(second: TableServiceClient) -> None:
         assert answer.headers["vary"] == "Origin"
 
 
-# The second place
+# The secondary
 
 
-def looking_at(place: str) -> TableServiceClient:
-    """The SDK asks for statistics at another host, which for us is the same."""
-    host = urlsplit(place).netloc
-    return TableServiceClient(place, credential=OWNER, secondary_hostname=host, retry_total=0)
+def stats_client(url: str) -> TableServiceClient:
+    """Returns a client that requests statistics from this URL; the SDK uses the secondary host."""
+    host = urlsplit(url).netloc
+    return TableServiceClient(url, credential=OWNER, secondary_hostname=host, retry_total=0)
 
 
 def test_stats(server: Server) -> None:
-    with looking_at(f"{url(server)}-secondary") as client:
+    with stats_client(server.url("table", SECONDARY)) as client:
         stats: dict[str, Any] = dict(client.get_service_stats())
     assert stats["geo_replication"]["status"] == "live"
     assert abs(stats["geo_replication"]["last_sync_time"] - now()) < timedelta(minutes=1)
 
 
 def test_the_primary_has_no_stats(server: Server) -> None:
-    client = looking_at(url(server))
+    client = stats_client(server.url("table"))
     with client, refused(400, "InvalidQueryParameterValue"):
         client.get_service_stats()
 
 
-def test_the_secondary_is_there_to_be_read(server: Server, table: TableClient) -> None:
+def test_the_secondary_is_read_only(server: Server, table: TableClient) -> None:
     entity = {"PartitionKey": "p", "RowKey": "r"}
     table.create_entity(entity)
-    with looking_at(f"{url(server)}-secondary") as service:
+    with stats_client(server.url("table", SECONDARY)) as service:
         other = service.get_table_client(table.table_name)
-        assert rows(other) == ["r"]
+        assert row_keys(other) == ["r"]
         assert other.get_entity("p", "r")["RowKey"] == "r"
         assert table.table_name in {found.name for found in service.list_tables()}
         for call in (
@@ -160,4 +153,4 @@ def test_the_secondary_is_there_to_be_read(server: Server, table: TableClient) -
         ):
             with refused(403, "InsufficientAccountPermissions"):
                 call()
-    assert rows(table) == ["r"]
+    assert row_keys(table) == ["r"]

@@ -1,18 +1,18 @@
-"""Tables through the SDK: made, listed, deleted, and made again."""
+"""Tables: create, list, delete, recreate and policies."""
 
 from __future__ import annotations
 
 import pytest
 from azure.data.tables import TableAccessPolicy, TableClient, TableServiceClient
 
-from tests.sdk.table.clients import HOUR, now, refused, rows, unique
-from tests.server import Answer
+from tests.sdk.harness import HOUR, ResponseRecorder, now, refused
+from tests.sdk.table.clients import row_keys, unique_table
 
 
-def test_made_once(tables: TableServiceClient) -> None:
-    name = unique("Made")
+def test_create_twice(tables: TableServiceClient) -> None:
+    name = unique_table("Made")
     table = tables.get_table_client(name)
-    answer = Answer()
+    answer = ResponseRecorder()
     assert table.create_table(raw_response_hook=answer).name == name
     assert answer.status in {201, 204}
     for again in (name, name.upper(), name.lower()):
@@ -24,21 +24,21 @@ def test_made_once(tables: TableServiceClient) -> None:
     assert answer.status == 204
 
 
-def test_deleted_and_made_again_at_once(table: TableClient) -> None:
+def test_delete_and_recreate(table: TableClient) -> None:
     for number in range(5):
         table.create_entity({"PartitionKey": "p", "RowKey": str(number)})
         table.delete_table()
         with refused(404, "TableNotFound"):
-            rows(table)
+            row_keys(table)
         table.create_table()
-        assert rows(table) == []
+        assert row_keys(table) == []
 
 
-def test_what_is_not_there(tables: TableServiceClient) -> None:
-    table = tables.get_table_client(unique("Missing"))
+def test_a_missing_table(tables: TableServiceClient) -> None:
+    table = tables.get_table_client(unique_table("Missing"))
     entity = {"PartitionKey": "p", "RowKey": "r"}
     for call in (
-        lambda: rows(table),
+        lambda: row_keys(table),
         lambda: table.get_entity("p", "r"),
         lambda: table.create_entity(entity),
         lambda: table.upsert_entity(entity),
@@ -47,31 +47,31 @@ def test_what_is_not_there(tables: TableServiceClient) -> None:
     ):
         with refused(404, "TableNotFound"):
             call()
-    # As an object of its own it is a resource.
+    # Addressed by name, a table is a resource.
     with refused(404, "ResourceNotFound"):
         table.get_table_access_policy()
     with refused(404, "ResourceNotFound"):
         table.set_table_access_policy({})
-    # So the SDK tells that there was nothing left to do.
-    answer = Answer()
+    # The SDK reports that nothing was left to do.
+    answer = ResponseRecorder()
     table.delete_table(raw_response_hook=answer)
     assert answer.status == 404
 
 
 @pytest.mark.parametrize("name", ["a-b", "1ab", "café", "ab", "a" * 64])
-def test_names_that_no_table_has(tables: TableServiceClient, name: str) -> None:
-    # Of these the SDK makes an error of its own, if it is told so in the words of the service.
+def test_invalid_names(tables: TableServiceClient, name: str) -> None:
+    # The SDK raises its own error for these, if the response has the service's message.
     with pytest.raises(ValueError, match="names must"):
         tables.create_table(name)
 
 
-def test_the_name_of_the_list_of_tables(tables: TableServiceClient) -> None:
+def test_the_reserved_name(tables: TableServiceClient) -> None:
     with refused(400, "InvalidResourceName"):
         tables.create_table("tables")
 
 
 def test_lists(tables: TableServiceClient) -> None:
-    prefix = unique("Listed")
+    prefix = unique_table("Listed")
     names = [f"{prefix}{letter}" for letter in "aBcDe"]
     for name in reversed(names):
         tables.create_table(name)
@@ -89,10 +89,10 @@ def test_lists(tables: TableServiceClient) -> None:
     assert list(tables.query_tables(query)) == []
 
 
-# Who may
+# Policies
 
 
-def test_policies_are_kept(table: TableClient) -> None:
+def test_policies_round_trip(table: TableClient) -> None:
     start, expiry = now().replace(microsecond=0), now().replace(microsecond=0) + HOUR
     full = TableAccessPolicy(start=start, expiry=expiry, permission="raud")
     table.set_table_access_policy({"full": full, "empty": TableAccessPolicy(), "none": None})
@@ -105,7 +105,7 @@ def test_policies_are_kept(table: TableClient) -> None:
     assert table.get_table_access_policy() == {}
 
 
-def test_no_more_than_five_policies(table: TableClient) -> None:
+def test_at_most_five_policies(table: TableClient) -> None:
     table.set_table_access_policy({str(number): None for number in range(5)})
     with pytest.raises(ValueError, match="Too many"):
         table.set_table_access_policy({str(number): None for number in range(6)})

@@ -14,7 +14,8 @@ from azure.data.tables import (
     UpdateMode,
 )
 
-from tests.sdk.table.clients import code_of, holder, rows, table_token
+from tests.sdk.harness import error_code
+from tests.sdk.table.clients import row_keys, sas_client, table_token
 from tests.server import Server
 
 Operation = tuple[Any, ...]
@@ -34,7 +35,7 @@ def test_every_operation(table: TableClient) -> None:
     for row in "bcdefg":
         table.create_entity(keys(row, Old=1))
     etag = table.get_entity("p", "c").metadata["etag"]
-    told = table.submit_transaction(
+    result = table.submit_transaction(
         [
             ("create", keys("a", New=1)),
             ("update", keys("b", New=1), {"mode": UpdateMode.MERGE}),
@@ -63,7 +64,7 @@ def test_every_operation(table: TableClient) -> None:
         "g": (True, False),
         "h": (False, True),
     }
-    etags = [each.get("etag") for each in told]
+    etags = [each.get("etag") for each in result]
     assert etags == [*(found[row].metadata["etag"] for row in "abcdeh"), None]
 
 
@@ -90,69 +91,69 @@ TOO_LONG: Final = ("create", keys("long", Value="x" * 32_769))
     ],
 )
 @pytest.mark.parametrize("at", [0, 1, 99])
-def test_all_or_nothing(
+def test_transactions_are_atomic(
     table: TableClient, operation: Operation, status: int, code: str, at: int
 ) -> None:
     table.create_entity(keys("taken"))
     operations: list[Operation] = [("create", keys(f"{row:02}")) for row in range(99)]
     operations.insert(at, operation)
     error = failing(table, *operations)
-    assert (error.status_code, code_of(error), error.index) == (status, code, at)
-    assert rows(table) == ["taken"]
+    assert (error.status_code, error_code(error), error.index) == (status, code, at)
+    assert row_keys(table) == ["taken"]
 
 
-def test_no_entity_twice(table: TableClient) -> None:
+def test_an_entity_occurs_once(table: TableClient) -> None:
     error = failing(table, ("create", keys("a")), ("create", keys("b")), ("delete", keys("a")))
-    assert (code_of(error), error.index) == ("InvalidDuplicateRow", 2)
-    assert rows(table) == []
+    assert (error_code(error), error.index) == ("InvalidDuplicateRow", 2)
+    assert row_keys(table) == []
 
 
-def test_a_hundred_and_no_more(table: TableClient) -> None:
+def test_at_most_100_operations(table: TableClient) -> None:
     table.submit_transaction([("create", keys(f"{row:03}")) for row in range(100)])
-    assert len(rows(table)) == 100
+    assert len(row_keys(table)) == 100
     with pytest.raises(Exception, match="InvalidInput"):
         table.submit_transaction([("delete", keys(f"{row:03}")) for row in range(101)])
-    assert len(rows(table)) == 100
+    assert len(row_keys(table)) == 100
 
 
-def test_four_mebibytes_and_no_more(table: TableClient) -> None:
+def test_at_most_4_mib(table: TableClient) -> None:
     long = {"A": "x" * 32_768, "B": "y" * 32_768}
     table.submit_transaction([("create", keys(f"{row:03}", **long)) for row in range(60)])
     with pytest.raises(RequestTooLargeError):
         table.submit_transaction([("upsert", keys(f"x{row:03}", **long)) for row in range(70)])
-    assert len(rows(table, select=["RowKey"])) == 60
+    assert len(row_keys(table, select=["RowKey"])) == 60
 
 
-def test_under_a_token(server: Server, table: TableClient) -> None:
-    """A token for the table is enough for a group of what it allows."""
+def test_transactions_with_a_table_token(server: Server, table: TableClient) -> None:
+    """A table token is enough for a group of allowed operations."""
     table.create_entity(keys("a"))
-    with holder(server, table.table_name, table_token(table.table_name)) as guest:
+    with sas_client(server, table.table_name, table_token(table.table_name)) as guest:
         guest.submit_transaction([("create", keys("b")), ("update", keys("a", Age=36))])
-    assert rows(table) == ["a", "b"]
+    assert row_keys(table) == ["a", "b"]
     token = table_token(table.table_name, permission="a")
-    with holder(server, table.table_name, token) as guest:
+    with sas_client(server, table.table_name, token) as guest:
         guest.submit_transaction([("create", keys("c"))])
         error = failing(guest, ("create", keys("d")), ("delete", keys("a")))
-        assert code_of(error) == "AuthorizationPermissionMismatch"
+        assert error_code(error) == "AuthorizationPermissionMismatch"
         assert (error.status_code, error.index) == (403, 1)
     token = table_token(table.table_name, start_pk="p", start_rk="m", end_pk="p", end_rk="x")
-    with holder(server, table.table_name, token) as guest:
+    with sas_client(server, table.table_name, token) as guest:
         guest.submit_transaction([("create", keys("m")), ("create", keys("x"))])
         error = failing(guest, ("create", keys("n")), ("delete", keys("a")))
-        assert (error.status_code, code_of(error), error.index) == (
+        assert (error.status_code, error_code(error), error.index) == (
             403,
             "AuthorizationFailure",
             1,
         )
-    assert rows(table) == ["a", "b", "c", "m", "x"]
+    assert row_keys(table) == ["a", "b", "c", "m", "x"]
 
 
 def test_a_token_for_another_table(
     server: Server, tables: TableServiceClient, table: TableClient
 ) -> None:
     other = tables.create_table(f"{table.table_name}other")
-    with holder(server, other.table_name, table_token(table.table_name)) as guest:
+    with sas_client(server, other.table_name, table_token(table.table_name)) as guest:
         error = failing(guest, ("create", keys("a")))
-        assert (error.status_code, code_of(error)) == (403, "AuthorizationFailure")
-    assert rows(other) == []
+        assert (error.status_code, error_code(error)) == (403, "AuthorizationFailure")
+    assert row_keys(other) == []
     other.delete_table()

@@ -1,4 +1,4 @@
-"""Every type of property through the SDK, to the ends of its range."""
+"""Every property type, to the ends of its range."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 from azure.data.tables import EdmType, EntityProperty, TableClient, UpdateMode
 
-from tests.sdk.table.clients import refused
+from tests.sdk.harness import refused
 
 KEYS: Final = {"PartitionKey": "p", "RowKey": "r"}
 
 
-def kept(table: TableClient, value: Any) -> Any:
-    """What comes back, read by the SDK, when it was sent in every way that there is."""
+def round_trip(table: TableClient, value: Any) -> Any:
+    """Returns the value that the SDK reads after writing it in every way."""
     entity = {**KEYS, "Value": value}
     table.upsert_entity(entity, mode=UpdateMode.REPLACE)
     found = [table.get_entity("p", "r")]
@@ -45,17 +45,17 @@ def kept(table: TableClient, value: Any) -> Any:
     ],
 )
 def test_texts(table: TableClient, value: str) -> None:
-    assert kept(table, value) == value
+    assert round_trip(table, value) == value
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 2**31 - 1, -(2**31)])
 def test_int32(table: TableClient, value: int) -> None:
-    assert kept(table, value) == value
+    assert round_trip(table, value) == value
 
 
 @pytest.mark.parametrize("value", [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)])
 def test_int64(table: TableClient, value: int) -> None:
-    assert kept(table, (value, EdmType.INT64)) == EntityProperty(value, EdmType.INT64)
+    assert round_trip(table, (value, EdmType.INT64)) == EntityProperty(value, EdmType.INT64)
 
 
 @pytest.mark.parametrize(
@@ -63,28 +63,28 @@ def test_int64(table: TableClient, value: int) -> None:
     [0.0, -0.0, 1.0, -1.5, 0.1, 1e300, 5e-324, 1.7976931348623157e308, math.inf, -math.inf],
 )
 def test_doubles(table: TableClient, value: float) -> None:
-    found = kept(table, value)
+    found = round_trip(table, value)
     assert (found, math.copysign(1, found)) == (value, math.copysign(1, value))
     assert isinstance(found, float)
 
 
-def test_not_a_number(table: TableClient) -> None:
-    assert math.isnan(kept(table, math.nan))
+def test_nan(table: TableClient) -> None:
+    assert math.isnan(round_trip(table, math.nan))
 
 
 @pytest.mark.parametrize("value", [True, False])
 def test_booleans(table: TableClient, value: bool) -> None:
-    assert kept(table, value) is value
+    assert round_trip(table, value) is value
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", bytes(range(256)), b"x" * (64 << 10)])
 def test_binaries(table: TableClient, value: bytes) -> None:
-    assert kept(table, value) == value
+    assert round_trip(table, value) == value
 
 
 @pytest.mark.parametrize("value", [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), uuid.uuid4()])
 def test_guids(table: TableClient, value: uuid.UUID) -> None:
-    assert kept(table, value) == value
+    assert round_trip(table, value) == value
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_guids(table: TableClient, value: uuid.UUID) -> None:
         datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
     ],
 )
-def test_moments(table: TableClient, value: datetime) -> None:
-    assert kept(table, value) == value
+def test_datetimes(table: TableClient, value: datetime) -> None:
+    assert round_trip(table, value) == value
 
 
-def test_moments_are_kept_to_the_tick(table: TableClient) -> None:
+def test_datetimes_are_stored_to_the_tick(table: TableClient) -> None:
     for written, shown in (
         ("2026-11-15T02:25:08.1234567Z", "2026-11-15T02:25:08.1234567Z"),
         ("2026-11-15T03:25:08+01:00", "2026-11-15T02:25:08Z"),
@@ -121,12 +121,12 @@ def test_moments_are_kept_to_the_tick(table: TableClient) -> None:
         ("many", EdmType.DOUBLE),
     ],
 )
-def test_values_that_a_type_does_not_have(table: TableClient, written: str, edm: EdmType) -> None:
+def test_values_out_of_range(table: TableClient, written: str, edm: EdmType) -> None:
     with refused(400, "InvalidInput"):
         table.create_entity({**KEYS, "Value": (written, edm)})
 
 
-def test_null_is_no_value(table: TableClient) -> None:
+def test_null_properties_are_not_stored(table: TableClient) -> None:
     table.create_entity({**KEYS, "Age": 36, "Name": None})
     assert "Name" not in table.get_entity("p", "r")
     table.update_entity({**KEYS, "Age": None, "Name": "Ada"}, mode=UpdateMode.MERGE)
@@ -135,7 +135,7 @@ def test_null_is_no_value(table: TableClient) -> None:
     assert set(table.get_entity("p", "r")) == {*KEYS, "Name"}
 
 
-def test_a_timestamp_is_the_servers(table: TableClient) -> None:
+def test_the_timestamp_is_set_by_the_server(table: TableClient) -> None:
     stolen = datetime(2000, 1, 1, tzinfo=UTC)
     table.create_entity({**KEYS, "Timestamp": stolen})
     entity = table.get_entity("p", "r")
@@ -144,7 +144,7 @@ def test_a_timestamp_is_the_servers(table: TableClient) -> None:
     assert timestamp > datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def test_names_are_told_apart_by_their_case(table: TableClient) -> None:
+def test_property_names_are_case_sensitive(table: TableClient) -> None:
     table.create_entity({**KEYS, "age": 1, "Age": 2, "AGE": 3, "é": 4, "_x9": 5})
     entity = table.get_entity("p", "r")
     assert (entity["age"], entity["Age"], entity["AGE"], entity["é"], entity["_x9"]) == (
@@ -155,7 +155,7 @@ def test_names_are_told_apart_by_their_case(table: TableClient) -> None:
 # Limits
 
 
-def test_as_many_properties_as_there_may_be(table: TableClient) -> None:
+def test_maximum_number_of_properties(table: TableClient) -> None:
     full = {**KEYS, **{f"P{number}": number for number in range(252)}}
     table.create_entity(full)
     assert len(table.get_entity("p", "r")) == 254
@@ -165,7 +165,7 @@ def test_as_many_properties_as_there_may_be(table: TableClient) -> None:
         table.update_entity({**KEYS, "More": 1}, mode=UpdateMode.MERGE)
 
 
-def test_values_as_long_as_they_may_be(table: TableClient) -> None:
+def test_maximum_size_of_values(table: TableClient) -> None:
     for longest, longer in (
         (b"x" * 65_536, b"x" * 65_537),
         ("x" * 32_768, "x" * 32_769),
@@ -177,11 +177,11 @@ def test_values_as_long_as_they_may_be(table: TableClient) -> None:
             table.upsert_entity({**KEYS, "Value": longer})
 
 
-def test_entities_as_large_as_they_may_be(table: TableClient) -> None:
+def test_maximum_size_of_entities(table: TableClient) -> None:
     long = b"x" * 65_536
     fifteen = {**KEYS, **{f"P{number:02}": long for number in range(15)}}
-    # 4 for itself, 2 for each character of its keys, and of each property 8, 4 for a length and
-    # 2 for each character of its name.
+    # 4 for the entity, 2 per character of its keys, and for each property 8, 4 for a length and 2
+    # per character of its name.
     rest = (1 << 20) - 4 - 2 * 2 - 16 * (8 + 4 + 2 * 3) - 15 * len(long)
     table.create_entity({**fifteen, "P15": b"x" * rest})
     with refused(400, "EntityTooLarge"):
@@ -199,7 +199,7 @@ def test_entities_as_large_as_they_may_be(table: TableClient) -> None:
         ("\U0001f984", "PropertyNameInvalid"),
     ],
 )
-def test_names_that_no_property_has(table: TableClient, name: str, code: str) -> None:
+def test_invalid_property_names(table: TableClient, name: str, code: str) -> None:
     with refused(400, code):
         table.create_entity({**KEYS, name: 1})
 
@@ -229,7 +229,7 @@ def test_keys(table: TableClient, key: str) -> None:
         ("a\tb", "OutOfRangeInput"),
     ],
 )
-def test_keys_that_no_entity_has(table: TableClient, key: str, code: str) -> None:
+def test_invalid_keys(table: TableClient, key: str, code: str) -> None:
     for entity in ({"PartitionKey": key, "RowKey": "r"}, {"PartitionKey": "p", "RowKey": key}):
         with refused(400, code):
             table.create_entity(entity)

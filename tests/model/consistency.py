@@ -1,8 +1,7 @@
-"""Counts all holders anew and compares with what the ledger has counted.
+"""Recounts all references and compares them with the counts in the ledger.
 
-This knows the toy service of the tests and nothing of how counts are kept: it starts from
-the objects and walks.
-"""
+This knows the sample service of the tests and not how counts are kept: it starts from the objects
+and walks."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def rows(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, Any]:
 
 
 def require_empty(txn: ReadTxn, _: None) -> None:
-    """Nothing is left of any content."""
+    """Checks that nothing is left of any content."""
     for collection in (
         INLINE,
         BLOCK_LISTS,
@@ -56,7 +55,7 @@ def require_empty(txn: ReadTxn, _: None) -> None:
 
 
 def require_balanced(txn: ReadTxn, directory: Path | None) -> None:
-    """Every count is right; with a directory, the bytes on disk are too."""
+    """Checks every count and, with a directory, the bytes on disk."""
     contents: Counter[bytes] = Counter()
     kinds = {}
     for found in rows(txn, OBJECTS).values():

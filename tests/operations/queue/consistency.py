@@ -1,4 +1,4 @@
-"""What the records of the queue service say, held against each other."""
+"""Checks that the records of the queue service agree with each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etagere.operations.queue.collections import (
     TEXTS,
     VISIBLE,
 )
-from tests.operations.blob.accounts import rows
+from tests.operations.blob.consistency import rows
 
 OF_MESSAGES: Final[tuple[Collection[Any, Any], ...]] = (
     MESSAGES,
@@ -27,7 +27,7 @@ OF_MESSAGES: Final[tuple[Collection[Any, Any], ...]] = (
 
 
 def require_consistent(txn: ReadTxn, _: None) -> None:
-    """A message stands once in each order, and has its text in one place."""
+    """Checks that each message is once in each order, and that its text is in one place."""
     messages = rows(txn, MESSAGES)
     assert rows(txn, VISIBLE) == {
         (contents, message.visible, message_id): MessageIndexRow(message.expires)
@@ -47,14 +47,14 @@ def require_consistent(txn: ReadTxn, _: None) -> None:
     assert {contents for contents, _ in messages} <= held | discarded
 
 
-def left_behind(txn: ReadTxn, _: None) -> dict[str, int]:
-    """How many records there are of messages, by collection; those without any are left out."""
+def message_records(txn: ReadTxn, _: None) -> dict[str, int]:
+    """Counts the records of messages by collection, leaving out empty collections."""
     counts = {collection.name: len(rows(txn, collection)) for collection in OF_MESSAGES}
     return {name: count for name, count in counts.items() if count}
 
 
 @operation
-def forget_expiry_of_places(txn: WriteTxn, _: None) -> None:
-    """Makes the places of messages what older versions have stored."""
+def remove_expiry_from_places(txn: WriteTxn, _: None) -> None:
+    """Rewrites the places of messages as older versions stored them."""
     for key, _place in txn.scan(VISIBLE, VISIBLE.all(), 10_000):
         txn.put(VISIBLE, key, MessageIndexRow())

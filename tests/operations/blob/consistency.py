@@ -1,8 +1,8 @@
-"""Counts anew what the records of the blob service hold, and compares with what was counted.
+"""Recounts the references that the records of the blob service hold, and compares them with the
+stored counts.
 
-The audit behind `etagere check` knows SQLite alone, and knows contents but no stagings; this
-walks any engine, from those who hold.
-"""
+The audit behind `etagere check` reads only SQLite, and knows contents but no staged blocks; this
+walks any engine, starting from the holders."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, Any]:
 
 
 def require_balanced(txn: ReadTxn, _: None) -> None:
-    """Every content, chunk and extent has as many holders as were counted."""
+    """Checks that every content, chunk and extent has as many holders as its count says."""
     contents: list[Content] = []
     pieces: list[Piece] = []
     for holder in HOLDERS:
@@ -70,7 +70,7 @@ def require_balanced(txn: ReadTxn, _: None) -> None:
 
 
 def _require_maps(txn: ReadTxn, held: list[Mapped]) -> list[Piece]:
-    """The pieces of all maps. Their generations are held by contents and by children."""
+    """Checks the pieces of all interval maps. Contents and child maps hold generations."""
     maps = {key: found for (key,), found in rows(txn, INTERVAL_MAPS).items()}
     bases = [(m.base, m.base_generation) for m in maps.values() if m.base is not None]
     counted = {key: found.count for key, found in rows(txn, GENERATIONS).items()}
@@ -87,7 +87,7 @@ def _id(content: Content) -> bytes:
 
 
 def _require_lists(txn: ReadTxn, held: dict[bytes, Chunked]) -> list[Any]:
-    """The chunks that are there: those that a list has, be it held or about to be taken apart."""
+    """Checks that the chunks are those of lists that are held or about to be reaped."""
     lists = {key: found.chunks for (key,), found in rows(txn, BLOCK_LISTS).items()}
     dying = {key for (key,) in rows(txn, CONTENTS_TO_REAP)}
     assert not dying & held.keys()
@@ -109,8 +109,8 @@ def _sharers(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, int]:
     return {key: record.extra for key, record in rows(txn, collection).items()}
 
 
-def require_orderly(txn: ReadTxn, _: None) -> None:
-    """Every staged block can be found by whoever is to use or remove it, and no snapshot is
+def require_reachable(txn: ReadTxn, _: None) -> None:
+    """Checks that every staged block can be found for use and removal, and that no snapshot is
     without its blob."""
     stagings = rows(txn, STAGINGS)
     staged = Counter(staging_id for staging_id, _ in rows(txn, STAGED_BLOCKS))
@@ -122,8 +122,8 @@ def require_orderly(txn: ReadTxn, _: None) -> None:
     assert {key[:2] for key in rows(txn, SNAPSHOTS)} <= rows(txn, BLOBS).keys()
 
 
-def holdings(txn: ReadTxn, _: None) -> int:
-    """How many records there are of bytes that somebody holds, or has not yet let go of."""
+def held_records(txn: ReadTxn, _: None) -> int:
+    """Counts the records of bytes that are held or not yet released."""
     kept: tuple[Collection[Any, Any], ...] = (
         INLINE,
         EXTENTS,

@@ -1,4 +1,4 @@
-"""Contents without a store: an engine in memory, and places in a segment that nobody wrote."""
+"""Contents without a store: a memory engine, and places in a segment without bytes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from etagere.engine.records import Collection, K, R, Span
 from etagere.model.bodies import Block, Chunked, Content, Piece, Segment
 from etagere.model.ids import new_id
 from tests.bodies.objects import OBJECTS, Object
-from tests.model.accounts import rows
+from tests.model.consistency import rows
 
 SEGMENT = 1
 
 
 class CountingTxn:
-    """A transaction that counts what is written through it."""
+    """A transaction that counts its writes."""
 
     def __init__(self, beneath: WriteTxn) -> None:
         self._beneath = beneath
@@ -80,7 +80,7 @@ class CountingTxn:
         self._beneath.on_commit(hook, argument)
 
 
-class Bench:
+class LedgerFixture:
     """An engine whose transactions are run by plain functions, and extents of one segment."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Bench:
         return self.look(rows, collection)
 
     def piece(self, length: int = 10) -> Piece:
-        """Where an upload would have been written."""
+        """Returns a place where an upload could have been written."""
         piece = Piece(SEGMENT, self._end, length)
         self._end += length
         return piece
@@ -122,12 +122,12 @@ class Bench:
         return Block(new_id(), tuple(self.piece() for _ in range(pieces)))
 
     def stage(self, blocks: list[Block]) -> None:
-        """Holds the extents of blocks, as putting them does."""
+        """Holds the extents of blocks, as Put Block does."""
         pieces = [piece for block in blocks for piece in block.pieces]
         self.change(lambda txn: hold(txn, pieces))
 
     def list_blocks(self, blocks: list[Block], base: Chunked | None = None) -> Chunked:
-        """Makes an object of blocks in place of its base; those that are new were staged."""
+        """Makes an object of blocks in place of its base; new blocks were staged."""
         return self.change(lambda txn: relist(txn, blocks, base))
 
     def release(self, content: Content) -> None:

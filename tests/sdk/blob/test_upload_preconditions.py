@@ -1,8 +1,7 @@
-"""Slow uploads: what counts is how things stand when they end, not when they began.
+"""Slow uploads: preconditions are decided when an upload ends, not when it starts.
 
-Each upload here is held in the middle of its body, after the server has looked at its head and
-found nothing wrong. Then something happens; then the upload goes on.
-"""
+Each upload is held in the middle of its body, after the server has accepted its head. Then the blob
+is changed; then the upload continues."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ CREATED = (201, "")
 # Uploads
 
 
-class Kind(NamedTuple):
-    """What is uploaded, to a blob whose block `a` is committed and whose block `b` is staged."""
+class UploadKind(NamedTuple):
+    """An upload to a blob whose block `a` is committed and whose block `b` is staged."""
 
     query: str
     body: bytes
@@ -49,22 +48,24 @@ class Kind(NamedTuple):
     landed: Callable[[BlobClient], bool]
 
 
-# So long that the server looks ahead before it takes it, and has it drawn from its socket.
+# So long that the server checks preconditions first, and reads it from the socket.
 LONG = b"new" * 1_000_000
 WHOLE = {"x-ms-blob-type": "BlockBlob"}
 PAIR = b"<Latest>YQ==</Latest><Latest>Yg==</Latest>"
-PAIRS = 600  # so many that the server puts them together in steps
+PAIRS = 600  # so many that the server builds the list in steps
 
 
-def listed(count: int) -> Kind:
+def listed(count: int) -> UploadKind:
     body = b"<BlockList>%b</BlockList>" % (PAIR * count)
-    return Kind("comp=blocklist&", body, {}, lambda blob: content_of(blob) == b"oldnew" * count)
+    return UploadKind(
+        "comp=blocklist&", body, {}, lambda blob: content_of(blob) == b"oldnew" * count
+    )
 
 
 KINDS = {
-    "put blob": Kind("", LONG, WHOLE, lambda blob: content_of(blob) == LONG),
-    "put small blob": Kind("", b"new", WHOLE, lambda blob: content_of(blob) == b"new"),
-    "put block": Kind("comp=block&blockid=Yw==&", LONG, {}, lambda blob: "c" in staged(blob)),
+    "put blob": UploadKind("", LONG, WHOLE, lambda blob: content_of(blob) == LONG),
+    "put small blob": UploadKind("", b"new", WHOLE, lambda blob: content_of(blob) == b"new"),
+    "put block": UploadKind("comp=block&blockid=Yw==&", LONG, {}, lambda blob: "c" in staged(blob)),
     "put block list": listed(1),
     "put long block list": listed(PAIRS),
 }
@@ -74,9 +75,9 @@ UNCONDITIONAL = tuple(name for name in KINDS if name not in LISTS)
 
 
 class Upload:
-    """A request in two parts, of which the second waits until it is told."""
+    """A request in two parts, the second of which is sent on demand."""
 
-    def __init__(self, blob: BlobClient, kind: Kind, headers: dict[str, str]) -> None:
+    def __init__(self, blob: BlobClient, kind: UploadKind, headers: dict[str, str]) -> None:
         url = urlsplit(blob.url)
         token = generate_container_sas(
             ACCOUNT,
@@ -102,7 +103,7 @@ class Upload:
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
 
     def begin(self) -> Upload:
-        """Returns when the server has asked for the body, so that all is well so far."""
+        """Returns when the server has asked for the body, so that the head was accepted."""
         assert self.answer() == (100, "")
         self._socket.sendall(self._first)
         return self
@@ -112,7 +113,7 @@ class Upload:
         return self.answer()
 
     def answer(self) -> tuple[int, str]:
-        """The status and the code of the next one."""
+        """Returns the status and the error code of the next response."""
         status = int(self._file.readline().split()[1])
         headers = http.client.parse_headers(self._file)
         self._file.read(int(headers.get("Content-Length", "0")))
@@ -123,7 +124,7 @@ class Upload:
         self._socket.close()
 
 
-# Blobs, and what is to be seen of them
+# Blobs and their visible state
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def staged(blob: BlobClient) -> list[str]:
 
 
 def seen(container: ContainerClient) -> list[tuple[Any, ...]] | None:
-    """Everything in a container; None if there is no such."""
+    """Returns everything in a container; None if there is no such container."""
     if not container.exists():
         return None
     found: list[tuple[Any, ...]] = []
@@ -164,7 +165,7 @@ def lease_of(blob: BlobClient, lease_id: str = HELD) -> BlobLeaseClient:
     return BlobLeaseClient(blob, lease_id)
 
 
-# What the upload relies on: each prepares the blob and returns the headers that say so
+# Preconditions: each function prepares the blob and returns the request headers
 
 
 def on_nothing(_blob: BlobClient) -> dict[str, str]:
@@ -187,7 +188,7 @@ def on_being_first(blob: BlobClient) -> dict[str, str]:
     return {"If-None-Match": "*"}
 
 
-# What happens meanwhile
+# Changes during the upload
 
 
 def broken(blob: BlobClient) -> None:
@@ -230,7 +231,7 @@ def in_a_new_container(blob: BlobClient) -> None:
         container.create_container()
 
 
-class Meanwhile(NamedTuple):
+class ChangeCase(NamedTuple):
     relies: Callable[[BlobClient], dict[str, str]]
     happens: Callable[[BlobClient], Any]
     answer: tuple[int, str]
@@ -238,75 +239,75 @@ class Meanwhile(NamedTuple):
 
 
 REFUSED = {
-    "its lease is broken": Meanwhile(on_its_lease, broken, LOST),
-    "its lease is released": Meanwhile(
+    "its lease is broken": ChangeCase(on_its_lease, broken, LOST),
+    "its lease is released": ChangeCase(
         on_its_lease, lambda blob: lease_of(blob).release(), NO_LEASE
     ),
-    "its lease gets another id": Meanwhile(
+    "its lease gets another id": ChangeCase(
         on_its_lease, lambda blob: lease_of(blob).change(OTHER), ID_MISMATCH
     ),
-    "its lease is taken over": Meanwhile(on_its_lease, taken_over, ID_MISMATCH),
-    "its lease is forgotten": Meanwhile(on_its_lease, broken_and_written, NO_LEASE),
-    "its leased blob is deleted": Meanwhile(on_its_lease, deleted, NO_LEASE),
-    "its leased blob is replaced": Meanwhile(on_its_lease, replaced, NO_LEASE),
-    "its leased blob is in another container": Meanwhile(
+    "its lease is taken over": ChangeCase(on_its_lease, taken_over, ID_MISMATCH),
+    "its lease is forgotten": ChangeCase(on_its_lease, broken_and_written, NO_LEASE),
+    "its leased blob is deleted": ChangeCase(on_its_lease, deleted, NO_LEASE),
+    "its leased blob is replaced": ChangeCase(on_its_lease, replaced, NO_LEASE),
+    "its leased blob is in another container": ChangeCase(
         on_its_lease, in_a_new_container, NO_LEASE
     ),
-    "somebody leases the blob": Meanwhile(
+    "somebody leases the blob": ChangeCase(
         on_nothing, lambda blob: blob.acquire_lease(60, OTHER), ID_MISSING
     ),
-    "the container is deleted": Meanwhile(
+    "the container is deleted": ChangeCase(
         on_nothing, without_container, (404, "ContainerNotFound")
     ),
-    "the blob is changed": Meanwhile(
+    "the blob is changed": ChangeCase(
         on_the_etag, lambda blob: blob.set_blob_metadata({"by": "another"}), NOT_MET, CONDITIONAL
     ),
-    "the blob is deleted": Meanwhile(on_the_etag, deleted, NOT_MET, CONDITIONAL),
-    "the blob is replaced": Meanwhile(on_the_etag, replaced, NOT_MET, CONDITIONAL),
-    "the container is replaced": Meanwhile(on_the_etag, in_a_new_container, NOT_MET, CONDITIONAL),
-    "somebody is first": Meanwhile(
+    "the blob is deleted": ChangeCase(on_the_etag, deleted, NOT_MET, CONDITIONAL),
+    "the blob is replaced": ChangeCase(on_the_etag, replaced, NOT_MET, CONDITIONAL),
+    "the container is replaced": ChangeCase(on_the_etag, in_a_new_container, NOT_MET, CONDITIONAL),
+    "somebody is first": ChangeCase(
         on_being_first,
         lambda blob: blob.upload_blob(b"by another"),
         (409, "BlobAlreadyExists"),
         CONDITIONAL,
     ),
-    "the blocks are used by another": Meanwhile(
+    "the blocks are used by another": ChangeCase(
         on_nothing,
         lambda blob: blob.commit_block_list([BlobBlock("a")]),
         (400, "InvalidBlockList"),
         LISTS,
     ),
-    "the blocks are deleted": Meanwhile(on_nothing, deleted, (400, "InvalidBlockList"), LISTS),
-    "the blocks were in another container": Meanwhile(
+    "the blocks are deleted": ChangeCase(on_nothing, deleted, (400, "InvalidBlockList"), LISTS),
+    "the blocks were in another container": ChangeCase(
         on_nothing, in_a_new_container, (400, "InvalidBlockList"), LISTS
     ),
 }
 
 DONE = {
-    "nothing": Meanwhile(on_nothing, lambda blob: None, CREATED),
-    "nothing under a lease": Meanwhile(on_its_lease, lambda blob: None, CREATED),
-    "nothing with an ETag": Meanwhile(on_the_etag, lambda blob: None, CREATED, CONDITIONAL),
-    "nothing before the first": Meanwhile(on_being_first, lambda blob: None, CREATED, CONDITIONAL),
-    "its lease is renewed": Meanwhile(on_its_lease, lambda blob: lease_of(blob).renew(), CREATED),
-    "its lease is breaking": Meanwhile(
+    "nothing": ChangeCase(on_nothing, lambda blob: None, CREATED),
+    "nothing under a lease": ChangeCase(on_its_lease, lambda blob: None, CREATED),
+    "nothing with an ETag": ChangeCase(on_the_etag, lambda blob: None, CREATED, CONDITIONAL),
+    "nothing before the first": ChangeCase(on_being_first, lambda blob: None, CREATED, CONDITIONAL),
+    "its lease is renewed": ChangeCase(on_its_lease, lambda blob: lease_of(blob).renew(), CREATED),
+    "its lease is breaking": ChangeCase(
         on_its_lease, lambda blob: lease_of(blob).break_lease(50), CREATED
     ),
-    "a lease comes and goes": Meanwhile(
+    "a lease comes and goes": ChangeCase(
         on_nothing, lambda blob: blob.acquire_lease().release(), CREATED
     ),
-    "a lease does not change the ETag": Meanwhile(
+    "a lease does not change the ETag": ChangeCase(
         on_the_etag, lambda blob: blob.acquire_lease().release(), CREATED, CONDITIONAL
     ),
-    "a snapshot does not change the ETag": Meanwhile(
+    "a snapshot does not change the ETag": ChangeCase(
         on_the_etag, lambda blob: blob.create_snapshot(), CREATED, CONDITIONAL
     ),
-    # Without a condition an upload is one write, made when it ends, to whatever has the name then.
-    "the blob is deleted": Meanwhile(on_nothing, deleted, CREATED, UNCONDITIONAL),
-    "the container is replaced": Meanwhile(on_nothing, in_a_new_container, CREATED, UNCONDITIONAL),
+    # An upload without a condition is one write at its end, to whatever blob has the name then.
+    "the blob is deleted": ChangeCase(on_nothing, deleted, CREATED, UNCONDITIONAL),
+    "the container is replaced": ChangeCase(on_nothing, in_a_new_container, CREATED, UNCONDITIONAL),
 }
 
 
-def cases(table: dict[str, Meanwhile]) -> list[tuple[str, str]]:
+def cases(table: dict[str, ChangeCase]) -> list[tuple[str, str]]:
     return [(what, kind) for what, meanwhile in table.items() for kind in meanwhile.kinds]
 
 
@@ -324,7 +325,7 @@ def test_refused_at_the_end(
 
 
 @pytest.mark.parametrize(("what", "kind"), cases(DONE))
-def test_done_at_the_end(
+def test_accepted_at_the_end(
     container: ContainerClient, blob: BlobClient, what: str, kind: str
 ) -> None:
     relies, happens, answer, _ = DONE[what]
@@ -334,11 +335,11 @@ def test_done_at_the_end(
         before = seen(container)
         assert upload.finish() == answer
     assert KINDS[kind].landed(blob)
-    assert seen(container) != before  # nothing of it was there too early
+    assert seen(container) != before  # nothing of it was visible before
 
 
-def test_no_write_lands_after_its_lease_was_broken(container: ContainerClient) -> None:
-    """While the lease is breaking they still may, so all of them begin."""
+def test_no_write_succeeds_after_its_lease_was_broken(container: ContainerClient) -> None:
+    """While the lease is breaking, writes are still allowed, so all of them start."""
     blobs = {kind: made(container, kind) for kind in KINDS}
     with ExitStack() as stack:
         uploads = begun(stack, blobs)
@@ -353,7 +354,7 @@ def test_no_write_lands_after_its_lease_was_broken(container: ContainerClient) -
     assert seen(container) == before
 
 
-def test_no_write_lands_after_its_lease_expired(container: ContainerClient) -> None:
+def test_no_write_succeeds_after_its_lease_expired(container: ContainerClient) -> None:
     blobs = {kind: made(container, kind) for kind in KINDS}
     renewed = made(container, "renewed")
     with ExitStack() as stack:
@@ -366,13 +367,13 @@ def test_no_write_lands_after_its_lease_expired(container: ContainerClient) -> N
         before = seen(container)
         assert [upload.finish() for upload in uploads] == [LOST] * len(KINDS)
         assert seen(container) == before
-        # Nobody came between the end of this lease and its renewal.
+        # Nothing happened between the expiry of this lease and its renewal.
         assert lucky.finish() == CREATED
     assert content_of(renewed) == LONG
 
 
 def begun(stack: ExitStack, blobs: dict[str, BlobClient]) -> list[Upload]:
-    """An upload of each kind, each under a lease of 15 seconds."""
+    """Starts an upload of each kind, each under a lease of 15 seconds."""
     uploads = []
     for kind, blob in blobs.items():
         blob.acquire_lease(15, HELD)
@@ -385,7 +386,7 @@ def state_of(blob: BlobClient) -> str:
     return str(blob.get_blob_properties().lease.state)
 
 
-def test_long_uploads_are_not_asked_for_in_vain(blob: BlobClient) -> None:
+def test_doomed_uploads_are_refused_before_the_body(blob: BlobClient) -> None:
     blob.acquire_lease(60, HELD)
     stale = {"x-ms-lease-id": HELD, "If-Match": '"0x8D0000000000001"'}
     for kind, headers, answer in (

@@ -27,9 +27,9 @@ from etagere.model.ids import new_id
 from tests.bodies import objects
 from tests.bodies.objects import CopyObject, ListBlocks, PutObject
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.accounts import require_balanced, rows
+from tests.model.consistency import require_balanced, rows
 from tests.model.disks import QuickDisk, WatchedDisk
-from tests.model.processes import Helper
+from tests.model.processes import HelperProcess
 
 T = TypeVar("T")
 
@@ -41,11 +41,11 @@ SMALL = Config(
     reserve_bytes=1 * MIB,
     writer_answer_seconds_max=20.0,
 )
-"""Every boundary within reach of a few kilobytes."""
+"""Limits so small that a few kilobytes reach every boundary."""
 
 
 def noise(seed: int, length: int) -> bytes:
-    """Bytes that are found nowhere else."""
+    """Returns unique bytes."""
     return random.Random(seed).randbytes(length)
 
 
@@ -60,8 +60,8 @@ class _Upload(NamedTuple):
     body: Body
 
 
-class Front:
-    """What one front-end process has: a handle on the ledger, a body store, a collector."""
+class FrontEnd:
+    """The parts of a front-end process: a handle on the ledger, a body store, a collector."""
 
     def __init__(self, directory: Path, config: Config, clock: Clock, disk: Disk) -> None:
         self._directory = directory
@@ -88,7 +88,7 @@ class Front:
         await self.engine.close()
 
     async def put(self, name: str, data: bytes, if_match: int | None = None) -> int:
-        """The new version, or 0 if it was refused."""
+        """Returns the new version, or 0 if it was refused."""
         try:
             return await objects.upload(self.engine, self.store, name, data, if_match)
         except Refused:
@@ -119,8 +119,8 @@ class Front:
     # Reads in steps
 
     async def begin_read(self, name: str) -> int:
-        """Pins, looks the object up and reads nothing yet; returns a handle, 0 if there is no
-        such object."""
+        """Pins and looks up the object without reading; returns a handle, or 0 if there is no such
+        object."""
         reader = self.store.open_reader()
         found = await self.engine.read(objects.find_object, name)
         if found is None:
@@ -135,11 +135,11 @@ class Front:
         return self._last_handle
 
     async def step_read(self, handle: int) -> bytes:
-        """The next chunk; empty at the end."""
+        """Returns the next chunk; empty at the end."""
         return await anext(self._readings[handle].chunks, b"")
 
     async def finish_read(self, handle: int) -> bytes:
-        """All the rest, and lets go."""
+        """Returns the rest and releases the pin."""
         reading = self._readings.pop(handle)
         try:
             return b"".join([chunk async for chunk in reading.chunks])
@@ -147,9 +147,8 @@ class Front:
             reading.reader.close()
 
     async def read_for(self, seconds: float, names: tuple[str, ...]) -> int:
-        """Reads objects whose bytes are one block of 16 again and again, now and then slowly;
-        returns how many it has read. Each must be of one version from the first byte to the last.
-        """
+        """Reads objects that repeat one block of 16 bytes, some of them slowly; returns how many it
+        has read. Each must be of one version from the first byte to the last."""
         dice = random.Random(id(self))
         deadline = time.monotonic() + seconds
         count = 0
@@ -184,7 +183,7 @@ class Front:
         async with self._uploads.pop(handle).writer:
             pass
 
-    # Upkeep
+    # Maintenance
 
     async def maintain(self) -> None:
         await self.store.maintain()
@@ -193,29 +192,29 @@ class Front:
         return await self.collector.collect()
 
     async def tidy(self) -> Collected:
-        """What the background task of a process does in one round."""
+        """Runs one round of the background task of a process."""
         await self.store.maintain()
         return await self.collector.collect()
 
     async def let_loop_run(self) -> None:
-        """Time to notice that a connection is gone."""
+        """Runs the event loop, which notices lost connections."""
         for _ in range(3):
             await asyncio.sleep(0)
 
 
-class Here:
-    """The front end in the test's own process, called as those in others are."""
+class LocalFrontEnd:
+    """The front end in the test's own process, called like those in others."""
 
-    def __init__(self, runner: asyncio.Runner, front: Front) -> None:
+    def __init__(self, runner: asyncio.Runner, front_end: FrontEnd) -> None:
         self._runner = runner
-        self.front = front
+        self.front_end = front_end
 
     def call(self, method: str, *arguments: object) -> Any:
-        return self._runner.run(getattr(self.front, method)(*arguments))
+        return self._runner.run(getattr(self.front_end, method)(*arguments))
 
 
-class Shop:
-    """A store with its writer, one front end here and others in processes of their own."""
+class StoreCluster:
+    """A store with its writer, one front end in this process and others in their own."""
 
     def __init__(
         self,
@@ -228,27 +227,27 @@ class Shop:
         self.directory = directory
         self.harness = SqliteHarness(directory, config)
         self._runner = asyncio.Runner()
-        self.here = Here(self._runner, self.new_front(disk or QuickDisk()))
+        self.local = LocalFrontEnd(self._runner, self.new_front_end(disk or QuickDisk()))
         self._others = others
-        self.helpers: list[Helper] = []
+        self.helpers: list[HelperProcess] = []
 
-    def new_front(self, disk: Disk) -> Front:
-        return Front(self.directory, self.harness.config, self.harness.clock, disk)
+    def new_front_end(self, disk: Disk) -> FrontEnd:
+        return FrontEnd(self.directory, self.harness.config, self.harness.clock, disk)
 
     @property
-    def there(self) -> Helper:
+    def remote(self) -> HelperProcess:
         return self.helpers[0]
 
-    def __enter__(self) -> Shop:
+    def __enter__(self) -> StoreCluster:
         self.harness.start()
         try:
-            # All forks come before the first thread and the first lock of this process.
+            # All forks happen before the first thread and the first lock of this process.
             self.helpers = [
-                Helper(lambda: self.new_front(QuickDisk())) for _ in range(self._others)
+                HelperProcess(lambda: self.new_front_end(QuickDisk())) for _ in range(self._others)
             ]
             for helper in self.helpers:
                 helper.call("open")
-            self.here.call("open")
+            self.local.call("open")
         except BaseException:
             self._stop()
             raise
@@ -261,7 +260,7 @@ class Shop:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self.here.call("close")
+            self.local.call("close")
         finally:
             self._stop()
 
@@ -272,43 +271,43 @@ class Shop:
         self.harness.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the loop of the front end here."""
+        """Runs a coroutine on the event loop of the local front end."""
         return self._runner.run(asyncio.wait_for(work, 60))
 
     def restart_writer(self) -> None:
-        """Kills the writer and waits until both sides have noticed."""
+        """Kills the writer and waits until all front ends have noticed."""
         before = self.harness.writer_pid()
         self.harness.kill_writer()
         self.harness.wait_for_writer(other_than=before)
-        self.here.call("let_loop_run")
+        self.local.call("let_loop_run")
         for helper in self.helpers:
             helper.call("let_loop_run")
 
-    def reopen_here(self) -> None:
-        """A new process in place of this one, as far as the store can tell."""
-        self.here.call("close")
-        self.here = Here(self._runner, self.new_front(self.here.front.disk))
-        self.here.call("open")
+    def reopen_local(self) -> None:
+        """Reopens the local front end; to the store it is a new process."""
+        self.local.call("close")
+        self.local = LocalFrontEnd(self._runner, self.new_front_end(self.local.front_end.disk))
+        self.local.call("open")
 
     def put_sparse(self, name: str, data: bytes) -> None:
         """Puts an object whose neighbours in its segments are dead."""
-        self.here.call("put", "neighbour", noise(7, 2 * self.harness.config.piece_bytes_max))
-        self.here.call("put", name, data)
-        self.here.call("delete", "neighbour")
-        self.reopen_here()
+        self.local.call("put", "neighbour", noise(7, 2 * self.harness.config.piece_bytes_max))
+        self.local.call("put", name, data)
+        self.local.call("delete", "neighbour")
+        self.reopen_local()
 
     @property
     def disk(self) -> WatchedDisk:
-        disk = self.here.front.disk
+        disk = self.local.front_end.disk
         assert isinstance(disk, WatchedDisk)
         return disk
 
     def require_balanced(self) -> None:
-        """The ledger's account of the bodies is right to the last reference."""
-        self.run(self.here.front.engine.read(require_balanced, self.directory))
+        """Checks every reference count in the ledger."""
+        self.run(self.local.front_end.engine.read(require_balanced, self.directory))
 
     def require_clean(self) -> None:
-        """So does `etagere check` say, which counts in its own way."""
+        """Checks with `etagere check`, which counts independently."""
         report = check(self.directory, self.harness.config)
         assert report.findings == []
         assert report.judged
@@ -321,11 +320,11 @@ class Shop:
         return self._rows(EXTENTS)
 
     def _rows(self, collection: Collection[Any, Any]) -> dict[Any, Any]:
-        return self.run(self.here.front.engine.read(rows, collection))
+        return self.run(self.local.front_end.engine.read(rows, collection))
 
     def segment_files(self) -> set[int]:
         return {int(path.stem, 16) for path in (self.directory / "segments").iterdir()}
 
     def segment_bytes(self) -> int:
-        """What the segments take up on the disk."""
+        """Returns the disk space of the segments."""
         return sum(path.stat().st_blocks * 512 for path in (self.directory / "segments").iterdir())

@@ -1,19 +1,14 @@
-"""A store with an account, as a front end would have it: for tests of the blob operations."""
+"""The fixture of the tests of the blob operations."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable
 
-from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 
 from etagere.bodies.audit.walk import check
-from etagere.bodies.files import FileBodyStore
 from etagere.bodies.segments import Reap, reap
-from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, WriteTxn
+from etagere.engine.interface import Refused, T
 from etagere.model.blobs import (
     Blob,
     BlobHeaders,
@@ -43,31 +38,14 @@ from etagere.operations.blob.containers import create_container
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.operations.blob.snapshots import snapshot_blob
 from etagere.operations.blob.staging import PurgeStagings, purge_discarded, put_block
-from tests.clocks import SharedClock
-from tests.engine.harness import Harness, Start
-from tests.operations.blob.accounts import holdings, require_balanced, require_orderly
+from tests.operations.blob.consistency import held_records, require_balanced, require_reachable
+from tests.operations.fixture import ACCOUNT, EngineFixture, Test, engine_property_test, engine_test
 
-ACCOUNT = "shelf"
 BOX = ContainerName(ACCOUNT, "box")
 
 
-class Shelf:
-    """What a test does with a store, in a few words each."""
-
-    def __init__(
-        self, harness: Harness, engine: Engine, store: FileBodyStore, directory: Path
-    ) -> None:
-        self.clock: SharedClock = harness.clock
-        self.engine = engine
-        self.store = store
-        self.directory = directory
-        self._is_on_disk = harness.name == "sqlite"
-
-    async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
-        return await self.engine.write(operation, command)
-
-    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        return await self.engine.read(operation, command)
+class BlobFixture(EngineFixture):
+    """Blob operations with short signatures, on one container."""
 
     async def create(self, name: ContainerName = BOX) -> Container:
         return await self.write(create_container, CreateContainer(name, new_id()))
@@ -159,7 +137,7 @@ class Shelf:
         return await self.read(get_block_list, ask)
 
     async def staged(self, name: str) -> list[bytes]:
-        """The names of the blocks that wait; none if there is nothing of this name."""
+        """Returns the names of the uncommitted blocks; none if there is no such blob."""
         try:
             return [block.name for block in (await self.block_list(name)).uncommitted]
         except Refused:
@@ -175,10 +153,10 @@ class Shelf:
     async def lease(self, name: str, action: LeaseAction) -> BlobResult:
         return await self.write(lease_blob, LeaseBlob(BlobName(BOX, name), action))
 
-    # What is kept
+    # Garbage collection and consistency
 
     async def purge(self) -> None:
-        """Removes all that nothing shows any more, whatever its age says."""
+        """Removes everything that is no longer referenced, whatever its age."""
         while await self.write(purge_containers, PurgeContainers()):
             pass
         while await self.write(purge_discarded, PurgeStagings()):
@@ -187,17 +165,17 @@ class Shelf:
             pass
 
     async def require_sound(self) -> None:
-        """Nothing is counted wrongly, lost or leaked."""
+        """Checks that no reference count is wrong and nothing is lost or leaked."""
         await self.read(require_balanced, None)
-        await self.read(require_orderly, None)
-        if self._is_on_disk:
+        await self.read(require_reachable, None)
+        if self.is_on_disk:
             assert check(self.directory).findings == []
 
-    async def require_bare(self) -> None:
-        """Sound, and nothing is held or left to be removed."""
+    async def require_empty(self) -> None:
+        """Checks that the store is consistent and holds no bytes once it is purged."""
         await self.purge()
         await self.require_sound()
-        assert await self.read(holdings, None) == 0
+        assert await self.read(held_records, None) == 0
 
 
 def committed(*names: bytes) -> list[ListedBlock]:
@@ -216,78 +194,13 @@ NOTHING_SENT = Body(b"", 0, 0)
 """The body of a command before its upload."""
 
 
-async def code_of(call: Awaitable[object]) -> str:
-    """The code with which a call is refused; empty if it is not."""
-    try:
-        await call
-    except Refused as refused:
-        return refused.refusal.code
-    return ""
+def blob_test(body: Callable[[BlobFixture], Awaitable[None]]) -> Test:
+    """Turns a coroutine into a test that runs with every engine."""
+    return engine_test(BlobFixture, body)
 
 
-# How a coroutine becomes a test
-
-
-@asynccontextmanager
-async def a_shelf(start: Start, directory: Path) -> AsyncIterator[Shelf]:
-    harness = await start(directory)
-    try:
-        engine = await harness.open()
-        store = FileBodyStore(directory, engine)
-        try:
-            yield Shelf(harness, engine, store, directory)
-        finally:
-            await store.close()
-    finally:
-        await harness.close()
-
-
-Test = Callable[[Start, Path], None]
-
-
-def on_a_shelf(body: Callable[[Shelf], Awaitable[None]]) -> Test:
-    """Makes a coroutine a plain test that is run against every engine."""
-
-    async def run(start: Start, directory: Path) -> None:
-        async with a_shelf(start, directory) as shelf:
-            await body(shelf)
-
-    def test(start: Start, tmp_path: Path) -> None:
-        asyncio.run(asyncio.wait_for(run(start, tmp_path), timeout=60))
-
-    test.__name__ = getattr(body, "__name__", "test")
-    test.__doc__ = body.__doc__
-    return test
-
-
-def on_a_shelf_for_any(
+def blob_property_test(
     examples: SearchStrategy[T], *, count: int
-) -> Callable[[Callable[[Shelf, T], Awaitable[None]]], Test]:
-    """The same for a coroutine of an example as well: all examples share one shelf, because to
-    start an engine takes longer than to use it."""
-
-    def decorate(body: Callable[[Shelf, T], Awaitable[None]]) -> Test:
-        def test(start: Start, tmp_path: Path) -> None:
-            with asyncio.Runner() as runner:
-                context = a_shelf(start, tmp_path)
-                shelf = runner.run(context.__aenter__())
-
-                @given(examples)
-                @settings(deadline=None, max_examples=count, derandomize=True)
-                def hold(example: T) -> None:
-                    runner.run(_pending_destination(body(shelf, example)))
-
-                try:
-                    hold()
-                finally:
-                    runner.run(context.__aexit__(None, None, None))
-
-        test.__name__ = getattr(body, "__name__", "test")
-        test.__doc__ = body.__doc__
-        return test
-
-    return decorate
-
-
-async def _pending_destination(call: Awaitable[None]) -> None:
-    await asyncio.wait_for(call, timeout=60)
+) -> Callable[[Callable[[BlobFixture, T], Awaitable[None]]], Test]:
+    """Turns a coroutine into a property test that runs with every engine."""
+    return lambda body: engine_property_test(BlobFixture, examples, count, body)

@@ -1,4 +1,4 @@
-"""What nobody should send: documented refusals, and never a failure of ours."""
+"""Random and malformed requests: documented errors, and never an internal error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from etagere.auth.principal import EntityRange
 from tests.protocol.table.batches import BATCH_TYPE, change_set, part, single_query
-from tests.protocol.table.office import Office, guest
+from tests.protocol.table.fixture import TableServiceFixture, sas_caller
 from tests.server import ROOT
 
 CODES: Final[dict[str, int]] = json.loads((ROOT / "tests/data/error_codes.json").read_text("utf-8"))
@@ -31,9 +31,11 @@ SHARED_OFFICE: Final = settings(
 )
 
 
-def require_answer(office: Office, method: str, target: str, body: Any = b"", **said: str) -> None:
-    """Something that clients know: never a failure of the server."""
-    answer = office.ask(method, target, body, **said)
+def require_answer(
+    tables: TableServiceFixture, method: str, target: str, body: Any = b"", **headers: str
+) -> None:
+    """Checks that the response is documented: never an internal error."""
+    answer = tables.ask(method, target, body, **headers)
     assert answer.status < 500 or answer.code == "NotImplemented", answer
     assert "x-injected" not in answer.headers
     if answer.status >= 400:
@@ -49,14 +51,14 @@ PARAMETERS: Final = (
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_parameters(office: Office, odd: str) -> None:
-    office.insert("p", "r", Age=36)
+def test_parameters(tables: TableServiceFixture, odd: str) -> None:
+    tables.insert("p", "r", Age=36)
     for name in (*PARAMETERS, odd):
         for target in ("People()", ENTITY, "Tables", ""):
-            require_answer(office, "GET", f"{target}?{name}={odd}")
-            # The same inside of a batch.
+            require_answer(tables, "GET", f"{target}?{name}={odd}")
+            # The same inside a batch.
             query = single_query(part("GET", f"/{target}?{name}={odd}"))
-            require_answer(office, "POST", "$batch", query, Content_Type=BATCH_TYPE)
+            require_answer(tables, "POST", "$batch", query, Content_Type=BATCH_TYPE)
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -73,14 +75,14 @@ def test_parameters(office: Office, odd: str) -> None:
         "Born%20eq%20datetime'{}'",
     ],
 )
-def test_filters(office: Office, text: str, odd: str) -> None:
-    office.insert("p", "r", Age=36)
-    require_answer(office, "GET", f"People()?$filter={text.format(odd)}")
-    require_answer(office, "GET", f"Tables?$filter={text.format(odd)}")
+def test_filters(tables: TableServiceFixture, text: str, odd: str) -> None:
+    tables.insert("p", "r", Age=36)
+    require_answer(tables, "GET", f"People()?$filter={text.format(odd)}")
+    require_answer(tables, "GET", f"Tables?$filter={text.format(odd)}")
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_addresses(office: Office, odd: str) -> None:
+def test_addresses(tables: TableServiceFixture, odd: str) -> None:
     for target in (
         odd,
         f"{odd}()",
@@ -90,18 +92,18 @@ def test_addresses(office: Office, odd: str) -> None:
         f"People({odd})",
     ):
         for method in ("GET", "PUT", "POST", "DELETE", "MERGE"):
-            require_answer(office, method, target, b"{}", If_Match="*")
-            require_answer(office, method, f"{target}?comp=acl", b"")
-        require_answer(office, "POST", "$batch", change_set([part("PUT", f"/{target}", {})]),
+            require_answer(tables, method, target, b"{}", If_Match="*")
+            require_answer(tables, method, f"{target}?comp=acl", b"")
+        require_answer(tables, "POST", "$batch", change_set([part("PUT", f"/{target}", {})]),
                        Content_Type=BATCH_TYPE)  # fmt: skip
-        require_answer(office, "POST", "$batch", single_query(part("GET", f"/{target}")),
+        require_answer(tables, "POST", "$batch", single_query(part("GET", f"/{target}")),
                        Content_Type=BATCH_TYPE)  # fmt: skip
 
 
-def test_bounds_longer_than_any_key(office: Office) -> None:
-    """In a filter, in a token of a page, and in that of a guest: all the same, nothing is there."""
-    office.insert("a", "a")
-    office.insert("b", "b")
+def test_bounds_longer_than_any_key(tables: TableServiceFixture) -> None:
+    """In a filter, a continuation token and a SAS token: all the same, nothing is found."""
+    tables.insert("a", "a")
+    tables.insert("b", "b")
     for long in ("a" * 9_000, "\U0001f984" * 3_000, "é" * 1_025):
         encoded = base64.b64encode(long.encode()).decode().replace("=", "-")
         token = f"1!{len(encoded)}!{encoded}"
@@ -117,24 +119,24 @@ def test_bounds_longer_than_any_key(office: Office) -> None:
             (f"NextPartitionKey={token}", after),
             (f"NextPartitionKey={token}&NextRowKey={token}", after),
         ):
-            answer = office.ask("GET", f"People()?{query}")
+            answer = tables.ask("GET", f"People()?{query}")
             assert (answer.status, answer.code) == (200, ""), query[:40]
             assert answer.rows == expected, query[:40]
-        assert office.ask("GET", f"Tables?NextTableName={token}").status == 200
+        assert tables.ask("GET", f"Tables?NextTableName={token}").status == 200
         for key_limits in (
             EntityRange(long),
             EntityRange("a", long),
             EntityRange(None, None, long, long),
         ):
-            with office.visited_by(guest("r", keys=key_limits)):
-                assert office.ask("GET", "People()").status == 200
+            with tables.as_caller(sas_caller("r", keys=key_limits)):
+                assert tables.ask("GET", "People()").status == 200
 
 
 @pytest.mark.parametrize("unit", ["a", "é", "\u20ac", "\U0001f984"])
-def test_bounds_just_longer_than_the_longest_key(office: Office, unit: str) -> None:
-    """Whatever is cut off of them, the longest keys are on their own side of it."""
+def test_bounds_just_longer_than_the_longest_key(tables: TableServiceFixture, unit: str) -> None:
+    """Wherever they are truncated, the longest keys are on the right side."""
     longest = unit * (1_024 // len(unit.encode()))
-    office.insert(longest, longest)
+    tables.insert(longest, longest)
     for bound in (longest + unit, longest + unit * 1_000, f"{longest}~"):
         for name in ("PartitionKey", "RowKey"):
             other = "RowKey" if name == "PartitionKey" else "PartitionKey"
@@ -147,11 +149,11 @@ def test_bounds_just_longer_than_the_longest_key(office: Office, unit: str) -> N
                 ("eq", 0),
             ):
                 text = f"{name} {operator} '{bound}' and {other} eq '{longest}'"
-                assert len(office.rows(f"$filter={quote(text)}")) == found, (name, operator)
-        with office.visited_by(guest("r", keys=EntityRange(None, None, bound))):
-            assert office.rows() == [longest]
-        with office.visited_by(guest("r", keys=EntityRange(bound))):
-            assert office.rows() == []
+                assert len(tables.rows(f"$filter={quote(text)}")) == found, (name, operator)
+        with tables.as_caller(sas_caller("r", keys=EntityRange(None, None, bound))):
+            assert tables.rows() == [longest]
+        with tables.as_caller(sas_caller("r", keys=EntityRange(bound))):
+            assert tables.rows() == []
 
 
 HEADERS: Final = (
@@ -166,19 +168,21 @@ HEADERS: Final = (
     ["Accept", "If_Match", "Prefer", "Content_Type", "X_HTTP_Method", "Host", "DataServiceVersion",
      "MaxDataServiceVersion", "x_ms_version", "x_ms_client_request_id", "Origin"],
 )  # fmt: skip
-def test_headers(office: Office, name: str, value: str) -> None:
-    office.insert("p", "r")
-    said = {name: value}
-    require_answer(office, "GET", "People()", **said)
-    require_answer(office, "GET", f"{ENTITY}?$format=application/json;odata=fullmetadata", **said)
-    require_answer(office, "GET", "Tables", **said)
-    require_answer(office, "POST", "Tables", {"TableName": "Another"}, **said)
-    require_answer(office, "POST", "People", {"PartitionKey": "p", "RowKey": "s"}, **said)
-    require_answer(office, "MERGE", ENTITY, {}, **said)
-    require_answer(office, "DELETE", ENTITY, **said)
+def test_headers(tables: TableServiceFixture, name: str, value: str) -> None:
+    tables.insert("p", "r")
+    headers = {name: value}
+    require_answer(tables, "GET", "People()", **headers)
+    require_answer(
+        tables, "GET", f"{ENTITY}?$format=application/json;odata=fullmetadata", **headers
+    )
+    require_answer(tables, "GET", "Tables", **headers)
+    require_answer(tables, "POST", "Tables", {"TableName": "Another"}, **headers)
+    require_answer(tables, "POST", "People", {"PartitionKey": "p", "RowKey": "s"}, **headers)
+    require_answer(tables, "MERGE", ENTITY, {}, **headers)
+    require_answer(tables, "DELETE", ENTITY, **headers)
     inner = {name: value} if value.isprintable() and value.isascii() else {}
     body = change_set([part("PUT", f"/{ENTITY}", {}, **inner)])
-    require_answer(office, "POST", "$batch", body, **{"Content_Type": BATCH_TYPE, **said})
+    require_answer(tables, "POST", "$batch", body, **{"Content_Type": BATCH_TYPE, **headers})
 
 
 # Bodies
@@ -208,16 +212,16 @@ _ENTITIES: Final = st.dictionaries(
 
 @SHARED_OFFICE
 @given(entity=_ENTITIES)
-def test_entities(office: Office, entity: dict[str, Any]) -> None:
+def test_entities(tables: TableServiceFixture, entity: dict[str, Any]) -> None:
     body = json.dumps(entity).encode()
     named = json.dumps({"PartitionKey": "p", "RowKey": "r", **entity}).encode()
-    require_answer(office, "POST", "People", named)
-    require_answer(office, "PUT", ENTITY, body)
-    require_answer(office, "MERGE", ENTITY, body)
-    require_answer(office, "POST", "Tables", body)
-    require_answer(office, "GET", ENTITY)
+    require_answer(tables, "POST", "People", named)
+    require_answer(tables, "PUT", ENTITY, body)
+    require_answer(tables, "MERGE", ENTITY, body)
+    require_answer(tables, "POST", "Tables", body)
+    require_answer(tables, "GET", ENTITY)
     group = change_set([part("MERGE", f"/{ENTITY}", body)])
-    require_answer(office, "POST", "$batch", group, Content_Type=BATCH_TYPE)
+    require_answer(tables, "POST", "$batch", group, Content_Type=BATCH_TYPE)
 
 
 @pytest.mark.parametrize(
@@ -246,23 +250,23 @@ def test_entities(office: Office, entity: dict[str, Any]) -> None:
         b'{"A": "' + b"x" * (9 << 20) + b'"}',
     ],
 )
-def test_bodies_that_are_no_entity(office: Office, body: bytes) -> None:
-    office.insert("p", "r", Age=36)
+def test_bodies_that_are_not_entities(tables: TableServiceFixture, body: bytes) -> None:
+    tables.insert("p", "r", Age=36)
     for method, target in (
         ("POST", "People"),
         ("PUT", ENTITY),
         ("MERGE", ENTITY),
         ("POST", "Tables"),
     ):
-        answer = office.ask(method, target, body)
+        answer = tables.ask(method, target, body)
         assert answer.status in {400, 413}, answer
         assert CODES[answer.code] == answer.status
-    assert office.ask("GET", ENTITY).json()["Age"] == 36
+    assert tables.ask("GET", ENTITY).json()["Age"] == 36
 
 
-def test_groups_with_something_wrong(office: Office) -> None:
-    """Bytes changed, put in, taken out, repeated or cut off, anywhere."""
-    office.insert("p", "1", "2")
+def test_mutated_groups(tables: TableServiceFixture) -> None:
+    """Bytes changed, inserted, removed, repeated or truncated, anywhere."""
+    tables.insert("p", "1", "2")
     whole = change_set(
         [
             part("MERGE", "/People(PartitionKey='p',RowKey='1')", {"Age": 36}, If_Match="*"),
@@ -286,4 +290,4 @@ def test_groups_with_something_wrong(office: Office) -> None:
                     del body[at : at + chance.randint(1, 30)]
                 case _:
                     body[at:at] = body[max(0, at - 40) : at]
-        require_answer(office, "POST", "$batch", bytes(body), Content_Type=BATCH_TYPE)
+        require_answer(tables, "POST", "$batch", bytes(body), Content_Type=BATCH_TYPE)

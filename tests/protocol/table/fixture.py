@@ -1,4 +1,4 @@
-"""A table service on a ledger in memory, without a connection. Whoever the test says comes in."""
+"""A table service with a memory engine and without a connection; the test chooses the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.table.service import TableService
 from etagere.settings import Settings
-from tests.protocol.flows import Arrived
+from tests.protocol.flows import CompleteBodyFlow
 from tests.protocol.table.batches import BATCH_TYPE, PartAnswer, answers_in, change_set
 
 ACCOUNT = "devstoreaccount1"
@@ -29,10 +29,10 @@ HOST = "tables.example:10002"
 ADDRESS = f"http://{HOST}/{ACCOUNT}"
 
 
-def guest(
+def sas_caller(
     permissions: str = "raud", table: str = "people", keys: EntityRange | None = None
 ) -> TokenHolder:
-    """Someone with a token for a table, or for some of its entities."""
+    """Returns a caller with a SAS token for a table, or for some of its entities."""
     return TokenHolder(
         account=ACCOUNT,
         kind=TokenKind.SERVICE,
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> str:
-        """That of an error: in its body, and for what is no OData in a header too."""
+        """Returns the error code, from the body or from the header."""
         if self.status < 400:
             return ""
         if "x-ms-error-code" in self.headers:
@@ -72,8 +72,8 @@ class Answer(NamedTuple):
         return [entity["RowKey"] for entity in self.json()["value"]]
 
 
-class _Gate(Authenticator):
-    """Lets in whom it is told to; who that is, other tests ask."""
+class _FakeAuthenticator(Authenticator):
+    """Accepts the caller that a test sets; other tests cover authentication."""
 
     caller: Principal = OWNER
 
@@ -84,14 +84,14 @@ class _Gate(Authenticator):
 def request(
     method: str, target: str, body: bytes | dict[str, Any] = b"", **headers: str
 ) -> Request:
-    """A request for what lies below the account; underscores in the names of headers are dashes."""
+    """Returns a request for a path below the account; underscores in header names become dashes."""
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    arrived = RequestBody(Arrived(), len(sent))
+    arrived = RequestBody(CompleteBodyFlow(), len(sent))
     if sent:
         arrived.feed(sent)
     arrived.feed_end()
-    said = {"Host": HOST, "x-ms-version": "2019-02-02", **headers}
-    pairs = [(name.replace("_", "-").encode(), octets(value)) for name, value in said.items()]
+    named = {"Host": HOST, "x-ms-version": "2019-02-02", **headers}
+    pairs = [(name.replace("_", "-").encode(), octets(value)) for name, value in named.items()]
     fields = {name.lower(): value for name, value in pairs}
     return Request(method, f"/{ACCOUNT}/{target}".encode(), pairs, fields, arrived)
 
@@ -104,17 +104,17 @@ def _noting(read: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
     return noting
 
 
-class Office:
-    """What a test asks of the service, in a few words each."""
+class TableServiceFixture:
+    """A table service with short methods for requests."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         engine = self._engine = MemoryEngine()
-        self._authenticator = _Gate(engine, Settings(), {})
+        self._authenticator = _FakeAuthenticator(engine, Settings(), {})
         self._runner = runner
         self.service = TableService(engine, self._authenticator, AccessLog(), Indexing(engine))
 
     @contextmanager
-    def visited_by(self, caller: Principal) -> Iterator[None]:
+    def as_caller(self, caller: Principal) -> Iterator[None]:
         self._authenticator.caller = caller
         try:
             yield
@@ -123,10 +123,10 @@ class Office:
 
     @contextmanager
     def counted_reads(self) -> Iterator[list[str]]:
-        """The names of the operations that are read, each of them in a snapshot of its own."""
+        """Records the names of the read operations, each of which has its own snapshot."""
         names: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            # This engine reads in a thread by the same method.
+            # This engine uses the same method for background reads.
             patch.setattr(self._engine, "read", _noting(self._engine.read, names))
             yield names
 
@@ -136,11 +136,11 @@ class Office:
         asked = request(method, target, body, **headers)
         response = self._runner.run(self.service.handle(asked))
         assert isinstance(response.body, bytes)
-        told = {name.decode().lower(): text(value) for name, value in response.headers}
-        return Answer(response.status, told, response.body)
+        result = {name.decode().lower(): text(value) for name, value in response.headers}
+        return Answer(response.status, result, response.body)
 
     def group(self, *parts: bytes) -> list[PartAnswer]:
-        """The answers to a change set of these."""
+        """Returns the responses to a change set."""
         return self.batch(change_set(parts))
 
     def batch(self, body: bytes) -> list[PartAnswer]:
@@ -155,7 +155,7 @@ class Office:
             assert answer.status == 201, answer
 
     def rows(self, query: str = "", table: str = "People") -> list[str]:
-        """The rows of all entities, on one page."""
+        """Returns the row keys of all entities, on one page."""
         answer = self.ask("GET", f"{table}()?{query}")
         assert answer.status == 200, answer
         return answer.rows

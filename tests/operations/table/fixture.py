@@ -1,7 +1,8 @@
-"""A table of people: for tests of the table operations."""
+"""The fixture of the tests of the table operations: one table of people."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -56,8 +57,8 @@ from etagere.operations.table.tables import (
 )
 from etagere.rules.filters import Filter, parse_filter
 from etagere.rules.indexes import indexed_value
-from tests.operations.blob.accounts import rows
-from tests.operations.blob.shelf import ACCOUNT, Shelf, Test, on_a_shelf, on_a_shelf_for_any
+from tests.operations.blob.consistency import rows
+from tests.operations.fixture import ACCOUNT, EngineFixture, Test, engine_property_test, engine_test
 
 PEOPLE: Final = TableName(ACCOUNT, "People")
 ADA: Final = Keys("Lovelace", "Ada")
@@ -71,14 +72,14 @@ _LETTERS: Final[dict[type, str]] = {
 }
 
 
-def known(**values: Value) -> Properties:
-    """Properties by their names, each of the type that its value has in Python."""
+def properties_of(**values: Value) -> Properties:
+    """Returns properties by name, with the EDM type that matches each Python type."""
     types = "".join(_LETTERS[type(value)] for value in values.values())
     return Properties(tuple(values), types, tuple(values.values()))
 
 
 def insert(keys: Keys, **values: Value) -> EntityChange:
-    return EntityChange(ChangeKind.INSERT, keys, known(**values))
+    return EntityChange(ChangeKind.INSERT, keys, properties_of(**values))
 
 
 def filter_of(text: str) -> Filter:
@@ -87,36 +88,40 @@ def filter_of(text: str) -> Filter:
     return parsed
 
 
-class Cabinet:
-    """What a test does with a table, in a few words each."""
+class TableFixture:
+    """Table operations with short signatures, on one table."""
 
-    def __init__(self, shelf: Shelf, name: TableName = PEOPLE) -> None:
-        self.shelf = shelf
+    def __init__(self, base: EngineFixture, name: TableName = PEOPLE) -> None:
+        self.base = base
+        self.clock = base.clock
+        self.engine = base.engine
+        self.read = base.read
+        self.write = base.write
         self.name = name
 
     @classmethod
-    async def at(cls, shelf: Shelf) -> Cabinet:
-        cabinet = cls(shelf)
-        await cabinet.create()
-        return cabinet
+    async def created(cls, base: EngineFixture) -> TableFixture:
+        table = cls(base)
+        await table.create()
+        return table
 
-    def called(self, name: str) -> Cabinet:
-        """Another table of the same account."""
-        return Cabinet(self.shelf, TableName(self.name.account, name))
+    def named(self, name: str) -> TableFixture:
+        """Returns a fixture for another table of the same account."""
+        return TableFixture(self.base, TableName(self.name.account, name))
 
     # Tables
 
     async def create(self) -> None:
-        await self.shelf.write(create_table, CreateTable(self.name, new_id()))
+        await self.write(create_table, CreateTable(self.name, new_id()))
 
     async def delete_table(self) -> None:
-        await self.shelf.write(delete_table, DeleteTable(self.name))
+        await self.write(delete_table, DeleteTable(self.name))
 
     async def set_access(self, *policies: SignedIdentifier) -> None:
-        await self.shelf.write(set_table_access, SetTableAccess(self.name, policies))
+        await self.write(set_table_access, SetTableAccess(self.name, policies))
 
     async def purge_step(self, rows_max: int = 500) -> int:
-        return await self.shelf.write(purge_tables, PurgeTables(rows_max))
+        return await self.write(purge_tables, PurgeTables(rows_max))
 
     async def purge(self) -> None:
         while await self.purge_step():
@@ -124,44 +129,44 @@ class Cabinet:
 
     # Indexes
 
-    async def want(self, name: str, demand: float = 1.0) -> bool:
-        return await self.shelf.write(request_index, RequestIndex(self.name, name, demand))
+    async def request_index(self, name: str, demand: float = 1.0) -> bool:
+        return await self.write(request_index, RequestIndex(self.name, name, demand))
 
     async def count_uses(self, uses: dict[str, int]) -> None:
-        await self.shelf.write(count_uses, CountUses(self.name, uses))
+        await self.write(count_uses, CountUses(self.name, uses))
 
     async def unused(self) -> list[TableName]:
-        return (await self.shelf.read(find_unused, None)).tables
+        return (await self.read(find_unused, None)).tables
 
     async def drop_unused(self) -> None:
-        await self.shelf.write(drop_unused, DropUnused(self.name))
+        await self.write(drop_unused, DropUnused(self.name))
 
     async def build_step(self, name: str, rows_max: int = 250) -> bool:
-        return await self.shelf.write(build_index, BuildIndex(self.name, name, rows_max))
+        return await self.write(build_index, BuildIndex(self.name, name, rows_max))
 
     async def index(self, *names: str) -> None:
-        """Makes an index on each, and builds it."""
+        """Creates and builds an index on each property."""
         for name in names:
-            await self.want(name)
+            await self.request_index(name)
             while await self.build_step(name):
                 pass
 
     async def indexes(self) -> tuple[PropertyIndex, ...]:
-        return (await self.shelf.read(get_table, self.name)).indexes
+        return (await self.read(get_table, self.name)).indexes
 
-    async def require_agreement(self) -> int:
-        """Of all that is indexed; returns how many rows that is."""
-        return await self.shelf.read(require_agreement, None)
+    async def require_index_consistency(self) -> int:
+        """Checks every index against the entities; returns the number of rows."""
+        return await self.read(require_index_consistency, None)
 
     # Entities
 
     async def change(self, *changes: EntityChange) -> tuple[int, ...]:
-        """As one group; the stamp of each."""
-        return await self.shelf.write(change_entities, ChangeEntities(self.name, changes))
+        """Runs changes as one group; returns the stamp of each."""
+        return await self.write(change_entities, ChangeEntities(self.name, changes))
 
     async def put(self, keys: Keys, **values: Value) -> int:
         (stamp,) = await self.change(
-            EntityChange(ChangeKind.INSERT_OR_REPLACE, keys, known(**values))
+            EntityChange(ChangeKind.INSERT_OR_REPLACE, keys, properties_of(**values))
         )
         return stamp
 
@@ -172,34 +177,34 @@ class Cabinet:
         await self.change(EntityChange(ChangeKind.DELETE, keys))
 
     async def get(self, keys: Keys) -> Entity:
-        return (await self.shelf.read(get_entity, GetEntity(self.name, keys))).entity
+        return (await self.read(get_entity, GetEntity(self.name, keys))).entity
 
     async def query(self, query: Query) -> EntityPage:
-        page = await self.shelf.read(query_entities, query)
+        page = await self.read(query_entities, query)
         assert page is not None
         return page
 
     async def contents(self) -> dict[Keys, Entity]:
-        """All that there is, in its order."""
+        """Returns all entities in key order."""
         page = await self.query(Query(self.name, limit=1_000_000, seconds_max=60.0))
         assert page.following is None
         return dict(page.entities)
 
-    async def left_behind(self) -> int:
-        """How many records there are that belong to no table which there is."""
-        return await self.shelf.read(left_behind, None)
+    async def orphaned_records(self) -> int:
+        """Counts the records that belong to no existing table."""
+        return await self.read(orphaned_records, None)
 
 
-def left_behind(txn: ReadTxn, _: None) -> int:
+def orphaned_records(txn: ReadTxn, _: None) -> int:
     there = {table.id for table in rows(txn, TABLES).values()}
-    homeless = [key for key in rows(txn, ENTITIES) if key[0] not in there]
+    orphaned = [key for key in rows(txn, ENTITIES) if key[0] not in there]
     indexed = [key for key in rows(txn, PROPERTY_VALUES) if key[0] not in there]
-    return len(homeless) + len(indexed) + len(rows(txn, DELETED_TABLES))
+    return len(orphaned) + len(indexed) + len(rows(txn, DELETED_TABLES))
 
 
-def require_agreement(txn: ReadTxn, _: None) -> int:
-    """An index has a row for each entity that has something to be found by, and no other; one that
-    is being built may lack those of entities that are to come."""
+def require_index_consistency(txn: ReadTxn, _: None) -> int:
+    """Checks that an index has exactly one row per entity that has its property; one that is being
+    built may lack rows behind the point it has reached. Returns the number of rows."""
     there = {table.id: table for table in rows(txn, TABLES).values()}
     dropped = rows(txn, DROPPED_INDEXES)
     found = {
@@ -219,33 +224,28 @@ def require_agreement(txn: ReadTxn, _: None) -> int:
     return len(found)
 
 
-# How a coroutine becomes a test
+def table_test(body: Callable[[TableFixture], Awaitable[None]]) -> Test:
+    """Turns a coroutine into a test that runs with every engine."""
+
+    async def on_engine(base: EngineFixture) -> None:
+        await body(await TableFixture.created(base))
+
+    return engine_test(EngineFixture, functools.wraps(body)(on_engine))
 
 
-def at_a_cabinet(body: Callable[[Cabinet], Awaitable[None]]) -> Test:
-    """Makes a coroutine a plain test that is run against every engine."""
-
-    async def on_shelf(shelf: Shelf) -> None:
-        await body(await Cabinet.at(shelf))
-
-    on_shelf.__name__ = getattr(body, "__name__", "test")
-    on_shelf.__doc__ = body.__doc__
-    return on_a_shelf(on_shelf)
-
-
-def at_a_cabinet_for_any(
+def table_property_test(
     examples: SearchStrategy[T], *, count: int
-) -> Callable[[Callable[[Cabinet, T], Awaitable[None]]], Test]:
-    """The same for a coroutine of an example as well; each has a table without entities."""
+) -> Callable[[Callable[[TableFixture, T], Awaitable[None]]], Test]:
+    """Turns a coroutine into a property test; every example has an empty table."""
 
-    def decorate(body: Callable[[Cabinet, T], Awaitable[None]]) -> Test:
-        async def on_shelf(shelf: Shelf, example: T) -> None:
-            cabinet = await Cabinet.at(shelf)
-            await body(cabinet, example)
-            await cabinet.delete_table()
+    def decorate(body: Callable[[TableFixture, T], Awaitable[None]]) -> Test:
+        async def on_engine(base: EngineFixture, example: T) -> None:
+            table = await TableFixture.created(base)
+            await body(table, example)
+            await table.delete_table()
 
-        on_shelf.__name__ = getattr(body, "__name__", "test")
-        on_shelf.__doc__ = body.__doc__
-        return on_a_shelf_for_any(examples, count=count)(on_shelf)
+        return engine_property_test(
+            EngineFixture, examples, count, functools.wraps(body)(on_engine)
+        )
 
     return decorate
