@@ -6,6 +6,7 @@ import asyncio
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.accounts import AddAccount, RemoveAccount
+from etagere.model.blobs import BlobName, DeleteBlob, GetBlob, ListBlobs
 from etagere.model.conditions import Conditions
 from etagere.model.containers import (
     ContainerName,
@@ -21,6 +22,7 @@ from etagere.model.containers import (
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, Break, Release, new_lease_id
 from etagere.operations.accounts import add_account, remove_account
+from etagere.operations.blob.blobs import delete_blob, get_blob
 from etagere.operations.blob.containers import (
     create_container,
     delete_container,
@@ -32,7 +34,7 @@ from etagere.operations.blob.containers import (
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.rules.conditions import format_etag
 from tests.operations.blob.shelf import ACCOUNT, BOX, Shelf, code_of, on_a_shelf
-from tests.operations.pages import list_containers
+from tests.operations.pages import list_blobs, list_containers
 
 
 @on_a_shelf
@@ -137,6 +139,65 @@ async def test_pages_of_containers(shelf: Shelf) -> None:
     assert found == names
     page = await shelf.read(list_containers, ListContainers(ACCOUNT, 100, prefix="box-0"))
     assert [name for name, _ in page.rows] == names[:-1]
+
+
+async def _listed(shelf: Shelf, limit: int, prefix: str = "", *, system: bool = False) -> list[str]:
+    """Lists all pages."""
+    found: list[str] = []
+    marker = ""
+    while True:
+        asked = ListContainers(ACCOUNT, limit, prefix, marker, system)
+        page = await shelf.read(list_containers, asked)
+        assert len(page.rows) <= limit
+        found += [name for name, _ in page.rows]
+        marker = page.next_marker
+        if not marker:
+            return found
+
+
+@on_a_shelf
+async def test_the_logs_are_listed_only_on_request(shelf: Shelf) -> None:
+    assert await _listed(shelf, 10) == []
+    assert await _listed(shelf, 10, system=True) == ["$logs"]
+    others = ["$root", "$web", "a00", "box"]
+    for name in others:
+        await shelf.create(ContainerName(ACCOUNT, name))
+    for limit in (1, 2, 3, 4, 5, 6):
+        assert await _listed(shelf, limit) == others
+        assert await _listed(shelf, limit, system=True) == ["$logs", *others]
+        assert await _listed(shelf, limit, "$", system=True) == ["$logs", "$root", "$web"]
+        assert await _listed(shelf, limit, "$") == ["$root", "$web"]
+        assert await _listed(shelf, limit, "$logs", system=True) == ["$logs"]
+        assert await _listed(shelf, limit, "$logs") == []
+        assert await _listed(shelf, limit, "$logs2", system=True) == []
+        assert await _listed(shelf, limit, "b", system=True) == ["box"]
+
+
+@on_a_shelf
+async def test_logs_that_a_client_has_created_before_can_be_read_and_deleted(shelf: Shelf) -> None:
+    """Earlier versions accepted a container of this name."""
+    logs = ContainerName(ACCOUNT, "$logs")
+    built_in = (await shelf.read(get_container, GetContainer(logs))).container
+    stored = await shelf.create(logs)
+    assert stored.id != built_in.id
+    for limit in (1, 2):
+        assert await _listed(shelf, limit) == []
+        assert await _listed(shelf, limit, system=True) == ["$logs"]
+    assert (await shelf.read(get_container, GetContainer(logs))).container == stored
+    await shelf.put("blob", b"content", container=logs)
+    await shelf.write(delete_blob, DeleteBlob(BlobName(logs, "blob")))
+    missing = shelf.write(delete_blob, DeleteBlob(BlobName(logs, "blob")))
+    assert await code_of(missing) == "BlobNotFound"
+
+
+@on_a_shelf
+async def test_the_logs_are_empty(shelf: Shelf) -> None:
+    logs = ContainerName(ACCOUNT, "$logs")
+    blob = BlobName(logs, "blob")
+    assert await code_of(shelf.read(get_blob, GetBlob(blob))) == "BlobNotFound"
+    assert await code_of(shelf.write(delete_blob, DeleteBlob(blob))) == "BlobNotFound"
+    page = await shelf.read(list_blobs, ListBlobs(logs, 10))
+    assert page.entries == ()
 
 
 @on_a_shelf
