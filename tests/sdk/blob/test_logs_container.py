@@ -9,7 +9,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
-from tests.sdk.server import KEY, Server, refused, unique
+from tests.server import KEY, Server, refused, unique
 
 LOGS = "$logs"
 

@@ -13,8 +13,8 @@ import pytest
 from azure.core import MatchConditions
 from azure.storage.blob import BlobClient, BlobProperties, BlobServiceClient, ContainerClient
 
-from tests.sdk.server import Answer, Server, check, eventually, served, unique
 from tests.sdk.test_clocks import Machine
+from tests.server import Answer, Server, check, eventually, served, unique
 
 TRACKING = "--last-access-time-tracking"
 HEADER = "x-ms-last-access-time"
