@@ -75,7 +75,7 @@ def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[st
     }
     if suite.sleep_seconds_max is not None:
         variables["CONFORMANCE_SLEEP_SECONDS_MAX"] = str(suite.sleep_seconds_max)
-    flags = ["--workers", str(options.workers), "--oauth", "development"]
+    flags = ["--workers", str(options.workers), "--oauth", "development", *suite.flags]
     flags += ["--tls-cert", str(certificate), "--tls-key", str(key_file)]
     for prefix, name, key in accounts(suite, options.runners):
         flags += ["--account", f"{name}:{key}"]

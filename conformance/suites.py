@@ -19,6 +19,8 @@ class Suite:
     """The package on PyPI; requirements/dev.txt pins its version."""
     accounts: tuple[str, ...]
     """The prefixes of ACCOUNT_NAME and ACCOUNT_KEY in the variables that the tests read."""
+    flags: tuple[str, ...] = ()
+    """Flags of the server: what the accounts of Microsoft's own tests have enabled."""
     sleep_seconds_max: float | None = None
     """Limits sleeps that wait until a change is visible in Azure; here it is visible at once."""
 
@@ -41,6 +43,7 @@ SUITES: Final = {
                 "PREMIUM_STORAGE",
                 "SOFT_DELETE_STORAGE",
             ),
+            flags=("--last-access-time-tracking",),
         ),
         Suite("queue", "azure-storage-queue", ("STORAGE",)),
         Suite("table", "azure-data-tables", ("TABLES_STORAGE",), sleep_seconds_max=0.1),

@@ -99,6 +99,7 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "development_account_anywhere": switch("development-account-anywhere"),
     "rehydrate_standard_seconds": seconds("rehydrate-standard-seconds"),
     "rehydrate_high_seconds": seconds("rehydrate-high-seconds"),
+    "last_access_time_tracking": switch("last-access-time-tracking"),
     "copy_sources": (
         Sample(
             ("--copy-source", "Example.com", "--copy-source", "[::1]:8080"),

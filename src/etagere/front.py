@@ -30,6 +30,7 @@ from etagere.jobs.folding import Folding
 from etagere.jobs.health import FrontEndHealth, answering, reach_writer
 from etagere.jobs.indexing import DROP_UNUSED_SECONDS, STORE_USES_SECONDS, Indexing
 from etagere.jobs.purging import purge
+from etagere.jobs.read_recording import PAUSE_SECONDS, ReadRecording
 from etagere.jobs.supervision import Job, JobSupervisor
 from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
@@ -99,6 +100,8 @@ class FrontEnd:
         copying = Copying(engine, store, coordinator)
         folding = Folding(engine, store)
         indexing = Indexing(engine)
+        tracking = self.settings.last_access_time_tracking
+        read_recording = ReadRecording(engine) if tracking else None
         share = FrontEndShare(self.table, number)
         services = (
             BlobService(
@@ -111,6 +114,7 @@ class FrontEnd:
                 copying=copying,
                 folding=folding,
                 settings=self.settings,
+                read_recording=read_recording,
             ),
             QueueService(engine, authenticator, access_log, share),
             TableService(engine, authenticator, access_log, indexing, share),
@@ -140,6 +144,9 @@ class FrontEnd:
         jobs.start(Job("indexing", indexing.build_next, 0))
         jobs.start(Job("storing uses of indexes", indexing.store_uses, STORE_USES_SECONDS))
         jobs.start(Job("dropping unused indexes", indexing.drop_unused, DROP_UNUSED_SECONDS))
+        if read_recording is not None:
+            record = read_recording.record_noted
+            jobs.start(Job("recording reads", record, PAUSE_SECONDS))
         jobs.start(Job("reaching the writer", lambda: reach_writer(engine), _JOB_SECONDS))
         jobs.start(Job("returning memory", allocation.MemoryTrimmer().run, _TRIM_SECONDS))
         tune_gc()
@@ -153,6 +160,7 @@ class FrontEnd:
             ("drain connections", lambda: _drain(servers)),
             ("stop jobs", jobs.stop),
             ("end copies", copying.close),
+            *([("record reads", read_recording.close)] if read_recording is not None else []),
             ("close sources", sources.close),
             ("close the store", store.close),
             ("close the engine", engine.close),

@@ -370,6 +370,9 @@ class Settings:
     rehydrate_high_seconds: int = _setting(
         _SECONDS, 3, "duration of a rehydration with high priority"
     )
+    last_access_time_tracking: bool = _setting(
+        _SWITCH, False, "track and return when blobs were last read or written"
+    )
     copy_sources: tuple[CopySource, ...] = _setting(
         _CopySources(),
         (),

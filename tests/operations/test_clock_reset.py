@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from etagere.engine.memory import MemoryEngine
 from etagere.engine.records import Collection, K, R
 from etagere.model.accounts import Account
+from etagere.model.blobs import Blob, BlobKind
+from etagere.model.bodies import Empty
 from etagere.model.queues import Message, MessageIndexRow
 from etagere.model.tables import Entity, Properties, PropertyIndex, Table
 from etagere.operations.account_records import ACCOUNTS
+from etagere.operations.blob.collections import BLOBS
 from etagere.operations.clock_reset import ResetClock, TimesReset, reset_clock
 from etagere.operations.queue.collections import EXPIRING, MESSAGES, VISIBLE
 from etagere.operations.table.collections import ENTITIES, TABLES
@@ -129,3 +132,17 @@ def test_a_second_reset_changes_nothing() -> None:
     assert run(engine).records == 1
     later = ResetClock(WALL + 10, 0)
     assert asyncio.run(engine.write(reset_clock, later)) == TimesReset(WALL + 10, 0)
+
+
+def test_recorded_reads_of_the_future_become_reads_of_the_present() -> None:
+    """Otherwise no read would be recorded until then."""
+    engine = MemoryEngine()
+    dates = {"never": 0, "before": WALL - 1, "ahead": WALL + AHEAD}
+    blobs = {
+        (TABLE, name): Blob(BlobKind.BLOCK, 1, 1, Empty(), read_at=date)
+        for name, date in dates.items()
+    }
+    put(engine, BLOBS, blobs)
+    run(engine)
+    found = {name: blob.read_at for (_, name), blob in rows(engine, BLOBS).items()}
+    assert found == {"never": 0, "before": WALL - 1, "ahead": WALL}

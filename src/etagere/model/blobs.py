@@ -108,6 +108,9 @@ class Blob(Record, frozen=True):
     traits: PageTraits | AppendTraits | None = None
     copied: Copied | None = None
     rehydration: Rehydration | None = None
+    read_at: int = 0
+    """The date of the last read that was recorded; 0: none was. `rules.last_access` defines which
+    reads are recorded."""
 
 
 class Staging(Record, frozen=True):
@@ -217,6 +220,21 @@ class OpenBlob(Command, frozen=True):
     if_range: str = ""
     """The ETag or date that the blob must have for the range to apply; otherwise all bytes are
     returned."""
+    tracks_access: bool = False
+    """Whether to decide if this read is to be recorded."""
+
+
+class BlobRead(Part, frozen=True):
+    """A version of a blob that was read."""
+
+    blob: BlobName
+    stamp: int
+
+
+class RecordReads(Command, frozen=True):
+    """Record that these blobs were read, each at most once."""
+
+    reads: tuple[BlobRead, ...]
 
 
 class SetBlobHeaders(Command, frozen=True):

@@ -101,6 +101,9 @@ class ContainerResult(TimedResult, frozen=True):
 class ListContainers(ListNamed, frozen=True):
     """List the containers of an account."""
 
+    system: bool = False
+    """Whether to show the container of the logs, too."""
+
 
 NamedContainer = tuple[str, Container]
 """A row of a listing."""

@@ -148,6 +148,8 @@ def _lower_blob(blob: Blob, command: ResetClock, lower: Callable[[int], int]) ->
         stamp=lower(blob.stamp),
         tier_changed=lower(blob.tier_changed),
         copied=copied,
+        # A date of the future would keep reads from being recorded until then.
+        read_at=min(blob.read_at, command.wall),
     )
 
 

@@ -6,7 +6,7 @@ same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, Steps, WriteTxn
@@ -40,21 +40,30 @@ Asked = TypeVar("Asked", bound=ListNamed)
 class NamedResources(Generic[R]):
     """The resources of one kind, under (account, name)."""
 
-    def __init__(self, collection: Collection[tuple[str, str], R], not_found: str) -> None:
-        """`not_found` is the error code for a name without a resource."""
+    def __init__(
+        self,
+        collection: Collection[tuple[str, str], R],
+        not_found: str,
+        built_in: Mapping[str, R] | None = None,
+    ) -> None:
+        """`not_found` is the error code for a name without a resource. `built_in` are the resources
+        that every account has, by their names, unless one is stored under that name."""
         self._collection = collection
         self._not_found = not_found
+        self._built_in = built_in or {}
 
     def find(self, txn: ReadTxn, name: ResourceName) -> R:
         found = txn.get(self._collection, name.key)
-        if found is None:
-            raise Refused(Refusal(self._not_found))
-        return found
+        return self._get_built_in(name) if found is None else found
 
     def find_guarded(self, txn: WriteTxn, name: ResourceName, *, exclusive: bool = False) -> R:
         """Finds a resource and guards it: shared to change its contents, exclusively to change the
         resource itself."""
         found = txn.get(self._collection, name.key, EXCLUSIVE if exclusive else SHARED)
+        return self._get_built_in(name) if found is None else found
+
+    def _get_built_in(self, name: ResourceName) -> R:
+        found = self._built_in.get(name.key[1])
         if found is None:
             raise Refused(Refusal(self._not_found))
         return found
@@ -68,16 +77,19 @@ class NamedResources(Generic[R]):
     def list(
         self, txn: ReadTxn, command: FillPage[Asked, tuple[str, R]]
     ) -> Steps[FilledPage[tuple[str, R]]]:
-        asked, collection = command.asked, self._collection
+        asked, step_size = command.asked, StepSize()
+        return pages.fill(txn, command, self.rows(txn, asked, step_size), asked.limit, step_size)
+
+    def rows(
+        self, txn: ReadTxn, asked: ListNamed, step_size: StepSize
+    ) -> Iterator[Sequence[tuple[str, R]]]:
+        """Yields the rows of a listing in slices."""
+        collection = self._collection
         span = collection.under((asked.account,), asked.prefix)
         if asked.marker:
             span = collection.starting(span, (asked.account, asked.marker))
-        step_size = StepSize()
-        slices = (
-            [(name, found) for (_, name), found in rows]
-            for rows in pages.scan_in_steps(txn, collection, span, asked.limit, step_size)
-        )
-        return pages.fill(txn, command, slices, asked.limit, step_size)
+        for rows in pages.scan_in_steps(txn, collection, span, asked.limit, step_size):
+            yield [(name, found) for (_, name), found in rows]
 
 
 P = TypeVar("P", bound=Container | Queue | Table)

@@ -24,7 +24,8 @@ NAME_LENGTH_MESSAGE: Final = (
 """Replaces the general message of `OutOfRangeInput` where a name is too short or too long."""
 
 ROOT_CONTAINER: Final = "$root"
-SYSTEM_CONTAINERS: Final = frozenset({ROOT_CONTAINER, "$web", "$logs"})
+LOGS_CONTAINER: Final = "$logs"
+RESERVED_CONTAINERS: Final = frozenset({ROOT_CONTAINER, "$web", LOGS_CONTAINER})
 """The names with a special meaning; no other name begins with a dollar sign."""
 
 # Letters and digits, with single hyphens only between them.
@@ -36,13 +37,19 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_container_name(name: str) -> Refusal | None:
-    if name in SYSTEM_CONTAINERS:
+    if name in RESERVED_CONTAINERS:
         return None
     if not CONTAINER_NAME_LENGTH_MIN <= _utf16_length(name) <= CONTAINER_NAME_LENGTH_MAX:
         return _out_of_range("ContainerName", CONTAINER_NAME_LENGTH_MIN, CONTAINER_NAME_LENGTH_MAX)
     if _CONTAINER_NAME.fullmatch(name) is None:
         return Refusal("InvalidResourceName")
     return None
+
+
+def check_container_write(name: str) -> Refusal | None:
+    """Clients may read the logs and delete them, but write nothing into their container and not
+    change, create or delete the container itself."""
+    return Refusal("InsufficientAccountPermissions") if name == LOGS_CONTAINER else None
 
 
 def check_blob_name(name: str) -> Refusal | None:

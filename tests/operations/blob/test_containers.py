@@ -6,6 +6,7 @@ import asyncio
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.accounts import AddAccount, RemoveAccount
+from etagere.model.blobs import BlobName, DeleteBlob, GetBlob, ListBlobs
 from etagere.model.conditions import Conditions
 from etagere.model.containers import (
     ContainerName,
@@ -21,6 +22,7 @@ from etagere.model.containers import (
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, Break, Release, new_lease_id
 from etagere.operations.accounts import add_account, remove_account
+from etagere.operations.blob.blobs import delete_blob, get_blob
 from etagere.operations.blob.containers import (
     create_container,
     delete_container,
@@ -33,7 +35,7 @@ from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.rules.conditions import format_etag
 from tests.operations.blob.fixture import BOX, BlobFixture, blob_test
 from tests.operations.fixture import ACCOUNT, code_of
-from tests.operations.pages import list_containers
+from tests.operations.pages import list_blobs, list_containers
 
 
 @blob_test
@@ -138,6 +140,69 @@ async def test_pages_of_containers(blobs: BlobFixture) -> None:
     assert found == names
     page = await blobs.read(list_containers, ListContainers(ACCOUNT, 100, prefix="box-0"))
     assert [name for name, _ in page.rows] == names[:-1]
+
+
+async def _listed(
+    blobs: BlobFixture, limit: int, prefix: str = "", *, system: bool = False
+) -> list[str]:
+    """Lists all pages."""
+    found: list[str] = []
+    marker = ""
+    while True:
+        asked = ListContainers(ACCOUNT, limit, prefix, marker, system)
+        page = await blobs.read(list_containers, asked)
+        assert len(page.rows) <= limit
+        found += [name for name, _ in page.rows]
+        marker = page.next_marker
+        if not marker:
+            return found
+
+
+@blob_test
+async def test_the_logs_are_listed_only_on_request(blobs: BlobFixture) -> None:
+    assert await _listed(blobs, 10) == []
+    assert await _listed(blobs, 10, system=True) == ["$logs"]
+    others = ["$root", "$web", "a00", "box"]
+    for name in others:
+        await blobs.create(ContainerName(ACCOUNT, name))
+    for limit in (1, 2, 3, 4, 5, 6):
+        assert await _listed(blobs, limit) == others
+        assert await _listed(blobs, limit, system=True) == ["$logs", *others]
+        assert await _listed(blobs, limit, "$", system=True) == ["$logs", "$root", "$web"]
+        assert await _listed(blobs, limit, "$") == ["$root", "$web"]
+        assert await _listed(blobs, limit, "$logs", system=True) == ["$logs"]
+        assert await _listed(blobs, limit, "$logs") == []
+        assert await _listed(blobs, limit, "$logs2", system=True) == []
+        assert await _listed(blobs, limit, "b", system=True) == ["box"]
+
+
+@blob_test
+async def test_logs_that_a_client_created_can_be_read_and_deleted(
+    blobs: BlobFixture,
+) -> None:
+    """Earlier versions accepted a container of this name."""
+    logs = ContainerName(ACCOUNT, "$logs")
+    built_in = (await blobs.read(get_container, GetContainer(logs))).container
+    stored = await blobs.create(logs)
+    assert stored.id != built_in.id
+    for limit in (1, 2):
+        assert await _listed(blobs, limit) == []
+        assert await _listed(blobs, limit, system=True) == ["$logs"]
+    assert (await blobs.read(get_container, GetContainer(logs))).container == stored
+    await blobs.put("blob", b"content", container=logs)
+    await blobs.write(delete_blob, DeleteBlob(BlobName(logs, "blob")))
+    missing = blobs.write(delete_blob, DeleteBlob(BlobName(logs, "blob")))
+    assert await code_of(missing) == "BlobNotFound"
+
+
+@blob_test
+async def test_the_logs_are_empty(blobs: BlobFixture) -> None:
+    logs = ContainerName(ACCOUNT, "$logs")
+    blob = BlobName(logs, "blob")
+    assert await code_of(blobs.read(get_blob, GetBlob(blob))) == "BlobNotFound"
+    assert await code_of(blobs.write(delete_blob, DeleteBlob(blob))) == "BlobNotFound"
+    page = await blobs.read(list_blobs, ListBlobs(logs, 10))
+    assert page.entries == ()
 
 
 @blob_test

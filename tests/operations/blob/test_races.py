@@ -16,6 +16,7 @@ from etagere.engine.memory import MemoryEngine
 from etagere.model.blobs import (
     AbandonDraft,
     BlobName,
+    BlobRead,
     DeleteBlob,
     DeleteSnapshot,
     DeleteSnapshots,
@@ -24,6 +25,7 @@ from etagere.model.blobs import (
     PutBlob,
     PutBlock,
     PutBlockList,
+    RecordReads,
     SetBlobMetadata,
     SnapshotBlob,
 )
@@ -42,6 +44,7 @@ from etagere.operations.blob.collections import (
     STAGINGS,
 )
 from etagere.operations.blob.containers import create_container, delete_container
+from etagere.operations.blob.last_access import record_reads
 from etagere.operations.blob.purging import PurgeContainers, purge_containers
 from etagere.operations.blob.snapshots import delete_snapshot, snapshot_blob
 from etagere.protocol.blob.drafting import Drafting
@@ -115,6 +118,7 @@ def _populated() -> Interleavings:
         _block(E, 7),
     ):
         run(engine, call)
+    stamp: int = next(iter(look(engine, lambda txn, _: rows(txn, BLOBS)).values())).stamp
     moment: int = next(iter(look(engine, lambda txn, _: rows(txn, SNAPSHOTS))))[2]
     asked = PutBlockList(NAME, new_id(), tuple(latest(*(A, B, C, D) * 2, E)))
     drafting = Drafting(engine, asked, asked.content_id)
@@ -138,6 +142,7 @@ def _populated() -> Interleavings:
         "snapshot": Call(snapshot_blob, SnapshotBlob(NAME)),
         "describe": Call(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),))),
         "lease": Call(lease_blob, LeaseBlob(NAME, Acquire(LEASE_ID, None))),
+        "record read": Call(record_reads, RecordReads((BlobRead(NAME, stamp),))),
         "delete": Call(delete_blob, DeleteBlob(NAME)),
         "delete all": Call(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.INCLUDE)),
         "delete snapshots": Call(delete_blob, DeleteBlob(NAME, snapshots=DeleteSnapshots.ONLY)),
@@ -173,7 +178,9 @@ def _visible(txn: ReadTxn, _: None) -> object:
         staged = [(name, block.pieces) for (_, name), block in txn.scan(STAGED_BLOCKS, span, 10)]
     taken: list[Plan] = [locate(txn, found.content) for found in rows(txn, SNAPSHOTS).values()]
     drafted = [draft.content.length for draft in rows(txn, DRAFTS).values()]
-    shown = (locate(txn, blob.content), blob.lease, blob.metadata) if blob is not None else None
+    shown: object = None
+    if blob is not None:
+        shown = (locate(txn, blob.content), blob.lease, blob.metadata, bool(blob.read_at))
     return shown, staged, taken, drafted
 
 
@@ -188,6 +195,7 @@ OPERATIONS = (
     "snapshot",
     "describe",
     "lease",
+    "record read",
     "delete",
     "delete all",
     "delete snapshots",

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from etagere.operations import blob
 
-_DATES = re.compile(r"copy_state\(.*txn\.now\)|ended=txn\.now,")
-"""Uses of the wall clock for dates that clients see: the end of a copy."""
+_DATES = re.compile(
+    r"copy_state\(.*txn\.now\)|ended=txn\.now,|is_read_to_record\(.*txn\.now\)|read_at=txn\.now"
+)
+"""Dates that clients see: the end of a copy, and the last read of a blob."""
 
 
 def test_the_wall_clock_is_used_only_for_dates() -> None:

@@ -76,6 +76,18 @@ def test_leases() -> None:
     assert encoded(infinite) == PLAIN | state | {"x-ms-lease-duration": "infinite"}
 
 
+def test_the_last_access_is_shown_if_it_is_tracked() -> None:
+    read = blob(read_at=LATER)
+    assert encoded(read) == PLAIN
+    last_access = {"x-ms-last-access-time": http_date(LATER)}
+    assert encoded(read, with_last_access=True) == PLAIN | last_access
+    assert encoded(blob(), with_last_access=True) == PLAIN | {"x-ms-last-access-time": DATE}
+    snapshot = encoded(read, is_snapshot=True, with_last_access=True)
+    assert snapshot == encoded(read, is_snapshot=True)
+    page = blob(kind=BlobKind.PAGE, traits=PageTraits())
+    assert encoded(page, with_last_access=True) == encoded(page)
+
+
 def test_headers_and_metadata_of_the_client() -> None:
     headers = BlobHeaders("text/plain", "gzip", "fr", "inline", "no-store")
     assert encoded(blob(headers=headers, metadata=(("Colour", "blue"),))) == PLAIN | {

@@ -89,6 +89,25 @@ def test_snapshots_are_named_and_have_no_lease() -> None:
     assert dict(row)["Properties"] == [*BEFORE, *BLOCK, *TIER, *ENCRYPTED]
 
 
+def test_the_last_access_is_shown_if_it_is_tracked() -> None:
+    read = blob(read_at=NOW + 3_600 * TICKS_PER_SECOND)
+    page = blob(kind=BlobKind.PAGE, traits=PageTraits())
+    entries: list[BlobEntry] = [
+        ("a", read, NOW),
+        ("a", read, NO_SNAPSHOT),
+        ("b", page, NO_SNAPSHOT),
+        ("c", blob(), NO_SNAPSHOT),
+        ("d/", None, NO_SNAPSHOT),
+    ]
+    encoded = pages.blob_rows(entries, NOW, include=set(), version=VERSION, with_last_access=True)
+    snapshot, current, other, plain, prefix = map(ElementTree.fromstring, encoded)
+    untracked = rows(*entries)
+    assert [shape(snapshot), shape(other), shape(prefix)] == untracked[0::2]
+    for element, date in ((current, "Fri, 02 Jan 2026 04:04:05 GMT"), (plain, DATE)):
+        inside = [*BEFORE, ("LastAccessTime", date), *BLOCK, *TIER, *LEASE, *ENCRYPTED]
+        assert dict(shape(element))["Properties"] == inside
+
+
 def test_prefixes_and_uncommitted_blobs() -> None:
     staging = Staging(ID, 3, 1, NOW, NOW)
     prefix, uncommitted = rows(("a/", None, NO_SNAPSHOT), ("b", staging, NO_SNAPSHOT))

@@ -42,6 +42,7 @@ from etagere.operations.blob.collections import BLOBS
 from etagere.operations.blob.containers import find
 from etagere.operations.blob.lookup import BlobKey, find_blob, find_for_change
 from etagere.rules import conditions as condition_rules
+from etagere.rules import last_access as last_access_rules
 from etagere.rules import leases as lease_rules
 from etagere.rules import tags as tag_rules
 from etagere.rules import tiers as tier_rules
@@ -56,6 +57,8 @@ class OpenedBlob(NamedTuple):
     plan: Plan
     is_range: bool = False
     """Whether a range was requested, and applies to this version of the blob."""
+    is_read_to_record: bool = False
+    """Whether accesses are tracked, and this one is to be recorded."""
 
 
 # Put
@@ -97,8 +100,8 @@ def _traits(command: PutBlob | PutBlockList) -> PageTraits | AppendTraits | None
 def replace_blob(
     txn: WriteTxn, key: BlobKey, old: Blob | None, command: PutBlob | PutBlockList, content: Content
 ) -> Blob:
-    """Replaces everything of a blob except its lease and its creation time. Archived blobs are
-    refused."""
+    """Replaces everything of a blob except its lease, its creation time and the last recorded read.
+    Archived blobs are refused."""
     if old is not None:
         abort_if(tier_rules.check_online(old, txn.steady_now))
     lease = old.lease if old is not None else NO_LEASE
@@ -115,6 +118,7 @@ def replace_blob(
         txn.stamp if command.tier else 0,
         command.tags,
         _traits(command),
+        read_at=old.read_at if old is not None else 0,
     )
     txn.put(BLOBS, key, blob)
     had = old.tags if old is not None else ()
@@ -158,7 +162,12 @@ def open_found(txn: ReadTxn, command: OpenBlob, result: BlobResult) -> OpenedBlo
     if command.brief and is_long(txn, result.blob.content, start, end - start):
         return None
     plan = locate(txn, result.blob.content, start, end - start)
-    return OpenedBlob(result, start, end - start, plan, is_range)
+    is_read_to_record = (
+        command.tracks_access
+        and command.ask.ref.is_current
+        and last_access_rules.is_read_to_record(result.blob, txn.now)
+    )
+    return OpenedBlob(result, start, end - start, plan, is_range, is_read_to_record)
 
 
 # Properties

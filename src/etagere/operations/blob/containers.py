@@ -1,11 +1,17 @@
-"""Operations on containers."""
+"""Operations on containers.
+
+Every account has the container `$logs`. Nothing is stored for it, because nothing writes logs. It
+is empty, unless a client created a container of this name while that was possible.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 import msgspec
 
+from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import (
     ReadTxn,
     Refused,
@@ -32,14 +38,21 @@ from etagere.model.containers import (
     SetContainerMetadata,
 )
 from etagere.model.leases import LeaseKind
+from etagere.operations import pages
 from etagere.operations.blob.collections import CONTAINERS, DELETED_CONTAINERS
 from etagere.operations.named import NamedResources, policies_reader
-from etagere.operations.pages import FilledPage, FillPage
+from etagere.operations.pages import FilledPage, FillPage, StepSize
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
-from etagere.rules.names import check_container_name
+from etagere.rules.names import LOGS_CONTAINER, check_container_name
 
-_NAMED: Final = NamedResources(CONTAINERS, "ContainerNotFound")
+_LOGS_STAMP: Final = 1_293_840_000 * TICKS_PER_SECOND
+"""2011-01-01, before any container."""
+_EMPTY_LOGS: Final = Container(LOGS_CONTAINER.encode().ljust(16, b"\0"), _LOGS_STAMP)
+"""No blob is ever stored under its ID, which is the same in all accounts."""
+_AFTER_LOGS: Final = f"{LOGS_CONTAINER}\0"
+"""The first name after it."""
+_NAMED: Final = NamedResources(CONTAINERS, "ContainerNotFound", {LOGS_CONTAINER: _EMPTY_LOGS})
 find = _NAMED.find
 find_guarded = _NAMED.find_guarded
 policies_of = policies_reader(CONTAINERS, check_container_name)
@@ -107,7 +120,14 @@ def delete_container(txn: WriteTxn, command: DeleteContainer) -> None:
 def list_containers(
     txn: ReadTxn, command: FillPage[ListContainers, NamedContainer]
 ) -> Steps[FilledPage[NamedContainer]]:
-    return _NAMED.list(txn, command)
+    asked, step_size = command.asked, StepSize()
+    # `$logs` is the first of all names that a container can have.
+    after_logs = msgspec.structs.replace(asked, marker=max(asked.marker, _AFTER_LOGS))
+    slices = _NAMED.rows(txn, after_logs, step_size)
+    if asked.system and LOGS_CONTAINER.startswith(asked.prefix) and asked.marker < _AFTER_LOGS:
+        logs = find(txn, ContainerName(asked.account, LOGS_CONTAINER))
+        slices = chain([[(LOGS_CONTAINER, logs)]], slices)
+    return pages.fill(txn, command, slices, asked.limit, step_size)
 
 
 def _usable(

@@ -153,8 +153,8 @@ def replace_by_copy(
     copy: Blob,
     copied: Copied,
 ) -> Blob:
-    """Replaces the destination by the copy. It keeps its lease and creation time; properties in the
-    request replace those of the source."""
+    """Replaces the destination by the copy. It keeps its lease, its creation time and its last
+    recorded read; properties in the request replace those of the source."""
     staging.discard(txn, key)
     lease = old.lease if old is not None else NO_LEASE
     blob = msgspec.structs.replace(
@@ -168,6 +168,7 @@ def replace_by_copy(
         tags=copy.tags if destination.source_tags else destination.tags,
         copied=copied,
         rehydration=None,
+        read_at=old.read_at if old is not None else 0,
     )
     txn.put(BLOBS, key, blob)
     tags.index(txn, key, destination.blob.container, old.tags if old else (), blob.tags)

@@ -32,7 +32,8 @@ def snapshot_blob(txn: WriteTxn, command: SnapshotBlob) -> SnapshotResult:
     check_non_modifying(blob, command.conditions, command.lease_id, txn.steady_now)
     abort_if(check_online(blob, txn.steady_now))
     moment = txn.stamp
-    taken = msgspec.structs.replace(blob, content=share(txn, blob.content), lease=NO_LEASE)
+    content = share(txn, blob.content)
+    taken = msgspec.structs.replace(blob, content=content, lease=NO_LEASE, read_at=0)
     if command.metadata:
         taken = msgspec.structs.replace(taken, metadata=command.metadata, stamp=moment)
     txn.put(SNAPSHOTS, (*key, moment), taken)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from etagere.bodies.store import BodyStore
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
+from etagere.jobs.read_recording import ReadRecording
 from etagere.protocol.blob.sources import Sources
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.dependencies import Dependencies
 from etagere.protocol.rest.exchange import Exchange
 from etagere.settings import Settings
+
+_LAST_ACCESS_SHOWN_SINCE: Final = "2020-02-10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,13 @@ class BlobDependencies(Dependencies):
     copying: Copying
     folding: Folding
     settings: Settings
+    read_recording: ReadRecording | None
+    """None: last access times are not tracked."""
     operation_of: Callable[[Exchange], str | None]
     """Returns the name of the operation that a request asks for, or None."""
     answer_nested: Callable[[Exchange, Exchange], Awaitable[Response]]
     """Answers a request that came inside of another one, which is the first argument."""
+
+    def shows_last_access(self, exchange: Exchange) -> bool:
+        """Whether the answer to a request shows last access times."""
+        return self.read_recording is not None and exchange.version >= _LAST_ACCESS_SHOWN_SINCE

@@ -19,6 +19,7 @@ from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.metadata import metadata_headers
 from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
 from etagere.rules.dates import format_instant
+from etagere.rules.last_access import last_access
 from etagere.rules.leases import format_lease_id
 from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
@@ -54,10 +55,15 @@ def access_headers(container: Container) -> Headers:
 
 
 def blob_headers(
-    result: BlobResult, overrides: dict[str, str], *, is_snapshot: bool, with_tier: bool = False
+    result: BlobResult,
+    overrides: dict[str, str],
+    *,
+    is_snapshot: bool,
+    with_tier: bool = False,
+    with_last_access: bool = False,
 ) -> Headers:
     """Returns the headers of a blob, except those about the bytes that are sent. Snapshots have no
-    lease."""
+    lease and no last access time."""
     blob = result.blob
     headers = stamp_headers(blob.stamp)
     headers += metadata_headers(blob.metadata)
@@ -82,6 +88,8 @@ def blob_headers(
     ]
     if not is_snapshot:
         headers += leases.lease_headers(blob.lease, result.now)
+        if with_last_access:
+            headers += last_access_headers(blob)
     if blob.traits is not None:
         headers += sequence_headers(blob) + block_count_headers(blob) + sealed_headers(blob)
     if blob.copied is not None:
@@ -111,6 +119,11 @@ def tier_headers(blob: Blob, now: int) -> Headers:
         headers.append((b"x-ms-archive-status", status))
         headers.append((b"x-ms-rehydrate-priority", place.rehydration.priority.encode()))
     return headers
+
+
+def last_access_headers(blob: Blob) -> Headers:
+    accessed = last_access(blob)
+    return [] if accessed is None else [(b"x-ms-last-access-time", http_date(accessed).encode())]
 
 
 def archive_status(rehydration: Rehydration) -> str:

@@ -29,7 +29,7 @@ from etagere.auth.permissions import (
 )
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_access_control_request
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.leases import LeaseVerb
 from etagere.protocol.blob import decode
@@ -49,7 +49,8 @@ from etagere.protocol.blob.handlers import (
 from etagere.protocol.rest import leases, service_operations
 from etagere.protocol.rest.conditions import refuse_conditions, refuse_tag_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import Operation, Route, index_routes
+from etagere.protocol.rest.operations import Operation, Route, index_routes, is_change
+from etagere.rules.names import check_container_write
 
 
 class Level(enum.Enum):
@@ -99,6 +100,9 @@ class BlobOperation(Operation):
     """Whether it accepts conditions on tags, if it is about a blob: nothing else has tags."""
     snapshot: bool = False
     """Whether it accepts the parameter `snapshot`."""
+    writes: bool | None = None
+    """Whether it writes to the container that the request names: blobs into it, or the container
+    itself. None: if it changes anything."""
     ignores_blob_parameters: bool = False
     """Whether it leaves out the checks of parameters and headers that are about blobs."""
     extra_letters: Callable[[Exchange], str] = _no_letters
@@ -200,7 +204,8 @@ OPERATIONS: Final = (
     BlobOperation(
         name="blob_batch_in_container", handler=batches.blob_batch_in_container,
         permission=on_batch_in_container(),
-        routes=(Route("POST", CONTAINER, "batch", "container"),), conditions=False),
+        # Each part of a batch is checked by itself.
+        routes=(Route("POST", CONTAINER, "batch", "container"),), conditions=False, writes=False),
     # Blobs
     BlobOperation(
         name="put_blob", handler=blobs.put_blob,
@@ -258,7 +263,7 @@ OPERATIONS: Final = (
     BlobOperation(
         name="delete_blob", handler=blobs.delete_blob,
         permission=on_blob_or_snapshot("d"),
-        routes=(Route("DELETE", BLOB),), snapshot=True),
+        routes=(Route("DELETE", BLOB),), snapshot=True, writes=False),
     BlobOperation(
         name="set_blob_tier", handler=tiers.set_blob_tier,
         permission=on_blob_or_snapshot("w"),
@@ -387,7 +392,10 @@ _UNSUPPORTED_HEADERS: Final = (
 
 
 def refuse_unaccepted(operation: BlobOperation, exchange: Exchange) -> None:
-    """Refuses parameters and headers that the operation does not accept."""
+    """Refuses containers, parameters and headers that the operation does not accept."""
+    request = exchange.request
+    if is_change(operation, request.method) if operation.writes is None else operation.writes:
+        abort_if(check_container_write(request.resource[0]))
     if not operation.ignores_blob_parameters:
         _refuse_unsupported(exchange)
     if not operation.conditions:

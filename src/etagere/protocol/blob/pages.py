@@ -37,6 +37,7 @@ from etagere.protocol.rest.requests import endpoint
 from etagere.protocol.rest.responses import http_date
 from etagere.rules.conditions import ETAG_OFFSET, format_etag
 from etagere.rules.dates import format_http_date, format_instant
+from etagere.rules.last_access import last_access
 from etagere.rules.leases import format_lease_id, report
 from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
@@ -115,7 +116,12 @@ def blobs_end(following: BlobEntry | None) -> str:
 
 
 def blob_rows(
-    entries: Sequence[BlobEntry], now: int, *, include: set[str], version: str
+    entries: Sequence[BlobEntry],
+    now: int,
+    *,
+    include: set[str],
+    version: str,
+    with_last_access: bool = False,
 ) -> list[str]:
     """In one loop, because calls would cost more than what they do. What a blob has in common with
     the one before is not put together again."""
@@ -125,7 +131,7 @@ def blob_rows(
     block, usual_state = BlobKind.BLOCK, _USUAL_STATE
     end = "<OrMetadata /></Blob>" if version >= _REPLICATION_TOLD_SINCE else "</Blob>"
     described: tuple[str, ...] = ()
-    before_md5 = after_md5 = without_md5 = changed = ""
+    before_md5 = after_md5 = without_md5 = changed = accessed = ""
     second = -1
     for name, blob, snapshot in entries:
         shown = f"<Name>{name}</Name>" if plain else xml.name_element("Name", name)
@@ -156,6 +162,8 @@ def blob_rows(
             told_by_client = f"{before_md5}{b2a_base64(md5, newline=False).decode()}{after_md5}"
         else:
             told_by_client = without_md5
+        if with_last_access:
+            accessed = "" if snapshot != NO_SNAPSHOT else _last_access(blob)
         is_usual = (
             blob.kind is block
             and isinstance(blob.lease, NoLease)
@@ -166,7 +174,7 @@ def blob_rows(
             f"<Creation-Time>{created}</Creation-Time><Last-Modified>{changed}</Last-Modified>"
             f"<Etag>0x{stamp + ETAG_OFFSET:X}</Etag>"
             f"<Content-Length>{blob.content.length}</Content-Length>"
-            f"{told_by_client}"
+            f"{told_by_client}{accessed}"
             f"{usual if is_usual else _state(blob, now, include, snapshot != NO_SNAPSHOT)}"
             f"{_more(blob, include) + end if with_more else end}"
         )
@@ -178,6 +186,11 @@ def _other_row(name: str, staging: Staging | None, end: str) -> str:
     if staging is None:
         return f"<BlobPrefix>{name}</BlobPrefix>"
     return f"<Blob>{name}<Properties><Content-Length>0</Content-Length>{_USUAL_STATE}{end}"
+
+
+def _last_access(blob: Blob) -> str:
+    accessed = last_access(blob)
+    return "" if accessed is None else f"<LastAccessTime>{http_date(accessed)}</LastAccessTime>"
 
 
 _ENCRYPTED = "<ServerEncrypted>true</ServerEncrypted>"

@@ -8,6 +8,7 @@ from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
+from etagere.jobs.read_recording import ReadRecording
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.operations import (
@@ -46,7 +47,9 @@ class BlobService(Service):
         copying: Copying,
         folding: Folding,
         settings: Settings,
+        read_recording: ReadRecording | None = None,
     ) -> None:
+        """`read_recording`: None if last access times are not tracked."""
         super().__init__(engine, authenticator, access_log, share)
         dependencies = BlobDependencies(
             engine,
@@ -56,6 +59,7 @@ class BlobService(Service):
             copying,
             folding,
             settings,
+            read_recording,
             _operation_name,
             self.answer_nested,
         )

@@ -133,6 +133,7 @@ async def get_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
         decode.overrides(exchange),
         is_snapshot=decode.names_snapshot(exchange),
         with_tier=True,
+        with_last_access=deps.shows_last_access(exchange),
     )
     headers += encode.md5_headers(shown.blob, b"Content-MD5")
     return Response(200, headers, length=shown.blob.content.length)
@@ -167,7 +168,8 @@ async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader
     asked, structured = byte_range(exchange), uploads.is_structured(exchange)
     if asked is None:
         checksums.refuse_range_checksums(exchange)
-    shown, start, length, plan, is_range = await _located(exchange, deps, asked)
+    opened = await _located(exchange, deps, asked)
+    shown, start, length, plan = opened.result, opened.start, opened.length, opened.plan
     reader.limit_to(plan)
     if length <= _READ_BYTES_MAX:
         plan = await reader.read(plan)
@@ -177,8 +179,9 @@ async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader
         decode.overrides(exchange),
         is_snapshot=decode.names_snapshot(exchange),
         with_tier=exchange.version >= _TIER_OF_DOWNLOADS_SINCE,
+        with_last_access=deps.shows_last_access(exchange),
     )
-    if not is_range:
+    if not opened.is_range:
         status = 200
         headers += encode.md5_headers(shown.blob, b"Content-MD5")
     else:
@@ -212,12 +215,15 @@ async def _located(
     ask = decode.get_blob(exchange)
     first, last = (None, None) if asked is None else (asked.start, asked.end)
     container, if_range = ask.blob.container, exchange.header("if-range") or ""
+    recording = deps.read_recording
     for brief in (True, False):
-        command = OpenBlob(ask, first, last, brief, if_range)
+        command = OpenBlob(ask, first, last, brief, if_range, recording is not None)
         opened = await read_as_caller(
             exchange, deps.engine, blobs.open_blob, command, container, in_thread=not brief
         )
         if opened is not None:
+            if recording is not None and opened.is_read_to_record:
+                recording.note(ask.blob, opened.result.blob.stamp)
             return opened
     raise RuntimeError("what may take long is not given up")
 

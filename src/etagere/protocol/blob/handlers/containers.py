@@ -113,7 +113,12 @@ async def list_blobs(exchange: Exchange, deps: BlobDependencies) -> Response:
         exchange.read_class("listing"),
         permitted(exchange.permit, exchange.challenge_version, listing.list_blobs, asked.container),
         asked,
-        partial(pages.blob_rows, include=include, version=exchange.version),
+        partial(
+            pages.blob_rows,
+            include=include,
+            version=exchange.version,
+            with_last_access=deps.shows_last_access(exchange),
+        ),
         pages.blobs_start(asked, exchange),
         pages.blobs_end,
     )

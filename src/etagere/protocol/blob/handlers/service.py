@@ -20,13 +20,11 @@ _HIERARCHY_TOLD_SINCE: Final = "2019-07-07"
 
 
 async def list_containers(exchange: Exchange, deps: BlobDependencies) -> Response:
-    asked = ListContainers(
-        exchange.request.account,
-        requests.page_limit(exchange),
-        requests.text_parameter(exchange, "prefix"),
-        decode_listing.marker(exchange)[0],
-    )
+    limit = requests.page_limit(exchange)
+    prefix, marker = requests.text_parameter(exchange, "prefix"), decode_listing.marker(exchange)[0]
     include = requests.included(exchange, decode_listing.CONTAINER_DETAILS)
+    account = exchange.request.account
+    asked = ListContainers(account, limit, prefix, marker, "system" in include)
     return await listed(
         deps.engine,
         exchange.read_class("listing"),
