@@ -14,7 +14,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 QUICK_TESTS := tests/rules tests/auth --ignore=tests/protocol/http tests/protocol tests/operations tests/test_errors.py tests/test_settings.py
+# The files with tests that run alone, so that the others need not be collected again.
+ALONE_TESTS = $(shell grep -rlF mark.alone --include='test_*.py' tests)
 PIP_TOOLS := pip-tools==7.6.2
+
+# The tests start the server and the command hundreds of times: without bytecode in files, each
+# start would compile all sources.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
@@ -29,7 +35,7 @@ serve: serve-packages environment ## run the server in the foreground with its d
 
 test: test-packages environment check ## install missing packages, check, and run the tests
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal -m 'not long and not alone' $(PYTEST_FLAGS)
-	$(BIN)/pytest -m 'alone and not long' $(PYTEST_FLAGS)
+	$(BIN)/pytest -m 'alone and not long' $(PYTEST_FLAGS) $(ALONE_TESTS)
 
 quick: environment ## run the tests that need no server (under a minute)
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal -q -k 'not sqlite' $(QUICK_TESTS) $(PYTEST_FLAGS)

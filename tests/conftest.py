@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +18,11 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if config.getoption("markexpr") == "long" and not is_worker:
         config.pluginmanager.register(LongRunProgress(config), "long-run-progress")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Freezes what collecting made. Each writer process is forked from this one, and its own
+    collection of garbage would look at, and so copy, all of it."""
+    gc.collect()
+    gc.freeze()

@@ -9,8 +9,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -19,8 +17,7 @@ from tests.server import ACCOUNT, KEY, ROOT, Server, environment, unique
 
 WAIT_SECONDS_MAX: Final = 0.25
 """The maximum delay that another client's request may cause. The aim is a fifth of it."""
-_CONNECTIONS: Final = 6
-_PACE_SECONDS: Final = 0.005
+_PROCESS: Final = "tests.hostile.bystander_process"
 _ATTEMPTS: Final = 3
 _REPORT_SECONDS_MAX: Final = 60.0
 
@@ -50,7 +47,7 @@ def bystanders(server: Server) -> Iterator[Bystanders]:
     assert (created.status, put.status) == (201, 201)
     measured = Bystanders()
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, server.endpoints["blob"], f"{path}/blob"],
+        [sys.executable, "-m", _PROCESS, server.endpoints["blob"], f"{path}/blob", ACCOUNT, KEY],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -80,38 +77,3 @@ def assert_others_do_not_wait(
         if slowest[-1] <= seconds_max:
             return
     raise AssertionError(f"others waited {slowest} s, of which {seconds_max} s are allowed")
-
-
-def _get_repeatedly(endpoint: str, path: str, waits: list[float], stop: threading.Event) -> None:
-    with Client(endpoint) as client:
-        while not stop.is_set():
-            request = _sign(Request("GET", path))
-            began = time.perf_counter()
-            answer = client.ask(request)
-            waits.append(time.perf_counter() - began)
-            assert answer.status == 200, answer
-            time.sleep(_PACE_SECONDS)
-
-
-def _main(endpoint: str, path: str) -> None:
-    waits: list[list[float]] = [[] for _ in range(_CONNECTIONS)]
-    stop = threading.Event()
-    threads = [
-        threading.Thread(target=_get_repeatedly, args=(endpoint, path, mine, stop))
-        for mine in waits
-    ]
-    for thread in threads:
-        thread.start()
-    while not all(waits):
-        time.sleep(_PACE_SECONDS)
-    print("started", flush=True)
-    sys.stdin.read()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    # Measurements from before all clients had connected are discarded.
-    print(json.dumps([wait for mine in waits for wait in mine[1:]]))
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

@@ -26,7 +26,8 @@ DATABASE: Final = DATABASE_NAME
 LOG: Final = f"{DATABASE_NAME}-wal"
 SEGMENT: Final = "segments/00000001.seg"
 _CLIENTS: Final = 4
-_SECONDS: Final = 2.5
+_SECONDS_AFTER_ERROR: Final = 0.8
+"""How long the clients go on after the error."""
 # Small bodies are stored in the ledger, large ones in segments.
 _SIZES: Final = (30_000, 100_000)
 
@@ -87,10 +88,12 @@ def _broken(directory: Path, error: InjectedError, log_path: Path) -> Iterator[s
         process.wait()
 
 
-def _put_until(endpoint: str, number: int, ends: float, acknowledged: dict[str, bytes]) -> None:
+def _put_until(
+    stop: threading.Event, endpoint: str, number: int, acknowledged: dict[str, bytes]
+) -> None:
     count = 0
     client = Client(endpoint)
-    while time.monotonic() < ends:
+    while not stop.is_set():
         name, content = f"{number}-{count}", bytes([count % 251]) * _SIZES[count % 2]
         headers = (("x-ms-blob-type", "BlockBlob"),)
         request = Request("PUT", f"/{ACCOUNT}/container/{name}", (), headers, content)
@@ -126,20 +129,25 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, error: InjectedError) -> N
         assert _create_container(server.endpoints["blob"])
         server.stop()
     acknowledged: dict[str, bytes] = {}
+    trace = tmp_path / "broken.trace"
     with _broken(directory, error, tmp_path / "broken.log") as endpoint:
-        ends = time.monotonic() + _SECONDS
+        stop = threading.Event()
         clients = [
-            threading.Thread(target=_put_until, args=(endpoint, number, ends, acknowledged))
+            threading.Thread(target=_put_until, args=(stop, endpoint, number, acknowledged))
             for number in range(_CLIENTS)
         ]
         for client in clients:
             client.start()
-        for client in clients:
-            client.join()
+        try:
+            eventually(lambda: b"INJECTED" in trace.read_bytes(), "the error")
+            time.sleep(_SECONDS_AFTER_ERROR)
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
         # The error has passed: the server works again.
         before = len(acknowledged)
         eventually(lambda: _puts(endpoint, acknowledged), "an acknowledged put")
-    assert "INJECTED" in (tmp_path / "broken.trace").read_text(errors="replace")
     assert before > 0 or error.nth == 1
     with served(directory, "--workers", "1") as server:
         with Client(server.endpoints["blob"]) as reader:
@@ -152,5 +160,9 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, error: InjectedError) -> N
 
 
 def _puts(endpoint: str, acknowledged: dict[str, bytes]) -> bool:
-    _put_until(endpoint, 99, time.monotonic() + 0.3, acknowledged)
+    stop = threading.Event()
+    timer = threading.Timer(0.3, stop.set)
+    timer.start()
+    _put_until(stop, endpoint, 99, acknowledged)
+    timer.join()
     return any(name.startswith("99-") for name in acknowledged)

@@ -1,0 +1,53 @@
+"""The process of the bystanders. It is started for each measurement and so imports little: to
+import the SDKs would take longer than most measurements."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from typing import Final
+
+from tests.probes.client import Client, Request, Signer, shared_key
+
+_CONNECTIONS: Final = 6
+_PACE_SECONDS: Final = 0.005
+
+
+def _get_repeatedly(
+    endpoint: str, path: str, sign: Signer, waits: list[float], stop: threading.Event
+) -> None:
+    with Client(endpoint) as client:
+        while not stop.is_set():
+            request = sign(Request("GET", path))
+            began = time.perf_counter()
+            answer = client.ask(request)
+            waits.append(time.perf_counter() - began)
+            assert answer.status == 200, answer
+            time.sleep(_PACE_SECONDS)
+
+
+def _main(endpoint: str, path: str, account: str, key: str) -> None:
+    sign = shared_key(account, key)
+    waits: list[list[float]] = [[] for _ in range(_CONNECTIONS)]
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_get_repeatedly, args=(endpoint, path, sign, mine, stop))
+        for mine in waits
+    ]
+    for thread in threads:
+        thread.start()
+    while not all(waits):
+        time.sleep(_PACE_SECONDS)
+    print("started", flush=True)
+    sys.stdin.read()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    # What was measured before everybody had connected belongs to the start.
+    print(json.dumps([wait for mine in waits for wait in mine[1:]]))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
