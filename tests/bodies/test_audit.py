@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import random
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit import walk
 from etagere.bodies.audit.findings import LEAK, FindingKind, Report
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck
@@ -422,6 +424,19 @@ def test_damaged_pages_are_found(broken: DamagedStore) -> None:
             assert kinds.DATABASE_DAMAGED.name in found(report), show(report)
             assert not report.judged
     assert {kinds.DATABASE_DAMAGED.name, kinds.TABLE_UNREADABLE.name} <= outcomes
+
+
+def test_a_full_disk_is_reported_with_the_directory(
+    broken: DamagedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a write, unlike one of an open, has no file name."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(walk, "LocalCoordinator", fail)
+    with pytest.raises(CannotCheck, match=f"{broken.directory} cannot be written: No space left"):
+        check(broken.directory)
 
 
 def test_other_files_are_refused(broken: DamagedStore, tmp_path: Path) -> None:
