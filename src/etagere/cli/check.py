@@ -112,7 +112,7 @@ def _print(report: Report, removed: int | None) -> None:
             for line in _lines([found for found in findings if found.kind == kind]):
                 print(f"  {line}")
             print(f"  What to do: {kind.advice}\n")
-    if not report.judged:
+    if not report.is_complete:
         print("Some records are unreadable or refer to missing data. Data that seems unused may")
         print("belong to them, and is neither reported nor removed.\n")
     if removed is not None:
@@ -151,7 +151,7 @@ def _as_json(directory: Path, report: Report, removed: int | None) -> dict[str, 
     return {
         "directory": str(directory),
         "clean": not report.findings,
-        "judged": report.judged,
+        "judged": report.is_complete,
         "objects": report.objects,
         "extents": report.extents,
         "extent_bytes": report.extent_bytes,

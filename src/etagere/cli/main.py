@@ -92,8 +92,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         # The quoted part of a message is an argument.
-        told = re.sub(r""" ['"].*""", "", message, flags=re.DOTALL)
-        joined = told if told.endswith("?") else f"{told};"
+        text = re.sub(r""" ['"].*""", "", message, flags=re.DOTALL)
+        joined = text if text.endswith("?") else f"{text};"
         raise Unusable(f"{joined} see `{self.prog} --help`")
 
     def refuse(self, unknown: list[str]) -> NoReturn:

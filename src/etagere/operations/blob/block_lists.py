@@ -133,7 +133,7 @@ def _take(txn: WriteTxn, staging: Staging, staged: dict[bytes, Block], blocks: l
 def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
     """Returns the sources of a draft. Like every read of them, refuses what would be refused
     now."""
-    old, staging = _as_they_are(txn, command)
+    old, staging = _current_state(txn, command)
     base = _base(old) if may_refer_to_committed(command.blocks) else None
     return DraftSources(
         staging.stamp if staging is not None else None,
@@ -145,7 +145,7 @@ def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
 def find_staged_blocks(txn: ReadTxn, command: FindStagedBlocks) -> dict[bytes, Block] | None:
     """Returns the staged blocks of these names, and perhaps others; None if the sources have
     changed."""
-    old, staging = _as_they_are(txn, command.asked)
+    old, staging = _current_state(txn, command.asked)
     if not _are_same(command.sources, old, staging):
         return None
     if staging is None:
@@ -158,12 +158,12 @@ def find_committed_blocks(
     txn: ReadTxn, command: FindCommittedBlocks
 ) -> list[tuple[Block, ...]] | None:
     """Returns the blocks of each chunk; None if the sources have changed."""
-    if not _are_same(command.sources, *_as_they_are(txn, command.asked)):
+    if not _are_same(command.sources, *_current_state(txn, command.asked)):
         return None
     return [blocks_in(txn, use) for use in command.chunks]
 
 
-def _as_they_are(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Staging | None]:
+def _current_state(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Staging | None]:
     key = (find(txn, command.blob.container).id, command.blob.name)
     old = txn.get(BLOBS, key)
     check_replace(old, command, txn.steady_now)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Protocol
 
 from etagere.config import Config
-from etagere.protocol.http.sharing import MEMORY, FrontEndShare, alone
+from etagere.protocol.http.sharing import MEMORY, FrontEndShare, single_front_end
 
 SMALL_BYTES_MAX = 64 * 1024
 """Reservations up to this size may use the whole budget: large bodies never keep small ones out."""
@@ -71,14 +71,14 @@ class MemoryBudget:
         *,
         wait_seconds_max: float = 5.0,
     ) -> None:
-        share = share or alone()
+        share = share or single_front_end()
         self._bytes_max = bytes_max
         self._large_bytes_max = int(bytes_max * _LARGE_SHARE)
         self._wait_seconds_max = wait_seconds_max
-        self._mine = share.mine
+        self._own_row = share.own_row
         self._others = share.others
         # Updated several times per request.
-        self._words = share.mine.words
+        self._words = share.own_row.words
         self._is_awaited = False
         # Smaller reservations do not wait behind larger ones.
         self._waiting = (_Waiting(), _Waiting(), _Waiting())
@@ -114,7 +114,7 @@ class MemoryBudget:
         if waiting.bytes + count > self._bytes_max:
             raise MemoryExhausted
         granted = waiting.append(count)
-        self._is_awaited = self._mine.memory_is_awaited = True
+        self._is_awaited = self._own_row.memory_is_awaited = True
         self._look_soon()
         try:
             async with asyncio.timeout(self._wait_seconds_max):
@@ -142,7 +142,7 @@ class MemoryBudget:
     def _look(self) -> None:
         """Reclaims memory for those who wait, here or in another front end."""
         self._next_look = None
-        if any(row.memory_is_awaited for row in (self._mine, *self._others)):
+        if any(row.memory_is_awaited for row in (self._own_row, *self._others)):
             self._reclaim()
             self.grant()
         if self._promised or self._is_awaited:
@@ -158,7 +158,7 @@ class MemoryBudget:
         other front ends for the next who asks."""
         if not self.is_scarce:
             return True
-        self._mine.memory_is_awaited = True
+        self._own_row.memory_is_awaited = True
         self._look_soon()
         self._reclaim()
         return not self.is_scarce
@@ -185,12 +185,12 @@ class MemoryBudget:
                 if not granted.done():
                     granted.set_result(None)
         self._is_awaited = any(waiting.queue for waiting in self._waiting)
-        self._mine.memory_is_awaited = self._is_awaited
+        self._own_row.memory_is_awaited = self._is_awaited
 
     @property
     def is_wanted(self) -> bool:
         """Whether requests wait for memory, here or in another front end, or large ones would."""
-        rows = (self._mine, *self._others)
+        rows = (self._own_row, *self._others)
         return self.is_scarce or any(row.memory_is_awaited for row in rows)
 
     @property

@@ -30,7 +30,7 @@ class Flow(Protocol):
     """The reading half of a connection, as the body that arrives on it sees it."""
 
     def wanted(self, body: RequestBody) -> None:
-        """Is told that somebody waits for the body. A client that expects 100 Continue gets it."""
+        """Called when a reader waits for the body. A client that expects 100 Continue gets it."""
         ...
 
     def pause(self) -> None: ...
@@ -42,7 +42,8 @@ class Flow(Protocol):
         ...
 
     def return_socket(self, taken: int | None) -> None:
-        """Is told how many bytes of the body were read from the socket; None if nobody knows."""
+        """Called with the number of bytes of the body that were read from the socket; None if it is
+        unknown."""
         ...
 
 
@@ -61,7 +62,7 @@ class LentSocket:
 
     def __exit__(self, *_: object) -> None:
         if self.taken is None:
-            sockets.shut(self.file.descriptor)
+            sockets.shut_down_socket(self.file.descriptor)
         del self.file  # a thread that still reads has a reference too
         self._flow.return_socket(self.taken)
 
@@ -119,7 +120,7 @@ class RequestBody:
     # Called by the connection
 
     def hold(self) -> None:
-        """Pauses the connection until somebody reads."""
+        """Pauses the connection until the body is read."""
         if not self.is_held and not self.is_discarded:
             self.is_held = True
             self._flow.pause()
@@ -144,7 +145,7 @@ class RequestBody:
         if self._waiter is not None:
             self._wake()
 
-    def feed_elsewhere(self, count: int) -> None:
+    def count_direct_bytes(self, count: int) -> None:
         """Counts bytes that were read from the lent socket."""
         if count:
             self.expects_continue = False
