@@ -307,7 +307,7 @@ class Collector:
                 try:
                     await self._store.in_thread(self._disk.unlink, path)
                 except OSError as error:
-                    # It takes space, but nothing else waits for it.
+                    # It uses space, but does not block anything else.
                     logger.error("cannot remove %s: %s", path, error)
 
     def _segment_files(self) -> dict[int, Path]:

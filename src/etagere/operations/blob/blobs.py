@@ -213,8 +213,8 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> BlobResult:
 
 @operation(reclaims=True)
 def delete_blob(txn: WriteTxn, command: DeleteBlob) -> bool:
-    """Returns whether everything is deleted. A blob with very many snapshots takes several of these
-    steps: each of them decides anew, and the last one deletes the blob."""
+    """Deletes a blob; returns whether everything is deleted. A blob with very many snapshots takes
+    several such steps: each of them decides again, and the last one deletes the blob."""
     if command.snapshots is DeleteSnapshots.ONLY:
         return snapshots.delete_some(txn, _kept(txn, command))
     key, blob = find_for_change(txn, command.blob)

@@ -69,7 +69,8 @@ _LOOKUPS_WORTH = 4
 
 @operation
 def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob | None:
-    """None if more of the blob as it is would have to be read than the command allows."""
+    """Puts a block list; returns None if more of the current blob would have to be read than the
+    command allows."""
     key, old = find_for_change(txn, command.blob)
     check_replace(old, command, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
@@ -77,7 +78,7 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob | None:
     blocks = resolve(command.blocks, staged, {})
     base, committed = None, dict[bytes, Block]()
     if isinstance(blocks, Refusal) and may_refer_to_committed(command.blocks):
-        # Some may be those of the blob as it is.
+        # Some may be those of the current blob.
         base = _base(old)
         if base is not None:
             most = command.base_chunks_max

@@ -37,18 +37,18 @@ READ_CHUNKS_MAX = 8
 _FREED_BLOCKS = 2_000
 
 
-class _Reach(NamedTuple):
-    """What may be put in one step: how many blocks a list may have, and how many chunks of the blob
-    may be read for it."""
+class _StepLimits(NamedTuple):
+    """The limits of a list that is put in one step: the number of its blocks, and of chunks of the
+    blob that are read for it."""
 
     blocks_max: int
     chunks_max: int
 
 
-# Longer lists, or those that need more of the blob, would keep others waiting for too long.
-_ONE_STEP = _Reach(1_000, 4)
-# If somebody changes the blocks during each of several drafts, others wait a little longer.
-_ONE_LONG_STEP = _Reach(10_000, 20)
+# Longer lists, or those that read more of the blob, would delay other requests for too long.
+_ONE_STEP = _StepLimits(1_000, 4)
+# If the blocks are changed during each of several drafts, other requests wait a little longer.
+_ONE_LONG_STEP = _StepLimits(10_000, 20)
 _DRAFT_PAUSES_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8)
 
 
@@ -66,10 +66,10 @@ async def put_list(engine: Engine, command: PutBlockList) -> Blob:
     return blob
 
 
-async def _put_at_once(engine: Engine, command: PutBlockList, reach: _Reach) -> Blob | None:
-    if len(command.blocks) > reach.blocks_max:
+async def _put_at_once(engine: Engine, command: PutBlockList, limits: _StepLimits) -> Blob | None:
+    if len(command.blocks) > limits.blocks_max:
         return None
-    limited = replace(command, base_chunks_max=reach.chunks_max)
+    limited = replace(command, base_chunks_max=limits.chunks_max)
     return await engine.write(block_lists.put_block_list, limited)
 
 

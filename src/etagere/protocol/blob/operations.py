@@ -97,7 +97,7 @@ class BlobOperation(Operation):
     conditions: bool = True
     """Whether it accepts conditions on ETags and dates."""
     tag_conditions: bool = True
-    """Whether it accepts conditions on tags, if it is about a blob: nothing else has tags."""
+    """Whether it accepts conditions on tags, for operations on blobs: nothing else has tags."""
     snapshot: bool = False
     """Whether it accepts the parameter `snapshot`."""
     writes: bool | None = None

@@ -284,12 +284,12 @@ def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
 
 
 class _Unfit(Refused):
-    """A source here is not as the request wants it, or cannot be copied. Other than what the read
-    of it is refused for, this is the response as it is."""
+    """A local source that does not meet the conditions, or cannot be copied. Unlike other refusals
+    of its read, this is the response to the request."""
 
 
 class _OpenSource(NamedTuple):
-    """What to open, if it is as the request wants it."""
+    """The source to open, and its conditions."""
 
     command: OpenBlob
     conditions: Conditions
@@ -297,7 +297,7 @@ class _OpenSource(NamedTuple):
 
 
 def _open_source(txn: ReadTxn, asked: _OpenSource) -> blobs.OpenedBlob | None:
-    """Conditions come before the range, as they do for any read."""
+    """Opens a source; conditions are checked before the range, as in any read."""
     result = blobs.get_blob(txn, asked.command.ask)
     _check(result.blob, asked.conditions, is_copy=asked.is_copy)
     return blobs.open_found(txn, asked.command, result)

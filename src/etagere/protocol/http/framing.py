@@ -125,7 +125,7 @@ class RequestFraming:
 
     @property
     def method(self) -> str:
-        """The method of the request that is arriving; empty until its target has begun."""
+        """The method of the current request; empty until its target has begun."""
         if not self.in_message or not self._target:
             return ""
         return self._parser.get_method().decode("ascii")

@@ -23,15 +23,15 @@ DOCUMENT_FACTOR = 4
 """How many times its length a document counts: parsing it makes many objects."""
 
 
-# How often those who wait, and what is reserved for bytes to come, are looked at.
+# How often waiting reservations, and reservations for bytes that have not arrived, are checked.
 _LOOK_SECONDS = 0.05
 
 
-class Promised(Protocol):
-    """A body for which memory is reserved before its bytes have arrived."""
+class ReclaimableBody(Protocol):
+    """A body with memory that is reserved for bytes which have not arrived yet."""
 
     def reclaim(self, now: float) -> None:
-        """Returns what is reserved for bytes that do not come as fast as they should."""
+        """Releases memory that is reserved for bytes which arrive too slowly."""
         ...
 
 
@@ -82,7 +82,7 @@ class MemoryBudget:
         self._is_awaited = False
         # Smaller reservations do not wait behind larger ones.
         self._waiting = (_Waiting(), _Waiting(), _Waiting())
-        self._promised: set[Promised] = set()
+        self._reclaimable: set[ReclaimableBody] = set()
         self._next_look: asyncio.TimerHandle | None = None
         self.used_bytes = 0
         """By this front end."""
@@ -126,13 +126,13 @@ class MemoryBudget:
                 raise MemoryExhausted from None
             raise
 
-    def promise(self, body: Promised) -> None:
-        """Notes that the bytes of a body are still to come for which memory is reserved."""
-        self._promised.add(body)
+    def add_reclaimable(self, body: ReclaimableBody) -> None:
+        """Registers a body for which memory is reserved before its bytes have arrived."""
+        self._reclaimable.add(body)
         self._look_soon()
 
-    def end_promise(self, body: Promised) -> None:
-        self._promised.discard(body)
+    def remove_reclaimable(self, body: ReclaimableBody) -> None:
+        self._reclaimable.discard(body)
 
     def _look_soon(self) -> None:
         if self._next_look is None:
@@ -140,22 +140,22 @@ class MemoryBudget:
             self._next_look = loop.call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Reclaims memory for those who wait, here or in another front end."""
+        """Reclaims memory for waiting reservations, here or in another front end."""
         self._next_look = None
         if any(row.memory_is_awaited for row in (self._own_row, *self._others)):
             self._reclaim()
             self.grant()
-        if self._promised or self._is_awaited:
+        if self._reclaimable or self._is_awaited:
             self._look_soon()
 
     def _reclaim(self) -> None:
         now = asyncio.get_running_loop().time()
-        for body in list(self._promised):
+        for body in list(self._reclaimable):
             body.reclaim(now)
 
     def has_room(self) -> bool:
-        """Returns whether a large reservation would succeed now. If not, memory is reclaimed, in
-        other front ends for the next who asks."""
+        """Returns whether a large reservation would succeed now. If not, memory is reclaimed; in
+        other front ends, for the next request."""
         if not self.is_scarce:
             return True
         self._own_row.memory_is_awaited = True
@@ -173,8 +173,8 @@ class MemoryBudget:
             self.grant()
 
     def grant(self) -> None:
-        """Grants waiting reservations as far as there is memory. Also called every now and then,
-        because other front ends may have released some."""
+        """Grants waiting reservations as far as there is memory. Also called periodically, because
+        other front ends may have released some."""
         for waiting in self._waiting:
             while waiting.queue:
                 count, granted = waiting.queue[0]

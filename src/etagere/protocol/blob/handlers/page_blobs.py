@@ -34,7 +34,7 @@ async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
         raise requests.invalid_header("Content-Length", str(length))
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
     if length > uploads.PRECHECK_BYTES_MIN:
-        # A wrong checksum is told before unmet conditions.
+        # A wrong checksum takes precedence over conditions that are not met.
         announces_checksum = checksums.announces_checksum(exchange)
         checked = command.unconditional() if announces_checksum else command
         await deps.engine.read(page_blobs.precheck_page, checked)
