@@ -153,7 +153,7 @@ def test_unreadable_records_are_losses_and_nothing_is_reported_unused(
         broken.corrupt(collection, key)
     report = check(broken.directory)
     assert set(found(report)) == {kinds.RECORD_UNREADABLE.name}, show(report)
-    assert not report.judged
+    assert not report.is_complete
     assert collection.name in report.findings[0].where
 
 
@@ -182,7 +182,7 @@ def test_unreadable_counts_are_faults(
     broken.corrupt(collection, broken.rows(collection)[-1][0])
     report = check(broken.directory)
     assert found(report) == [kinds.ACCOUNT_UNREADABLE.name], show(report)
-    assert not report.judged
+    assert not report.is_complete
 
 
 def test_messages_name_object_and_place(broken: DamagedStore) -> None:
@@ -373,7 +373,7 @@ def test_chunks_of_a_deleted_list_are_no_leaks(broken: DamagedStore) -> None:
     list_deleted(broken)
     inline_added(broken)
     report = check(broken.directory)
-    assert not report.judged
+    assert not report.is_complete
     assert report.count(LEAK) == 0
 
 
@@ -422,7 +422,7 @@ def test_damaged_pages_are_found(broken: DamagedStore) -> None:
         outcomes |= set(found(report))
         if report.findings:
             assert kinds.DATABASE_DAMAGED.name in found(report), show(report)
-            assert not report.judged
+            assert not report.is_complete
     assert {kinds.DATABASE_DAMAGED.name, kinds.TABLE_UNREADABLE.name} <= outcomes
 
 

@@ -369,8 +369,8 @@ def test_a_long_list_during_constant_staging(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not put in one transaction, for which all others would wait."""
-    monkeypatch.setattr(drafting, "_ONE_STEP", drafting._Reach(2, 4))
-    monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._Reach(len(NAMES), 4))
+    monkeypatch.setattr(drafting, "_ONE_STEP", drafting._StepLimits(2, 4))
+    monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._StepLimits(len(NAMES), 4))
 
     async def body(blobs: BlobFixture) -> None:
         await blobs.create()
