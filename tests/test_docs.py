@@ -163,6 +163,16 @@ def test_the_files_that_the_architecture_names_exist() -> None:
             assert _exists(name, *([_SOURCES] if "/" in name else directories)), (title, name)
 
 
+def test_the_paths_of_requests_are_counted_and_short() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!request).*`operations/.*\|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for row in rows:
+        files = {"protocol/http/connection.py", "protocol/rest/service.py", *_named_files(row)}
+        assert str(len(files)) == _cells(row)[-1]
+        assert len(files) <= 10
+
+
 def test_the_files_that_decisions_and_contributing_name_exist() -> None:
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     new = {path.removeprefix("src/etagere/") for path, _ in _NEW_FILE.findall(contributing)}
