@@ -51,10 +51,10 @@ from etagere.settings import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, d
 from etagere.settings import add_arguments as add_settings
 
 NAME = "account"
-SUMMARY = "add, list, rotate and remove accounts"
+SUMMARY = "add, list and remove accounts, and rotate their keys"
 DESCRIPTION = """\
-Manages the accounts in a data directory. If a server is running, it makes the change, and
-the change applies to every request after that.
+Manages the accounts in a data directory. If a server is running, it makes the change,
+which applies to every later request.
 
 Each account has two keys. To replace both without downtime, let the clients use one key,
 rotate the other, let the clients use the new key, and rotate the first. Keys are random
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rotate = verb(
         "rotate",
         _rotate,
-        "replace a key by a random one",
+        "replace a key with a random one",
         "The server refuses the old key from then on.",
     )
     rotate.add_argument("name", metavar="NAME", help="the account")
