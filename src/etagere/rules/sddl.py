@@ -139,10 +139,15 @@ _SID = re.compile(rf"[Ss]-1-({_NUMBER})((?:-{_NUMBER}){{1,{SUB_AUTHORITIES_MAX}}
 _SPACES = " \t\r\n"
 
 
+def _upper(text: str) -> str:
+    """Returns the text in upper case; not what only becomes ASCII by that, such as `ſ`."""
+    return text.upper() if text.isascii() else text
+
+
 def parse_sid(text: str, domain: Sid | None = None) -> Sid:
     """Returns the SID of `S-1-5-18` or `SY`, or raises InvalidDescriptorError."""
     if len(text) == 2:
-        alias = text.upper()
+        alias = _upper(text)
         if (sid := SID_ALIASES.get(alias)) is not None:
             return sid
         rid = DOMAIN_ALIASES.get(alias)
@@ -218,7 +223,7 @@ _LABEL_BITS: Final[Mapping[str, int]] = {"NW": 0x1, "NR": 0x2, "NX": 0x4}
 _RIGHTS = {**_RIGHT_BITS, **_RIGHT_SETS, **_LABEL_BITS}
 # KX is KR, and is printed as KR.
 _SET_OF_MASK = {mask: name for name, mask in _RIGHT_SETS.items() if name != "KX"}
-_RIGHTS_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]{1,16})|0([0-7]{1,16})|([0-9]{1,16})")
+_RIGHTS_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]{1,16})|0([0-7]{1,16})|(0|[1-9][0-9]{0,15})")
 
 
 def parse_rights(text: str) -> int:
@@ -259,7 +264,7 @@ def _parse_pairs(text: str, values: Mapping[str, int], what: str) -> int:
     """Returns the combined values of names of two letters."""
     if len(text) > _PAIRS_LENGTH_MAX:
         raise InvalidDescriptorError(f"{what} is repeated too often")
-    text = text.upper()
+    text = _upper(text)
     found = 0
     for start in range(0, len(text), 2):
         value = values.get(text[start : start + 2])
@@ -329,7 +334,7 @@ def _parse_ace(text: str, types: Mapping[str, AceType], domain: Sid | None) -> A
     if len(fields) != _ACE_FIELDS:
         raise InvalidDescriptorError("an entry does not have six fields")
     name, flags, rights, object_type, inherited_object_type, account = fields
-    ace_type = types.get(name.strip(_SPACES).upper())
+    ace_type = types.get(_upper(name.strip(_SPACES)))
     if ace_type is None:
         raise InvalidDescriptorError("a type of entry is unknown in this list")
     if ace_type in DATA_TYPES:
@@ -383,7 +388,11 @@ def _format_ace(ace: Ace | CustomAce, names: Mapping[AceType, str], domain: Sid 
 # Lists
 
 _NULL_ACL_NAME = "NO_ACCESS_CONTROL"
-_FLAGS_OF_ACL = re.compile(rf"(?:P|AR|AI|{_NULL_ACL_NAME}|[ \t\r\n])*")
+_ACL_FLAGS_MAX = 64
+"""Flags may be repeated, as in Windows, but not without end."""
+_FLAGS_OF_ACL = re.compile(
+    rf"(?:[ \t\r\n]*(?:P|AR|AI|{_NULL_ACL_NAME})){{0,{_ACL_FLAGS_MAX}}}[ \t\r\n]*"
+)
 """No name contains another one, so that each can be looked for in the whole match."""
 _DACL_FLAGS: Final[Mapping[str, int]] = {
     "P": Control.DACL_PROTECTED,
