@@ -195,6 +195,17 @@ def damaged(offset: int, layout: str, value: int) -> bytes:
     return bytes(data)
 
 
+def test_parts_are_aligned() -> None:
+    for padding in range(8):
+        offset = 20 + padding
+        data = struct.pack("<BBHIIII", 1, 0, 0x8000, offset, 0, 0, 0) + bytes(padding)
+        if padding % 4:
+            with pytest.raises(InvalidDescriptorError):
+                decode_descriptor(data + SYSTEM_BYTES)
+        else:
+            assert decode_descriptor(data + SYSTEM_BYTES).owner == SYSTEM
+
+
 SACL_AT = 48
 DACL_AT = 76
 

@@ -66,7 +66,6 @@ class AceFlag(IntFlag):
     INHERITED = 0x10
     CRITICAL = 0x20
     AUDIT_SUCCESS = 0x40
-    """In an access filter: the filter applies to trusted processes as well."""
     AUDIT_FAILURE = 0x80
 
 

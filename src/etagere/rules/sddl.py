@@ -320,9 +320,6 @@ _ACE_FLAGS: Final[Mapping[str, int]] = {
     "SA": AceFlag.AUDIT_SUCCESS,
     "FA": AceFlag.AUDIT_FAILURE,
 }
-_FILTER_FLAGS: Final[Mapping[str, int]] = {
-    "TP" if name == "SA" else name: value for name, value in _ACE_FLAGS.items()
-}
 
 _GUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _ACE = re.compile(r"[ \t\r\n]*\(([^()]*)\)")
@@ -344,15 +341,11 @@ def _parse_ace(text: str, types: Mapping[str, AceType], domain: Sid | None) -> A
         raise InvalidDescriptorError("only object entries have GUIDs")
     return Ace(
         ace_type,
-        _parse_pairs(flags.strip(_SPACES), _flags_of(ace_type), "a flag of an entry"),
+        _parse_pairs(flags.strip(_SPACES), _ACE_FLAGS, "a flag of an entry"),
         parse_rights(rights),
         _parse_spaced_sid(account, domain),
         *guids,
     )
-
-
-def _flags_of(ace_type: AceType) -> Mapping[str, int]:
-    return _FILTER_FLAGS if ace_type is AceType.ACCESS_FILTER else _ACE_FLAGS
 
 
 def _parse_guid(text: str) -> UUID | None:
@@ -376,7 +369,7 @@ def _format_ace(ace: Ace | CustomAce, names: Mapping[AceType, str], domain: Sid 
     return ";".join(
         (
             f"({name}",
-            _format_pairs(ace.flags, _flags_of(ace.type)),
+            _format_pairs(ace.flags, _ACE_FLAGS),
             format_rights(ace.mask, ace.type),
             str(ace.object_type or ""),
             str(ace.inherited_object_type or ""),
@@ -477,7 +470,7 @@ def parse_sddl(text: str, domain: Sid | None = None) -> SecurityDescriptor:
         if tag in ("O", "G"):
             # A SID ends before the letter of the next colon: in S-1-2-0x200D: the D is a tag.
             colon = text.find(":", start)
-            end = len(text) if colon < 0 else max(start, colon - 1)
+            end = len(text) if colon < 0 else colon - 1
             sids[tag] = _parse_spaced_sid(text[start:end], domain)
             start = end
         else:
