@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 from hypothesis import given
 
@@ -185,3 +186,12 @@ def test_anything_can_be_inherited(parent: SecurityDescriptor) -> None:
                     assert ace.type in set(AceType)
                     if not directory:
                         assert not ace.flags & 0x0F
+
+
+def test_descriptor_can_be_stored_as_a_record() -> None:
+    parent = parse_sddl(
+        "O:SYG:SYD:P(A;OICI;GA;;;CO)(OA;;CR;;bf967aba-0de6-11d0-a285-00aa003049e2;WD)"
+    )
+    for descriptor in (parent, inherit(parent, USER, GROUP, directory=True, mark_inherited=True)):
+        stored = msgspec.msgpack.encode(descriptor)
+        assert msgspec.msgpack.decode(stored, type=SecurityDescriptor) == descriptor

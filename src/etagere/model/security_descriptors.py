@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
 from etagere.model.base import Part
 
 
-class Control(IntFlag):
-    """The control flags of a descriptor (MS-DTYP 2.4.6)."""
+class Control(IntEnum):
+    """The control flags of a descriptor, each a bit (MS-DTYP 2.4.6)."""
 
     OWNER_DEFAULTED = 0x0001
     GROUP_DEFAULTED = 0x0002
@@ -56,8 +56,8 @@ class AceType(IntEnum):
     ACCESS_FILTER = 0x15
 
 
-class AceFlag(IntFlag):
-    """The flags of an access control entry (MS-DTYP 2.4.4.1)."""
+class AceFlag(IntEnum):
+    """The flags of an access control entry, each a bit (MS-DTYP 2.4.4.1)."""
 
     OBJECT_INHERIT = 0x01
     CONTAINER_INHERIT = 0x02
