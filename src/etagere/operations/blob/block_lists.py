@@ -64,7 +64,7 @@ from etagere.rules.blocks import STAGED_BLOCKS_MAX, may_refer_to_committed, reso
 
 _DRAFT_SECONDS_MAX = 3600
 # A lookup by key costs as much as this many rows of a scan.
-_LOOKUPS_WORTH = 4
+_LOOKUPS_WORTH = 2
 
 
 @operation

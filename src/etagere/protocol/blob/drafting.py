@@ -34,7 +34,7 @@ from etagere.rules.blocks import resolve
 DRAFTED_PIECES_MAX = 192
 SHARED_CHUNKS_MAX = 16
 READ_CHUNKS_MAX = 8
-_FREED_BLOCKS = 2_000
+_BLOCKS_PER_STEP = 2_000
 
 
 class _StepLimits(NamedTuple):
@@ -47,8 +47,9 @@ class _StepLimits(NamedTuple):
 
 # Longer lists, or those that read more of the blob, would delay other requests for too long.
 _ONE_STEP = _StepLimits(1_000, 4)
-# If the blocks are changed during each of several drafts, other requests wait a little longer.
-_ONE_LONG_STEP = _StepLimits(10_000, 20)
+# If the blocks are changed during each of several drafts, other requests wait a little longer, but
+# not much longer: many such lists may be sent at once.
+_ONE_LONG_STEP = _StepLimits(2_000, 8)
 _DRAFT_PAUSES_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8)
 
 
@@ -169,8 +170,12 @@ class Drafting:
         return found
 
     async def _find_committed(self) -> dict[bytes, Block]:
-        """Returns all committed blocks; of two with the same name, the last one counts."""
+        """Returns the committed blocks that the list names; of two with the same name, the last one
+        counts. No more blocks are kept than the list has: memory is reserved for the list, and not
+        for the blob, which may have many more."""
+        wanted = await self._names_of_committed()
         committed: dict[bytes, Block] = {}
+        shareable_max = len(self._command.blocks)
         uses = self._sources.base_chunks
         for at in range(0, len(uses), READ_CHUNKS_MAX):
             some = uses[at : at + READ_CHUNKS_MAX]
@@ -179,18 +184,32 @@ class Drafting:
             if found is None:
                 raise Outdated
             for use, blocks in zip(some, found, strict=True):
-                self._chunker.offer(use, blocks)
-                for block in blocks:
+                named = [block for block in blocks if block.name in wanted]
+                if len(named) == len(blocks) <= shareable_max:
+                    self._chunker.offer(use, blocks)
+                    shareable_max -= len(blocks)
+                for block in named:
                     committed[block.name] = block
             await self._time_slice.yield_if_over()
         return committed
+
+    async def _names_of_committed(self) -> set[bytes]:
+        """Returns the names of the listed blocks that may be committed ones."""
+        names: set[bytes] = set()
+        listed = self._command.blocks
+        for at in range(0, len(listed), _BLOCKS_PER_STEP):
+            for block in listed[at : at + _BLOCKS_PER_STEP]:
+                if block.source is not BlockSource.UNCOMMITTED:
+                    names.add(block.name)
+            await self._time_slice.yield_if_over()
+        return names
 
     async def _free_blocks(self) -> None:
         """Frees the blocks in steps, since there may be tens of thousands."""
         self._chunker = Chunker(DRAFTED_PIECES_MAX)
         committed = self._committed or {}
         while committed:
-            for _ in range(min(len(committed), _FREED_BLOCKS)):
+            for _ in range(min(len(committed), _BLOCKS_PER_STEP)):
                 committed.popitem()
             await self._time_slice.yield_if_over()
 
