@@ -41,9 +41,9 @@ _HEADERS_MAX: Final = 250
 
 def refusal_fault(answer: Answer, *expected: tuple[int, str]) -> str:
     """Returns what is wrong with an answer that should be a refusal, or an empty string."""
-    told = (answer.status, answer.code)
-    if answer.status not in REFUSALS or (expected and told not in expected):
-        return f"answered {told}"
+    received = (answer.status, answer.code)
+    if answer.status not in REFUSALS or (expected and received not in expected):
+        return f"answered {received}"
     return ""
 
 
@@ -98,8 +98,8 @@ def _part_faults(answer: Answer, service: str) -> Iterator[str]:
     if service == "blob":
         parts = [(part.status, part.code) for part in answered(answer)]
     else:
-        found = answers_in(answer.headers["content-type"], answer.body)
-        parts = [(part.status, part.code if part.status >= 400 else "") for part in found]
+        responses = answers_in(answer.headers["content-type"], answer.body)
+        parts = [(part.status, part.code if part.status >= 400 else "") for part in responses]
     for status, code in parts:
         unsupported = service == "table" and status == HTTPStatus.NOT_IMPLEMENTED
         if status >= 500 and not unsupported:
@@ -145,11 +145,11 @@ def _odata_error_faults(answer: Answer) -> Iterator[str]:
         return
     try:
         error = json.loads(answer.body)["odata.error"]
-        told = error["code"], error["message"]["lang"], error["message"]["value"]
+        fields = error["code"], error["message"]["lang"], error["message"]["value"]
     except (ValueError, KeyError, TypeError):
         yield f"no error in the body: {answer.body[:200]!r}"
         return
-    if not all(told) or (answer.code and told[0] != answer.code):
-        yield f"{told[0]} in the body and {answer.code} in the head"
+    if not all(fields) or (answer.code and fields[0] != answer.code):
+        yield f"{fields[0]} in the body and {answer.code} in the head"
     if not answer.headers.get("content-type", "").startswith("application/json;odata="):
         yield f"an error of type {answer.headers.get('content-type')}"

@@ -46,7 +46,7 @@ class Request:
 
     def header(self, name: str) -> str | None:
         """The value as it is signed: stripped, and joined if there are several."""
-        values = [value.strip(" \t") for given, value in self.headers if given.lower() == name]
+        values = [value.strip(" \t") for key, value in self.headers if key.lower() == name]
         return ",".join(values) if values else None
 
     def having(self, *headers: tuple[str, str]) -> Request:
@@ -54,8 +54,8 @@ class Request:
         return replace(self, headers=(*self.headers, *headers))
 
     def lacking(self, name: str) -> Request:
-        kept = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
-        return replace(self, headers=kept)
+        others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
+        return replace(self, headers=others)
 
     def setting(self, name: str, value: str) -> Request:
         return self.lacking(name).having((name, value))
@@ -68,8 +68,8 @@ class Request:
 
     def framed(self) -> Request:
         """Adds Content-Length, which is signed, unless the request has its own framing."""
-        said = {name.lower() for name, _ in self.headers}
-        if (not self.body and self.method != "PUT") or said & {
+        names = {name.lower() for name, _ in self.headers}
+        if (not self.body and self.method != "PUT") or names & {
             "content-length",
             "transfer-encoding",
         }:
@@ -77,8 +77,8 @@ class Request:
         return self.having(("Content-Length", str(len(self.body))))
 
     def raw(self) -> bytes:
-        said = {name.lower() for name, _ in self.headers}
-        host = () if "host" in said else (("Host", "127.0.0.1"),)
+        names = {name.lower() for name, _ in self.headers}
+        host = () if "host" in names else (("Host", "127.0.0.1"),)
         lines = [f"{self.method} {self.target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in (*host, *self.headers)]
         return octets("\r\n".join([*lines, "", ""])) + self.body

@@ -25,7 +25,7 @@ def endless() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def probed_server(tmp_path_factory: pytest.TempPathFactory, endless: str) -> Iterator[Server]:
-    """A server with two accounts, which is found in order when the module ends."""
+    """A server with two accounts, whose log and exit code are checked at the end."""
     directory = tmp_path_factory.mktemp("probed") / "data"
     account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
     with served(directory, "--account", account, "--copy-source", endless) as server:

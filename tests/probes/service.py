@@ -178,7 +178,7 @@ class ServiceFixture(ABC, Generic[TargetT]):
         return self.outcome(self.client.ask(request))
 
     def outcome(self, answer: Answer) -> Answer:
-        """Returns the answer that says whether the operation was carried out."""
+        """Returns the answer to the operation itself, which may be part of another answer."""
         return answer
 
     @abstractmethod

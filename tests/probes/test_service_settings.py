@@ -1,5 +1,4 @@
-"""Service properties, stored access policies and CORS of all services, as the real ones were
-recorded to answer."""
+"""Service properties, stored access policies and CORS of all services, as recorded."""
 
 from __future__ import annotations
 
@@ -27,17 +26,17 @@ _RULE: Final = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With two front ends: what one is told holds for the other at once."""
+    """A server with two front ends: a change through one is visible through the other at once."""
     directory: Path = tmp_path_factory.mktemp("settings") / "data"
     with served(directory, "--workers", "2") as started:
         for service in SERVICES:
-            made = _make(started, service)
-            assert made.status == 201, made
+            created = _create(started, service)
+            assert created.status == 201, created
         yield started
         assert "Traceback" not in started.log()
 
 
-def _make(server: Server, service: str) -> Answer:
+def _create(server: Server, service: str) -> Answer:
     if service == "table":
         json = (("Content-Type", "application/json"),)
         return _ask(server, service, "POST", "/Tables", (), json, '{"TableName":"settings"}')
@@ -54,7 +53,7 @@ def _ask(
     headers: tuple[tuple[str, str], ...] = (),
     body: str = "",
 ) -> Answer:
-    """On a connection of its own, which any front end may accept."""
+    """Sends a request on a new connection, which any front end may accept."""
     if ("x-ms-version", "") not in headers and "x-ms-version" not in dict(headers):
         headers = (("x-ms-version", "2021-08-06"), *headers)
     request = Request(method, f"/{ACCOUNT}{path}", query, headers, body.encode())
@@ -88,10 +87,10 @@ def _assert_invalid(
     assert b"InvalidXmlDocument" in answer.body
     assert b"XML specified is not syntactically valid." in answer.body
     if service in _WITH_DETAILS:
-        told = answer.error()
-        assert list(told) == ["Code", "Message", "LineNumber", "LinePosition", "Reason"]
-        assert (told["LineNumber"], told["LinePosition"]) == (line, position)
-        assert reason is None or told["Reason"] == reason
+        error = answer.error()
+        assert list(error) == ["Code", "Message", "LineNumber", "LinePosition", "Reason"]
+        assert (error["LineNumber"], error["LinePosition"]) == (line, position)
+        assert reason is None or error["Reason"] == reason
 
 
 # Properties
@@ -138,7 +137,7 @@ def test_order_of_elements(server: Server, service: str) -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_documents_that_ask_for_too_much(server: Server, service: str) -> None:
+def test_documents_beyond_the_limits(server: Server, service: str) -> None:
     before = ElementTree.tostring(_get(server, service))
     rules = _RULE.format("*", "*") * 6
     minutes = (
@@ -168,7 +167,7 @@ def _set_policies(server: Server, service: str, *policies: str) -> Answer:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_times_of_policies_have_all_digits(server: Server, service: str) -> None:
+def test_times_of_policies_have_seven_decimals(server: Server, service: str) -> None:
     policy = "<Start>2021-06-01T10:00:00Z</Start><Expiry>2031-06-01</Expiry>"
     assert _set_policies(server, service, f"{policy}<Permission>r</Permission>").status < 300
     kind = (("restype", "container"),) if service == "blob" else ()
@@ -206,7 +205,7 @@ def _cors_of(answer: Answer) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("allowed", "headers", "allow_origin", "vary", "exposes"),
     [
-        # The documented table: rules, origin, and what a GET is answered with.
+        # The documented table: rules, origin, and the headers of the response to a GET.
         ("", (), None, False, False),
         ("", _MATCH, None, False, False),
         ("*", (), "*", False, True),
@@ -227,17 +226,17 @@ def test_reads_by_rule_and_origin(
 ) -> None:
     rules = f"<Cors>{_RULE.format(allowed, '*')}</Cors>" if allowed else "<Cors />"
     path, query = _READS[service]
-    asked = (("x-ms-client-request-id", "mine"), *headers)
+    sent_headers = (("x-ms-client-request-id", "mine"), *headers)
     try:
         assert _set(server, service, rules).status == 202
-        # Whichever front end answers.
+        # Any front end may answer.
         for _ in range(4):
-            told = _cors_of(_ask(server, service, "GET", path, query, asked))
-            exposed = told.pop("access-control-expose-headers", "").split(",")
+            cors = _cors_of(_ask(server, service, "GET", path, query, sent_headers))
+            exposed = cors.pop("access-control-expose-headers", "").split(",")
             expected = {"vary": "Origin"} if vary else {}
             if allow_origin is not None:
                 expected["access-control-allow-origin"] = allow_origin
-            assert told == expected
+            assert cors == expected
             common = {"x-ms-request-id", "x-ms-version", "x-ms-client-request-id", "Server"}
             assert (common < set(exposed)) == exposes
             if exposes:
@@ -249,8 +248,8 @@ def test_reads_by_rule_and_origin(
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_what_says_nothing_of_origins(server: Server, service: str) -> None:
-    """Writes and errors to a request without an origin, and those to a page that may write."""
+def test_responses_without_cors_headers(server: Server, service: str) -> None:
+    """Responses to writes and errors have CORS headers only if the request has an Origin."""
     path = "/settings"
     kind = (("restype", "container"),) if service == "blob" else ()
     acl = (*kind, ("comp", "acl"))

@@ -14,20 +14,20 @@ _HEAD: Final = b'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nETag: "endless"\r
 @contextlib.contextmanager
 def endless_source() -> Iterator[str]:
     """Runs the source and yields its host and port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as held:
-        answering = threading.Thread(target=_answer, args=(listening, held), daemon=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as connections:
+        answering = threading.Thread(target=_answer, args=(listener, connections), daemon=True)
         answering.start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
         # Wakes the thread that waits for the next connection.
-        listening.shutdown(socket.SHUT_RDWR)
+        listener.shutdown(socket.SHUT_RDWR)
         answering.join()
 
 
-def _answer(listening: socket.socket, held: contextlib.ExitStack) -> None:
+def _answer(listener: socket.socket, connections: contextlib.ExitStack) -> None:
     with contextlib.suppress(OSError):
         while True:
-            connection, _ = listening.accept()
-            held.enter_context(connection)
+            connection, _ = listener.accept()
+            connections.enter_context(connection)
             received = b""
             while b"\r\n\r\n" not in received and (data := connection.recv(4_096)):
                 received += data

@@ -54,8 +54,8 @@ class BlobFixture(ServiceFixture[BlobTarget]):
             self.put(target, target.source, operation.source, SOURCE)
         if operation.source == "PageBlob":
             path = f"/{target.account}/{target.container}/{target.source}"
-            taken = self.send_as_owner(Request("PUT", path, (("comp", "snapshot"),)))
-            target = target._replace(snapshot=taken.headers["x-ms-snapshot"])
+            answer = self.send_as_owner(Request("PUT", path, (("comp", "snapshot"),)))
+            target = target._replace(snapshot=answer.headers["x-ms-snapshot"])
         if operation.aborts:
             path = f"/{target.account}/{target.container}/{target.blob}"
             begun = self.send_as_owner(
@@ -127,9 +127,9 @@ class BlobFixture(ServiceFixture[BlobTarget]):
 def _names(page: bytes, tag: str, having: str = "") -> list[str]:
     """Returns the names of the listed elements, or of those that match a path in Properties."""
     root = ElementTree.fromstring(page)
-    found = [
+    elements = [
         element
         for element in root.iter(tag)
         if not having or element.find(f"Properties{having}") is not None
     ]
-    return list(dict.fromkeys(element.findtext("Name") or "" for element in found))
+    return list(dict.fromkeys(element.findtext("Name") or "" for element in elements))

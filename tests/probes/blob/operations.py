@@ -164,17 +164,17 @@ def _of_container(
 
 def _leases(of: Callable[..., BlobOperation], what: str) -> Iterator[BlobOperation]:
     """The five actions on the lease of a container or a blob."""
-    held, proposed = ("x-ms-lease-id", LEASE), ("x-ms-proposed-lease-id", OTHER_LEASE)
+    lease_id, proposed = ("x-ms-lease-id", LEASE), ("x-ms-proposed-lease-id", OTHER_LEASE)
     for action, headers in {
         "acquire": (("x-ms-lease-duration", "-1"),),
-        "renew": (held,),
-        "change": (held, proposed),
-        "release": (held,),
+        "renew": (lease_id,),
+        "change": (lease_id, proposed),
+        "release": (lease_id,),
         "break": (("x-ms-lease-break-period", "0"),),
     }.items():
         row = f"{action}_{what}_lease"
-        made = of(row, "PUT", "lease", ("x-ms-lease-action", action), *headers)
-        yield replace(made, needs_lease=action != "acquire")
+        operation = of(row, "PUT", "lease", ("x-ms-lease-action", action), *headers)
+        yield replace(operation, needs_lease=action != "acquire")
 
 
 def _of_blob(row: str, method: str, comp: str = "", *headers: tuple[str, str]) -> BlobOperation:

@@ -73,26 +73,26 @@ def _unauthorized_parts(
     yield "no credentials, dated", unsigned.having(("x-ms-date", http_date()))
     for key in (WRONG_KEY, *SECOND_KEYS):
         yield "another key", shared_key(ACCOUNT, key)(unsigned)
-        yield "another key, lightly", shared_key_lite(ACCOUNT, key)(unsigned)
+        yield "another key, Shared Key Lite", shared_key_lite(ACCOUNT, key)(unsigned)
         yield "another account", shared_key(SECOND_ACCOUNT, key)(unsigned)
     yield "another path", replace(signed, path=path)
-    yield "signed elsewhere", replace(SIGN(replace(unsigned, path=path)), path=unsigned.path)
+    yield "signed for another path", replace(SIGN(replace(unsigned, path=path)), path=unsigned.path)
     yield "another method", replace(SIGN(replace(unsigned, method="GET")), method=unsigned.method)
     yield "another header", signed.having(("x-ms-delete-snapshots", "include"))
-    yield "twice authorized", signed.having(("Authorization", signature))
-    yield "empty", signed.setting("Authorization", "")
-    yield "long ago", SIGN(unsigned.having(("x-ms-date", http_date(-3_600))))
+    yield "two Authorization headers", signed.having(("Authorization", signature))
+    yield "an empty Authorization header", signed.setting("Authorization", "")
+    yield "an old date", SIGN(unsigned.having(("x-ms-date", http_date(-3_600))))
     tokens = {
         "another container": service_token(ACCOUNT, KEY, other.container),
         "another blob": service_token(ACCOUNT, KEY, target.container, "shelf/boo"),
         "another account": service_token(SECOND_ACCOUNT, SECOND_KEYS[0], target.container),
-        "reading": service_token(ACCOUNT, KEY, target.container, permissions="rltf"),
-        "past": service_token(ACCOUNT, KEY, target.container, se=moment(hours=-1)),
-        "from elsewhere": service_token(ACCOUNT, KEY, target.container, sip="10.0.0.1"),
-        "encrypted": service_token(ACCOUNT, KEY, target.container, spr="https"),
+        "read only": service_token(ACCOUNT, KEY, target.container, permissions="rltf"),
+        "expired": service_token(ACCOUNT, KEY, target.container, se=moment(hours=-1)),
+        "another address": service_token(ACCOUNT, KEY, target.container, sip="10.0.0.1"),
+        "HTTPS only": service_token(ACCOUNT, KEY, target.container, spr="https"),
         "queues": account_token(ACCOUNT, KEY, services="qtf"),
         "containers": account_token(ACCOUNT, KEY, types="sc"),
-        "no letter": account_token(ACCOUNT, KEY, permissions="rlacupfti"),
+        "a missing permission": account_token(ACCOUNT, KEY, permissions="rlacupfti"),
         "forged": service_token(ACCOUNT, KEY, target.container, permissions="r").setting(
             "sp", "rwdt"
         ),
@@ -108,11 +108,11 @@ def test_key_of_the_envelope(blobs: BlobFixture, operation: BlobOperation, level
     with blobs.target_for(operation) as target:
         unsigned = _unsigned(operation, target)
         with blobs.unchanged():
-            told = {
+            faults = {
                 label: _part_faults(blobs, SIGN(_envelope(target, level, [part])))
                 for label, part in _unauthorized_parts(unsigned, target, other)
             }
-            assert not {label: wrong for label, wrong in told.items() if wrong}
+            assert not {label: fault for label, fault in faults.items() if fault}
         # With valid credentials the part is carried out.
         for sign in (SIGN, shared_key_lite(ACCOUNT, KEY)):
             last = blobs.client.ask(SIGN(_envelope(target, level, [sign(unsigned)])))
@@ -131,8 +131,8 @@ def test_credentials_of_neighbours(
         nothing = replace(unsigned, path=f"/{ACCOUNT}/{target.container}/nothing")
         token = service_token(ACCOUNT, KEY, target.container, "nothing")
         parts = [SIGN(nothing), unsigned, token.put_on(nothing), unsigned]
-        told = answered(blobs.client.ask(SIGN(_envelope(target, level, parts))))
-        assert [part.status for part in told] == [404, 401, 404, 401]
+        parts_answered = answered(blobs.client.ask(SIGN(_envelope(target, level, parts))))
+        assert [part.status for part in parts_answered] == [404, 401, 404, 401]
 
 
 # A batch with a token
@@ -144,7 +144,7 @@ def _insufficient_tokens(target: BlobTarget, other: BlobTarget) -> dict[str, Tok
         "reads": service_token(ACCOUNT, KEY, target.container, permissions="racltf"),
         "reads the account": account_token(ACCOUNT, KEY, permissions="rlacupft"),
         "containers only": account_token(ACCOUNT, KEY, types="sc"),
-        "elsewhere": service_token(ACCOUNT, KEY, other.container),
+        "another container": service_token(ACCOUNT, KEY, other.container),
     }
 
 
@@ -166,28 +166,28 @@ def test_scope_of_the_token(blobs: BlobFixture, operation: BlobOperation, level:
 
 @each_part
 def test_container_token_and_parts_elsewhere(blobs: BlobFixture, operation: BlobOperation) -> None:
-    mine = blobs.create()
+    own = blobs.create()
     with blobs.target_for(operation) as target, blobs.unchanged():
-        token = service_token(ACCOUNT, KEY, mine.container)
+        token = service_token(ACCOUNT, KEY, own.container)
         unsigned = _unsigned(operation, target)
         for path in (
             unsigned.path,
-            f"/{ACCOUNT}/{mine.container}/../{target.container}/{target.blob}",
-            f"/{ACCOUNT}/{mine.container}%2F..%2F{target.container}/{target.blob}",
+            f"/{ACCOUNT}/{own.container}/../{target.container}/{target.blob}",
+            f"/{ACCOUNT}/{own.container}%2F..%2F{target.container}/{target.blob}",
             f"/{ACCOUNT}/%2E%2E/{target.container}/{target.blob}",
             f"//{ACCOUNT}/{target.container}/{target.blob}",
             f"/{SECOND_ACCOUNT}/{target.container}/{target.blob}",
             f"http://127.0.0.1/{ACCOUNT}/{target.container}/{target.blob}",
-            f"http://{mine.container}/{ACCOUNT}/{target.container}/{target.blob}",
+            f"http://{own.container}/{ACCOUNT}/{target.container}/{target.blob}",
         ):
             for level in ("service", "container"):
-                envelope = token.put_on(_envelope(mine, level, [replace(unsigned, path=path)]))
+                envelope = token.put_on(_envelope(own, level, [replace(unsigned, path=path)]))
                 answer = blobs.client.ask(envelope)
                 if answer.status == 202:
                     assert all(part.status >= 400 for part in answered(answer)), path
                 else:
                     assert not refusal_fault(answer), (path, answer)
-    blobs.remove(mine)
+    blobs.remove(own)
 
 
 # Operations that are not allowed in a batch
@@ -233,8 +233,8 @@ def test_operations_that_are_not_allowed(blobs: BlobFixture, level: str) -> None
             else:
                 assert answer.status == 202
                 assert answered(answer) == UNUSABLE, (label, answer)
-    for made in (target, foreign):
-        blobs.remove(made)
+    for created in (target, foreign):
+        blobs.remove(created)
 
 
 def test_another_account_by_host(blobs: BlobFixture) -> None:
@@ -255,5 +255,5 @@ def test_another_account_by_host(blobs: BlobFixture) -> None:
                     assert answered(answer)[0].status in {400, 403, 404}, (path, answer)
                 else:
                     assert not refusal_fault(answer), (path, answer)
-    for made in (target, foreign):
-        blobs.remove(made)
+    for created in (target, foreign):
+        blobs.remove(created)

@@ -216,9 +216,9 @@ def test_names_of_accounts(blobs: BlobFixture, method: str) -> None:
                 assert _outcome(_ask(blobs, request)) == INVALID_HEADER
                 assert _outcome(_ask(blobs, preflight)) == (403, "CorsPreflightFailure")
             else:
-                for asked in (request, preflight):
-                    assert _outcome(_ask(blobs, asked)) == NOT_FOUND
-                    assert _outcome(_ask(blobs, signed(asked))) == AUTHENTICATION_FAILED
+                for sent in (request, preflight):
+                    assert _outcome(_ask(blobs, sent)) == NOT_FOUND
+                    assert _outcome(_ask(blobs, signed(sent))) == AUTHENTICATION_FAILED
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])

@@ -63,7 +63,7 @@ class Blob:
         )
         return Request(method, self.path, parameters, (*named, *headers), body)
 
-    def done(
+    def ask_successfully(
         self,
         method: str,
         comp: str = "",
@@ -79,14 +79,16 @@ class Blob:
         sized = (("x-ms-blob-content-length", str(PAGE)),) if kind == "PageBlob" else ()
         body = CONTENT if kind == "BlockBlob" else b""
         tagged = ("x-ms-tags", "kind=book")
-        self.done("PUT", "", ("x-ms-blob-type", kind), tagged, *sized, *headers, body=body)
+        self.ask_successfully(
+            "PUT", "", ("x-ms-blob-type", kind), tagged, *sized, *headers, body=body
+        )
         return self
 
     def stage_block(self, name: str = A, *headers: tuple[str, str]) -> Answer:
         return self.ask("PUT", "block", *headers, body=b"block", blockid=name)
 
     def lease(self, seconds: int = -1) -> Blob:
-        self.done(
+        self.ask_successfully(
             "PUT",
             "lease",
             ("x-ms-lease-action", "acquire"),
@@ -97,16 +99,16 @@ class Blob:
 
     def break_lease(self, seconds: int = 0) -> Blob:
         period = ("x-ms-lease-break-period", str(seconds))
-        self.done("PUT", "lease", ("x-ms-lease-action", "break"), period)
+        self.ask_successfully("PUT", "lease", ("x-ms-lease-action", "break"), period)
         return self
 
     @property
     def etag(self) -> str:
-        return self.done("HEAD").headers["etag"]
+        return self.ask_successfully("HEAD").headers["etag"]
 
     @property
     def address(self) -> str:
-        """With a right to read it, tags included."""
+        """The URL of the blob, with a token to read it and its tags."""
         token = service_token(ACCOUNT, KEY, self.target.container, self.name, permissions="rt")
         return f"http://127.0.0.1{self.path}?{token}"
 
@@ -131,16 +133,16 @@ def new(blobs: BlobFixture, target: BlobTarget) -> NewBlob:
 
 @pytest.fixture
 def pending(blobs: BlobFixture, new: NewBlob) -> Iterator[Blob]:
-    """A blob to which a copy is under way."""
+    """The destination of a pending copy."""
     blob = new()
-    begun = blob.done("PUT", "", ("x-ms-copy-source", blobs.endless))
+    begun = blob.ask_successfully("PUT", "", ("x-ms-copy-source", blobs.endless))
     assert begun.headers["x-ms-copy-status"] == "pending"
     yield blob
     abort = ("x-ms-copy-action", "abort")
-    blob.done("PUT", "copy", abort, copyid=begun.headers["x-ms-copy-id"])
+    blob.ask_successfully("PUT", "copy", abort, copyid=begun.headers["x-ms-copy-id"])
 
 
-def told(answer: Answer) -> tuple[int, str]:
+def outcome(answer: Answer) -> tuple[int, str]:
     return answer.status, answer.code
 
 
@@ -151,24 +153,24 @@ def message(answer: Answer) -> str:
 # Leases
 
 
-def test_a_copy_needs_a_lease_without_end(new: NewBlob) -> None:
+def test_a_copy_needs_an_infinite_lease(new: NewBlob) -> None:
     source, destination = new().put(), new().put().lease(60)
     answer = destination.ask("PUT", "", source.source, LEASED)
-    assert told(answer) == (412, "InfiniteLeaseDurationRequired")
-    assert told(destination.ask("PUT", "", source.source)) == (412, "LeaseIdMissing")
+    assert outcome(answer) == (412, "InfiniteLeaseDurationRequired")
+    assert outcome(destination.ask("PUT", "", source.source)) == (412, "LeaseIdMissing")
     destination.lease()
-    destination.done("PUT", "", source.source, LEASED)
+    destination.ask_successfully("PUT", "", source.source, LEASED)
     destination.break_lease(60)
     answer = destination.ask("PUT", "", source.source, LEASED)
-    assert told(answer) == (412, "InfiniteLeaseDurationRequired")
+    assert outcome(answer) == (412, "InfiniteLeaseDurationRequired")
 
 
-def test_a_synchronous_copy_takes_any_lease(new: NewBlob) -> None:
+def test_a_synchronous_copy_accepts_any_lease(new: NewBlob) -> None:
     source, destination = new().put(), new().put().lease(60)
-    destination.done("PUT", "", source.source, LEASED, ("x-ms-requires-sync", "true"))
+    destination.ask_successfully("PUT", "", source.source, LEASED, ("x-ms-requires-sync", "true"))
 
 
-def test_who_sends_the_lease_may_ask_for_a_new_blob(new: NewBlob) -> None:
+def test_if_none_match_star_is_ignored_with_the_lease_id(new: NewBlob) -> None:
     """Clients that upload with a lease and without overwriting send both."""
     source = new().put()
     block_list = f"<BlockList><Latest>{A}</Latest></BlockList>".encode()
@@ -182,19 +184,19 @@ def test_who_sends_the_lease_may_ask_for_a_new_blob(new: NewBlob) -> None:
         blob = new().put()
         if comp:
             blob.stage_block()
-        asked = ("PUT", comp, *headers, ABSENT_ONLY)
-        assert told(blob.ask(*asked, body=body)) == (409, "BlobAlreadyExists")
+        request = ("PUT", comp, *headers, ABSENT_ONLY)
+        assert outcome(blob.ask(*request, body=body)) == (409, "BlobAlreadyExists")
         blob.lease()
-        assert told(blob.ask(*asked, body=body)) == (412, "LeaseIdMissing")
-        blob.done(*asked, LEASED, body=body)
+        assert outcome(blob.ask(*request, body=body)) == (412, "LeaseIdMissing")
+        blob.ask_successfully(*request, LEASED, body=body)
         blob.break_lease()
-        assert told(blob.ask(*asked, LEASED, body=body)) == (412, "LeaseLost")
+        assert outcome(blob.ask(*request, LEASED, body=body)) == (412, "LeaseLost")
     for kind in ("PageBlob", "AppendBlob"):
         blob = new().put(kind).lease()
         blob.put(kind, ABSENT_ONLY, LEASED)
 
 
-def test_the_id_of_a_broken_lease_is_lost(blobs: BlobFixture, new: NewBlob) -> None:
+def test_the_id_of_a_broken_lease_is_refused_as_lost(blobs: BlobFixture, new: NewBlob) -> None:
     blob = new().put().lease().break_lease()
     for method, comp, headers, body in (
         ("PUT", "", (BLOCK,), b"new"),
@@ -203,7 +205,7 @@ def test_the_id_of_a_broken_lease_is_lost(blobs: BlobFixture, new: NewBlob) -> N
         ("DELETE", "", (), b""),
     ):
         answer = blob.ask(method, comp, *headers, LEASED, body=body)
-        assert told(answer) == (412, "LeaseLost")
+        assert outcome(answer) == (412, "LeaseLost")
         assert message(answer) == (
             "A lease ID was specified, but the lease for the blob has expired."
         )
@@ -211,14 +213,14 @@ def test_the_id_of_a_broken_lease_is_lost(blobs: BlobFixture, new: NewBlob) -> N
     container: Pairs = (("restype", "container"),)
     leased = (("x-ms-lease-id", _container_lease(blobs, path)),)
     answer = blobs.client.ask(SIGN(Request("DELETE", path, container, leased)))
-    assert told(answer) == (412, "LeaseLost")
+    assert outcome(answer) == (412, "LeaseLost")
     assert message(answer) == (
         "A lease ID was specified, but the lease for the container has expired."
     )
 
 
 def _container_lease(blobs: BlobFixture, path: str) -> str:
-    """A lease of a container that is broken."""
+    """Returns the id of a broken lease of the container."""
     query: Pairs = (("restype", "container"), ("comp", "lease"))
     broken = (("x-ms-lease-action", "break"), ("x-ms-lease-break-period", "0"))
     blobs.send_as_owner(Request("PUT", path, query, broken))
@@ -228,93 +230,99 @@ def _container_lease(blobs: BlobFixture, path: str) -> str:
     return lease_id
 
 
-def test_refused_lease_actions_name_what_is_leased(blobs: BlobFixture, new: NewBlob) -> None:
+def test_messages_of_refused_lease_actions_name_the_resource(
+    blobs: BlobFixture, new: NewBlob
+) -> None:
     broken = (("x-ms-lease-action", "break"),)
     answer = new().put().ask("PUT", "lease", *broken)
-    assert told(answer) == (409, "LeaseNotPresentWithLeaseOperation")
+    assert outcome(answer) == (409, "LeaseNotPresentWithLeaseOperation")
     assert message(answer) == "There is currently no lease on the blob."
     path = f"/{ACCOUNT}/{blobs.create().container}"
     query: Pairs = (("restype", "container"), ("comp", "lease"))
     answer = blobs.client.ask(SIGN(Request("PUT", path, query, broken)))
-    assert told(answer) == (409, "LeaseNotPresentWithLeaseOperation")
+    assert outcome(answer) == (409, "LeaseNotPresentWithLeaseOperation")
     assert message(answer) == "There is currently no lease on the container."
 
 
-def test_tags_are_set_by_who_sends_the_lease(new: NewBlob) -> None:
+def test_setting_tags_needs_the_lease_id(new: NewBlob) -> None:
     blob = new().put().lease()
     tags = b"<Tags><TagSet><Tag><Key>kind</Key><Value>map</Value></Tag></TagSet></Tags>"
-    assert told(blob.ask("PUT", "tags", body=tags)) == (412, "LeaseIdMissing")
-    blob.done("PUT", "tags", LEASED, body=tags)
-    blob.done("GET", "tags")
+    assert outcome(blob.ask("PUT", "tags", body=tags)) == (412, "LeaseIdMissing")
+    blob.ask_successfully("PUT", "tags", LEASED, body=tags)
+    blob.ask_successfully("GET", "tags")
 
 
-def test_snapshots_are_deleted_by_who_sends_the_lease(new: NewBlob) -> None:
+def test_deleting_snapshots_needs_the_lease_id(new: NewBlob) -> None:
     blob = new().put()
     only = ("x-ms-delete-snapshots", "only")
-    blob.done("PUT", "snapshot")
+    blob.ask_successfully("PUT", "snapshot")
     blob.lease()
-    assert told(blob.ask("DELETE", "", only)) == (412, "LeaseIdMissing")
+    assert outcome(blob.ask("DELETE", "", only)) == (412, "LeaseIdMissing")
     blob.break_lease(60)
-    assert told(blob.ask("DELETE", "", only)) == (412, "LeaseIdMissing")
-    blob.done("DELETE", "", only, LEASED)
-    blob.done("PUT", "snapshot")
+    assert outcome(blob.ask("DELETE", "", only)) == (412, "LeaseIdMissing")
+    blob.ask_successfully("DELETE", "", only, LEASED)
+    blob.ask_successfully("PUT", "snapshot")
     blob.break_lease()
-    assert told(blob.ask("DELETE", "", only, LEASED)) == (412, "LeaseLost")
-    blob.done("DELETE", "", only)
+    assert outcome(blob.ask("DELETE", "", only, LEASED)) == (412, "LeaseLost")
+    blob.ask_successfully("DELETE", "", only)
 
 
 # Blocks
 
 
-def test_an_uncommitted_blob_is_deleted(new: NewBlob) -> None:
+def test_deleting_an_uncommitted_blob(new: NewBlob) -> None:
     blob = new()
     assert blob.stage_block().status == 201
-    assert told(blob.ask("DELETE", "", LEASED)) == (412, "LeaseNotPresentWithBlobOperation")
-    assert told(blob.ask("DELETE", "", ("If-Match", "*"))) == (412, "ConditionNotMet")
-    assert told(blob.ask("DELETE", "", ("x-ms-version", "2012-02-12")))[0] == 404
+    assert outcome(blob.ask("DELETE", "", LEASED)) == (412, "LeaseNotPresentWithBlobOperation")
+    assert outcome(blob.ask("DELETE", "", ("If-Match", "*"))) == (412, "ConditionNotMet")
+    assert outcome(blob.ask("DELETE", "", ("x-ms-version", "2012-02-12")))[0] == 404
     only = ("x-ms-delete-snapshots", "only")
-    assert told(blob.ask("DELETE", "", only)) == (404, "BlobNotFound")
-    blob.done("GET", "blocklist", blocklisttype="all")
+    assert outcome(blob.ask("DELETE", "", only)) == (404, "BlobNotFound")
+    blob.ask_successfully("GET", "blocklist", blocklisttype="all")
     assert blob.ask("DELETE").status == 202
-    assert told(blob.ask("GET", "blocklist", blocklisttype="all")) == (404, "BlobNotFound")
-    assert told(blob.ask("DELETE")) == (404, "BlobNotFound")
-    # Blocks that wait for the next version of a blob are no blob of their own.
+    assert outcome(blob.ask("GET", "blocklist", blocklisttype="all")) == (404, "BlobNotFound")
+    assert outcome(blob.ask("DELETE")) == (404, "BlobNotFound")
+    # Blocks staged for a committed blob are no blob of their own.
     blob.put()
     blob.stage_block()
     assert blob.ask("DELETE").status == 202
-    assert told(blob.ask("DELETE")) == (404, "BlobNotFound")
+    assert outcome(blob.ask("DELETE")) == (404, "BlobNotFound")
 
 
 @pytest.mark.parametrize("kind", ["PageBlob", "AppendBlob"])
-def test_only_block_blobs_have_lists(new: NewBlob, kind: str) -> None:
+def test_only_block_blobs_have_block_lists(new: NewBlob, kind: str) -> None:
     for listed in ("all", "committed", "uncommitted"):
         answer = new().put(kind).ask("GET", "blocklist", blocklisttype=listed)
-        assert told(answer) == (409, "InvalidBlobType")
+        assert outcome(answer) == (409, "InvalidBlobType")
 
 
 def test_uncommitted_blocks_are_not_public(blobs: BlobFixture, new: NewBlob) -> None:
     blob, unfinished = new().put(), new()
     blob.stage_block(A)
-    blob.done("PUT", "blocklist", body=f"<BlockList><Latest>{A}</Latest></BlockList>".encode())
+    blob.ask_successfully(
+        "PUT", "blocklist", body=f"<BlockList><Latest>{A}</Latest></BlockList>".encode()
+    )
     blob.stage_block(B)
     unfinished.stage_block(B)
 
-    def anonymous(asked: Blob, listed: str) -> Answer:
-        return blobs.client.ask(asked.request("GET", "blocklist", blocklisttype=listed))
+    def anonymous(blob: Blob, listed: str) -> Answer:
+        return blobs.client.ask(blob.request("GET", "blocklist", blocklisttype=listed))
 
     for listed in ("all", "committed", "uncommitted"):
         answer = anonymous(blob, listed)
         assert answer.status == 200
         assert f"<Name>{B}</Name>".encode() not in answer.body
         assert (f"<Name>{A}</Name>".encode() in answer.body) == (listed != "uncommitted")
-        assert told(anonymous(unfinished, listed)) == (404, "BlobNotFound")
+        assert outcome(anonymous(unfinished, listed)) == (404, "BlobNotFound")
     reader = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions="r")
-    shown = blobs.client.ask(reader.put_on(blob.request("GET", "blocklist", blocklisttype="all")))
-    assert f"<Name>{B}</Name>".encode() in shown.body
+    as_reader = blobs.client.ask(
+        reader.put_on(blob.request("GET", "blocklist", blocklisttype="all"))
+    )
+    assert f"<Name>{B}</Name>".encode() in as_reader.body
 
 
 @pytest.mark.parametrize("spaces", ["", "\n  "])
-def test_a_block_stands_under_one_element(new: NewBlob, spaces: str) -> None:
+def test_a_block_id_appears_under_one_element_name(new: NewBlob, spaces: str) -> None:
     blob = new()
 
     def commit(*listed: tuple[str, str]) -> Answer:
@@ -331,54 +339,54 @@ def test_a_block_stands_under_one_element(new: NewBlob, spaces: str) -> None:
         ("Uncommitted", "Committed"),
     ):
         answer = commit((first, A), ("Latest", B), (second, A))
-        assert told(answer) == (400, "InvalidBlockList")
+        assert outcome(answer) == (400, "InvalidBlockList")
     assert commit(("Uncommitted", B), ("Committed", A)).status == 201
 
 
-# Copies that are under way
+# Pending copies
 
 
 def test_nothing_is_staged_or_copied_while_a_copy_is_pending(new: NewBlob, pending: Blob) -> None:
-    assert told(pending.stage_block()) == (409, "PendingCopyOperation")
+    assert outcome(pending.stage_block()) == (409, "PendingCopyOperation")
     answer = new().ask("PUT", "", pending.source)
-    assert told(answer) == (409, "PendingCopyOperation")
+    assert outcome(answer) == (409, "PendingCopyOperation")
     answer = new().ask("PUT", "", pending.source, ("x-ms-requires-sync", "true"))
-    assert told(answer) == (409, "PendingCopyOperation")
+    assert outcome(answer) == (409, "PendingCopyOperation")
     answer = new().ask("PUT", "", pending.source, BLOCK)
-    assert told(answer) == (409, "CannotVerifyCopySource")
-    assert told(new().ask("PUT", "block", pending.source, blockid=A))[0] == 409
+    assert outcome(answer) == (409, "CannotVerifyCopySource")
+    assert outcome(new().ask("PUT", "block", pending.source, blockid=A))[0] == 409
 
 
-def test_tags_are_read_while_a_copy_is_pending(pending: Blob) -> None:
-    pending.done("GET", "tags")
-    assert told(pending.ask("GET", "tags", TAGS_UNMET)) == (412, "ConditionNotMet")
+def test_tags_can_be_read_while_a_copy_is_pending(pending: Blob) -> None:
+    pending.ask_successfully("GET", "tags")
+    assert outcome(pending.ask("GET", "tags", TAGS_UNMET)) == (412, "ConditionNotMet")
 
 
-def test_tags_of_incremental_copies_are_read(new: NewBlob) -> None:
+def test_tags_of_incremental_copies_can_be_read(new: NewBlob) -> None:
     source, copy = new().put("PageBlob"), new()
-    taken = source.done("PUT", "snapshot").headers["x-ms-snapshot"]
-    address = f"{source.address}&snapshot={quote(taken)}"
-    copy.done("PUT", "incrementalcopy", ("x-ms-copy-source", address))
-    copy.done("GET", "tags")
+    snapshot = source.ask_successfully("PUT", "snapshot").headers["x-ms-snapshot"]
+    address = f"{source.address}&snapshot={quote(snapshot)}"
+    copy.ask_successfully("PUT", "incrementalcopy", ("x-ms-copy-source", address))
+    copy.ask_successfully("GET", "tags")
 
 
-def test_every_set_properties_clears_how_a_copy_went(new: NewBlob) -> None:
+def test_set_properties_clears_the_copy_properties(new: NewBlob) -> None:
     for change in (
         ("x-ms-blob-content-length", str(2 * PAGE)),
         ("x-ms-sequence-number-action", "increment"),
         ("x-ms-blob-content-language", "de"),
     ):
         copy = new()
-        copy.done("PUT", "", new().put("PageBlob").source)
-        assert "x-ms-copy-id" in copy.done("HEAD").headers
-        copy.done("PUT", "properties", change)
-        assert "x-ms-copy-id" not in copy.done("HEAD").headers
+        copy.ask_successfully("PUT", "", new().put("PageBlob").source)
+        assert "x-ms-copy-id" in copy.ask_successfully("HEAD").headers
+        copy.ask_successfully("PUT", "properties", change)
+        assert "x-ms-copy-id" not in copy.ask_successfully("HEAD").headers
 
 
-# What is refused
+# Refused requests
 
 
-def test_who_may_create_does_not_overwrite(blobs: BlobFixture, new: NewBlob) -> None:
+def test_the_create_permission_does_not_allow_overwrites(blobs: BlobFixture, new: NewBlob) -> None:
     blob, source = new(), new().put()
     token = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions="c")
     create = token.put_on(blob.request("PUT", "", BLOCK, body=b"new"))
@@ -392,7 +400,7 @@ def test_who_may_create_does_not_overwrite(blobs: BlobFixture, new: NewBlob) -> 
         blob.request("PUT", "blocklist", body=listed),
     ):
         answer = blobs.client.ask(token.put_on(request))
-        assert told(answer) == (403, "UnauthorizedBlobOverwrite")
+        assert outcome(answer) == (403, "UnauthorizedBlobOverwrite")
         assert message(answer) == "This request is not authorized to perform blob overwrites."
 
 
@@ -400,66 +408,66 @@ LENGTH = ("x-ms-blob-content-length", "512")
 
 
 @pytest.mark.parametrize("kind", ["BlockBlob", "AppendBlob"])
-def test_only_page_blobs_have_a_length_that_is_set(new: NewBlob, kind: str) -> None:
+def test_only_page_blobs_accept_a_content_length(new: NewBlob, kind: str) -> None:
     blob = new()
     body = b"x" if kind == "BlockBlob" else b""
     refused = blob.ask("PUT", "", ("x-ms-blob-type", kind), LENGTH, body=body)
-    assert told(refused) == (400, "UnsupportedHeader")
+    assert outcome(refused) == (400, "UnsupportedHeader")
     assert blob.ask("HEAD").status == 404
     blob.put(kind)
-    assert told(blob.ask("PUT", "properties", LENGTH)) == (400, "UnsupportedHeader")
+    assert outcome(blob.ask("PUT", "properties", LENGTH)) == (400, "UnsupportedHeader")
     if kind == "BlockBlob":
         refused = blob.ask("PUT", "", BLOCK, LENGTH, new().put().source)
-        assert told(refused) == (400, "UnsupportedHeader")
+        assert outcome(refused) == (400, "UnsupportedHeader")
 
 
 def test_checksums_of_ranges_need_a_range(new: NewBlob) -> None:
     blob = new().put()
     for kind in ("md5", "crc64"):
-        asked = (f"x-ms-range-get-content-{kind}", "true")
-        assert blob.ask("GET", "", asked).status == 400
-        assert blob.done("GET", "", asked, ("Range", "bytes=0-3")).status == 206
-        assert blob.done("GET", "", (asked[0], "false")).status == 200
+        checksum = (f"x-ms-range-get-content-{kind}", "true")
+        assert blob.ask("GET", "", checksum).status == 400
+        assert blob.ask_successfully("GET", "", checksum, ("Range", "bytes=0-3")).status == 206
+        assert blob.ask_successfully("GET", "", (checksum[0], "false")).status == 200
 
 
 def test_sequence_numbers_need_an_action(new: NewBlob) -> None:
     blob = new().put("PageBlob")
     number = ("x-ms-blob-sequence-number", "7")
-    assert told(blob.ask("PUT", "properties", number)) == (400, "MissingRequiredHeader")
-    assert blob.done("HEAD").headers["x-ms-blob-sequence-number"] == "0"
-    blob.done("PUT", "properties", number, ("x-ms-sequence-number-action", "update"))
+    assert outcome(blob.ask("PUT", "properties", number)) == (400, "MissingRequiredHeader")
+    assert blob.ask_successfully("HEAD").headers["x-ms-blob-sequence-number"] == "0"
+    blob.ask_successfully("PUT", "properties", number, ("x-ms-sequence-number-action", "update"))
 
 
-def test_nothing_is_cleared_with_a_checksum(new: NewBlob) -> None:
+def test_clearing_pages_refuses_a_checksum(new: NewBlob) -> None:
     blob = new().put("PageBlob")
     clear: Pairs = (("x-ms-page-write", "clear"), ("x-ms-range", "bytes=0-511"))
     assert blob.ask("PUT", "page", *clear, ("Content-MD5", md5(b""))).status == 400
-    blob.done("PUT", "page", *clear)
+    blob.ask_successfully("PUT", "page", *clear)
 
 
 @pytest.mark.parametrize("kind", ["PageBlob", "AppendBlob"])
-def test_any_md5_is_stored_with_a_blob_without_bytes(new: NewBlob, kind: str) -> None:
+def test_an_md5_of_any_length_is_stored_with_an_empty_blob(new: NewBlob, kind: str) -> None:
     short = base64.b64encode(b"not sixteen").decode()
     blob = new().put(kind, ("x-ms-blob-content-md5", short))
-    assert blob.done("HEAD").headers["content-md5"] == short
+    assert blob.ask_successfully("HEAD").headers["content-md5"] == short
     refused = new().ask("PUT", "", BLOCK, ("x-ms-blob-content-md5", short), body=b"x")
-    assert told(refused) == (400, "InvalidMd5")
+    assert outcome(refused) == (400, "InvalidMd5")
 
 
-def test_names_of_a_wrong_length(blobs: BlobFixture) -> None:
+def test_names_of_invalid_length(blobs: BlobFixture) -> None:
     for path, query in (
         (f"/{ACCOUNT}/ab", (("restype", "container"),)),
         (f"/{ACCOUNT}/{'a' * 64}", (("restype", "container"),)),
         (f"/{ACCOUNT}/container/{'a' * 1025}", ()),
     ):
         answer = blobs.client.ask(SIGN(Request("PUT", path, query, (BLOCK,))))
-        assert told(answer) == (400, "OutOfRangeInput")
+        assert outcome(answer) == (400, "OutOfRangeInput")
         assert message(answer) == (
             "The specified resource name length is not within the permissible limits."
         )
 
 
-def test_names_and_values_of_tags_that_are_searched_for(blobs: BlobFixture) -> None:
+def test_tag_names_and_values_in_searches(blobs: BlobFixture) -> None:
     for value, status in (("a b+c-d./:=_", 200), ("a!b", 400), ("%C3%BC", 400), ("a''b", 400)):
         where = f"kind%20%3D%20%27{quote(value, safe='%')}%27"
         request = Request("GET", f"/{ACCOUNT}/", (("comp", "blobs"), ("where", where)))
@@ -476,7 +484,7 @@ def test_names_and_values_of_tags_that_are_searched_for(blobs: BlobFixture) -> N
 
 
 @pytest.mark.parametrize("etag", ["", '"', 'a"b', '"a" "b"', '"a",', ",", '"a', "\xff"])
-def test_a_malformed_etag_equals_nothing(new: NewBlob, etag: str) -> None:
+def test_a_malformed_etag_matches_nothing(new: NewBlob, etag: str) -> None:
     blob = new().put()
     for method, comp, headers, body in (
         ("GET", "", (), b""),
@@ -486,29 +494,29 @@ def test_a_malformed_etag_equals_nothing(new: NewBlob, etag: str) -> None:
         ("DELETE", "", (), b""),
     ):
         answer = blob.ask(method, comp, *headers, ("If-Match", etag), body=body)
-        assert told(answer) == (412, "ConditionNotMet")
-    blob.done("GET", "", ("If-None-Match", etag))
+        assert outcome(answer) == (412, "ConditionNotMet")
+    blob.ask_successfully("GET", "", ("If-None-Match", etag))
 
 
 @pytest.mark.parametrize("etag", ["*,x", '*, "x"', "x,*", " * ", '"x" , *'])
-def test_a_list_with_a_star_is_a_star(new: NewBlob, etag: str) -> None:
+def test_a_list_of_etags_with_a_star_matches_everything(new: NewBlob, etag: str) -> None:
     blob = new().put()
-    blob.done("GET", "", ("If-Match", etag))
-    blob.done("PUT", "metadata", ("If-Match", etag))
+    blob.ask_successfully("GET", "", ("If-Match", etag))
+    blob.ask_successfully("PUT", "metadata", ("If-Match", etag))
     refused = blob.ask("PUT", "", BLOCK, ("If-None-Match", etag), body=b"new")
-    assert told(refused) == (409, "BlobAlreadyExists")
+    assert outcome(refused) == (409, "BlobAlreadyExists")
     refused = new().ask("PUT", "", BLOCK, ("If-Match", etag), body=b"new")
-    assert told(refused) == (412, "ConditionNotMet")
+    assert outcome(refused) == (412, "ConditionNotMet")
 
 
-def test_an_etag_before_all_times(new: NewBlob) -> None:
-    """Append Block computes with it, as the service was recorded to do; the others compare."""
+def test_an_etag_of_an_impossible_time(new: NewBlob) -> None:
+    """Append Block refuses it, as the service was recorded to do; other operations compare it."""
     blob, never = new().put("AppendBlob"), ("If-Match", "0x111111111111111")
-    assert told(blob.ask("PUT", "appendblock", never, body=b"x")) == (400, "OutOfRangeInput")
+    assert outcome(blob.ask("PUT", "appendblock", never, body=b"x")) == (400, "OutOfRangeInput")
     unmet = blob.ask("PUT", "appendblock", ("If-Match", '"garbage"'), body=b"x")
-    assert told(unmet) == (412, "ConditionNotMet")
+    assert outcome(unmet) == (412, "ConditionNotMet")
     for method, comp in (("PUT", "metadata"), ("PUT", "seal"), ("GET", ""), ("DELETE", "")):
-        assert told(blob.ask(method, comp, never)) == (412, "ConditionNotMet")
+        assert outcome(blob.ask(method, comp, never)) == (412, "ConditionNotMet")
 
 
 WITH_TAGS: tuple[tuple[str, str, str, Pairs, bytes], ...] = (
@@ -564,19 +572,22 @@ WITH_TAGS: tuple[tuple[str, str, str, Pairs, bytes], ...] = (
     WITH_TAGS,
     ids=[f"{row[1]} {row[2] or row[0]}" for row in WITH_TAGS],
 )
-def test_tags_are_a_condition_for_who_may_read_them(
+def test_a_tag_condition_needs_the_permission_to_read_tags(
     blobs: BlobFixture, new: NewBlob, kind: str, method: str, comp: str, headers: Pairs, body: bytes
 ) -> None:
     blob = new().put(kind)
-    assert told(blob.ask(method, comp, *headers, TAGS_UNMET, body=body)) == (412, "ConditionNotMet")
+    assert outcome(blob.ask(method, comp, *headers, TAGS_UNMET, body=body)) == (
+        412,
+        "ConditionNotMet",
+    )
     for letters in ("racwdxylmeiop", "rwd"):
         token = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions=letters)
         request = blob.request(method, comp, *headers, TAGS_MET, body=body)
         answer = blobs.client.ask(token.put_on(request))
-        assert told(answer) == (403, "AuthorizationPermissionMismatch")
+        assert outcome(answer) == (403, "AuthorizationPermissionMismatch")
     wide = account_token(ACCOUNT, KEY, permissions="rwdxylacupfi")
     request = blob.request(method, comp, *headers, TAGS_MET, body=body)
-    assert told(blobs.client.ask(wide.put_on(request)))[0] == 403
+    assert outcome(blobs.client.ask(wide.put_on(request)))[0] == 403
     if method in ("GET", "HEAD") and comp != "tags":
         assert blobs.client.ask(blob.request(method, comp, *headers)).status == 200
         assert blobs.client.ask(request).status == 401
@@ -585,17 +596,17 @@ def test_tags_are_a_condition_for_who_may_read_them(
     assert answer.status < 300, answer
 
 
-def test_tags_of_a_source_are_a_condition_for_who_may_read_them(new: NewBlob) -> None:
+def test_a_tag_condition_on_a_source_needs_the_permission_to_read_tags(new: NewBlob) -> None:
     source = new().put()
     met = ("x-ms-source-if-tags", "kind = 'book'")
     for headers in ((BLOCK,), (("x-ms-requires-sync", "true"),)):
         token = service_token(ACCOUNT, KEY, source.target.container, source.name, permissions="r")
         address = ("x-ms-copy-source", f"http://127.0.0.1{source.path}?{token}")
-        assert told(new().ask("PUT", "", *headers, address, met))[0] == 403
+        assert outcome(new().ask("PUT", "", *headers, address, met))[0] == 403
         public = ("x-ms-copy-source", f"http://127.0.0.1{source.path}")
-        new().done("PUT", "", *headers, public)
-        assert told(new().ask("PUT", "", *headers, public, met))[0] == 401
-        new().done("PUT", "", *headers, source.source, met)
+        new().ask_successfully("PUT", "", *headers, public)
+        assert outcome(new().ask("PUT", "", *headers, public, met))[0] == 401
+        new().ask_successfully("PUT", "", *headers, source.source, met)
 
 
 def test_a_checksum_is_compared_before_conditions(new: NewBlob) -> None:
@@ -604,21 +615,23 @@ def test_a_checksum_is_compared_before_conditions(new: NewBlob) -> None:
     for body in (b"small", bytes(300 << 10)):
         for name in ("Content-MD5", "x-ms-blob-content-md5"):
             answer = blob.ask("PUT", "", BLOCK, ABSENT_ONLY, (name, wrong), body=body)
-            assert told(answer) == (400, "Md5Mismatch")
+            assert outcome(answer) == (400, "Md5Mismatch")
         answer = blob.ask("PUT", "", BLOCK, ABSENT_ONLY, ("Content-MD5", md5(body)), body=body)
-        assert told(answer) == (409, "BlobAlreadyExists")
+        assert outcome(answer) == (409, "BlobAlreadyExists")
 
 
 @pytest.mark.parametrize("size", [PAGE, 1 << 20])
-def test_so_it_is_for_appended_blocks_and_pages(new: NewBlob, size: int) -> None:
-    other = ("If-Match", '"0x8D0000000000000"')
+def test_checksums_of_appended_blocks_and_pages_are_compared_before_conditions(
+    new: NewBlob, size: int
+) -> None:
+    other_etag = ("If-Match", '"0x8D0000000000000"')
     appended = new().put("AppendBlob")
     pages = new()
     length = ("x-ms-blob-content-length", str(1 << 20))
-    pages.done("PUT", "", ("x-ms-blob-type", "PageBlob"), length)
+    pages.ask_successfully("PUT", "", ("x-ms-blob-type", "PageBlob"), length)
     update: Pairs = (("x-ms-page-write", "update"), ("x-ms-range", f"bytes=0-{size - 1}"))
     for blob, comp, headers, unmet, code in (
-        (appended, "appendblock", (), other, "ConditionNotMet"),
+        (appended, "appendblock", (), other_etag, "ConditionNotMet"),
         (
             appended,
             "appendblock",
@@ -633,7 +646,7 @@ def test_so_it_is_for_appended_blocks_and_pages(new: NewBlob, size: int) -> None
             ("x-ms-blob-condition-maxsize", "1"),
             "MaxBlobSizeConditionNotMet",
         ),
-        (pages, "page", update, other, "ConditionNotMet"),
+        (pages, "page", update, other_etag, "ConditionNotMet"),
         (
             pages,
             "page",
@@ -642,12 +655,12 @@ def test_so_it_is_for_appended_blocks_and_pages(new: NewBlob, size: int) -> None
             "SequenceNumberConditionNotMet",
         ),
     ):
-        for sent, expected in ((md5(b"other"), (400, "Md5Mismatch")), ("", (412, code))):
-            checksum = ("Content-MD5", sent or md5(bytes(size)))
+        for sent_md5, expected in ((md5(b"other"), (400, "Md5Mismatch")), ("", (412, code))):
+            checksum = ("Content-MD5", sent_md5 or md5(bytes(size)))
             answer = blob.ask("PUT", comp, *headers, unmet, checksum, body=bytes(size))
-            assert told(answer) == expected
+            assert outcome(answer) == expected
         answer = blob.ask("PUT", comp, *headers, unmet, body=bytes(size))
-        assert told(answer) == (412, code)
+        assert outcome(answer) == (412, code)
 
 
 # Sources
@@ -676,17 +689,17 @@ FROM_URL: dict[str, tuple[str, str, Pairs]] = {
 
 
 @pytest.mark.parametrize("operation", FROM_URL)
-def test_conditions_of_a_source_come_first(new: NewBlob, operation: str) -> None:
+def test_conditions_on_a_source_are_evaluated_first(new: NewBlob, operation: str) -> None:
     kind, comp, headers = FROM_URL[operation]
     source, blob = new().put("PageBlob"), new().put(kind)
     query: dict[str, Any] = {"blockid": A} if comp == "block" else {}
     of_destination: Pairs = () if comp == "block" else (("If-Match", '"0x8D0000000000000"'),)
     general = operation in ("append block", "put page")
     for name, value, status in SOURCE_UNMET:
-        for asked in ((), of_destination):
+        for conditions in ((), of_destination):
             condition = name, value or source.etag
-            answer = blob.ask("PUT", comp, *headers, source.source, condition, *asked, **query)
-            assert told(answer) == (status, "CannotVerifyCopySource"), name
+            answer = blob.ask("PUT", comp, *headers, source.source, condition, *conditions, **query)
+            assert outcome(answer) == (status, "CannotVerifyCopySource"), name
             if status == 304:
                 assert answer.body == b""
                 assert "content-type" not in answer.headers
@@ -700,15 +713,17 @@ def test_conditions_of_a_source_come_first(new: NewBlob, operation: str) -> None
     assert answer.headers["x-ms-copy-source-error-code"] == "ConditionNotMet"
     if of_destination:
         answer = blob.ask("PUT", comp, *headers, source.source, *of_destination)
-        assert told(answer) == (412, "ConditionNotMet")
-    blob.done("PUT", comp, *headers, source.source, ("x-ms-source-if-match", source.etag), **query)
+        assert outcome(answer) == (412, "ConditionNotMet")
+    blob.ask_successfully(
+        "PUT", comp, *headers, source.source, ("x-ms-source-if-match", source.etag), **query
+    )
 
 
 @pytest.mark.parametrize("operation", ["put block", "append block", "put page"])
-def test_conditions_of_a_source_come_before_its_range(
+def test_conditions_on_a_source_are_evaluated_before_its_range(
     new: NewBlob, pending: Blob, operation: str
 ) -> None:
-    """A source that was replaced by a shorter one is told by its ETag."""
+    """A source that was replaced by a shorter one is recognised by its ETag."""
     kind, comp, headers = FROM_URL[operation]
     headers = tuple(header for header in headers if header[0] != "x-ms-source-range")
     headers += (("x-ms-source-range", "bytes=1024-1535"),)
@@ -720,38 +735,38 @@ def test_conditions_of_a_source_come_before_its_range(
         (("x-ms-source-if-match", source.etag), 416),
     ):
         answer = blob.ask("PUT", comp, *headers, source.source, condition, **query)
-        assert told(answer) == (status, "CannotVerifyCopySource")
+        assert outcome(answer) == (status, "CannotVerifyCopySource")
     answer = blob.ask("PUT", comp, *headers, pending.source, **query)
-    assert told(answer) == (409, "CannotVerifyCopySource")
+    assert outcome(answer) == (409, "CannotVerifyCopySource")
 
 
 @pytest.mark.parametrize("operation", ["put blob", "append block", "put page"])
-def test_a_source_is_read_before_conditions_are_judged(new: NewBlob, operation: str) -> None:
+def test_a_source_is_read_before_conditions_are_evaluated(new: NewBlob, operation: str) -> None:
     kind, comp, headers = FROM_URL[operation]
     source, blob = new().put("PageBlob"), new().put(kind)
     unmet = ABSENT_ONLY if kind == "BlockBlob" else ("If-Match", '"0x8D0000000000000"')
     expected = (409, "BlobAlreadyExists") if kind == "BlockBlob" else (412, "ConditionNotMet")
     wrong, right = md5(b"something else"), md5(bytes(PAGE))
-    told_md5 = "x-ms-source-content-md5"
-    answer = blob.ask("PUT", comp, *headers, source.source, unmet, (told_md5, wrong))
-    assert told(answer) == (400, "Md5Mismatch")
-    answer = blob.ask("PUT", comp, *headers, source.source, unmet, (told_md5, right))
-    assert told(answer) == expected
-    nobody = ("x-ms-copy-source", f"http://127.0.0.1{new().path}")
-    answer = blob.ask("PUT", comp, *headers, nobody, unmet)
-    assert told(answer) == (404, "CannotVerifyCopySource")
+    md5_header = "x-ms-source-content-md5"
+    answer = blob.ask("PUT", comp, *headers, source.source, unmet, (md5_header, wrong))
+    assert outcome(answer) == (400, "Md5Mismatch")
+    answer = blob.ask("PUT", comp, *headers, source.source, unmet, (md5_header, right))
+    assert outcome(answer) == expected
+    missing_source = ("x-ms-copy-source", f"http://127.0.0.1{new().path}")
+    answer = blob.ask("PUT", comp, *headers, missing_source, unmet)
+    assert outcome(answer) == (404, "CannotVerifyCopySource")
     blob.lease()
-    for asked in ((), (unmet,)):
-        answer = blob.ask("PUT", comp, *headers, source.source, *asked, (told_md5, right))
-        assert told(answer) == (412, "LeaseIdMissing")
+    for conditions in ((), (unmet,)):
+        answer = blob.ask("PUT", comp, *headers, source.source, *conditions, (md5_header, right))
+        assert outcome(answer) == (412, "LeaseIdMissing")
 
 
-def test_a_copy_judges_its_source_first(new: NewBlob) -> None:
+def test_a_copy_evaluates_source_conditions_first(new: NewBlob) -> None:
     source, blob = new().put(), new().put()
     for name, value, _ in SOURCE_UNMET:
         condition = name, value or source.etag
         answer = blob.ask("PUT", "", source.source, condition, ABSENT_ONLY)
-        assert told(answer) == (412, "SourceConditionNotMet")
+        assert outcome(answer) == (412, "SourceConditionNotMet")
     unmet = ("x-ms-source-if-tags", "kind = 'other'")
     answer = blob.ask("PUT", "", source.source, unmet, ABSENT_ONLY)
-    assert told(answer) == (412, "ConditionNotMet")
+    assert outcome(answer) == (412, "ConditionNotMet")

@@ -33,8 +33,8 @@ def _read_fault(answer: Answer, *codes: str) -> str:
     """Returns what is wrong with the answer to a request whose source must not be read."""
     if SOURCE in answer.body or SOURCE[:64] in answer.body:
         return "the source was shown"
-    if told := refusal_fault(answer):
-        return told
+    if fault := refusal_fault(answer):
+        return fault
     expected = (CANNOT_VERIFY, "InvalidHeaderValue", *codes)
     return "" if answer.code in expected else f"answered {answer.status} {answer.code}"
 
@@ -42,29 +42,32 @@ def _read_fault(answer: Answer, *codes: str) -> str:
 def _insufficient_tokens(target: BlobTarget, other: BlobTarget) -> Iterator[tuple[str, Token]]:
     """Tokens that do not grant reading the source."""
 
-    def made(**options: str) -> Token:
+    def token(**options: str) -> Token:
         return service_token(ACCOUNT, KEY, target.container, target.source, **options)
 
-    yield "writes", made(permissions="acwdxytmeop")
-    yield "is past", made(se=moment(hours=-1))
-    yield "is to come", made(st=moment(minutes=30))
-    yield "comes from elsewhere", made(sip="10.0.0.1")
-    yield "comes from this server", made(sip="0.0.0.0")
-    yield "is encrypted", made(spr="https")
-    yield "was forged", made(permissions="w").setting("sp", "rw")
-    yield "lacks its signature", made().lacking("sig")
-    yield "has no policy", service_token(ACCOUNT, KEY, target.container, si="readers")
-    yield "is for a snapshot", made(sr="bs")
+    yield "only writes", token(permissions="acwdxytmeop")
+    yield "has expired", token(se=moment(hours=-1))
+    yield "is not valid yet", token(st=moment(minutes=30))
+    yield "is for another address", token(sip="10.0.0.1")
+    yield "is for the address of this server", token(sip="0.0.0.0")
+    yield "is for HTTPS", token(spr="https")
+    yield "was forged", token(permissions="w").setting("sp", "rw")
+    yield "has no signature", token().lacking("sig")
+    yield "names a missing policy", service_token(ACCOUNT, KEY, target.container, si="readers")
+    yield "is for a snapshot", token(sr="bs")
     yield "is for the destination", service_token(ACCOUNT, KEY, target.container, target.blob)
     yield "is for a prefix", service_token(ACCOUNT, KEY, target.container, target.source[:-1])
     yield "is for another container", service_token(ACCOUNT, KEY, other.container)
-    yield "writes the container", service_token(ACCOUNT, KEY, target.container, permissions="wlf")
+    yield (
+        "only writes and lists the container",
+        service_token(ACCOUNT, KEY, target.container, permissions="wlf"),
+    )
     for key in (WRONG_KEY, *SECOND_KEYS):
         yield "has another key", service_token(ACCOUNT, key, target.container, target.source)
         yield "is of another account", service_token(SECOND_ACCOUNT, key, target.container)
     yield "is for the service", account_token(ACCOUNT, KEY, types="sc")
     yield "is for queues", account_token(ACCOUNT, KEY, services="qtf")
-    yield "lacks a letter", account_token(ACCOUNT, KEY, permissions="wdxylacupfti")
+    yield "lacks a permission", account_token(ACCOUNT, KEY, permissions="wdxylacupfti")
 
 
 def _spellings(target: BlobTarget) -> Iterator[str]:
@@ -103,7 +106,7 @@ def _spellings(target: BlobTarget) -> Iterator[str]:
     yield f"ftp://127.0.0.1{path}"
 
 
-# The ground that the rest stands on
+# Checks of the harness
 
 
 @each_operation
@@ -131,17 +134,17 @@ def test_rights_on_the_destination(blobs: BlobFixture, operation: BlobOperation)
         wrong = []
         with blobs.unchanged():
             for address in _spellings(target):
-                asked = token.put_on(_with_source(request, address))
-                if told := _read_fault(blobs.client.ask(asked)):
-                    wrong.append((address, told))
+                authorized = token.put_on(_with_source(request, address))
+                if fault := _read_fault(blobs.client.ask(authorized)):
+                    wrong.append((address, fault))
             plain = target.source_address.partition("?")[0]
             for label, useless in _insufficient_tokens(target, other):
-                asked = token.put_on(_with_source(request, f"{plain}?{useless}"))
-                if told := _read_fault(blobs.client.ask(asked)):
-                    wrong.append((label, told))
+                authorized = token.put_on(_with_source(request, f"{plain}?{useless}"))
+                if fault := _read_fault(blobs.client.ask(authorized)):
+                    wrong.append((label, fault))
             doubled = f"{target.source_address}&sp=rw"
-            if told := _read_fault(blobs.client.ask(token.put_on(_with_source(request, doubled)))):
-                wrong.append(("a field twice", told))
+            if fault := _read_fault(blobs.client.ask(token.put_on(_with_source(request, doubled)))):
+                wrong.append(("a field twice", fault))
             assert not wrong
     blobs.remove(other)
 
@@ -156,7 +159,7 @@ def test_token_of_the_request(blobs: BlobFixture, operation: BlobOperation) -> N
             assert not _read_fault(blobs.client.ask(token.put_on(request)))
 
 
-# A key
+# Requests signed with a key
 
 
 @each_operation
@@ -174,10 +177,10 @@ def test_key_and_sources_of_another_account(blobs: BlobFixture, operation: BlobO
             f"{SERVER_URL}/{ACCOUNT}/../{path[1:]}",
             f"http://{SECOND_ACCOUNT}.blob.127.0.0.1/{foreign.container}/{foreign.blob}",
         ):
-            told = _read_fault(
+            fault = _read_fault(
                 blobs.client.ask(SIGN(_with_source(request, address))), "BlobNotFound"
             )
-            assert not told, (address, told)
+            assert not fault, (address, fault)
     blobs.remove(foreign)
 
 
@@ -203,8 +206,8 @@ def test_other_credentials_for_a_source(blobs: BlobFixture, operation: BlobOpera
         plain = target.source_address.partition("?")[0]
         request = _with_source(operation.request(target), plain)
         for value in ("Bearer a", SIGN(Request("GET", plain)).header("authorization") or ""):
-            asked = SIGN(request.having(("x-ms-copy-source-authorization", value)))
-            assert not _read_fault(blobs.client.ask(asked), "UnsupportedHeader")
+            signed = SIGN(request.having(("x-ms-copy-source-authorization", value)))
+            assert not _read_fault(blobs.client.ask(signed), "UnsupportedHeader")
 
 
 # Public sources
@@ -228,8 +231,8 @@ def test_tags_of_public_sources(blobs: BlobFixture) -> None:
         for allowed in (address, f"{address}?{reads}"):
             blobs.send_as_owner(_with_source(request, allowed))
         blobs.send_as_owner(_with_source(request, f"{address}?{both}").having(option))
-    for made in (source, target):
-        blobs.remove(made)
+    for created in (source, target):
+        blobs.remove(created)
 
 
 @each_operation
@@ -241,8 +244,8 @@ def test_sources_of_another_account(blobs: BlobFixture, operation: BlobOperation
         plain = target.source_address.partition("?")[0]
         with blobs.unchanged():
             for token in ("", service_token(ACCOUNT, WRONG_KEY, target.container)):
-                asked = SIGN_SECOND(_with_source(request, f"{plain}?{token}"))
-                assert not _read_fault(blobs.client.ask(asked))
+                signed = SIGN_SECOND(_with_source(request, f"{plain}?{token}"))
+                assert not _read_fault(blobs.client.ask(signed))
         answer = blobs.client.ask(SIGN_SECOND(request))
         assert 200 <= answer.status < 300, answer
     blobs.remove(second)

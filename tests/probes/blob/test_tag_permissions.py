@@ -44,7 +44,7 @@ def test_setting_tags_with_a_write(blobs: BlobFixture, operation: BlobOperation)
                     blobs.client.ask(wide.put_on(request)), PERMISSION_MISMATCH
                 ), letters
             if not operation.creates:
-                # Who may create does not overwrite, and tags are no way around that.
+                # The create permission does not allow overwrites, with or without tags.
                 token = service_token(ACCOUNT, KEY, target.container, name, permissions="ct")
                 assert not refusal_fault(blobs.client.ask(token.put_on(request)), BLOB_OVERWRITE)
         token = service_token(ACCOUNT, KEY, target.container, name, permissions="wt")
@@ -81,7 +81,7 @@ def test_tags_header_of_other_operations(blobs: BlobFixture) -> None:
             assert b"secret" not in blobs.send_as_owner(tags).body, operation
 
 
-# Shown to those who may
+# Listing tags
 
 
 @pytest.mark.parametrize("include", ["tags", "metadata,tags", "TAGS", "tags,tags"])
@@ -90,8 +90,8 @@ def test_tags_in_listings(blobs: BlobFixture, include: str) -> None:
     query = (("restype", "container"), ("comp", "list"), ("include", include))
     target = blobs.create(access="container")
     listing = Request("GET", f"/{ACCOUNT}/{target.container}", query, (("x-ms-version", VERSION),))
-    nobody = blobs.client.ask(listing)
-    assert not refusal_fault(nobody, (401, "NoAuthenticationInformation")), nobody
+    anonymous = blobs.client.ask(listing)
+    assert not refusal_fault(anonymous, (401, "NoAuthenticationInformation")), anonymous
     for token in (
         service_token(ACCOUNT, KEY, target.container, permissions="rlf"),
         account_token(ACCOUNT, KEY, permissions="rwdlf"),
@@ -104,7 +104,7 @@ def test_tags_in_listings(blobs: BlobFixture, include: str) -> None:
     blobs.remove(target)
 
 
-# Found by those who may
+# Searching by tags
 
 
 def _find(container: str, where: str) -> Request:
@@ -115,7 +115,7 @@ def _find(container: str, where: str) -> Request:
 
 
 @pytest.fixture(scope="module")
-def shelves(blobs: BlobFixture) -> Iterator[tuple[BlobTarget, BlobTarget, BlobTarget]]:
+def containers(blobs: BlobFixture) -> Iterator[tuple[BlobTarget, BlobTarget, BlobTarget]]:
     """Two containers, and one of another account, with the same blob in each."""
     targets = blobs.create(), blobs.create(), blobs.create(account=SECOND_ACCOUNT)
     yield targets
@@ -124,33 +124,33 @@ def shelves(blobs: BlobFixture) -> Iterator[tuple[BlobTarget, BlobTarget, BlobTa
 
 
 def test_search_of_a_container(
-    blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
+    blobs: BlobFixture, containers: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
-    mine, other, foreign = shelves
-    token = service_token(ACCOUNT, KEY, mine.container, permissions="f")
-    own = blobs.client.ask(token.put_on(_find(mine.container, "kind='book'")))
-    assert own.status == 200
-    assert own.body.count(b"<Blob>") == 1
+    own, other, foreign = containers
+    token = service_token(ACCOUNT, KEY, own.container, permissions="f")
+    answer = blobs.client.ask(token.put_on(_find(own.container, "kind='book'")))
+    assert answer.status == 200
+    assert answer.body.count(b"<Blob>") == 1
     for where in (
         f"@container='{other.container}' AND kind='book'",
         f"kind='book' AND @container='{other.container}'",
-        f"@container='{mine.container}' AND @container='{other.container}' AND kind='book'",
-        f"@container='{other.container}' AND @container='{mine.container}' AND kind='book'",
+        f"@container='{own.container}' AND @container='{other.container}' AND kind='book'",
+        f"@container='{other.container}' AND @container='{own.container}' AND kind='book'",
         f"@container='{foreign.container}' AND kind='book'",
         "kind>'a'", "kind>=''", "@container>'' AND kind='book'", "kind='book' OR kind='book'",
     ):  # fmt: skip
-        answer = blobs.client.ask(token.put_on(_find(mine.container, where)))
-        told = answer.body.partition(b"<Blobs")[2]
-        assert other.container.encode() not in told, where
-        assert foreign.container.encode() not in told, where
+        answer = blobs.client.ask(token.put_on(_find(own.container, where)))
+        results = answer.body.partition(b"<Blobs")[2]
+        assert other.container.encode() not in results, where
+        assert foreign.container.encode() not in results, where
         assert answer.status == 200 or not refusal_fault(answer), (where, answer)
 
 
 def test_marker_of_another_search(
-    blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
+    blobs: BlobFixture, containers: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
     """A marker of a search of the account does not extend a search of a container."""
-    mine, other, foreign = shelves
+    own, other, foreign = containers
     page = ("maxresults", "1")
     markers = set()
     marker = ""
@@ -161,25 +161,27 @@ def test_marker_of_another_search(
         markers.add(marker)
         if not marker:
             break
-    token = service_token(ACCOUNT, KEY, mine.container, permissions="f")
+    token = service_token(ACCOUNT, KEY, own.container, permissions="f")
     for marker in filter(None, markers):
-        request = _find(mine.container, "kind='book'").asking(("marker", quote(marker, safe="")))
+        request = _find(own.container, "kind='book'").asking(("marker", quote(marker, safe="")))
         answer = blobs.client.ask(token.put_on(request))
-        told = answer.body.partition(b"<Blobs")[2]
-        assert other.container.encode() not in told
-        assert foreign.container.encode() not in told
+        results = answer.body.partition(b"<Blobs")[2]
+        assert other.container.encode() not in results
+        assert foreign.container.encode() not in results
 
 
 def test_search_of_an_account(
-    blobs: BlobFixture, shelves: tuple[BlobTarget, BlobTarget, BlobTarget]
+    blobs: BlobFixture, containers: tuple[BlobTarget, BlobTarget, BlobTarget]
 ) -> None:
-    mine, other, foreign = shelves
-    told = blobs.send_as_owner(_find("", "kind='book'")).body
-    assert mine.container.encode() in told
-    assert other.container.encode() in told
-    assert foreign.container.encode() not in told
-    own = blobs.send_as_owner(_find("", f"@container='{foreign.container}' AND kind='book'")).body
-    assert b"<Blob>" not in own
+    own, other, foreign = containers
+    results = blobs.send_as_owner(_find("", "kind='book'")).body
+    assert own.container.encode() in results
+    assert other.container.encode() in results
+    assert foreign.container.encode() not in results
+    filtered = blobs.send_as_owner(
+        _find("", f"@container='{foreign.container}' AND kind='book'")
+    ).body
+    assert b"<Blob>" not in filtered
     second = account_token(SECOND_ACCOUNT, SECOND_KEYS[0])
     answer = blobs.client.ask(second.put_on(_find("", "kind='book'")))
     assert not refusal_fault(answer, (403, "AuthenticationFailed"))

@@ -24,9 +24,9 @@ class QueueFixture(ServiceFixture[QueueTarget]):
         put = Request(
             "POST", f"/{account}/{name}/messages", body=MESSAGE.replace(b"another", b"one")
         )
-        told = ElementTree.fromstring(self.send_as_owner(put, account).body)
+        response = ElementTree.fromstring(self.send_as_owner(put, account).body)
         message, receipt = (
-            told.findtext(f"QueueMessage/{tag}") or "" for tag in ("MessageId", "PopReceipt")
+            response.findtext(f"QueueMessage/{tag}") or "" for tag in ("MessageId", "PopReceipt")
         )
         return QueueTarget(name, message, receipt, account)
 
@@ -44,13 +44,13 @@ class QueueFixture(ServiceFixture[QueueTarget]):
         path = f"/{account}/"
         page = self.send_as_owner(Request("GET", path, (("comp", "list"),)), account).body
         yield "/queues", page
-        for found in ElementTree.fromstring(page).iter("Queue"):
-            name = found.findtext("Name") or ""
+        for queue in ElementTree.fromstring(page).iter("Queue"):
+            name = queue.findtext("Name") or ""
             for comp in ("metadata", "acl"):
-                shown = self.send_as_owner(
+                answer = self.send_as_owner(
                     Request("GET", f"{path}{name}", (("comp", comp),)), account
                 )
-                yield f"/{name}/{comp}", lasting(shown)
+                yield f"/{name}/{comp}", lasting(answer)
             peek = (("peekonly", "true"), ("numofmessages", "32"))
             messages = Request("GET", f"{path}{name}/messages", peek)
             yield f"/{name}/messages", self.send_as_owner(messages, account).body

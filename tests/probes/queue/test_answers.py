@@ -1,4 +1,4 @@
-"""What the queue service answers, as the real one was recorded to answer."""
+"""Responses of the queue service, as recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.probes.client import Answer, Client, Request, shared_key
 from tests.server import ACCOUNT, KEY, Server, served, unique
 
 _sign = shared_key(ACCOUNT, KEY)
-_TAKEN: Final = re.compile(r"<MessageId>([^<]+)</MessageId>.*?<PopReceipt>([^<]+)</PopReceipt>")
+_MESSAGE: Final = re.compile(r"<MessageId>([^<]+)</MessageId>.*?<PopReceipt>([^<]+)</PopReceipt>")
 _MALFORMED: Final = ("", "x", "AAAA", "A" * 40, "=====", "%00", "%C3%A9", "AgAAAAMAAAAAAAAA")
 
 
@@ -55,9 +55,9 @@ class Queue:
         return answer
 
     def get(self, count: int = 1) -> list[tuple[str, str]]:
-        """The ids and receipts of some messages, which stay hidden for a second."""
+        """Gets messages, which stay hidden for a minute, and returns their ids and receipts."""
         query = (("numofmessages", str(count)), ("visibilitytimeout", "60"))
-        return held(self.ask("GET", "/messages", *query))
+        return ids_and_receipts(self.ask("GET", "/messages", *query))
 
     def delete(self, message_id: str, receipt: str) -> Answer:
         return self.ask("DELETE", f"/messages/{message_id}", ("popreceipt", receipt))
@@ -67,10 +67,10 @@ class Queue:
         return self.ask("PUT", f"/messages/{message_id}", *query)
 
 
-def held(answer: Answer) -> list[tuple[str, str]]:
-    """The receipts are encoded as a query has them."""
-    found = _TAKEN.findall(answer.body.decode())
-    return [(message_id, quote(receipt, safe="")) for message_id, receipt in found]
+def ids_and_receipts(answer: Answer) -> list[tuple[str, str]]:
+    """Returns ids and receipts of the messages, the receipts percent-encoded for a query."""
+    pairs = _MESSAGE.findall(answer.body.decode())
+    return [(message_id, quote(receipt, safe="")) for message_id, receipt in pairs]
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def queue(server: Server) -> Iterator[Queue]:
 
 @pytest.mark.parametrize("receipt", _MALFORMED)
 def test_malformed_receipts(queue: Queue, receipt: str) -> None:
-    ((message_id, good),) = held(queue.put())
+    ((message_id, good),) = ids_and_receipts(queue.put())
     for answer in (queue.delete(message_id, receipt), queue.update(message_id, receipt)):
         assert (answer.status, answer.code) == (400, "InvalidQueryParameterValue")
         assert answer.error()["QueryParameterName"] == "popreceipt"
@@ -95,14 +95,14 @@ def test_malformed_receipts(queue: Queue, receipt: str) -> None:
 
 
 def test_outdated_receipts(queue: Queue) -> None:
-    ((message_id, first),) = held(queue.put())
+    ((message_id, first),) = ids_and_receipts(queue.put())
     assert queue.update(message_id, first).status == 204
     for answer in (queue.delete(message_id, first), queue.update(message_id, first)):
         assert (answer.status, answer.code) == (404, "MessageNotFound")
 
 
-def test_a_receipt_fits_the_messages_that_it_was_given_for(queue: Queue) -> None:
-    """Messages of one Get share one, those of another have another."""
+def test_a_receipt_is_valid_for_the_messages_of_its_get(queue: Queue) -> None:
+    """Messages of one Get share a receipt; every Get has its own."""
     for text in ("a", "b", "c"):
         queue.put(text)
     (first, receipt), (second, same) = queue.get(2)
@@ -111,14 +111,14 @@ def test_a_receipt_fits_the_messages_that_it_was_given_for(queue: Queue) -> None
     assert other != receipt
     for answer in (queue.delete(third, receipt), queue.update(first, other)):
         assert (answer.status, answer.code) == (404, "MessageNotFound")
-    for message_id, its_own in ((first, receipt), (second, receipt), (third, other)):
-        assert queue.delete(message_id, its_own).status == 204
+    for message_id, its_receipt in ((first, receipt), (second, receipt), (third, other)):
+        assert queue.delete(message_id, its_receipt).status == 204
 
 
 # Queues and messages
 
 
-def test_metadata_is_compared_without_the_case_of_names(queue: Queue) -> None:
+def test_metadata_names_are_compared_without_case(queue: Queue) -> None:
     def create(*metadata: tuple[str, str]) -> int:
         pairs = tuple((f"x-ms-meta-{name}", value) for name, value in metadata)
         return queue.ask("PUT", headers=pairs).status
@@ -130,10 +130,10 @@ def test_metadata_is_compared_without_the_case_of_names(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["2147483648", "99999999999", str(2**63 - 1), str(10**30)])
-def test_a_long_life_is_capped(queue: Queue, seconds: str) -> None:
-    told = ElementTree.fromstring(queue.put("text", ("messagettl", seconds)).body)
+def test_a_long_time_to_live_is_capped(queue: Queue, seconds: str) -> None:
+    message = ElementTree.fromstring(queue.put("text", ("messagettl", seconds)).body)
     capped = ElementTree.fromstring(queue.put("text", ("messagettl", str(2**31 - 1))).body)
-    years = [(root.findtext(".//ExpirationTime") or "").split()[3] for root in (told, capped)]
+    years = [(root.findtext(".//ExpirationTime") or "").split()[3] for root in (message, capped)]
     assert years[0] == years[1]
     assert years[0] != "9999"
 
@@ -150,15 +150,15 @@ def test_a_text_that_xml_cannot_carry(queue: Queue) -> None:
     body = "<?xml version='1.0' encoding='utf-8'?>\n<QueueMessage><MessageText>\x01"
     answer = queue.ask("POST", "/messages", body=f"{body}</MessageText></QueueMessage>")
     assert (answer.status, answer.code) == (400, "InvalidXmlDocument")
-    told = answer.error()
-    assert (told["LineNumber"], told["LinePosition"]) == ("2", "28")
-    assert told["Reason"] == "Error parsing Xml content"
+    error = answer.error()
+    assert (error["LineNumber"], error["LinePosition"]) == ("2", "28")
+    assert error["Reason"] == "Error parsing Xml content"
 
 
-# Forms of answers
+# Formats of responses
 
 
-def test_reads_are_not_to_be_cached(queue: Queue) -> None:
+def test_responses_to_reads_are_not_cached(queue: Queue) -> None:
     service = (("restype", "service"), ("comp", "properties"))
     queue.put()
     for answer in (
@@ -181,7 +181,7 @@ def test_reads_are_not_to_be_cached(queue: Queue) -> None:
         assert "cache-control" not in answer.headers
 
 
-def test_a_listing_repeats_what_was_sent_and_nothing_else(queue: Queue) -> None:
+def test_a_listing_repeats_the_parameters(queue: Queue) -> None:
     def elements(*query: tuple[str, str]) -> dict[str, str]:
         answer = queue.ask("GET", "", ("comp", "list"), *query, account=True)
         assert answer.status == 200
@@ -190,8 +190,8 @@ def test_a_listing_repeats_what_was_sent_and_nothing_else(queue: Queue) -> None:
 
     assert list(elements()) == ["Queues", "NextMarker"]
     marker = base64.urlsafe_b64encode(queue.name.encode()).decode()
-    asked = (("prefix", queue.name), ("maxresults", "7"), ("marker", quote(marker, safe="")))
-    assert elements(*asked) == {
+    query = (("prefix", queue.name), ("maxresults", "7"), ("marker", quote(marker, safe="")))
+    assert elements(*query) == {
         "Prefix": queue.name,
         "MaxResults": "7",
         "Marker": marker,
@@ -201,13 +201,15 @@ def test_a_listing_repeats_what_was_sent_and_nothing_else(queue: Queue) -> None:
 
 
 def test_empty_elements_are_one_tag(queue: Queue) -> None:
-    nothing = ("prefix", "no-such-queue")
-    page = queue.ask("GET", "", ("comp", "list"), nothing, account=True).body
+    no_match = ("prefix", "no-such-queue")
+    page = queue.ask("GET", "", ("comp", "list"), no_match, account=True).body
     assert page.endswith(
         b"<Prefix>no-such-queue</Prefix><Queues /><NextMarker /></EnumerationResults>"
     )
-    mine = ("prefix", queue.name)
-    page = queue.ask("GET", "", ("comp", "list"), mine, ("include", "metadata"), account=True).body
+    own_prefix = ("prefix", queue.name)
+    page = queue.ask(
+        "GET", "", ("comp", "list"), own_prefix, ("include", "metadata"), account=True
+    ).body
     assert b"<Metadata /></Queue></Queues><NextMarker /></EnumerationResults>" in page
     assert queue.ask("GET", "/messages").body.endswith(b"?><QueueMessagesList />")
     queue.put("")

@@ -1,6 +1,6 @@
-"""Answers as the real service was recorded to give them: headers, codes, texts and forms of errors.
+"""Responses of the table service as recorded: headers, codes, messages and formats of errors.
 
-Of the headers only those are compared that are the service's, not the connection's.
+Headers of the connection are not compared.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ def ask(
     body: bytes | dict[str, Any] = b"",
     headers: Headers = (),
 ) -> Answer:
-    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
     path, _, query = f"/{ACCOUNT}/{below.format(table=target.table)}".partition("?")
     pairs = tuple(tuple(pair.split("=", 1)) for pair in query.split("&") if pair)
-    if sent and not any(name == "Content-Type" for name, _ in headers):
+    if content and not any(name == "Content-Type" for name, _ in headers):
         headers = (*headers, JSON)
     if not any(name == "x-ms-version" for name, _ in headers):
         headers = (VERSION, *headers)
-    request = Request(method, path, pairs, headers, sent)  # type: ignore[arg-type]
+    request = Request(method, path, pairs, headers, content)  # type: ignore[arg-type]
     return tables.client.ask(tables.sign_as_owner(request))
 
 
 def own_headers(headers: dict[str, str]) -> dict[str, str]:
-    """What is the service's, with values that no test knows replaced by their names."""
-    told = {k: v for k, v in headers.items() if k not in OF_CONNECTION | OF_REQUEST}
+    """Returns the headers of the service, with unpredictable values replaced by their names."""
+    own = {k: v for k, v in headers.items() if k not in OF_CONNECTION | OF_REQUEST}
     for name in ("location", "dataserviceid"):
-        if name in told:
-            assert told[name].startswith("http://")
-            told[name] = name
-    if "etag" in told:
-        assert ETAG.fullmatch(told["etag"]), told["etag"]
-        told["etag"] = "etag"
-    return told
+        if name in own:
+            assert own[name].startswith("http://")
+            own[name] = name
+    if "etag" in own:
+        assert ETAG.fullmatch(own["etag"]), own["etag"]
+        own["etag"] = "etag"
+    return own
 
 
 def message(answer: Answer | PartAnswer) -> str:
@@ -84,8 +84,8 @@ def message(answer: Answer | PartAnswer) -> str:
 
 DATA: Final = {**CACHED, "content-type": MINIMAL}
 TAGGED: Final = {**CACHED, "etag": "etag"}
-MADE: Final = {"location": "location"}
-NOT_TOLD: Final = {"dataserviceid": "dataserviceid", "preference-applied": "return-no-content"}
+CREATED: Final = {"location": "location"}
+WITHOUT_BODY: Final = {"dataserviceid": "dataserviceid", "preference-applied": "return-no-content"}
 
 
 def entity(row: str) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def entity(row: str) -> dict[str, Any]:
         ("GET", "Tables", b"", (), 200, DATA),
         ("GET", "{table}()", b"", (), 200, DATA),
         ("GET", ENTITY, b"", (), 200, {**DATA, "etag": "etag"}),
-        ("POST", "{table}", entity("1"), (), 201, {**DATA, **MADE, "etag": "etag"}),
-        ("POST", "{table}", entity("2"), (NO_CONTENT,), 204, {**TAGGED, **MADE, **NOT_TOLD}),
+        ("POST", "{table}", entity("1"), (), 201, {**DATA, **CREATED, "etag": "etag"}),
+        ("POST", "{table}", entity("2"), (NO_CONTENT,), 204, {**TAGGED, **CREATED, **WITHOUT_BODY}),
         ("PUT", ENTITY, {"Age": 1}, (ANY,), 204, TAGGED),
         ("PUT", ENTITY, {"Age": 2}, (), 204, TAGGED),
         ("PATCH", ENTITY, {"Age": 3}, (ANY,), 204, TAGGED),
@@ -140,10 +140,12 @@ def test_headers(
     assert (answer.status, own_headers(answer.headers)) == (status, expected), answer
 
 
-def test_headers_of_tables_that_come_and_go(tables: TableFixture, target: TableTarget) -> None:
+def test_headers_of_creating_and_deleting_a_table(
+    tables: TableFixture, target: TableTarget
+) -> None:
     name = unique("Table").replace("-", "x")
     answer = ask(tables, target, "POST", "Tables", {"TableName": name})
-    assert (answer.status, own_headers(answer.headers)) == (201, {**DATA, **MADE})
+    assert (answer.status, own_headers(answer.headers)) == (201, {**DATA, **CREATED})
     answer = ask(tables, target, "DELETE", f"Tables('{name}')")
     assert (answer.status, own_headers(answer.headers)) == (204, CACHED)
 
@@ -163,7 +165,7 @@ def group(
     return answer, answers_in(answer.headers["content-type"], answer.body)
 
 
-def asked(
+def group_part(
     target: TableTarget, method: str, row: str, *headers: tuple[str, str], body: str = '{"Age":5}'
 ) -> bytes:
     if method == "POST":
@@ -171,26 +173,26 @@ def asked(
         body = json.dumps(entity(row))
     else:
         address = f"/{target.table}(PartitionKey='p',RowKey='{row}')"
-    said = {name.replace("-", "_"): value for name, value in headers}
-    return part(method, address, body.encode(), **said)
+    named = {name.replace("-", "_"): value for name, value in headers}
+    return part(method, address, body.encode(), **named)
 
 
 def test_headers_of_a_group(tables: TableFixture, target: TableTarget) -> None:
     answer, parts = group(
         tables,
         target,
-        asked(target, "POST", "g1", NO_CONTENT),
-        asked(target, "POST", "g2"),
-        asked(target, "PUT", "g3"),
-        asked(target, "MERGE", "r", ANY),
-        asked(target, "DELETE", "2", ANY, body=""),
+        group_part(target, "POST", "g1", NO_CONTENT),
+        group_part(target, "POST", "g2"),
+        group_part(target, "PUT", "g3"),
+        group_part(target, "MERGE", "r", ANY),
+        group_part(target, "DELETE", "2", ANY, body=""),
     )
     outer = own_headers(answer.headers)
     assert outer.pop("content-type").startswith("multipart/mixed; boundary=batchresponse_")
     assert outer == CACHED
-    assert [own_headers(told.headers) for told in parts] == [
-        {**PART, **MADE, **NOT_TOLD, "etag": "etag"},
-        {**PART, **MADE, "content-type": MINIMAL, "etag": "etag"},
+    assert [own_headers(response.headers) for response in parts] == [
+        {**PART, **CREATED, **WITHOUT_BODY, "etag": "etag"},
+        {**PART, **CREATED, "content-type": MINIMAL, "etag": "etag"},
         {**OLD_PART, "etag": "etag"},
         {**OLD_PART, "etag": "etag"},
         OLD_PART,
@@ -200,7 +202,7 @@ def test_headers_of_a_group(tables: TableFixture, target: TableTarget) -> None:
 @pytest.mark.parametrize(
     ("parts", "status", "text"),
     [
-        # The only operation of a change set is not counted where the entity itself is the matter.
+        # The message has no operation number if the error concerns the only entity of the set.
         (
             [("PUT", "r", (STALE,))],
             412,
@@ -227,28 +229,30 @@ def test_headers_of_a_group(tables: TableFixture, target: TableTarget) -> None:
         ),
     ],
 )
-def test_groups_that_are_refused(
+def test_refused_groups(
     tables: TableFixture,
     target: TableTarget,
     parts: list[tuple[str, str, Headers]],
     status: int,
     text: str,
 ) -> None:
-    requests = [asked(target, method, row, *headers) for method, row, headers in parts]
-    _, (told,) = group(tables, target, *requests)
-    assert (told.status, message(told)) == (status, text)
+    requests = [group_part(target, method, row, *headers) for method, row, headers in parts]
+    _, (response,) = group(tables, target, *requests)
+    assert (response.status, message(response)) == (status, text)
     preferred = NO_CONTENT in parts[-1][2]
     preference = {"preference-applied": "return-no-content"} if preferred else {}
-    assert own_headers(told.headers) == {**PART, **preference, "content-type": MINIMAL}
+    assert own_headers(response.headers) == {**PART, **preference, "content-type": MINIMAL}
 
 
-def test_a_group_for_a_table_that_is_not_there(tables: TableFixture, target: TableTarget) -> None:
-    _, (told,) = group(tables, target, asked(TableTarget("Absent"), "POST", "r", NO_CONTENT))
-    assert (told.status, message(told)) == (404, "0:The table specified does not exist.")
-    assert own_headers(told.headers) == {**PART, "content-type": MINIMAL}
+def test_a_group_for_a_missing_table(tables: TableFixture, target: TableTarget) -> None:
+    _, (response,) = group(
+        tables, target, group_part(TableTarget("Absent"), "POST", "r", NO_CONTENT)
+    )
+    assert (response.status, message(response)) == (404, "0:The table specified does not exist.")
+    assert own_headers(response.headers) == {**PART, "content-type": MINIMAL}
 
 
-# Codes and texts
+# Codes and messages
 
 LONG_NAME: Final = {"PartitionKey": "p", "RowKey": "long", "a" * 256: 1}
 MANY: Final = {"PartitionKey": "p", "RowKey": "many", **{f"p{n}": n for n in range(253)}}
@@ -323,7 +327,7 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
                 f"for the resource '{ACCOUNT}.{{table}}'.",
             ),
         ),
-        # Values that do not fit their types, and keys that are no strings
+        # Values that do not fit their types, and keys that are not strings
         *(
             ("MERGE", ENTITY, {"X": value, "X@odata.type": name}, (), (400, "InvalidInput", text))
             for name, value, text in (
@@ -352,7 +356,7 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
             (),
             (400, "InvalidInput", WRONG_INPUT),
         ),
-        # Options of OData that the service does not have
+        # OData options that the service does not support
         *(
             (
                 "GET",
@@ -369,7 +373,7 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
             for option in ("$skip", "$orderby", "$expand", "$inlinecount")
         ),
         ("GET", "{table}()?NextRowKey=1!4!cg--", b"", (), (400, "InvalidInput", WRONG_INPUT)),
-        # If-Match that is there and says nothing, and versions without upserts
+        # An empty If-Match, and versions without upserts
         *(
             (
                 method,
@@ -419,7 +423,7 @@ def test_refusals(
     assert ask(tables, target, "GET", "{table}()").body == before
 
 
-def test_an_upsert_with_the_first_version_that_has_it(
+def test_an_upsert_with_the_first_version_that_supports_it(
     tables: TableFixture, target: TableTarget
 ) -> None:
     for method in ("PUT", "MERGE"):
@@ -427,7 +431,7 @@ def test_an_upsert_with_the_first_version_that_has_it(
         assert ask(tables, target, method, ENTITY, {"Age": 7}, headers).status == 204
 
 
-def test_an_entity_longer_than_any(tables: TableFixture, target: TableTarget) -> None:
+def test_an_entity_beyond_the_size_limit(tables: TableFixture, target: TableTarget) -> None:
     body = json.dumps({**entity("long"), "Text": "x" * (4 << 20)}).encode()
     for method, below in (("POST", "{table}"), ("PUT", ENTITY), ("MERGE", ENTITY)):
         answer = ask(tables, target, method, below, body)
@@ -447,7 +451,7 @@ def test_entities_outside_the_key_range_of_a_token(tables: TableFixture) -> None
     tables.remove(target)
 
 
-# What is no OData
+# Errors in XML
 
 XML_ERROR: Final = re.compile(
     r'<\?xml version="1\.0" encoding="utf-8"\?>'
@@ -487,13 +491,14 @@ def test_errors_in_xml(
     status, code = expected
     headers = {"content-type": "application/xml", "x-ms-error-code": code}
     assert (answer.status, own_headers(answer.headers)) == (status, headers)
-    found = XML_ERROR.fullmatch(answer.body.decode())
-    assert found is not None, answer.body
-    assert found[1] == code
+    error = XML_ERROR.fullmatch(answer.body.decode())
+    assert error is not None, answer.body
+    assert error[1] == code
 
 
-def test_who_is_not_known_is_told_the_code(tables: TableFixture, target: TableTarget) -> None:
-    """In JSON if that is accepted."""
+def test_authentication_errors_are_json_if_accepted(
+    tables: TableFixture, target: TableTarget
+) -> None:
     wrong = ("Authorization", f"SharedKey {ACCOUNT}:AAAA")
     date = ("x-ms-date", "Mon, 01 Jan 2024 00:00:00 GMT")
     text = (
@@ -513,7 +518,7 @@ def test_who_is_not_known_is_told_the_code(tables: TableFixture, target: TableTa
 # Queries
 
 
-def test_no_entities_asked_for(tables: TableFixture, target: TableTarget) -> None:
+def test_top_zero(tables: TableFixture, target: TableTarget) -> None:
     for below in ("{table}()?$top=0", "Tables?$top=0"):
         answer = ask(tables, target, "GET", below)
         assert (answer.status, json.loads(answer.body)["value"]) == (200, [])
@@ -526,7 +531,9 @@ def test_booleans_in_any_case(tables: TableFixture, target: TableTarget) -> None
     for condition in ("eq true", "eq True", "eq TRUE", "ne false", "ne False", "ne FALSE"):
         query = f"Flag {condition}".replace(" ", "%20")
         answer = ask(tables, target, "GET", f"{{table}}()?$filter={query}")
-        assert [told["RowKey"] for told in json.loads(answer.body)["value"]] == ["flag"], condition
+        assert [entity["RowKey"] for entity in json.loads(answer.body)["value"]] == ["flag"], (
+            condition
+        )
 
 
 def test_the_metadata_of_a_projection(tables: TableFixture, target: TableTarget) -> None:
@@ -534,15 +541,15 @@ def test_the_metadata_of_a_projection(tables: TableFixture, target: TableTarget)
     metadata = json.loads(answer.body)["odata.metadata"]
     assert metadata.endswith(f"/$metadata#{target.table}&$select=Age,RowKey")
     answer = ask(tables, target, "GET", ENTITY + "?$select=Age")
-    told = json.loads(answer.body)
-    assert told["odata.metadata"].endswith(f"/$metadata#{target.table}/@Element&$select=Age")
-    assert set(told) == {"odata.metadata", "odata.etag", "Age"}
+    projected = json.loads(answer.body)
+    assert projected["odata.metadata"].endswith(f"/$metadata#{target.table}/@Element&$select=Age")
+    assert set(projected) == {"odata.metadata", "odata.etag", "Age"}
 
 
 # Conditions
 
 
-def test_an_unmet_condition_says_what_is_current(tables: TableFixture, target: TableTarget) -> None:
+def test_an_unmet_condition_has_the_current_etag(tables: TableFixture, target: TableTarget) -> None:
     current = ask(tables, target, "GET", ENTITY).headers["etag"]
     details = {"Condition": "If-Match", "Sent": STALE[1], "Current": current}
     for method in ("PUT", "MERGE", "DELETE"):
@@ -550,11 +557,11 @@ def test_an_unmet_condition_says_what_is_current(tables: TableFixture, target: T
         assert (answer.status, json.loads(answer.body)["details"]) == (412, details)
     answer = ask(tables, target, "POST", "{table}", entity("r"))
     assert (answer.status, json.loads(answer.body)["details"]) == (409, {"Current": current})
-    _, (told,) = group(tables, target, asked(target, "PUT", "r", STALE))
-    assert (told.status, json.loads(told.body)["details"]) == (412, details)
+    _, (response,) = group(tables, target, group_part(target, "PUT", "r", STALE))
+    assert (response.status, json.loads(response.body)["details"]) == (412, details)
 
 
-def test_what_is_current_is_told_only_to_those_who_may_read(
+def test_the_current_etag_needs_the_permission_to_read(
     tables: TableFixture, target: TableTarget
 ) -> None:
     for permission, shown in (("ru", True), ("u", False)):

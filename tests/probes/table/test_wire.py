@@ -1,4 +1,4 @@
-"""What no SDK asks for: requests put together by hand, signed, over a connection."""
+"""Raw signed requests that no SDK sends: metadata levels, HEAD, dates and chunked bodies."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def target(tables: TableFixture) -> Iterator[TableTarget]:
 def request(
     target: TableTarget, method: str, below: str, body: bytes = b"", **headers: str
 ) -> Request:
-    said = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     path = f"/{ACCOUNT}/{below.format(table=target.table)}"
     path, _, query = path.partition("?")
     pairs = tuple(tuple(pair.split("=", 1)) for pair in query.split("&") if pair)
     version = ("x-ms-version", VERSION)
-    return Request(method, path, pairs, (version, *said), body)  # type: ignore[arg-type]
+    return Request(method, path, pairs, (version, *named), body)  # type: ignore[arg-type]
 
 
 ENTITY: Final = "{table}(PartitionKey='p',RowKey='typed')"
 
 
-def of_entity(answer: Answer) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(answer.body)
-    return told["value"][-1] if "value" in told else told
+def entity_of(answer: Answer) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(answer.body)
+    return document["value"][-1] if "value" in document else document
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -80,23 +80,25 @@ def test_levels(tables: TableFixture, target: TableTarget, level: str) -> None:
         tables.send_as_owner(request(target, "GET", f"{{table}}()?$format={accept}")),
     ):
         assert answer.headers["content-type"].startswith(f"{accept};")
-        told = of_entity(answer)
-        assert {name: told[name] for name in VALUES} == VALUES
-        types = {name: value for name, value in told.items() if name.endswith("@odata.type")}
+        returned = entity_of(answer)
+        assert {name: returned[name] for name in VALUES} == VALUES
+        types = {name: value for name, value in returned.items() if name.endswith("@odata.type")}
         types.pop("Timestamp@odata.type", None)
-        given = {name: value for name, value in TYPED.items() if "@" in name}
-        assert types == ({} if level == "nometadata" else given)
-        assert ("odata.etag" in told) == (level != "nometadata")
-        assert ("odata.editLink" in told) == (level == "fullmetadata")
+        sent = {name: value for name, value in TYPED.items() if "@" in name}
+        assert types == ({} if level == "nometadata" else sent)
+        assert ("odata.etag" in returned) == (level != "nometadata")
+        assert ("odata.editLink" in returned) == (level == "fullmetadata")
     if level == "fullmetadata":
-        shown = of_entity(tables.send_as_owner(request(target, "GET", "{table}()", Accept=accept)))
-        assert shown["odata.type"] == f"{ACCOUNT}.{target.table}"
+        returned = entity_of(
+            tables.send_as_owner(request(target, "GET", "{table}()", Accept=accept))
+        )
+        assert returned["odata.type"] == f"{ACCOUNT}.{target.table}"
         path = ENTITY.format(table=target.table)
-        assert shown["odata.editLink"] == path
-        assert shown["odata.id"] == f"http://127.0.0.1/{ACCOUNT}/{path}"
+        assert returned["odata.editLink"] == path
+        assert returned["odata.id"] == f"http://127.0.0.1/{ACCOUNT}/{path}"
 
 
-def test_heads_have_no_bodies(tables: TableFixture, target: TableTarget) -> None:
+def test_responses_to_head_have_no_bodies(tables: TableFixture, target: TableTarget) -> None:
     for below in ("Tables", "{table}()", "{table}(PartitionKey='p',RowKey='r')"):
         got = tables.send_as_owner(request(target, "GET", below))
         head = tables.send_as_owner(request(target, "HEAD", below))
@@ -118,29 +120,29 @@ def test_either_date_is_signed(tables: TableFixture, target: TableTarget, scheme
         assert tables.client.ask(scheme(ACCOUNT, KEY)(dated)).status == 200
 
 
-def test_errors_are_told_in_json(tables: TableFixture, target: TableTarget) -> None:
+def test_errors_are_json(tables: TableFixture, target: TableTarget) -> None:
     missing = request(target, "GET", "{table}(PartitionKey='p',RowKey='missing')")
     answer = tables.client.ask(table_shared_key(ACCOUNT, KEY)(missing))
     error = json.loads(answer.body)["odata.error"]
-    # Clients take no error that has more than these.
+    # Clients do not accept an error with more fields.
     assert error.keys() == {"code", "message"}
     assert (error["code"], error["message"]["lang"]) == ("ResourceNotFound", "en-US")
     assert answer.headers["content-type"].startswith("application/json;odata=minimalmetadata")
 
 
-def chunked(asked: Request, size: int) -> Request:
-    pieces = [asked.body[at : at + size] for at in range(0, len(asked.body), size)]
+def chunked(request: Request, size: int) -> Request:
+    pieces = [request.body[at : at + size] for at in range(0, len(request.body), size)]
     framed = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-    signed = table_shared_key(ACCOUNT, KEY)(asked.having(("Transfer-Encoding", "chunked")))
+    signed = table_shared_key(ACCOUNT, KEY)(request.having(("Transfer-Encoding", "chunked")))
     return replace(signed, body=framed + b"0\r\n\r\n")
 
 
-def test_bodies_may_come_in_chunks(tables: TableFixture, target: TableTarget) -> None:
+def test_chunked_bodies(tables: TableFixture, target: TableTarget) -> None:
     insert = part("POST", f"/{target.table}", {"PartitionKey": "p", "RowKey": "chunked"})
     group = request(target, "POST", "$batch", change_set([insert]), Content_Type=BATCH_TYPE)
     answer = tables.client.ask(chunked(group, 7))
-    (told,) = answers_in(answer.headers["content-type"], answer.body)
-    assert told.status == 201
+    (response,) = answers_in(answer.headers["content-type"], answer.body)
+    assert response.status == 201
     long = replace(group, body=group.body + b"-" * (4 << 20))
     (refused,) = tables.client.send_bytes(chunked(long, 1 << 18).raw())
     assert (refused.status, refused.code) == (413, "RequestBodyTooLarge")

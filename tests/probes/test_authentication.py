@@ -68,8 +68,8 @@ def test_bearer_tokens(
 # Accounts that do not exist
 
 
-def _told(answer: Answer) -> tuple[object, ...]:
-    """What an answer tells besides of when and of which request."""
+def _comparable(answer: Answer) -> tuple[object, ...]:
+    """Returns the answer without what differs from request to request."""
     headers = {
         name: value
         for name, value in answer.headers.items()
@@ -88,15 +88,15 @@ def test_an_unknown_account_looks_like_a_wrong_signature(
         account: blobs.client.ask(
             scheme(account, WRONG_KEY)(Request("GET", f"/{account}/c/b", (), headers))
         )
-        for account in (ACCOUNT, SECOND_ACCOUNT, "nobody", "Nobody", "x")
+        for account in (ACCOUNT, SECOND_ACCOUNT, "unknown", "Unknown", "x")
     }
     detail = answers[ACCOUNT].error()["AuthenticationErrorDetail"]
     assert "string to sign" in detail
     assert f"/{ACCOUNT}/{ACCOUNT}/c/b" in detail
-    told = _told(answers[ACCOUNT])
-    assert told[0] == 403
+    expected = _comparable(answers[ACCOUNT])
+    assert expected[0] == 403
     for account, answer in answers.items():
-        assert _told(answer) == told
+        assert _comparable(answer) == expected
         named = answer.error()["AuthenticationErrorDetail"]
         assert named == detail.replace(ACCOUNT, account)
 
@@ -114,35 +114,35 @@ def test_an_unknown_account_looks_like_a_wrong_signature(
 def test_unknown_accounts_look_like_private_ones(
     blobs: BlobFixture, version: str, below: str, query: Pairs
 ) -> None:
-    told = {
-        account: _told(
+    answers = {
+        account: _comparable(
             blobs.client.ask(
                 Request("GET", f"/{account}{below}", query, (("x-ms-version", version),))
             )
         )
-        for account in (ACCOUNT, SECOND_ACCOUNT, "nobody")
+        for account in (ACCOUNT, SECOND_ACCOUNT, "unknown")
     }
-    assert told == dict.fromkeys(told, told[ACCOUNT])
+    assert answers == dict.fromkeys(answers, answers[ACCOUNT])
 
 
-def test_names_that_no_account_can_have(blobs: BlobFixture) -> None:
-    for account in ("Nobody", "%ff", "x", "a" * 25):
+def test_invalid_account_names(blobs: BlobFixture) -> None:
+    for account in ("Unknown", "%ff", "x", "a" * 25):
         answer = blobs.client.ask(Request("GET", f"/{account}/container/blob", (), (VERSION,)))
         assert (answer.status, answer.code) == (401, "NoAuthenticationInformation")
 
 
-def test_tokens_of_unknown_accounts_look_like_wrong_ones(blobs: BlobFixture) -> None:
+def test_tokens_of_unknown_accounts_look_like_invalid_ones(blobs: BlobFixture) -> None:
     unknown, known = (
         blobs.client.ask(
             account_token(account, WRONG_KEY).put_on(Request("GET", f"/{account}/c/b"))
         )
-        for account in ("nobody", ACCOUNT)
+        for account in ("unknown", ACCOUNT)
     )
-    assert _told(unknown) == _told(known)
+    assert _comparable(unknown) == _comparable(known)
     assert (known.status, known.code) == (403, "AuthenticationFailed")
 
 
-# The names of the development account
+# Host names of the development account
 
 LOOPBACK_HOSTS: Final = [
     "localhost",
@@ -175,7 +175,7 @@ OTHER_HOSTS: Final = [
 
 
 @pytest.mark.parametrize("host", LOOPBACK_HOSTS)
-def test_the_development_account_under_loopback_names(blobs: BlobFixture, host: str) -> None:
+def test_the_development_account_under_loopback_hosts(blobs: BlobFixture, host: str) -> None:
     target = blobs.create()
     path = f"/{ACCOUNT}/{target.container}/{target.blob}"
     assert blobs.send_as_owner(Request("GET", path, (), (("Host", host),))).body == CONTENT
@@ -183,15 +183,14 @@ def test_the_development_account_under_loopback_names(blobs: BlobFixture, host: 
 
 
 @pytest.mark.parametrize("host", [f"{ACCOUNT}.blob.localhost:10000", f"{ACCOUNT}.blob.localhost"])
-def test_the_development_account_in_a_loopback_name(blobs: BlobFixture, host: str) -> None:
+def test_the_development_account_in_a_loopback_host_name(blobs: BlobFixture, host: str) -> None:
     answer = blobs.send_as_owner(Request("GET", "/", (("comp", "list"),), (("Host", host),)))
     assert b"<Containers>" in answer.body
 
 
 @pytest.mark.parametrize("host", OTHER_HOSTS)
-def test_the_development_account_under_other_names(blobs: BlobFixture, host: str) -> None:
-    """A web page whose name resolves to this machine since it was loaded is of the same origin, so
-    CORS does not keep it from anything."""
+def test_the_development_account_under_other_hosts(blobs: BlobFixture, host: str) -> None:
+    """DNS rebinding gives a web page the origin of this server, so CORS does not stop it."""
     target = blobs.create(access="container")
     path = f"/{ACCOUNT}/{target.container}/{target.blob}"
     request = Request("GET", path, (), (("Host", host), VERSION))
@@ -204,20 +203,20 @@ def test_the_development_account_under_other_names(blobs: BlobFixture, host: str
     blobs.remove(target)
 
 
-def test_the_account_in_another_name(blobs: BlobFixture) -> None:
+def test_the_development_account_in_another_host_name(blobs: BlobFixture) -> None:
     host = ("Host", f"{ACCOUNT}.blob.rebound.example:10000")
     answer = blobs.client.ask(SIGN(Request("GET", "/", (("comp", "list"),), (host,))))
     assert (answer.status, answer.code) == (403, "AuthorizationFailure")
 
 
-def test_other_accounts_under_any_name(blobs: BlobFixture) -> None:
+def test_other_accounts_under_any_host(blobs: BlobFixture) -> None:
     sign = shared_key(SECOND_ACCOUNT, SECOND_KEYS[0])
     for host in ("etagere:10000", "storage.example"):
         request = Request("GET", f"/{SECOND_ACCOUNT}/", (("comp", "list"),), (("Host", host),))
         assert blobs.client.ask(sign(request)).status == 200
 
 
-def test_a_source_in_the_development_account_under_another_name(blobs: BlobFixture) -> None:
+def test_a_source_in_the_development_account_under_another_host(blobs: BlobFixture) -> None:
     target = blobs.create(access="container")
     own = blobs.create(account=SECOND_ACCOUNT)
     token = account_token(ACCOUNT, KEY)
@@ -272,7 +271,7 @@ def _chunked(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("chunks", [_chunked(POLICIES), b"0\r\n\r\n"], ids=["some", "none"])
-def test_a_signature_over_no_length_covers_no_chunked_body(
+def test_a_scheme_that_signs_the_length_refuses_chunked_bodies(
     blobs: BlobFixture, chunks: bytes
 ) -> None:
     target = blobs.create()
@@ -290,7 +289,7 @@ def test_a_signature_over_no_length_covers_no_chunked_body(
     blobs.remove(target)
 
 
-def test_what_covers_no_length_takes_chunked_bodies(blobs: BlobFixture) -> None:
+def test_schemes_that_do_not_sign_the_length_accept_chunked_bodies(blobs: BlobFixture) -> None:
     target = blobs.create()
     path = f"/{ACCOUNT}/{target.container}/{target.blob}"
     body = _chunked(b"<BlockList/>")
@@ -311,7 +310,7 @@ def test_what_covers_no_length_takes_chunked_bodies(blobs: BlobFixture) -> None:
 
 
 def _head(endpoint: str, request: Request) -> bytes:
-    """All that comes back, up to the end of the connection."""
+    """Returns all bytes of the response, up to the end of the connection."""
     where = urlsplit(endpoint)
     with socket.create_connection((where.hostname, where.port), 5) as connection:
         connection.sendall(request.having(("Connection", "close")).raw())
@@ -330,7 +329,7 @@ def _head(endpoint: str, request: Request) -> bytes:
         ("table", f"/{ACCOUNT}/nowhere", (), False, 401),
     ],
 )
-def test_errors_to_head_describe_no_body(
+def test_errors_to_head_have_no_content_headers(
     blobs: BlobFixture, service: str, path: str, query: tuple[()], signed: bool, status: int
 ) -> None:
     request = Request("HEAD", path, query, (VERSION,))
@@ -344,7 +343,7 @@ def test_errors_to_head_describe_no_body(
     assert any(line.startswith(b"x-ms-error-code: ") for line in lines)
 
 
-def test_a_connection_goes_on_after_an_error_to_head(blobs: BlobFixture) -> None:
+def test_a_connection_stays_usable_after_an_error_to_head(blobs: BlobFixture) -> None:
     request = SIGN(Request("HEAD", f"/{ACCOUNT}/nowhere/nothing")).raw()
     answers = b"".join(
         [_head(blobs.server.endpoints["blob"], Request("HEAD", f"/{ACCOUNT}/nowhere/nothing"))]
@@ -361,7 +360,7 @@ def test_a_connection_goes_on_after_an_error_to_head(blobs: BlobFixture) -> None
             assert received.count(b"\r\n\r\n") == 1
 
 
-def test_other_answers_to_head_tell_the_length(blobs: BlobFixture) -> None:
+def test_other_responses_to_head_have_the_content_length(blobs: BlobFixture) -> None:
     target = blobs.create()
     answer = blobs.send_as_owner(Request("HEAD", f"/{ACCOUNT}/{target.container}/{target.blob}"))
     assert answer.headers["content-length"] == str(len(CONTENT))

@@ -1,4 +1,4 @@
-"""Parsing of requests: the request target, the query, and the secondary endpoint."""
+"""Parsing of requests: queries, request targets, and public endpoints in copy sources."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def test_a_plus_in_a_query_is_a_space(
     assert _names(blobs.client.ask(token.put_on(listing))) == found
 
 
-def test_a_plus_in_a_name_of_a_query_is_a_space(blobs: BlobFixture, target: BlobTarget) -> None:
+def test_a_plus_in_a_parameter_name_is_a_space(blobs: BlobFixture, target: BlobTarget) -> None:
     blobs.send_as_owner(
         Request("GET", _path(target), (*_LIST, ("some+thing", "1+2"), ("pre%66ix", "a+")))
     )
 
 
-def test_a_plus_in_a_path_stays(blobs: BlobFixture, target: BlobTarget) -> None:
+def test_a_plus_in_a_path_is_literal(blobs: BlobFixture, target: BlobTarget) -> None:
     for written, name in (("a+b", "a+b"), ("a%2Bb", "a+b"), ("a%20b", "a b")):
         url = blobs.send_as_owner(Request("GET", _path(target), (*_LIST, ("prefix", written)))).body
         assert blobs.send_as_owner(Request("GET", _path(target, written))).body == b"x", (url, name)
 
 
-def test_a_plus_in_a_search_for_tags_stays(blobs: BlobFixture, target: BlobTarget) -> None:
+def test_a_plus_in_a_tag_search_is_literal(blobs: BlobFixture, target: BlobTarget) -> None:
     tags = b"<Tags><TagSet><Tag><Key>k</Key><Value>1+1</Value></Tag></TagSet></Tags>"
     blobs.send_as_owner(Request("PUT", _path(target, target.blob), (("comp", "tags"),), (), tags))
     for written in ("%22k%22%20%3D%20'1+1'", "%22k%22%20%3D%20'1%2B1'"):
@@ -76,12 +76,12 @@ def test_a_plus_in_a_search_for_tags_stays(blobs: BlobFixture, target: BlobTarge
         assert _names(found) == [target.blob]
 
 
-def test_a_plus_in_a_filter_of_entities_is_a_space(blobs: BlobFixture) -> None:
+def test_a_plus_in_an_entity_filter_is_a_space(blobs: BlobFixture) -> None:
     sign = table_shared_key(ACCOUNT, KEY)
     with Client(blobs.server.endpoints["table"]) as client:
         json = (("Content-Type", "application/json"), ("Accept", "application/json"))
-        made = Request("POST", f"/{ACCOUNT}/Tables", (), json, b'{"TableName":"plus"}')
-        assert client.ask(sign(made)).status == 201
+        create = Request("POST", f"/{ACCOUNT}/Tables", (), json, b'{"TableName":"plus"}')
+        assert client.ask(sign(create)).status == 201
         entity = b'{"PartitionKey":"p q","RowKey":"r"}'
         assert client.ask(sign(Request("POST", f"/{ACCOUNT}/plus", (), json, entity))).status == 201
         query = (("$filter", "PartitionKey+eq+'p+q'"), ("$top", "1"))
@@ -139,12 +139,14 @@ def test_two_spaces_in_a_request_line_are_refused(blobs: BlobFixture, line: byte
     assert (answer.status, answer.code) == (400, "InvalidInput")
 
 
-# The namespace
+# The hierarchical namespace
 
 
 @pytest.mark.parametrize("below", ["", "/", "//", "/some/path"])
 @pytest.mark.parametrize("named", ["getAccessControl", "getaccesscontrol"])
-def test_accounts_are_flat(blobs: BlobFixture, target: BlobTarget, below: str, named: str) -> None:
+def test_accounts_have_no_hierarchical_namespace(
+    blobs: BlobFixture, target: BlobTarget, below: str, named: str
+) -> None:
     request = Request("HEAD", _path(target) + below, (("action", named), ("upn", "false")))
     container_only = service_token(ACCOUNT, KEY, target.container)
     for sent in (
@@ -169,7 +171,7 @@ def _copied(blobs: BlobFixture, target: BlobTarget, address: str, account: str =
 
 @pytest.mark.parametrize("domain", ["blob.core.windows.net", "BLOB.core.windows.net:443"])
 @pytest.mark.parametrize("suffix", ["", "-secondary"])
-def test_the_public_endpoint_of_ones_own_account_is_here(
+def test_the_public_endpoint_of_the_account_is_this_server(
     blobs: BlobFixture, target: BlobTarget, domain: str, suffix: str
 ) -> None:
     address = f"https://{ACCOUNT}{suffix}.{domain}/{target.container}/{target.blob}"
@@ -180,7 +182,7 @@ def test_the_public_endpoint_of_ones_own_account_is_here(
     assert copied.headers["x-ms-copy-source"] == address.lower().replace(":443", "")
 
 
-def test_a_token_is_good_for_the_public_endpoint(blobs: BlobFixture, target: BlobTarget) -> None:
+def test_a_token_is_valid_for_the_public_endpoint(blobs: BlobFixture, target: BlobTarget) -> None:
     token = account_token(ACCOUNT, KEY)
     address = f"https://{ACCOUNT}.blob.core.windows.net/{target.container}/{target.blob}"
     headers = (("x-ms-copy-source", f"{address}?{token}"), ("x-ms-blob-type", "BlockBlob"))
@@ -199,7 +201,7 @@ def test_a_token_is_good_for_the_public_endpoint(blobs: BlobFixture, target: Blo
         "blob.core.windows.net",
     ],
 )
-def test_other_public_endpoints_are_elsewhere(
+def test_other_public_endpoints_are_not_this_server(
     blobs: BlobFixture, target: BlobTarget, host: str
 ) -> None:
     answer = _copied(blobs, target, f"https://{host}/{target.container}/{target.blob}")
