@@ -23,7 +23,7 @@ class Assignment(NamedTuple):
     """Where the server's address and the logs are."""
     seed: int
     until: int
-    """The time at which they stop at the latest, if nobody is left to tell them."""
+    """The time at which they stop at the latest, even if no process stops them."""
     workloads: tuple[str, ...] = ()
 
     @property

@@ -58,7 +58,7 @@ def _check(service: HistoryService[Any], history: History[Any]) -> int:
         for each in history.operations
     )
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    print(f"{len(history.operations)} operations ({counts}), {len(history.deaths)} kills")
+    print(f"{len(history.operations)} operations ({counts}), {len(history.kills)} kills")
     findings = service.check(history)
     for finding in findings:
         print(finding)

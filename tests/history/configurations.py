@@ -18,7 +18,7 @@ class Part(enum.Enum):
     """It changed something, if it was carried out."""
 
 
-class Trial(Protocol):
+class SearchEntry(Protocol):
     """An operation as the search sees it."""
 
     @property
@@ -36,17 +36,17 @@ class Trial(Protocol):
 
     @property
     def alike(self) -> Hashable:
-        """Trials for which this is equal have the same effect at any time; None if unique."""
+        """Entries for which this is equal have the same effect at any time; None if unique."""
 
 
 StateT = TypeVar("StateT", bound=Hashable)
-TrialT = TypeVar("TrialT", bound=Trial)
+EntryT = TypeVar("EntryT", bound=SearchEntry)
 
 
 class Trail(NamedTuple):
     """The order so far, newest first."""
 
-    trial: Trial
+    entry: SearchEntry
     before: Trail | None
 
 
@@ -65,9 +65,11 @@ class Configuration(NamedTuple, Generic[StateT]):
         return self.active | self.passive | self.doubtful
 
     def without(self, bits: int) -> Configuration[StateT]:
-        kept = ~bits
+        others = ~bits
         return self._replace(
-            active=self.active & kept, passive=self.passive & kept, doubtful=self.doubtful & kept
+            active=self.active & others,
+            passive=self.passive & others,
+            doubtful=self.doubtful & others,
         )
 
 
@@ -75,60 +77,60 @@ class Frontier(Generic[StateT]):
     """A set of configurations of which none covers another."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[StateT, int], list[Configuration[StateT]]] = {}
+        self._configurations: dict[tuple[StateT, int], list[Configuration[StateT]]] = {}
         self.count = 0
 
     def __iter__(self) -> Iterator[Configuration[StateT]]:
-        for kept in self._kept.values():
-            yield from kept
+        for configurations in self._configurations.values():
+            yield from configurations
 
     def add(self, new: Configuration[StateT]) -> bool:
         """Returns whether it was added: no other covers it."""
-        kept = self._kept.setdefault((new.state, new.active), [])
-        if any(_covers(old, new) for old in kept):
+        configurations = self._configurations.setdefault((new.state, new.active), [])
+        if any(_covers(old, new) for old in configurations):
             return False
-        left = [old for old in kept if not _covers(new, old)]
-        self.count += 1 + len(left) - len(kept)
-        kept[:] = [*left, new]
+        uncovered = [old for old in configurations if not _covers(new, old)]
+        self.count += 1 + len(uncovered) - len(configurations)
+        configurations[:] = [*uncovered, new]
         return True
 
 
 def _covers(one: Configuration[StateT], other: Configuration[StateT]) -> bool:
-    """Whether whatever can follow `other` can follow `one`."""
+    """Whether everything that can follow `other` can follow `one`."""
     return not (other.passive & ~one.passive) and not (one.doubtful & ~other.doubtful)
 
 
-class OperationsInFlight(Generic[TrialT]):
+class OperationsInFlight(Generic[EntryT]):
     """The operations in flight at one moment of a history, each with a bit of its own."""
 
     def __init__(self) -> None:
-        self.trials: dict[int, TrialT] = {}
+        self.entries: dict[int, EntryT] = {}
         """By bit."""
         self.alike: dict[Hashable, list[int]] = {}
         """Bits of operations with the same effect, the one whose time ends first in front."""
         self._bits: dict[int, int] = {}
-        """By identity of the trial."""
+        """By identity of the entry."""
 
-    def begin(self, trial: TrialT) -> int:
+    def begin(self, entry: EntryT) -> int:
         """Returns the bit of the operation."""
         bit = 1
-        while bit in self.trials:
+        while bit in self.entries:
             bit <<= 1
-        self.trials[bit] = trial
-        self._bits[id(trial)] = bit
-        if trial.alike is not None:
-            alike = self.alike.setdefault(trial.alike, [])
+        self.entries[bit] = entry
+        self._bits[id(entry)] = bit
+        if entry.alike is not None:
+            alike = self.alike.setdefault(entry.alike, [])
             alike.append(bit)
-            alike.sort(key=lambda each: self.trials[each].latest)
+            alike.sort(key=lambda each: self.entries[each].latest)
         return bit
 
-    def bit_of(self, trial: TrialT) -> int:
+    def bit_of(self, entry: EntryT) -> int:
         """Returns 0 if the operation was forgotten."""
-        return self._bits.get(id(trial), 0)
+        return self._bits.get(id(entry), 0)
 
-    def forget(self, bit: int) -> TrialT:
-        trial = self.trials.pop(bit)
-        del self._bits[id(trial)]
-        if trial.alike is not None:
-            self.alike[trial.alike].remove(bit)
-        return trial
+    def forget(self, bit: int) -> EntryT:
+        entry = self.entries.pop(bit)
+        del self._bits[id(entry)]
+        if entry.alike is not None:
+            self.alike[entry.alike].remove(bit)
+        return entry

@@ -2,7 +2,7 @@
 
 All times are nanoseconds of the machine's monotonic clock, which its processes share. A client logs
 a request before it sends it, and the outcome as soon as it knows it: a client may be killed at any
-moment, and what it had asked for may be carried out all the same.
+moment, and its last request may be carried out nevertheless.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
-    """The client was not told whether the operation was carried out."""
+    """The client does not know whether the operation was carried out."""
 
     why: str = ""
 
 
-class Death(msgspec.Struct, frozen=True, tag="death"):
+class ServerKill(msgspec.Struct, frozen=True, tag="kill"):
     """A kill of all processes of the server."""
 
     ended: int
     """When none of its processes was left."""
-    revived: int
+    restarted: int
     """When the next server was about to be started."""
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """How a history was made, so that it can be made again."""
+    """How a history was made, so that it can be repeated."""
 
     made_by: str
     seed: int
@@ -59,7 +59,7 @@ DoneT = TypeVar("DoneT")
 
 
 class Operation(msgspec.Struct, Generic[RequestT, DoneT], frozen=True, tag="operation"):
-    """A request, and what came of it."""
+    """A request and its outcome."""
 
     client: int
     request: RequestT
@@ -77,10 +77,10 @@ class History(msgspec.Struct, Generic[OperationT], frozen=True):
 
     run: Run
     operations: tuple[OperationT, ...]
-    deaths: tuple[Death, ...] = ()
+    kills: tuple[ServerKill, ...] = ()
 
 
-def latest_moment(operation: Operation[Any, Any], deaths: Iterable[Death]) -> int:
+def latest_moment(operation: Operation[Any, Any], kills: Iterable[ServerKill]) -> int:
     """The time after which the operation was not carried out any more.
 
     A dead server does nothing: if the client gave up before the next one was started, then its
@@ -88,7 +88,7 @@ def latest_moment(operation: Operation[Any, Any], deaths: Iterable[Death]) -> in
     """
     if not isinstance(operation.outcome, Unknown):
         return operation.ended
-    return min((death.ended for death in deaths if operation.ended <= death.revived), default=NEVER)
+    return min((kill.ended for kill in kills if operation.ended <= kill.restarted), default=NEVER)
 
 
 def in_order(operations: Iterable[OperationT]) -> tuple[OperationT, ...]:
@@ -98,8 +98,8 @@ def in_order(operations: Iterable[OperationT]) -> tuple[OperationT, ...]:
 
 def describe(operation: Operation[Any, Any], origin: int) -> str:
     """Formats an operation as one line, with times in milliseconds after the origin."""
-    asked = msgspec.to_builtins(operation.request)
-    arguments = ", ".join(f"{name}={value}" for name, value in asked.items() if name != "verb")
+    fields = msgspec.to_builtins(operation.request)
+    arguments = ", ".join(f"{name}={value}" for name, value in fields.items() if name != "verb")
     began = (operation.began - origin) / 1e6
     ended = (operation.ended - origin) / 1e6
     outcome = msgspec.json.encode(operation.outcome).decode()
@@ -129,7 +129,7 @@ class Answered(msgspec.Struct, Generic[DoneT], frozen=True, tag="answered"):
 
 
 class Killed(msgspec.Struct, frozen=True, tag="killed"):
-    """The client was dead by then; logged by whoever killed it."""
+    """The client was dead by then; logged by the process that killed it."""
 
     ended: int
 
@@ -142,19 +142,19 @@ class EventLog(Generic[OperationT]):
 
     def __init__(self, operation: type[OperationT], request: Any, done: Any) -> None:
         self.operation = operation
-        self._history = msgspec.json.Decoder(Run | operation | Death)
+        self._history = msgspec.json.Decoder(Run | operation | ServerKill)
         self._client = msgspec.json.Decoder(Asked[request] | Answered[done] | Killed)
 
     def write_history(self, path: Path, history: History[OperationT]) -> None:
-        events = (history.run, *history.deaths, *history.operations)
+        events = (history.run, *history.kills, *history.operations)
         path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
 
     def read_history(self, path: Path) -> History[OperationT]:
         events: list[Any] = [self._history.decode(line) for line in path.read_bytes().splitlines()]
         (run,) = (event for event in events if isinstance(event, Run))
         operations = (event for event in events if isinstance(event, self.operation))
-        deaths = tuple(event for event in events if isinstance(event, Death))
-        return History(run, in_order(operations), deaths)
+        kills = tuple(event for event in events if isinstance(event, ServerKill))
+        return History(run, in_order(operations), kills)
 
     def read_client(self, path: Path) -> list[OperationT]:
         """Returns the operations of one client.
@@ -173,7 +173,7 @@ class EventLog(Generic[OperationT]):
                     operations.append(self._joined(asked, event.ended, outcome))
                 asked = None
         if asked is not None:
-            # Nobody was there to log when it died.
+            # Nothing logged when the client was killed.
             operations.append(self._joined(asked, NEVER, Unknown("killed")))
         return operations
 

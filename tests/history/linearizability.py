@@ -7,17 +7,17 @@ is answered, each configuration must have it carried out, with as many of the ot
 before it as it takes. Configurations that come out the same are kept once. If none is left, no
 order explains that answer, and the history up to it is the shortest one that cannot be explained.
 
-What keeps the number of configurations small, and why nothing is lost by it:
+These rules limit the number of configurations without losing an explanation:
 
-- A read or refusal that the current state explains without any change is taken at once. It has to
-  come somewhere, and here it costs nothing: whatever can follow without it can follow with it.
+- A read or refusal that the current state explains without any change is carried out immediately.
+  It has to come somewhere, and costs nothing here: all that can follow without it can follow it.
 - Of two configurations with the same state and the same acknowledged changes, one is superfluous
-  if the other has taken all its reads and refusals and has used no doubtful operation besides
-  its: whatever can follow the first can follow the second, for a doubtful operation need not be
-  used. So unknown writes that were overwritten before anybody saw them leave no trace, and those
-  that would change nothing are never used.
-- Of operations that do the same, the one whose time ends first is used first. In any
-  explanation that uses another one, the two can change places.
+  if the other has carried out all its reads and refusals and no doubtful operation that it
+  has not: all that can follow the first can follow the second, because a doubtful operation need
+  not be carried out. So unknown writes that were overwritten unread leave no trace, and those that
+  change nothing are never carried out.
+- Of operations with the same effect, the one whose time ends first is carried out first. In any
+  explanation with another one, the two can be swapped.
 - A doubtful operation is forgotten when its time ends, after it was tried up to that moment.
 
 A model may know more: dead ends, names that are not shown any more, and doubtful operations that
@@ -35,12 +35,12 @@ from typing import Any, Final, Generic, NamedTuple
 
 from tests.history.configurations import (
     Configuration,
+    EntryT,
     Frontier,
     OperationsInFlight,
     Part,
     StateT,
     Trail,
-    TrialT,
 )
 from tests.history.events import NEVER, describe
 
@@ -72,13 +72,13 @@ class _GaveUp(Exception):
     pass
 
 
-class Model(ABC, Generic[StateT, TrialT]):
+class Model(ABC, Generic[StateT, EntryT]):
     """A sequential specification, with hints that keep the search small."""
 
     initial: StateT
 
     @abstractmethod
-    def step(self, state: StateT, trial: TrialT, until: int) -> Iterable[StateT]:
+    def step(self, state: StateT, entry: EntryT, until: int) -> Iterable[StateT]:
         """Returns every state that the operation may leave behind, given its outcome.
 
         It is carried out in `state`, at a time between its beginning and `until`.
@@ -89,10 +89,10 @@ class Model(ABC, Generic[StateT, TrialT]):
         del state
         return True
 
-    def begin(self, bit: int, trial: TrialT) -> None:
+    def begin(self, bit: int, entry: EntryT) -> None:
         """Called when an operation begins."""
 
-    def end(self, bit: int, trial: TrialT) -> None:
+    def end(self, bit: int, entry: EntryT) -> None:
         """Called when an operation is not in flight any more."""
 
     def is_dead_end(self, configuration: Configuration[StateT]) -> bool:
@@ -116,25 +116,25 @@ class Model(ABC, Generic[StateT, TrialT]):
 
 
 def search(
-    trials: Sequence[TrialT],
-    model: Model[StateT, TrialT],
+    entries: Sequence[EntryT],
+    model: Model[StateT, EntryT],
     *,
     steps_max: int = STEPS_MAX,
     seconds_max: float = SECONDS_MAX,
 ) -> Result:
     """Searches for an order of operations, from the initial state of the model."""
-    return _Search(trials, model, steps_max, time.monotonic() + seconds_max).run()
+    return _Search(entries, model, steps_max, time.monotonic() + seconds_max).run()
 
 
-class _Search(Generic[StateT, TrialT]):
+class _Search(Generic[StateT, EntryT]):
     def __init__(
         self,
-        trials: Sequence[TrialT],
-        model: Model[StateT, TrialT],
+        entries: Sequence[EntryT],
+        model: Model[StateT, EntryT],
         steps_max: int,
         deadline: float,
     ) -> None:
-        self._trials = trials
+        self._entries = entries
         self._model = model
         self._steps_max = steps_max
         self._deadline = deadline
@@ -142,40 +142,40 @@ class _Search(Generic[StateT, TrialT]):
         self._configurations_max = 1
         self._frontier: Frontier[StateT] = Frontier()
         self._frontier.add(Configuration(model.initial))
-        self._flights: OperationsInFlight[TrialT] = OperationsInFlight()
+        self._flights: OperationsInFlight[EntryT] = OperationsInFlight()
         self._last_uses = sorted(
             ((moment, name) for name, moment in model.last_uses().items()), reverse=True
         )
         """When each name is used for the last time, the next one at the end."""
         self._remembered: dict[tuple[StateT, int], list[StateT]] = {}
-        """The results of steps, by state and identity of the trial."""
+        """The results of steps, by state and identity of the entry."""
 
     def run(self) -> Result:
-        for trial, ends in _events(self._trials):
+        for entry, ends in _events(self._entries):
             if not ends:
-                self._model.begin(self._flights.begin(trial), trial)
+                self._model.begin(self._flights.begin(entry), entry)
                 continue
             try:
-                explained = self._end(trial)
+                explained = self._end(entry)
             except _GaveUp:
-                return self._result(Verdict.GAVE_UP, self._tell(trial))
+                return self._result(Verdict.GAVE_UP, self._tell(entry))
             if not explained:
-                return self._result(Verdict.VIOLATION, self._tell(trial))
+                return self._result(Verdict.VIOLATION, self._tell(entry))
         return self._result(Verdict.OK)
 
     def _result(self, verdict: Verdict, explanation: str = "") -> Result:
         return Result(verdict, self._steps, self._configurations_max, explanation)
 
-    def _end(self, trial: TrialT) -> bool:
+    def _end(self, entry: EntryT) -> bool:
         """Returns whether it can be explained."""
-        bit = self._flights.bit_of(trial)
+        bit = self._flights.bit_of(entry)
         if not bit:
             return True
-        reached = self._carry_out(trial, bit)
+        reached = self._carry_out(entry, bit)
         if not reached.count:
             return False
         over = {bit, *self._model.hopeless({each.state for each in reached})}
-        unused = self._unused_at(trial.latest)
+        unused = self._unused_at(entry.latest)
         self._frontier = Frontier()
         for configuration in reached:
             state = configuration.state
@@ -193,7 +193,7 @@ class _Search(Generic[StateT, TrialT]):
             unused.add(self._last_uses.pop()[1])
         return unused
 
-    def _carry_out(self, goal: TrialT, bit: int) -> Frontier[StateT]:
+    def _carry_out(self, goal: EntryT, bit: int) -> Frontier[StateT]:
         """The configurations in which this operation, as the last one, has been carried out, and
         those without it if it is doubtful."""
         reached: Frontier[StateT] = Frontier()
@@ -215,75 +215,75 @@ class _Search(Generic[StateT, TrialT]):
         self, configuration: Configuration[StateT], until: int
     ) -> Configuration[StateT]:
         state, passive, trail = configuration.state, configuration.passive, configuration.trail
-        for bit, trial in self._flights.trials.items():
-            if trial.part is not Part.PASSIVE or passive & bit:
+        for bit, entry in self._flights.entries.items():
+            if entry.part is not Part.PASSIVE or passive & bit:
                 continue
-            if state in self._steps_of(state, trial, until):
+            if state in self._steps_of(state, entry, until):
                 passive |= bit
-                trail = Trail(trial, trail)
+                trail = Trail(entry, trail)
         return configuration._replace(passive=passive, trail=trail)
 
     def _next(
         self, configuration: Configuration[StateT], until: int
     ) -> Iterator[Configuration[StateT]]:
-        """What one more operation makes of it."""
-        for bit, trial in self._flights.trials.items():
-            if trial.alike is not None or configuration.done & bit:
+        """Yields the configurations after one more operation."""
+        for bit, entry in self._flights.entries.items():
+            if entry.alike is not None or configuration.done & bit:
                 continue
-            yield from self._after(configuration, trial, bit, until)
+            yield from self._after(configuration, entry, bit, until)
         for alike in self._flights.alike.values():
             for bit in alike:
                 if configuration.done & bit:
                     continue
-                following = list(self._after(configuration, self._flights.trials[bit], bit, until))
+                following = list(self._after(configuration, self._flights.entries[bit], bit, until))
                 yield from following
                 if following:
                     break
 
     def _after(
-        self, configuration: Configuration[StateT], trial: TrialT, bit: int, until: int
+        self, configuration: Configuration[StateT], entry: EntryT, bit: int, until: int
     ) -> Iterator[Configuration[StateT]]:
         state, active, passive, doubtful, trail = configuration
-        if trial.part is Part.ACTIVE:
+        if entry.part is Part.ACTIVE:
             active |= bit
-        elif trial.part is Part.PASSIVE:
+        elif entry.part is Part.PASSIVE:
             passive |= bit
         else:
             doubtful |= bit
-        for after in self._steps_of(state, trial, until):
-            yield Configuration(after, active, passive, doubtful, Trail(trial, trail))
+        for after in self._steps_of(state, entry, until):
+            yield Configuration(after, active, passive, doubtful, Trail(entry, trail))
 
-    def _steps_of(self, state: StateT, trial: TrialT, until: int) -> list[StateT]:
+    def _steps_of(self, state: StateT, entry: EntryT, until: int) -> list[StateT]:
         self._steps += 1
         if self._steps > self._steps_max:
             raise _GaveUp
         if self._steps % 1000 == 0 and time.monotonic() > self._deadline:
             raise _GaveUp
         if not self._model.is_timeless(state):
-            return list(self._model.step(state, trial, until))
-        key = (state, id(trial))
+            return list(self._model.step(state, entry, until))
+        key = (state, id(entry))
         known = self._remembered.get(key)
         if known is None:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
-            known = self._remembered[key] = list(self._model.step(state, trial, until))
+            known = self._remembered[key] = list(self._model.step(state, entry, until))
         return known
 
-    def _tell(self, trial: TrialT) -> str:
-        """What was found before this answer, and what was in flight."""
+    def _tell(self, entry: EntryT) -> str:
+        """Describes the order found before this answer, and the operations in flight."""
         some = next(iter(self._frontier))
         order: list[Any] = []
         trail = some.trail
         while trail is not None and len(order) < SHOWN_MAX:
-            order.append(trail.trial.operation)
+            order.append(trail.entry.operation)
             trail = trail.before
-        origin = order[-1].began if order else trial.began
+        origin = order[-1].began if order else entry.began
         states = list(dict.fromkeys(each.state for each in self._frontier))
-        others = [each for each in self._flights.trials.values() if each is not trial]
+        others = [each for each in self._flights.entries.values() if each is not entry]
         return "\n".join(
             [
                 "no order explains this answer:",
-                f"  {describe(trial.operation, origin)}",
+                f"  {describe(entry.operation, origin)}",
                 f"in flight meanwhile ({len(others)}):",
                 *(f"  {describe(each.operation, origin)}" for each in others[:SHOWN_MAX]),
                 f"possible states before ({len(states)}):",
@@ -294,10 +294,10 @@ class _Search(Generic[StateT, TrialT]):
         )
 
 
-def _events(trials: Sequence[TrialT]) -> Iterator[tuple[TrialT, bool]]:
+def _events(entries: Sequence[EntryT]) -> Iterator[tuple[EntryT, bool]]:
     """Beginnings and ends by time; at the same moment beginnings come first, so that operations
     that touch count as concurrent. Doubtful operations may have no end."""
-    begins = [(trial.began, False, trial) for trial in trials]
-    ends = [(trial.latest, True, trial) for trial in trials if trial.latest < NEVER]
-    for _, ending, trial in sorted(begins + ends, key=lambda event: event[:2]):
-        yield trial, ending
+    begins = [(entry.began, False, entry) for entry in entries]
+    ends = [(entry.latest, True, entry) for entry in entries if entry.latest < NEVER]
+    for _, ending, entry in sorted(begins + ends, key=lambda event: event[:2]):
+        yield entry, ending

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple
 
 from tests.history.clients import Assignment
-from tests.history.events import NANOSECONDS, Death, History, OperationT, Run, in_order
+from tests.history.events import NANOSECONDS, History, OperationT, Run, ServerKill, in_order
 from tests.history.service import HistoryService
 from tests.server import ROOT, Server, check, environment, eventually, served
 
@@ -54,9 +54,9 @@ def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Rec
         service.create_resource(service.url(server))
         _publish_address(server, assignment, service)
         with _clients(assignment, service):
-            deaths = _disturb(server, assignment, service, plan)
+            kills = _disturb(server, assignment, service, plan)
             assignment.stop.touch()
-        deaths.append(_kill(server, assignment, service))
+        kills.append(_kill(server, assignment, service))
         operations = [each for log in assignment.logs() for each in service.log.read_client(log)]
         operations += service.final_operations(assignment.address, workloads, operations)
         assert server.stop() == 0, server.log()
@@ -65,7 +65,7 @@ def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Rec
         f"python -m tests.history.{service.name} run --seconds {plan.seconds}"
         f" --workers {plan.workers}{chosen}"
     )
-    history = History(Run(made_by, plan.seed), in_order(operations), tuple(deaths))
+    history = History(Run(made_by, plan.seed), in_order(operations), tuple(kills))
     path = directory / "history.jsonl"
     service.log.write_history(path, history)
     found = check(directory / "data")
@@ -113,11 +113,11 @@ def _clients(assignment: Assignment, service: HistoryService[Any]) -> Iterator[N
 
 def _disturb(
     server: Server, assignment: Assignment, service: HistoryService[Any], plan: Plan
-) -> list[Death]:
+) -> list[ServerKill]:
     """Kills, in turn, the whole server and one of its processes, which it replaces itself."""
     source = random.Random(f"{assignment.seed} kills")
     began = time.monotonic()
-    deaths: list[Death] = []
+    kills: list[ServerKill] = []
 
     def goes_on() -> bool:
         """Waits a little; returns whether the run goes on."""
@@ -130,10 +130,10 @@ def _disturb(
         return has_time and _operations(assignment) < plan.operations_min
 
     while goes_on():
-        deaths.append(_kill(server, assignment, service))
+        kills.append(_kill(server, assignment, service))
         if goes_on():
             os.kill(source.choice(server.children()), signal.SIGKILL)
-    return deaths
+    return kills
 
 
 def _operations(assignment: Assignment) -> int:
@@ -141,9 +141,9 @@ def _operations(assignment: Assignment) -> int:
     return sum(log.read_bytes().count(b"\n") for log in assignment.logs()) // 2
 
 
-def _kill(server: Server, assignment: Assignment, service: HistoryService[Any]) -> Death:
+def _kill(server: Server, assignment: Assignment, service: HistoryService[Any]) -> ServerKill:
     server.kill()
-    death = Death(time.monotonic_ns(), time.monotonic_ns())
+    kill = ServerKill(time.monotonic_ns(), time.monotonic_ns())
     server.start()
     _publish_address(server, assignment, service)
-    return death
+    return kill

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Generic, Protocol
 
 from tests.history.events import (
     NANOSECONDS,
-    Death,
     History,
     OperationT,
     Run,
+    ServerKill,
     Unknown,
     in_order,
 )
@@ -75,7 +75,7 @@ class BaseSimulation(Generic[OperationT]):
         self._clients: dict[int, Chooser] = {}
         self._flights: list[Flight] = []
         self._operations: list[OperationT] = []
-        self._deaths: list[Death] = []
+        self._server_kills: list[ServerKill] = []
 
     def run(self) -> History[OperationT]:
         self.start()
@@ -84,7 +84,7 @@ class BaseSimulation(Generic[OperationT]):
             action()
         self.finish()
         run = Run("simulation", self._seed)
-        return History(run, in_order(self._operations), tuple(self._deaths))
+        return History(run, in_order(self._operations), tuple(self._server_kills))
 
     def start(self) -> None:
         """Schedules the first requests and kills."""
@@ -157,7 +157,7 @@ class BaseSimulation(Generic[OperationT]):
         self._store.kill()
         self._server += 1
         self._up_at = self._now + int(self._random.uniform(0.5, 2.0) * NANOSECONDS)
-        self._deaths.append(Death(self._now, self._up_at))
+        self._server_kills.append(ServerKill(self._now, self._up_at))
         for flight in list(self._flights):
             self._end(flight, Unknown("killed"))
             self.after_kill(flight)

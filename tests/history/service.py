@@ -69,7 +69,7 @@ class SdkConnection(ABC):
         return str(getattr(code, "value", code))
 
     def _outcome_of(self, error: AzureError) -> Refused | Unknown:
-        """Status 503 means that nothing was changed; other failures of the server mean nothing."""
+        """Status 503 means that nothing was changed; other failures leave the outcome unknown."""
         status = error.status_code if isinstance(error, HttpResponseError) else None
         if not isinstance(error, HttpResponseError) or status is None:
             return Unknown(type(error).__name__)
@@ -131,7 +131,7 @@ class HistoryService(ABC, Generic[OperationT]):
         return 0.0
 
     def perform(self, connection: SdkConnection, client: int, request: Any) -> OperationT:
-        """Sends a request while nobody disturbs the server."""
+        """Sends a request while no other client uses the server."""
         began = time.monotonic_ns()
         outcome = connection.ask(request)
         assert outcome is not None, request

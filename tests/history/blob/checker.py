@@ -36,10 +36,10 @@ def check_history(history: History) -> list[Finding]:
         confused = confused_versions(operations)
         if confused:
             findings.append(Finding(Verdict.VIOLATION, VERSIONS, blob, confused))
-        holders = two_holders(operations, history.deaths)
+        holders = two_holders(operations, history.kills)
         if holders:
             findings.append(Finding(Verdict.VIOLATION, HOLDERS, blob, holders))
-        result = search(prepare(operations, history.deaths))
+        result = search(prepare(operations, history.kills))
         if result.verdict is not Verdict.OK:
             findings.append(Finding(result.verdict, ORDER, blob, result.explanation))
     return findings

@@ -40,7 +40,7 @@ def _page_of(token: str, number: int) -> bytes:
 
 
 def tokens_in(content: bytes) -> tuple[str, ...]:
-    """The tokens of the parts, if it consists of whole ones, else a name that no token is."""
+    """The tokens of the parts, if it consists of whole ones, else a name that is not a token."""
     tokens: list[str] = []
     at = 0
     while at < len(content):
@@ -54,7 +54,7 @@ def tokens_in(content: bytes) -> tuple[str, ...]:
 
 
 def pages_in(content: bytes) -> tuple[str, ...]:
-    """The token of each page, empty where there is none, else a name that no token is."""
+    """The token of each page, empty where there is none, else a name that is not a token."""
     return tuple(
         _token_of(content[at : at + PAGE_BYTES], at // PAGE_BYTES)
         for at in range(0, len(content), PAGE_BYTES)

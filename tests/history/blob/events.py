@@ -16,7 +16,7 @@ import msgspec
 from tests.history import events
 
 ANY: Final = "*"
-"""In place of an ETag: whichever there is."""
+"""In place of an ETag: any."""
 
 
 class Verb(enum.Enum):
@@ -50,18 +50,18 @@ CHANGES_PAGES: Final = frozenset({Verb.PUT_PAGES, Verb.CLEAR_PAGES})
 ONLY_ETAG_NAMES: Final = (
     CREATES | CHANGES_PAGES | {Verb.APPEND, Verb.SEAL, Verb.RENUMBER, Verb.RESIZE}
 )
-"""What makes versions of append and page blobs. A seal of what is sealed makes none."""
+"""Verbs that make versions of append and page blobs. Sealing a sealed blob makes none."""
 MAKES_VERSION: Final = frozenset({Verb.PUT, Verb.COMMIT, Verb.DESCRIBE}) | ONLY_ETAG_NAMES - {
     Verb.SEAL
 }
 WRITES: Final = MAKES_VERSION | {Verb.STAGE, Verb.DELETE, Verb.SEAL}
-"""What needs the lease's id while the blob is leased."""
+"""Verbs that need the lease id while the blob is leased."""
 READS: Final = frozenset({Verb.GET, Verb.HEAD, Verb.LIST_PAGES})
 ACTS_ON_LEASE: Final = frozenset({Verb.ACQUIRE, Verb.RENEW, Verb.CHANGE, Verb.RELEASE, Verb.BREAK})
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client asks of a blob. What the verb does not use is left out."""
+    """A request to a blob, with the fields that its verb uses."""
 
     verb: Verb
     blob: str
@@ -84,7 +84,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     comparison: str = ""
     """How the sequence number has to compare with the one sent, to let pages be changed."""
     action: str = ""
-    """What becomes of the sequence number."""
+    """The action on the sequence number."""
     number: int | None = None
     snapshot: str = ""
 
@@ -96,17 +96,17 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     modified: int = 0
     """Seconds since 1970."""
     version: str = ""
-    """The token of the write that made the version; only reads tell it."""
+    """The token of the write that made the version; only reads show it."""
     content: tuple[str, ...] | None = None
-    """The tokens that the content is made of; one that nobody wrote if it is damaged."""
+    """The tokens that the content is made of; an unknown one if it is damaged."""
     lease: str = ""
-    """The state of the lease, where it is told."""
+    """The state of the lease, if the answer has it."""
     seconds: int | None = None
     """How long a broken lease goes on."""
     origin: str = ""
-    """The token of the write that created the append or page blob; only reads tell it."""
+    """The token of the write that created the append or page blob; only reads show it."""
     length: int | None = None
-    """In bytes. This and what follows are left out where they are not told."""
+    """In bytes. This and the following fields are None if the answer does not have them."""
     blocks: int | None = None
     """How many an append blob has."""
     sealed: bool | None = None

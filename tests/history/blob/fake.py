@@ -58,7 +58,7 @@ class Store:
         self._bug = bug
         self._blobs: dict[str, Blob] = {}
         self._before: dict[str, Blob] = {}
-        """What each was until its last change."""
+        """Each blob before its last change."""
         self._last_stamp = 0
         self._clock_error_ticks = 0
 
@@ -67,7 +67,7 @@ class Store:
         return self._bug is bug and self._random.random() < chance
 
     def kill(self) -> None:
-        """What the store forgets when its processes die: nothing, but for bugs."""
+        """Called when the processes are killed; only bugs lose anything."""
         if self.has(Bug.ACKNOWLEDGED_LOST) and self._before:
             name = self._random.choice(sorted(self._before))
             self._blobs[name] = self._before[name]
@@ -82,7 +82,7 @@ class Store:
                 self._blobs[name] = replace(blob, snapshots={})
 
     def carry_out(self, request: Request, moment: int) -> Done | Refused:
-        """At once, at this moment."""
+        """Carries out a request at the current time."""
         ticks = moment // NANOSECONDS_PER_TICK
         try:
             if request.verb in READS:
@@ -108,7 +108,7 @@ class Store:
         return None
 
     def show_part_of_commit(self, request: Request) -> None:
-        """The bug: some blocks are there before the others."""
+        """The bug: some blocks become visible before the others."""
         blob = self._blobs.get(request.blob, Blob())
         if blob.stamp is not None and request.blocks and request.blocks[0] in blob.staged:
             content = (blob.staged[request.blocks[0]],)
@@ -144,17 +144,19 @@ class Store:
         before = self._before.get(request.blob, blob)
         late = before.stamp is not None and self.has(Bug.LATE_SNAPSHOT, 0.3)
         name = str(self._next_stamp(ticks))
-        taken = replace(blob, content=before.content if late else blob.content, snapshots={})
-        self._store(request.blob, replace(blob, snapshots={**blob.snapshots, name: taken}))
-        return replace(_shown(taken), snapshot=name)
+        snapshot = replace(blob, content=before.content if late else blob.content, snapshots={})
+        self._store(request.blob, replace(blob, snapshots={**blob.snapshots, name: snapshot}))
+        return replace(_shown(snapshot), snapshot=name)
 
     def _read_snapshot(self, request: Request) -> Seen:
         blob = self._blobs.get(request.blob, Blob())
-        taken = blob.snapshots.get(request.snapshot)
-        if taken is None:
+        snapshot = blob.snapshots.get(request.snapshot)
+        if snapshot is None:
             raise Refusing(Refusal("BlobNotFound"))
         shared = self.has(Bug.SHARED_SNAPSHOT, 0.3)
-        return replace(_shown_in_full(taken), content=blob.content if shared else taken.content)
+        return replace(
+            _shown_in_full(snapshot), content=blob.content if shared else snapshot.content
+        )
 
     # Writing
 
@@ -204,7 +206,7 @@ class Store:
         return Seen() if request.verb in (Verb.STAGE, Verb.DELETE) else _told(new, request)
 
     def _spoiled(self, old: Blob, new: Blob, request: Request) -> Blob:
-        """What is stored instead, by bugs that nobody is told of."""
+        """Returns what a silent bug stores instead."""
         verb, token = request.verb, request.token
         if verb is Verb.APPEND and self.has(Bug.LOST_APPEND, 0.1):
             return replace(new, content=old.content, length=old.length)
@@ -264,7 +266,7 @@ def _shown_in_full(blob: Blob) -> Seen:
 
 
 def _told(blob: Blob, request: Request) -> Seen:
-    """What the answer to a write says of the blob."""
+    """Returns what the answer to a write shows of the blob."""
     if request.verb is Verb.APPEND:
         return replace(_shown(blob), length=blob.length, blocks=len(blob.content))
     if request.verb is Verb.SEAL:

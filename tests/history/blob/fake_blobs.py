@@ -29,7 +29,7 @@ def insist(refusal: Refusal | None) -> None:
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """Also of one that is not there but has staged blocks or snapshots: it has no stamp."""
+    """A blob; without a stamp it does not exist, but may have staged blocks or snapshots."""
 
     stamp: int | None = None
     version: str = ""
@@ -48,7 +48,7 @@ class Blob(msgspec.Struct, frozen=True):
 
 
 def details(blob: Blob) -> Seen:
-    """What a read shows of it besides."""
+    """Returns the further properties that a read shows."""
     if blob.kind is None:
         return Seen(version=blob.version)
     if blob.kind is Verb.CREATE_PAGES:
@@ -58,7 +58,7 @@ def details(blob: Blob) -> Seen:
     )
 
 
-# Whether a write may be done: after leases and conditions
+# Checks of writes, after leases and conditions
 
 
 def check_state(blob: Blob, request: Request) -> None:
@@ -83,7 +83,7 @@ def _sequence_conditions(request: Request) -> SequenceConditions:
     )
 
 
-# What becomes of it
+# Effects of writes
 
 
 def _put(_old: Blob, request: Request) -> Blob:

@@ -29,7 +29,7 @@ class Lease(NamedTuple):
     """As the service reports it."""
     id: str = ""
     seconds: int | None = None
-    """What a grant or renewal gives it; None: no end."""
+    """The duration of a grant or renewal; None for an infinite lease."""
     ends_after: int = NEVER
     ends_before: int = NEVER
 
@@ -49,7 +49,7 @@ class LeaseRequest(NamedTuple):
 
 
 def may_be(lease: Lease, began: int, until: int) -> Iterator[Lease]:
-    """What the lease may be at some moment between these two."""
+    """Yields the possible states of the lease between two times."""
     if began < lease.ends_before:
         yield lease
     if until >= lease.ends_after:
@@ -62,7 +62,7 @@ def _ended(lease: Lease) -> Lease:
 
 
 def _bounds(request: LeaseRequest, seconds: int) -> tuple[int, int]:
-    """Of the moment so many seconds after the request was carried out."""
+    """Returns bounds of the time so many seconds after the request was carried out."""
     passed, slack = seconds * NANOSECONDS, drift(seconds)
     return request.began + passed - slack, min(NEVER, request.latest + passed + slack)
 
@@ -141,7 +141,7 @@ _ACTIONS: Final = {
 
 
 def goes_on_for(lease: Lease, request: LeaseRequest, seconds: int) -> bool:
-    """Whether the answer to a break may say so; it is rounded up."""
+    """Whether the answer to a break may have this number, which is rounded up."""
     if lease.phase == BROKEN:
         return seconds == 0
     least = lease.ends_after - request.latest
@@ -149,7 +149,7 @@ def goes_on_for(lease: Lease, request: LeaseRequest, seconds: int) -> bool:
     return least <= seconds * NANOSECONDS < most + NANOSECONDS
 
 
-# What the lease lets others do: None, or the code of the refusal
+# Requests of others: None if the lease allows them, or the code of the refusal
 
 
 def refusal_to_write(lease: Lease, lease_id: str | None) -> str | None:

@@ -4,7 +4,7 @@ The search for an order checks leases too, as a part of the blob. This looks at 
 and from outside: a write that succeeded under a lease id proves that its lease was held. If a
 write under another id succeeded after it, then between the beginning of the first and the end of
 the second, the first lease must have ended and the second must have been granted, each by
-something that was asked for or, for the first, by its time running out. It needs no search, so it
+something that was request for or, for the first, by its time running out. It needs no search, so it
 always comes to a verdict.
 """
 
@@ -14,16 +14,19 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.history.blob.events import WRITES, Done, Operation, Verb
-from tests.history.events import NANOSECONDS, Death, Refused, describe, drift, latest_moment
+from tests.history.events import NANOSECONDS, Refused, ServerKill, describe, drift, latest_moment
 
 FORGETS: Final = frozenset({Verb.RELEASE, Verb.CHANGE})
 LEASE_SECONDS_MAX: Final = 60
-"""Of those that end by themselves. A broken lease goes on for as long at most."""
+"""The maximum of leases that expire, and of the break period."""
 
 
-def two_holders(operations: Sequence[Operation], deaths: Iterable[Death]) -> str | None:
-    """Of one blob's operations, by their beginning: what proves that two held its lease."""
-    history = _Holders(operations, tuple(deaths))
+def two_holders(operations: Sequence[Operation], kills: Iterable[ServerKill]) -> str | None:
+    """Returns the proof that two clients held the lease of a blob at once, or None.
+
+    The operations are those of one blob, by the time at which they began.
+    """
+    history = _Holders(operations, tuple(kills))
     proofs = [each for each in operations if _proves_holder(each)]
     for number, later in enumerate(proofs):
         earlier = next((each for each in proofs[number::-1] if _another(each, later)), None)
@@ -37,9 +40,11 @@ def two_holders(operations: Sequence[Operation], deaths: Iterable[Death]) -> str
 
 
 def _proves_holder(operation: Operation) -> bool:
-    asked = operation.request
+    request = operation.request
     return (
-        asked.verb in WRITES and asked.lease_id is not None and isinstance(operation.outcome, Done)
+        request.verb in WRITES
+        and request.lease_id is not None
+        and isinstance(operation.outcome, Done)
     )
 
 
@@ -48,25 +53,25 @@ def _another(earlier: Operation, later: Operation) -> bool:
 
 
 class _Holders:
-    def __init__(self, operations: Sequence[Operation], deaths: tuple[Death, ...]) -> None:
+    def __init__(self, operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> None:
         self._possible = [
-            (each, latest_moment(each, deaths))
+            (each, latest_moment(each, kills))
             for each in operations
             if not isinstance(each.outcome, Refused)
         ]
 
     def what_is_missing(self, earlier: Operation, later: Operation) -> str:
         old, new = earlier.request.lease_id, later.request.lease_id
-        asked = [
+        request = [
             each.request
             for each, latest in self._possible
             if each.began < later.ended and latest > earlier.began
         ]
-        if not any(request.proposed_id == new for request in asked):
+        if not any(request.proposed_id == new for request in request):
             return "nothing granted the second lease between them"
         ended = any(
             request.verb is Verb.DELETE or (request.verb in FORGETS and request.lease_id == old)
-            for request in asked
+            for request in request
         )
         broken = self._may_have_broken(earlier, later)
         if not ended and not broken and not self._may_have_expired(str(old), later):
@@ -77,8 +82,8 @@ class _Holders:
         """Its holder may write until it has ended, so it may have been broken before that."""
         for each, latest in self._possible:
             if each.request.verb is Verb.BREAK and each.began < later.ended:
-                asked = each.request.seconds
-                seconds = LEASE_SECONDS_MAX if asked is None else asked
+                request = each.request.seconds
+                seconds = LEASE_SECONDS_MAX if request is None else request
                 if latest + seconds * NANOSECONDS + drift(seconds) > earlier.began:
                     return True
         return False

@@ -1,4 +1,4 @@
-"""The sequential specification of a blob: what each operation answers, and what it leaves."""
+"""The sequential specification of a blob: outcomes of operations, and states after them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.history.blob import append_model, page_model
+from tests.history.blob.entries import SearchEntry
 from tests.history.blob.events import (
     ACTS_ON_LEASE,
     CHANGES_PAGES,
@@ -25,73 +26,76 @@ from tests.history.blob.lease_model import (
 )
 from tests.history.blob.preconditions import refusal_to_change, refusal_to_create
 from tests.history.blob.state import ABSENT, State
-from tests.history.blob.trials import Trial
 
 NOTHING_HAPPENED: Final = "ServerBusy"
-"""The answer that is right in every state, as long as it is true."""
+"""An error that is right in every state."""
 
 
-def step(state: State, trial: Trial, until: int) -> Iterator[State]:
-    """Every state that the operation may leave behind, given what it answered, if it is carried
-    out in this state at a moment between its beginning and `until`."""
-    if trial.refusal == NOTHING_HAPPENED:
+def step(state: State, entry: SearchEntry, until: int) -> Iterator[State]:
+    """Yields every state that the operation may leave behind, given its outcome.
+
+    It is carried out in this state, at a time between its beginning and `until`.
+    """
+    if entry.refusal == NOTHING_HAPPENED:
         yield state
         return
-    if not _asks_for_lease(trial):
-        yield from _decide(state, trial)
+    if not _asks_for_lease(entry):
+        yield from _decide(state, entry)
         return
-    for lease in may_be(state.lease, trial.began, min(until, trial.latest)):
-        yield from _decide(state._replace(lease=lease), trial)
+    for lease in may_be(state.lease, entry.began, min(until, entry.latest)):
+        yield from _decide(state._replace(lease=lease), entry)
 
 
-def _asks_for_lease(trial: Trial) -> bool:
+def _asks_for_lease(entry: SearchEntry) -> bool:
     """Whether it matters to the outcome if the lease has ended."""
-    outcome = trial.operation.outcome
-    told = isinstance(outcome, Done) and outcome.seen.lease
-    return trial.verb not in READS or trial.operation.request.lease_id is not None or bool(told)
+    outcome = entry.operation.outcome
+    shows_lease = isinstance(outcome, Done) and outcome.seen.lease
+    return (
+        entry.verb not in READS or entry.operation.request.lease_id is not None or bool(shows_lease)
+    )
 
 
-def _decide(state: State, trial: Trial) -> Iterator[State]:
-    after = _RULES[trial.verb](state, trial)
+def _decide(state: State, entry: SearchEntry) -> Iterator[State]:
+    after = _RULES[entry.verb](state, entry)
     if isinstance(after, str):
-        if after == trial.refusal:
+        if after == entry.refusal:
             yield state
-    elif trial.refusal is None and _shows(after, trial):
-        yield from _named(state, after, trial)
+    elif entry.refusal is None and _shows(after, entry):
+        yield from _named(state, after, entry)
 
 
-def _named(before: State, after: State, trial: Trial) -> Iterator[State]:
-    """With each name that the version may have which it leaves."""
-    seals = trial.verb is Verb.SEAL and not before.sealed
-    makes = seals or trial.verb in MAKES_VERSION
-    if not makes or not trial.rank:
+def _named(before: State, after: State, entry: SearchEntry) -> Iterator[State]:
+    """Yields the state with each name that its version may have."""
+    seals = entry.verb is Verb.SEAL and not before.sealed
+    makes = seals or entry.verb in MAKES_VERSION
+    if not makes or not entry.rank:
         yield after._replace(rank=before.rank)
-    elif trial.rank > before.rank:
-        yield after._replace(rank=trial.rank)
-    for name in trial.names if makes else ():
+    elif entry.rank > before.rank:
+        yield after._replace(rank=entry.rank)
+    for name in entry.names if makes else ():
         if name.rank > before.rank and name.content in (None, after.content):
             yield after._replace(version=name.etag, rank=name.rank)
 
 
-def _shows(state: State, trial: Trial) -> bool:
-    """Whether the answer may come from an operation that left this."""
-    if trial.made is not None and trial.made != state.content:
+def _shows(state: State, entry: SearchEntry) -> bool:
+    """Whether the answer agrees with the state after the operation."""
+    if entry.made_content is not None and entry.made_content != state.content:
         return False
-    if trial.shows is not None and trial.shows != state.version:
+    if entry.shows is not None and entry.shows != state.version:
         return False
-    outcome = trial.operation.outcome
-    if not isinstance(outcome, Done) or trial.verb is Verb.GET_SNAPSHOT:
+    outcome = entry.operation.outcome
+    if not isinstance(outcome, Done) or entry.verb is Verb.GET_SNAPSHOT:
         return True
     seen = outcome.seen
     if seen.lease and seen.lease != state.lease.phase:
         return False
-    if seen.seconds is not None and not goes_on_for(state.lease, trial.lease_request, seen.seconds):
+    if seen.seconds is not None and not goes_on_for(state.lease, entry.lease_request, seen.seconds):
         return False
-    return _agrees(state, seen) and all(_agrees(state, each) for each in trial.kept)
+    return _agrees(state, seen) and all(_agrees(state, each) for each in entry.snapshot_reads)
 
 
 def _agrees(state: State, seen: Seen) -> bool:
-    """Whether this, where it is told, is what the blob is."""
+    """Whether everything that the answer shows agrees with the state."""
     return (
         seen.content in (None, state.content)
         and seen.origin in ("", state.origin)
@@ -110,70 +114,70 @@ def _written(state: State) -> tuple[int, ...]:
 # The rules: the state afterwards, or the code of the refusal
 
 
-def _put(state: State, trial: Trial) -> State | str:
-    return refusal_to_create(state, trial) or State(
-        trial.version, (trial.content,), lease=after_write(state.lease)
+def _put(state: State, entry: SearchEntry) -> State | str:
+    return refusal_to_create(state, entry) or State(
+        entry.version, (entry.content,), lease=after_write(state.lease)
     )
 
 
-def _stage(state: State, trial: Trial) -> State | str:
-    request = trial.operation.request
+def _stage(state: State, entry: SearchEntry) -> State | str:
+    request = entry.operation.request
     refusal = refusal_to_write(state.lease, request.lease_id)
-    staged = {**dict(state.staged), request.block: trial.content}
+    staged = {**dict(state.staged), request.block: entry.content}
     return refusal or state._replace(staged=tuple(sorted(staged.items())))
 
 
-def _commit(state: State, trial: Trial) -> State | str:
-    refusal = refusal_to_create(state, trial)
+def _commit(state: State, entry: SearchEntry) -> State | str:
+    refusal = refusal_to_create(state, entry)
     if refusal is not None:
         return refusal
     latest = {**dict(state.committed), **dict(state.staged)}
-    listed = trial.operation.request.blocks
+    listed = entry.operation.request.blocks
     if not latest.keys() >= set(listed):
         return "InvalidBlockList"
     content = tuple(latest[block] for block in listed)
     committed = tuple(sorted({block: latest[block] for block in listed}.items()))
-    return State(trial.version, content, committed, lease=after_write(state.lease))
+    return State(entry.version, content, committed, lease=after_write(state.lease))
 
 
-def _describe(state: State, trial: Trial) -> State | str:
-    return refusal_to_change(state, trial) or state._replace(
-        version=trial.version, lease=after_write(state.lease)
+def _describe(state: State, entry: SearchEntry) -> State | str:
+    return refusal_to_change(state, entry) or state._replace(
+        version=entry.version, lease=after_write(state.lease)
     )
 
 
-def _delete(state: State, trial: Trial) -> State | str:
-    """Its snapshots too. Of a name without a blob, the blocks that are staged."""
+def _delete(state: State, entry: SearchEntry) -> State | str:
+    """Deletes the blob with its snapshots, or the staged blocks of an uncommitted blob."""
     if not state.version and state.staged:
-        return refusal_to_create(state, trial) or ABSENT
-    return refusal_to_change(state, trial) or ABSENT
+        return refusal_to_create(state, entry) or ABSENT
+    return refusal_to_change(state, entry) or ABSENT
 
 
-def _read(state: State, trial: Trial) -> State | str:
+def _read(state: State, entry: SearchEntry) -> State | str:
     if not state.version:
         return "BlobNotFound"
-    return refusal_to_read(state.lease, trial.operation.request.lease_id) or state
+    return refusal_to_read(state.lease, entry.operation.request.lease_id) or state
 
 
-def _lease(state: State, trial: Trial) -> State | str:
+def _lease(state: State, entry: SearchEntry) -> State | str:
     if not state.version:
         return "BlobNotFound"
-    after = act(state.lease, trial.lease_request)
+    after = act(state.lease, entry.lease_request)
     return after if isinstance(after, str) else state._replace(lease=after)
 
 
-def _snapshot(state: State, trial: Trial) -> State | str:
+def _snapshot(state: State, entry: SearchEntry) -> State | str:
     if not state.version:
         return "BlobNotFound"
-    return state._replace(snapshots=state.snapshots | trial.taken)
+    return state._replace(snapshots=state.snapshots | entry.snapshots)
 
 
-def _get_snapshot(state: State, trial: Trial) -> State | str:
-    """What it shows is asked of the one that took it."""
-    return state if trial.operation.request.snapshot in state.snapshots else "BlobNotFound"
+def _get_snapshot(state: State, entry: SearchEntry) -> State | str:
+    """The content is compared where the snapshot is taken."""
+    return state if entry.operation.request.snapshot in state.snapshots else "BlobNotFound"
 
 
-_RULES: Final[dict[Verb, Callable[[State, Trial], State | str]]] = {
+_RULES: Final[dict[Verb, Callable[[State, SearchEntry], State | str]]] = {
     Verb.PUT: _put,
     Verb.STAGE: _stage,
     Verb.COMMIT: _commit,

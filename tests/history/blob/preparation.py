@@ -1,19 +1,19 @@
 """Prepares the operations of one blob for the search.
 
-Operations whose outcome is unknown are what makes a search hard, since each may or may not have
-happened. Three things are known of them after all:
+Operations with unknown outcomes make a search hard, since each may or may not have been carried
+out. Three rules reduce the possibilities:
 
-- A server that is dead does nothing. If a client gave up before the next server was started,
-  its operation happened before the last one was dead, or never.
-- What was seen has happened. If somebody saw the token of a write, that write was carried out
-  before whoever saw it first was answered; likewise the grant of a lease id that was then used
-  with success. It becomes an operation like any that was acknowledged.
-- What nobody ever saw has no name. Contents that no answer showed are all called alike, and so are
-  versions that only unknown writes made: no request can refer to one of them (an ETag that was
-  never told cannot be asked for), so no outcome depends on which of them it was.
+- A killed server does nothing. If a client gave up before the next server was started, its
+  operation was carried out before the kill, or never.
+- What an answer shows was carried out. If a client saw the token of a write, that write was carried
+  out before the first such answer; likewise the grant of a lease id that was then used with
+  success. It becomes an operation like any that was acknowledged.
+- What no answer shows needs no name. Contents that no answer shows get the same name, and so do
+  versions that only unknown writes made: no request can name one of them, because no client knows
+  its ETag, so no outcome depends on which of them it was.
 
-Versions of append and page blobs are known by their ETags. An ETag that was shown, but not told to
-any write, was made by one of those in doubt; the search finds out by which.
+Versions of append and page blobs are known by their ETags. An ETag that reads show, but no answer
+to a write, was made by a write with an unknown outcome; the search finds out by which.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.history.blob.contents import size_of
+from tests.history.blob.entries import UNSEEN, Name, SearchEntry
 from tests.history.blob.events import (
     ANY,
     MAKES_VERSION,
@@ -35,28 +36,29 @@ from tests.history.blob.events import (
     Verb,
     number_of,
 )
-from tests.history.blob.trials import UNSEEN, Name, Trial
 from tests.history.configurations import Part
-from tests.history.events import NEVER, Death, Refused, Unknown, latest_moment
+from tests.history.events import NEVER, Refused, ServerKill, Unknown, latest_moment
 
 NO_VERSION: Final = "no version"
-"""What an ETag names that no blob ever had."""
+"""The version of an ETag that no blob ever had."""
 
 
-def prepare(operations: Sequence[Operation], deaths: Iterable[Death]) -> list[Trial]:
-    """The trials of one blob. Unknown reads are left out: they neither show nor change anything,
-    nor does a snapshot whose name nobody was told; and so is what was only asked while there was
-    no server, and was not seen."""
-    trials = _Names(operations).trials(operations, tuple(deaths))
-    return [trial for trial in trials if trial.began <= trial.latest]
+def prepare(operations: Sequence[Operation], kills: Iterable[ServerKill]) -> list[SearchEntry]:
+    """Returns the entries of one blob.
+
+    Unknown reads and unknown snapshots are left out, because they neither show nor change anything,
+    and so are requests that were sent while there was no server.
+    """
+    entries = _Names(operations).entries(operations, tuple(kills))
+    return [entry for entry in entries if entry.began <= entry.latest]
 
 
 _CHANGES_NOTHING: Final = READS | {Verb.SNAPSHOT, Verb.GET_SNAPSHOT}
-"""As far as others are shown, if its own answer was lost."""
+"""Verbs without an effect on other answers, if their own answer was lost."""
 
 
 class _Names:
-    """What the answers of a history say about its writes."""
+    """Facts about the writes of a history, collected from its answers."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._versions: dict[str, str] = {}
@@ -69,16 +71,16 @@ class _Names:
         self._grants: dict[str, int] = {}
         """How many requests could have brought a lease id into force."""
         self._snapshots: dict[str, dict[Seen, None]] = {}
-        """What was shown of those that somebody asked for."""
+        """What reads of each snapshot showed."""
         for operation in operations:
             self._learn(operation)
-        told = set(filter(None, map(_etag_made, operations)))
+        acknowledged = set(filter(None, map(_etag_made, operations)))
         self._orphans = [
             Name(version, self._ranks[version], self._contents.get(version))
             for etag, version in self._versions.items()
-            if version == etag and etag not in told
+            if version == etag and etag not in acknowledged
         ]
-        """Versions whose makers were not told so."""
+        """Versions that no acknowledged write made."""
 
     def _learn(self, operation: Operation) -> None:
         request, outcome = operation.request, operation.outcome
@@ -109,66 +111,68 @@ class _Names:
     def _sight(self, kind: str, name: str, moment: int) -> None:
         self._sighted[kind, name] = min(moment, self._sighted.get((kind, name), NEVER))
 
-    def trials(self, operations: Sequence[Operation], deaths: tuple[Death, ...]) -> list[Trial]:
+    def entries(
+        self, operations: Sequence[Operation], kills: tuple[ServerKill, ...]
+    ) -> list[SearchEntry]:
         return [
-            self._trial(operation, deaths)
+            self._entry(operation, kills)
             for operation in operations
             if not isinstance(operation.outcome, Unknown)
             or operation.request.verb not in _CHANGES_NOTHING
         ]
 
-    def _trial(self, operation: Operation, deaths: tuple[Death, ...]) -> Trial:
+    def _entry(self, operation: Operation, kills: tuple[ServerKill, ...]) -> SearchEntry:
         request, outcome = operation.request, operation.outcome
-        made = self._version_made(operation)
+        version_made = self._version_made(operation)
         token = request.token if ("content", request.token) in self._sighted else UNSEEN
-        trial = Trial(
+        entry = SearchEntry(
             operation,
             Part.PASSIVE,
             operation.began,
-            latest_moment(operation, deaths),
-            made if made in self._ranks else UNSEEN,
+            latest_moment(operation, kills),
+            version_made if version_made in self._ranks else UNSEEN,
             token,
             self._version(request.if_match),
             self._version(request.if_none_match),
             self._ranks.get(self._version(request.if_match) or "", 0),
-            made=self._contents.get(made),
-            rank=self._ranks.get(made, 0),
+            made_content=self._contents.get(version_made),
+            rank=self._ranks.get(version_made, 0),
             origin=token,
         )
         if isinstance(outcome, Refused):
-            return trial._replace(refusal=outcome.code)
+            return entry._replace(refusal=outcome.code)
         if isinstance(outcome, Done):
-            return self._done(trial, outcome.seen)
-        trial = trial._replace(names=self._names_for(operation))
+            return self._done(entry, outcome.seen)
+        entry = entry._replace(names=self._names_for(operation))
         sighted = self._first_sight(operation)
         if sighted is not None:
-            latest = max(trial.began, min(trial.latest, sighted))
-            return _with_kind(trial._replace(part=Part.ACTIVE, latest=latest))
-        return _with_kind(trial._replace(part=Part.DOUBTFUL))
+            latest = max(entry.began, min(entry.latest, sighted))
+            return _with_kind(entry._replace(part=Part.ACTIVE, latest=latest))
+        return _with_kind(entry._replace(part=Part.DOUBTFUL))
 
-    def _done(self, trial: Trial, seen: Seen) -> Trial:
-        verb = trial.verb
+    def _done(self, entry: SearchEntry, seen: Seen) -> SearchEntry:
+        verb = entry.verb
         if verb is Verb.GET_SNAPSHOT:
-            return trial
+            return entry
         if verb in WRITES and verb is not Verb.SEAL:
-            return _with_kind(trial._replace(part=Part.ACTIVE))
+            return _with_kind(entry._replace(part=Part.ACTIVE))
         shows = seen.version or self._versions.get(seen.etag)
-        # What a seal shows may be older than it, so its content was asked of whoever made it.
-        trial = trial._replace(made=None, shows=shows, rank=self._ranks.get(shows or "", 0))
+        # A seal may show an older version, whose content is compared where that version was made.
+        entry = entry._replace(made_content=None, shows=shows, rank=self._ranks.get(shows or "", 0))
         if verb is Verb.SNAPSHOT and seen.snapshot in self._snapshots:
-            kept = tuple(self._snapshots[seen.snapshot])
-            trial = trial._replace(taken=frozenset({seen.snapshot}), kept=kept)
-        return trial if verb in READS else trial._replace(part=Part.ACTIVE)
+            reads = tuple(self._snapshots[seen.snapshot])
+            entry = entry._replace(snapshots=frozenset({seen.snapshot}), snapshot_reads=reads)
+        return entry if verb in READS else entry._replace(part=Part.ACTIVE)
 
     def _version_made(self, operation: Operation) -> str:
-        """By a name that it has if anybody was shown it."""
+        """Returns the token or ETag of the version that the operation makes."""
         if operation.request.verb not in ONLY_ETAG_NAMES:
             return operation.request.token
         return operation.outcome.seen.etag if isinstance(operation.outcome, Done) else ""
 
     def _names_for(self, operation: Operation) -> tuple[Name, ...]:
-        """What the version may be called that was made by this write in doubt: something that was
-        not shown before it began, and is made of what it wrote."""
+        """Returns possible names of the version that this unknown write made: first shown after it
+        began, and with its token in the content."""
         request = operation.request
         if request.verb not in ONLY_ETAG_NAMES:
             return ()
@@ -199,27 +203,30 @@ class _Names:
         return min(moments, default=None)
 
 
-def _with_kind(trial: Trial) -> Trial:
-    """What an operation does that has to do with a lease depends on the moment at which it
-    began, and each version that was seen was made once."""
-    asked = trial.operation.request
-    if asked.verb not in WRITES or asked.lease_id is not None or trial.rank:
-        return trial
-    names = (trial.version, trial.content, trial.if_match, trial.if_none_match, trial.names)
-    blocks = (asked.block, asked.blocks, asked.position)
-    size = size_of(asked.token) if asked.verb is Verb.APPEND else 0
-    pages = (asked.first, asked.count, asked.comparison, asked.action, asked.number)
-    return trial._replace(alike=(trial.part, asked.verb, *names, *blocks, size, *pages))
+def _with_kind(entry: SearchEntry) -> SearchEntry:
+    """Marks a write with the effect that equal writes share.
+
+    The effect of a write with a lease id depends on the time, and a version that was seen was made
+    once.
+    """
+    request = entry.operation.request
+    if request.verb not in WRITES or request.lease_id is not None or entry.rank:
+        return entry
+    names = (entry.version, entry.content, entry.if_match, entry.if_none_match, entry.names)
+    blocks = (request.block, request.blocks, request.position)
+    size = size_of(request.token) if request.verb is Verb.APPEND else 0
+    pages = (request.first, request.count, request.comparison, request.action, request.number)
+    return entry._replace(alike=(entry.part, request.verb, *names, *blocks, size, *pages))
 
 
 def _etag_made(operation: Operation) -> str | None:
-    """What is certain to have been made by this. A seal may show what another one made."""
+    """Returns the ETag that this write made; a seal may show the ETag of another."""
     makes = operation.request.verb in MAKES_VERSION
     return operation.outcome.seen.etag if makes and isinstance(operation.outcome, Done) else None
 
 
 def _version_shown(request: Request, seen: Seen) -> str:
-    """Empty if it cannot be told."""
+    """Returns the version that the answer shows, or an empty string."""
     verb = request.verb
     if verb in ONLY_ETAG_NAMES or verb in (Verb.SNAPSHOT, Verb.GET_SNAPSHOT):
         return seen.etag

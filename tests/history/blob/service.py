@@ -75,12 +75,12 @@ class BlobHistoryService(HistoryService[Operation]):
 
 
 def _last_snapshots(operations: Sequence[Operation]) -> list[Request]:
-    taken = [
+    snapshots = [
         Request(Verb.GET_SNAPSHOT, each.request.blob, snapshot=each.outcome.seen.snapshot)
         for each in sorted(operations, key=lambda each: each.ended)
         if isinstance(each.outcome, Done) and each.outcome.seen.snapshot
     ]
-    return taken[-SNAPSHOTS_READ_MAX:]
+    return snapshots[-SNAPSHOTS_READ_MAX:]
 
 
 SERVICE: Final = BlobHistoryService()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from tests.history.blob.entries import UNSEEN
 from tests.history.blob.lease_model import NO_LEASE, Lease
-from tests.history.blob.trials import UNSEEN
 
 Blocks = tuple[tuple[str, str], ...]
 """Ids with the tokens of their contents, in order of the ids."""
@@ -22,7 +22,7 @@ class State(NamedTuple):
     staged: Blocks = ()
     lease: Lease = NO_LEASE
     rank: int = 0
-    """The number of the last ETag, also of one that is gone: the next one is greater."""
+    """The number of the last ETag, even of a deleted blob: the next one is greater."""
     origin: str = ""
     """What created it. This and what follows belong to append and page blobs only."""
     length: int = 0
@@ -31,7 +31,7 @@ class State(NamedTuple):
     number: int = 0
     """The sequence number."""
     snapshots: frozenset[str] = frozenset()
-    """Those that somebody will ask for."""
+    """Those that a later request names."""
 
 
 ABSENT: Final = State()

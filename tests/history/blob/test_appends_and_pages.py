@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from tests.history.blob.checker import ORDER, VERSIONS, check_history
 from tests.history.blob.contents import PAGE_BYTES, pages_in, pages_of, size_of
 from tests.history.blob.events import Done, History, Operation, Request, Seen, Verb
-from tests.history.events import NANOSECONDS, Death, Refused, Run, Unknown
+from tests.history.events import NANOSECONDS, Refused, Run, ServerKill, Unknown
 
 Outcome = Done | Refused | Unknown
 LOST = Unknown("lost")
 
 
-def found_by(*operations: Operation, deaths: tuple[Death, ...] = ()) -> set[str]:
-    return {finding.check for finding in check_history(History(Run("hand", 0), operations, deaths))}
+def found_by(*operations: Operation, kills: tuple[ServerKill, ...] = ()) -> set[str]:
+    return {finding.check for finding in check_history(History(Run("hand", 0), operations, kills))}
 
 
 def at(began: float, ended: float, request: Request, outcome: Outcome) -> Operation:
@@ -25,7 +25,7 @@ def stamped(stamp: int, **seen: object) -> Done:
     return Done(replace(Seen(f'"0x{stamp}"', stamp), **seen))
 
 
-# Append blobs: ETags count up, and the blob is there from the beginning
+# Append blobs, with increasing ETags; the blob exists from the beginning
 
 CREATED = at(0, 1, Request(Verb.CREATE_APPEND, "blob", "c"), stamped(1))
 
@@ -45,7 +45,7 @@ def get(began: float, ended: float, number: int, *tokens: str, sealed: bool = Fa
 
 
 def added(number: int, *tokens: str) -> Done:
-    """The answer to the one that added the last of these."""
+    """The answer to the append of the last of these blocks."""
     return stamped(number, length=sum(map(size_of, tokens)), blocks=len(tokens))
 
 
@@ -56,13 +56,13 @@ def test_concurrent_appends_have_one_order() -> None:
     assert ORDER in found_by(CREATED, *both, get(3, 4, 3, "a"), get(10, 11, 3, "b", "a"))
 
 
-def test_where_a_block_was_added_is_part_of_the_answer() -> None:
+def test_the_answer_has_the_position_of_an_appended_block() -> None:
     first = append(2, 3, "a", added(2, "a"))
     assert not found_by(CREATED, first, append(4, 5, "b", added(3, "a", "b")))
     assert found_by(CREATED, first, append(4, 5, "b", added(3, "b"))) == {ORDER}
 
 
-def test_an_append_in_doubt_may_have_been_done_once_or_not_at_all() -> None:
+def test_an_unknown_append_was_carried_out_once_or_not_at_all() -> None:
     lost = append(2, 3, "a", LOST)
     assert not found_by(CREATED, lost, get(4, 5, 1))
     assert not found_by(CREATED, lost, get(4, 5, 1), get(6, 7, 2, "a"))
@@ -70,18 +70,18 @@ def test_an_append_in_doubt_may_have_been_done_once_or_not_at_all() -> None:
     assert not found_by(CREATED, lost, get(4, 5, 2, "a"), after, get(10, 11, 3, "a", "b"))
     assert found_by(CREATED, lost, after, get(10, 11, 3, "a", "b", "a"))
     assert found_by(CREATED, lost, get(4, 5, 2, "a"), get(6, 7, 3)) == {ORDER}
-    # What nobody asked for made a version.
+    # A version that no request made.
     assert found_by(CREATED, get(4, 5, 2)) == {ORDER}
 
 
-def test_an_append_in_doubt_is_not_done_after_the_death_of_its_server() -> None:
-    death = Death(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
+def test_an_unknown_append_is_not_carried_out_after_a_kill_of_its_server() -> None:
+    kill = ServerKill(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
     history = CREATED, append(2, 3, "a", LOST), get(4, 5, 1), get(6, 7, 2, "a")
     assert not found_by(*history)
-    assert found_by(*history, deaths=(death,)) == {ORDER}
+    assert found_by(*history, kills=(kill,)) == {ORDER}
 
 
-def test_a_position_decides_whether_a_block_is_added() -> None:
+def test_append_position_conditions() -> None:
     lost = append(2, 3, "a", LOST, position=0)
     refused = Refused("AppendPositionConditionNotMet")
     again = append(4, 5, "b", refused, position=0)
@@ -151,7 +151,7 @@ def test_overlapping_page_writes_follow_each_other() -> None:
     assert found_by(TWO_PAGES, *both, get_pages(3, 4, 3, "b", "b"), get_pages(10, 11, 2, "a", "a"))
 
 
-def test_a_clear_in_doubt_is_found_out_by_what_others_see() -> None:
+def test_an_unknown_clear_is_decided_by_later_reads() -> None:
     before = TWO_PAGES, put_pages(2, 3, "a", stamped(2)), clear_first(4, 5, LOST)
     assert not found_by(*before, get_pages(6, 7, 2, "a", "a"))
     assert not found_by(*before, get_pages(6, 7, 3, "", "a"))
@@ -161,7 +161,7 @@ def test_a_clear_in_doubt_is_found_out_by_what_others_see() -> None:
     assert found_by(*before, listed, get_pages(8, 9, 2, "a", "a")) == {ORDER}
 
 
-def test_a_sequence_number_decides_whether_pages_are_written() -> None:
+def test_sequence_number_conditions() -> None:
     refused = Refused("SequenceNumberConditionNotMet")
     for comparison, met, unmet in (("lte", 5, 4), ("lt", 6, 5), ("eq", 5, 6)):
         for limit, right, wrong in ((met, stamped(2), refused), (unmet, refused, stamped(2))):
@@ -180,31 +180,31 @@ def get_snapshot(began: float, ended: float, outcome: Outcome) -> Operation:
     return at(began, ended, Request(Verb.GET_SNAPSHOT, "blob", snapshot="then"), outcome)
 
 
-def test_a_snapshot_shows_one_moment_for_ever() -> None:
-    taken = TWO_PAGES, put_pages(2, 3, "a", stamped(2)), snapshot(4, 5, 2)
+def test_a_snapshot_never_changes() -> None:
+    with_snapshot = TWO_PAGES, put_pages(2, 3, "a", stamped(2)), snapshot(4, 5, 2)
     then = pages(2, "a", "a")
-    assert not found_by(*taken, put_pages(6, 7, "b", stamped(3)), get_snapshot(8, 9, then))
-    assert ORDER in found_by(*taken, get_snapshot(8, 9, pages(1, "", "")))
+    assert not found_by(*with_snapshot, put_pages(6, 7, "b", stamped(3)), get_snapshot(8, 9, then))
+    assert ORDER in found_by(*with_snapshot, get_snapshot(8, 9, pages(1, "", "")))
     changed = get_snapshot(8, 9, then), get_snapshot(10, 11, pages(2, "b", "b"))
-    assert found_by(*taken, put_pages(6, 7, "b", stamped(3)), *changed) == {ORDER, VERSIONS}
+    assert found_by(*with_snapshot, put_pages(6, 7, "b", stamped(3)), *changed) == {ORDER, VERSIONS}
 
 
-def test_a_snapshot_is_there_until_it_is_deleted() -> None:
-    taken = TWO_PAGES, snapshot(2, 3, 1)
-    gone = get_snapshot(8, 9, Refused("BlobNotFound"))
+def test_a_snapshot_exists_until_it_is_deleted() -> None:
+    with_snapshot = TWO_PAGES, snapshot(2, 3, 1)
+    not_found = get_snapshot(8, 9, Refused("BlobNotFound"))
     delete = at(4, 5, Request(Verb.DELETE, "blob"), Done())
-    assert not found_by(*taken, delete, gone)
-    assert not found_by(*taken, replace(delete, outcome=LOST), gone)
-    assert found_by(*taken, gone) == {ORDER}
-    assert found_by(*taken, delete, get_snapshot(8, 9, pages(1, "", ""))) == {ORDER}
+    assert not found_by(*with_snapshot, delete, not_found)
+    assert not found_by(*with_snapshot, replace(delete, outcome=LOST), not_found)
+    assert found_by(*with_snapshot, not_found) == {ORDER}
+    assert found_by(*with_snapshot, delete, get_snapshot(8, 9, pages(1, "", ""))) == {ORDER}
 
 
-def test_a_page_says_what_it_is() -> None:
+def test_a_misplaced_page_is_detected() -> None:
     three = pages_of("a", 0, 3)
     assert pages_in(three) == ("a", "a", "a")
     assert pages_in(bytes(PAGE_BYTES) + three[PAGE_BYTES:]) == ("", "a", "a")
     torn = pages_in(three[:700] + pages_of("b", 0, 3)[700:])
     assert torn[::2] == ("a", "b")
     assert torn[1].startswith("damaged")
-    # One that lies where another one belongs.
+    # A page in the place of another.
     assert pages_in(three[PAGE_BYTES:])[0].startswith("damaged")

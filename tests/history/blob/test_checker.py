@@ -25,13 +25,13 @@ from tests.history.blob.workloads import (
     Workload,
 )
 from tests.history.command_line import main
-from tests.history.events import NANOSECONDS, Death, Refused, Run, Unknown
+from tests.history.events import NANOSECONDS, Refused, Run, ServerKill, Unknown
 
 SEEDS = range(8)
 
 
 class Plant(NamedTuple):
-    """Where a bug is looked for, and which question has to find it."""
+    """A planted bug: the workload in which it is searched, and the check that has to find it."""
 
     workload: Workload
     checks: frozenset[str]
@@ -94,26 +94,26 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
         Bug.CLOCK_BACK,
     ],
 )
-def test_a_bug_of_all_blobs_is_found_in_those_without_other_names(
+def test_bugs_of_all_blob_types_are_found_in_append_and_page_blobs(
     bug: Bug, workload: Workload
 ) -> None:
-    """In two of so many runs; some strike seldom."""
+    """In at least two of the runs, since some bugs occur seldom."""
     finding = (seed for seed in range(40) if checks_that_find(bug, workload, seed))
     assert len(list(islice(finding, 2))) == 2
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_it_is_quiet_without_bugs(name: str) -> None:
+def test_no_findings_without_bugs(name: str) -> None:
     for seed in range(15):
         assert checks_that_find(None, WORKLOADS[name], seed) == set()
 
 
-def test_it_is_quiet_about_several_blobs() -> None:
+def test_no_findings_with_several_blobs() -> None:
     for seed in range(20):
         assert check_history(Simulation(seed, WORKLOADS, operations=600).run()) == []
 
 
-# By hand, in seconds
+# Handwritten histories, with times in seconds
 
 
 def operation(
@@ -122,8 +122,8 @@ def operation(
     return Operation(0, request, int(began * NANOSECONDS), int(ended * NANOSECONDS), outcome)
 
 
-def history_of(*operations: Operation, deaths: tuple[Death, ...] = ()) -> History:
-    return History(Run("hand", 0), operations, deaths)
+def history_of(*operations: Operation, kills: tuple[ServerKill, ...] = ()) -> History:
+    return History(Run("hand", 0), operations, kills)
 
 
 def put(began: float, ended: float, number: int, lease_id: str | None = None) -> Operation:
@@ -162,15 +162,15 @@ def test_an_unknown_write_may_happen_late_or_never() -> None:
     assert not check_history(history_of(put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1)))
 
 
-def test_an_unknown_write_does_not_happen_after_the_death_of_its_server() -> None:
-    death = Death(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
+def test_an_unknown_write_does_not_happen_after_a_kill_of_its_server() -> None:
+    kill = ServerKill(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
     operations = put(0, 1, 1), lost_put(2, 3, 2), get(4, 5, 1), get(6, 7, 2)
-    assert found_by(history_of(*operations, deaths=(death,))) == {ORDER}
-    at_once = history_of(*operations[:2], get(4, 5, 2), deaths=(death,))
+    assert found_by(history_of(*operations, kills=(kill,))) == {ORDER}
+    at_once = history_of(*operations[:2], get(4, 5, 2), kills=(kill,))
     assert not check_history(at_once)
-    # The client gave up when the next server was there: who knows which one had it.
-    late_death = Death(int(2.2 * NANOSECONDS), int(2.4 * NANOSECONDS))
-    assert not check_history(history_of(*operations, deaths=(late_death,)))
+    # The client gave up after the restart, so either server may have carried it out.
+    late_kill = ServerKill(int(2.2 * NANOSECONDS), int(2.4 * NANOSECONDS))
+    assert not check_history(history_of(*operations, kills=(late_kill,)))
 
 
 def test_an_unknown_write_does_not_happen_twice() -> None:
@@ -192,7 +192,7 @@ def test_a_lease_ends_between_its_bounds() -> None:
     assert found_by(history_of(*leased, put(16, 16.5, 2))) == {ORDER}
 
 
-def test_two_do_not_hold_a_lease() -> None:
+def test_two_clients_do_not_hold_a_lease() -> None:
     leased = put(0, 1, 1), acquire(2, 3, "a"), put(3.5, 3.8, 2, "a")
     ended = operation(3.9, 4, Request(Verb.RELEASE, "blob", lease_id="a"), Done())
     another = acquire(4.1, 4.2, "b"), put(5, 6, 3, "b")

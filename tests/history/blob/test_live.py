@@ -24,7 +24,7 @@ SELDOM = {Verb.SEAL, Verb.RESIZE}
 def test_killed_servers_are_explained(tmp_path: Path, workers: int) -> None:
     plan = Plan(seed=workers, seconds=7.0, workers=workers, operations_min=600)
     history = run_and_check(tmp_path, plan, SERVICE)
-    assert len(history.deaths) > 2  # the last one comes when the clients are done
+    assert len(history.kills) > 2  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = [each.request for each in history.operations if isinstance(each.outcome, Done)]
     assert {request.verb for request in done} >= SURE_TO_SUCCEED
@@ -35,7 +35,7 @@ def test_killed_servers_are_explained(tmp_path: Path, workers: int) -> None:
 def test_appends_and_pages_are_explained(tmp_path: Path) -> None:
     plan = Plan(3, 5.0, 2, ("appends", "pages"), operations_min=300)
     history = run_and_check(tmp_path, plan, SERVICE)
-    assert len(history.deaths) > 1
+    assert len(history.kills) > 1
     done = {each.request.verb for each in history.operations if isinstance(each.outcome, Done)}
     assert done >= OF_APPENDS_AND_PAGES - SELDOM
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.history.blob.bugs import Bug
+from tests.history.blob.entries import Name, SearchEntry
 from tests.history.blob.events import (
     CREATES,
     ONLY_ETAG_NAMES,
@@ -26,10 +27,9 @@ from tests.history.blob.preparation import prepare
 from tests.history.blob.scheduler import Simulation
 from tests.history.blob.search import search
 from tests.history.blob.state import ABSENT, State
-from tests.history.blob.trials import Name, Trial
 from tests.history.blob.workloads import APPENDS, LEASES, OVERWRITES, PAGES, STAGED_BLOCKS, Workload
 from tests.history.configurations import Part
-from tests.history.events import Death, Refused, Unknown, latest_moment
+from tests.history.events import Refused, ServerKill, Unknown, latest_moment
 from tests.history.linearizability import Verdict
 
 WORKLOADS = {
@@ -49,23 +49,23 @@ CODES = (
 )
 
 
-# Everything is tried
+# The brute-force search
 
 
-def naive(trial: Trial, deaths: Sequence[Death], etags: Collection[str]) -> Trial:
-    """Without any conclusion from what others saw; these ETags were shown to somebody."""
-    operation = trial.operation
+def naive(entry: SearchEntry, kills: Sequence[ServerKill], etags: Collection[str]) -> SearchEntry:
+    """Returns the entry without conclusions from other answers; `etags` were shown to clients."""
+    operation = entry.operation
     unknown = isinstance(operation.outcome, Unknown)
     token = operation.request.token
     named = operation.request.verb not in ONLY_ETAG_NAMES
     names = tuple(Name(etag, number_of(etag), None) for etag in etags)
-    return trial._replace(
-        part=Part.DOUBTFUL if unknown else trial.part,
-        latest=latest_moment(operation, deaths),
-        version=token if named or unknown else trial.version,
+    return entry._replace(
+        part=Part.DOUBTFUL if unknown else entry.part,
+        latest=latest_moment(operation, kills),
+        version=token if named or unknown else entry.version,
         content=token,
         origin=token,
-        made=None,
+        made_content=None,
         alike=None,
         names=() if named or not unknown else names,
     )
@@ -77,28 +77,28 @@ def etags_shown(history: History) -> list[str]:
     return sorted(etags - {""})
 
 
-def has_order(trials: Sequence[Trial]) -> bool:
-    """By putting the operations in every order that agrees with their times."""
-    numbers = frozenset(range(len(trials)))
-    certain = frozenset(n for n in numbers if trials[n].part is not Part.DOUBTFUL)
+def has_order(entries: Sequence[SearchEntry]) -> bool:
+    """Tries every order of the operations that agrees with their times."""
+    numbers = frozenset(range(len(entries)))
+    certain = frozenset(n for n in numbers if entries[n].part is not Part.DOUBTFUL)
 
     @cache
     def can_go_on(left: frozenset[int], newest_began: int, state: State) -> bool:
-        due = min((trials[n].latest for n in left & certain), default=None)
+        due = min((entries[n].latest for n in left & certain), default=None)
         if due is None:
             return True
         return any(
-            can_go_on(left - {n}, max(newest_began, trials[n].began), after)
+            can_go_on(left - {n}, max(newest_began, entries[n].began), after)
             for n in left
-            if newest_began <= trials[n].latest and trials[n].began <= due
-            for after in step(state, trials[n], min(due, trials[n].latest))
+            if newest_began <= entries[n].latest and entries[n].began <= due
+            for after in step(state, entries[n], min(due, entries[n].latest))
         )
 
     return can_go_on(numbers, 0, ABSENT)
 
 
 def altered(history: History, source: random.Random) -> History:
-    """With an answer that was not given."""
+    """Returns the history with one outcome replaced."""
     operations = list(history.operations)
     number = source.randrange(len(operations))
     verb = operations[number].request.verb
@@ -111,7 +111,7 @@ def altered(history: History, source: random.Random) -> History:
 
 
 def with_more_of(workload: Workload, verbs: Collection[Verb]) -> Workload:
-    """So that there is something to find in a short history."""
+    """Chooses these verbs more often, so that even short histories have conflicts."""
     weights = {
         verb: weight * 4 if verb in verbs else weight for verb, weight in workload.weights.items()
     }
@@ -119,8 +119,8 @@ def with_more_of(workload: Workload, verbs: Collection[Verb]) -> Workload:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of short histories, right and wrong ones, with many outcomes unknown."""
+def test_it_agrees_with_a_brute_force_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short histories, valid and invalid, with many unknown outcomes."""
     monkeypatch.setattr(Simulation, "lost_share", 0.25)
     monkeypatch.setattr(Simulation, "server_seconds_max", 6.0)
     workloads = {name: with_more_of(WORKLOADS[name], CREATES)}
@@ -131,10 +131,10 @@ def test_it_finds_what_there_is_to_find(name: str, monkeypatch: pytest.MonkeyPat
         history = Simulation(seed, workloads, clients=4, operations=9, bug=bug).run()
         if source.random() < 0.5:
             history = altered(history, source)
-        trials = prepare(operations_by_blob(history)[name], history.deaths)
+        entries = prepare(operations_by_blob(history)[name], history.kills)
         etags = etags_shown(history)
-        tried = [naive(trial, history.deaths, etags) for trial in trials]
-        verdict = search(trials).verdict
+        tried = [naive(entry, history.kills, etags) for entry in entries]
+        verdict = search(entries).verdict
         assert verdict is (Verdict.OK if has_order(tried) else Verdict.VIOLATION), seed
         verdicts[verdict] += 1
     assert min(verdicts[Verdict.OK], verdicts[Verdict.VIOLATION]) >= 20, verdicts
@@ -153,12 +153,12 @@ def test_long_histories_with_many_kills(name: str, operations: int) -> None:
     history = simulation.run()
     unknown = sum(isinstance(each.outcome, Unknown) for each in history.operations)
     assert unknown > operations // 50
-    result = search(prepare(operations_by_blob(history)[name], history.deaths))
+    result = search(prepare(operations_by_blob(history)[name], history.kills))
     assert result.verdict is Verdict.OK, result.explanation
 
 
 def test_it_gives_up_in_time() -> None:
     history = Simulation(5, {"overwrites": OVERWRITES}).run()
-    trials = prepare(operations_by_blob(history)["overwrites"], history.deaths)
-    assert search(trials, steps_max=100).verdict is Verdict.GAVE_UP
-    assert search(trials, seconds_max=0.0).verdict is Verdict.GAVE_UP
+    entries = prepare(operations_by_blob(history)["overwrites"], history.kills)
+    assert search(entries, steps_max=100).verdict is Verdict.GAVE_UP
+    assert search(entries, seconds_max=0.0).verdict is Verdict.GAVE_UP

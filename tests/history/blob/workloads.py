@@ -81,7 +81,7 @@ EXPIRING_LEASES: Final = Workload(
     lease_seconds=(15,),
     acquired_again=0.0,
 )
-"""Hardly anything but time ends them."""
+"""Most of them end by expiry."""
 APPENDS: Final = Workload(
     {
         Verb.CREATE_APPEND: 5,
@@ -114,7 +114,7 @@ PAGES: Final = Workload(
 
 
 class _Memory:
-    """What a client knows of a blob."""
+    """A client's knowledge of a blob."""
 
     def __init__(self) -> None:
         self.etag = '"0x1"'
@@ -225,23 +225,23 @@ class BlobChooser:
         return tuple(self._random.sample(BLOCKS, self._random.randint(1, len(BLOCKS))))
 
     def _lease_action(self, verb: Verb, blob: str, workload: Workload) -> Request:
-        mine = self._memories[blob].lease_id or self._new_lease_id()
+        own_id = self._memories[blob].lease_id or self._new_lease_id()
         if verb is Verb.ACQUIRE:
             again = self._random.random() < workload.acquired_again
-            proposed = mine if again else self._new_lease_id()
+            proposed = own_id if again else self._new_lease_id()
             seconds = self._random.choice(workload.lease_seconds)
             return Request(verb, blob, proposed_id=proposed, seconds=seconds)
         if verb is Verb.BREAK:
             return Request(verb, blob, seconds=self._random.choice(BREAK_SECONDS))
         proposed_id = self._new_lease_id() if verb is Verb.CHANGE else None
-        return Request(verb, blob, lease_id=mine, proposed_id=proposed_id)
+        return Request(verb, blob, lease_id=own_id, proposed_id=proposed_id)
 
     def _new_lease_id(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def learn(self, operation: Operation) -> None:
         """Of lease ids the client remembers one that it may hold; of ETags only those that came
-        together with their version, since nobody could tell what the others name."""
+        together with their version, since the versions of the others are unknown."""
         request, outcome = operation.request, operation.outcome
         memory = self._memories[request.blob]
         if isinstance(outcome, Done):

@@ -58,7 +58,7 @@ def _sooner(operation: Operation, seconds: int) -> int:
 
 
 def _lost(message: MessageHistory) -> str | None:
-    """In the end all that was left was deleted. What nobody deleted was not there any more."""
+    """The last client deletes all messages, so a message without a delete was lost."""
     put = message.put
     if put is None or put.request.ttl_seconds is not None or message.possible(Verb.DELETE):
         return None
@@ -68,9 +68,9 @@ def _lost(message: MessageHistory) -> str | None:
 
 
 def _windows(message: MessageHistory) -> str | None:
-    """Nobody is given a message that is hidden, be it by a put, a delivery or an update."""
+    """A message hidden by a put, a delivery or an update is not delivered."""
     for step in message.steps.values():
-        # An update that has perhaps been done may have shown it again.
+        # An update with an unknown outcome may have made it visible.
         if message.possible(Verb.UPDATE, step.receipt):
             continue
         shown = _sooner(step.operation, step.operation.request.hidden_seconds)
@@ -81,7 +81,7 @@ def _windows(message: MessageHistory) -> str | None:
 
 
 def _counts(message: MessageHistory) -> str | None:
-    """Each delivery counts one more; those in between are among the gets nobody heard of."""
+    """Each delivery counts one more; those in between belong to gets with unknown outcomes."""
     if not message.deliveries or message.put is None:
         return None
     first = message.deliveries[0]
@@ -98,7 +98,7 @@ def _counts(message: MessageHistory) -> str | None:
 
 
 def _explained(message: MessageHistory, before: Operation, count: int, delivery: Delivery) -> bool:
-    """Whether enough unanswered gets may have come between."""
+    """Whether there may have been enough unanswered gets in between."""
     missing = delivery.seen.count - count - 1
     ended = delivery.operation.ended
     between = [one for one in message.unanswered if one.began < ended and one.latest > before.began]
@@ -106,7 +106,7 @@ def _explained(message: MessageHistory, before: Operation, count: int, delivery:
 
 
 def _deleted(message: MessageHistory) -> str | None:
-    """Who asks after a delete was acknowledged is not given the message."""
+    """A get after an acknowledged delete does not return the message."""
     for delete in message.possible(Verb.DELETE):
         if isinstance(delete.outcome, Done):
             for delivery in message.deliveries:
@@ -116,8 +116,7 @@ def _deleted(message: MessageHistory) -> str | None:
 
 
 def _receipts(message: MessageHistory) -> str | None:
-    """Only the last receipt is good, and it is good once; while the message is hidden nobody can
-    have been given another."""
+    """Only the last receipt is valid, once; while the message is hidden there is no newer one."""
     for use in message.uses:
         step = message.steps[use.request.receipt]
         others = [
@@ -163,7 +162,7 @@ def _expired(message: MessageHistory) -> str | None:
 def _texts(message: MessageHistory) -> str | None:
     """A message has one id and one text at a time: that of the put, or of the last update."""
     if message.put is None:
-        return _tell("nobody put this text", *(each.operation for each in message.deliveries))
+        return _tell("no put had this text", *(each.operation for each in message.deliveries))
     if len(message.ids) > 1:
         return _tell("one put made two messages", *(each.operation for each in message.deliveries))
     written = sorted(

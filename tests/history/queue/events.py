@@ -19,7 +19,7 @@ class Verb(enum.Enum):
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client asks of the queue. What the verb does not use is left out."""
+    """A request to the queue, with the fields that its verb uses."""
 
     verb: Verb
     token: str = ""
@@ -39,7 +39,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     receipt: str
     token: str = ""
-    """Of its text; one that nobody wrote if it is damaged. Only a get shows this and the next."""
+    """Of its text; an unknown one if it is damaged. Only a get shows this and the next."""
     count: int = 0
     """How often it has been delivered."""
 
@@ -58,7 +58,7 @@ class Operation(events.Operation[Request, Done], frozen=True, tag="operation"):
 
 
 History = events.History[Operation]
-"""Of a queue that was emptied in the end: whatever was left was received and deleted."""
+"""Of a queue that was emptied in the end: all that was left was received and deleted."""
 LOG: Final = events.EventLog(Operation, Request, Done)
 
 

@@ -18,8 +18,8 @@ NOT_FOUND: Final = Refused("MessageNotFound")
 
 class Bug(enum.Enum):
     LOST_BY_KILL = "a kill undoes a put that was acknowledged"
-    LOST_WHEN_TAKEN = "what is taken and not deleted does not come back"
-    NOT_HIDDEN = "a message that is taken can still be seen"
+    LOST_WHEN_DELIVERED = "a delivered message that is not deleted does not become visible again"
+    NOT_HIDDEN = "a delivered message stays visible"
     SHOWN_TOO_SOON = "messages are hidden for half of the time"
     NOT_HIDDEN_FROM_START = "a message that is put hidden can be seen"
     DELETE_UNDONE = "a kill brings back a message whose deletion was acknowledged"
@@ -38,10 +38,10 @@ class Message(msgspec.Struct):
     id: str
     token: str
     shown: int
-    """From when on it can be seen."""
+    """The time from which it is visible."""
     over: int
     receipts: list[str]
-    """Those that are good: one, but for bugs."""
+    """The valid ones: one, except with bugs."""
     count: int = 0
 
 
@@ -58,7 +58,7 @@ class Store:
         return self._bug is bug and self._random.random() < chance
 
     def kill(self) -> None:
-        """What the queue forgets when its processes die: nothing, but for bugs."""
+        """Called when the processes are killed; only bugs lose anything."""
         if self.has(Bug.LOST_BY_KILL) and self._messages:
             del self._messages[self._random.choice(sorted(self._messages))]
         if self.has(Bug.DELETE_UNDONE) and self._deleted:
@@ -69,7 +69,7 @@ class Store:
                 message.count = 0
 
     def carry_out(self, request: Request, moment: int) -> Outcome:
-        """At once, at this moment."""
+        """Carries out a request at the current time."""
         return _ACTIONS[request.verb](self, request, moment)
 
     def put(self, request: Request, moment: int) -> Outcome:
@@ -102,7 +102,7 @@ class Store:
         if not self.has(Bug.NOT_HIDDEN, 0.1):
             half = self.has(Bug.SHOWN_TOO_SOON)
             message.shown = _after(moment, seconds / 2 if half else seconds)
-        if self.has(Bug.LOST_WHEN_TAKEN, 0.1):
+        if self.has(Bug.LOST_WHEN_DELIVERED, 0.1):
             message.shown = NEVER
         message.count += 2 if self.has(Bug.COUNT_SKIPPED, 0.1) else 1
         self._renew(message, keep=self.has(Bug.RECEIPT_KEPT))
@@ -128,10 +128,10 @@ class Store:
         if request.token and not self.has(Bug.TEXT_NOT_CHANGED, 0.3):
             message.token = request.token
         self._renew(message, keep=self.has(Bug.RECEIPT_USED_TWICE))
-        told = message.receipts[-1]
+        receipt = message.receipts[-1]
         if self.has(Bug.RECEIPT_WORTHLESS, 0.3):
             self._renew(message, keep=False)
-        return Done((Seen(message.id, told),))
+        return Done((Seen(message.id, receipt),))
 
     def delete(self, request: Request, moment: int) -> Outcome:
         message = self._held(request, moment)

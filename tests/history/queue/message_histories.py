@@ -1,4 +1,4 @@
-"""The history of each message, collected from what producers and consumers were told.
+"""The history of each message, collected from the answers to producers and consumers.
 
 A message goes through generations: it is put, and then delivered once, twice, and so on, as its
 count says. Within a generation it may be updated several times. Each of these operations gives it
@@ -20,7 +20,7 @@ Place = tuple[int, int]
 
 
 class Step(NamedTuple):
-    """Something that gave the message a receipt."""
+    """An operation that gave the message a receipt."""
 
     operation: Operation
     place: Place
@@ -37,14 +37,14 @@ class Delivery(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Between these a request was carried out, if ever."""
+    """The times between which a request was carried out, if ever."""
 
     began: int
     latest: int
 
 
 class MessageHistory:
-    """What happened to one message."""
+    """The operations on one message."""
 
     def __init__(self, token: str, unanswered: Sequence[Span]) -> None:
         self.token = token
@@ -61,7 +61,7 @@ class MessageHistory:
         """By receipt."""
 
     def possible(self, verb: Verb, receipt: str | None = None) -> list[Operation]:
-        """The uses (of this receipt) that were done, or may have been."""
+        """Returns the uses (of this receipt) that were, or may have been, carried out."""
         return [
             use
             for use in self.uses
@@ -71,20 +71,20 @@ class MessageHistory:
         ]
 
     def place_of(self, use: Operation) -> Place:
-        """That of the receipt it names."""
+        """Returns the place of the receipt that the use names."""
         return self.steps[use.request.receipt].place
 
 
 class _Collector:
     def __init__(self, history: History) -> None:
         self._unanswered = [
-            Span(each.began, latest_moment(each, history.deaths))
+            Span(each.began, latest_moment(each, history.kills))
             for each in history.operations
             if each.request.verb is Verb.GET and isinstance(each.outcome, Unknown)
         ]
         self._by_token: dict[str, MessageHistory] = {}
         self._by_receipt: dict[tuple[str, str], MessageHistory] = {}
-        # Whoever names a receipt began after it was given.
+        # A request that names a receipt began after the receipt was given.
         for operation in history.operations:
             self._learn(operation)
 

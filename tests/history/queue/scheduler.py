@@ -56,7 +56,7 @@ class Simulation(BaseSimulation[Operation]):
             self._queue.carry_out(flight.request, self._now)
 
     def _drain(self) -> Iterator[Operation]:
-        """Takes and deletes whatever is left, when nothing is hidden any more."""
+        """Gets and deletes all messages, when none is hidden any more."""
         self._now += 2 * max(WORKLOAD.hidden_seconds) * NANOSECONDS
         client = next(self._client_numbers)
         hidden = max(WORKLOAD.hidden_seconds)

@@ -11,9 +11,9 @@ import pytest
 from tests.history.command_line import main
 from tests.history.events import (
     NANOSECONDS,
-    Death,
     Refused,
     Run,
+    ServerKill,
     Unknown,
     in_order,
 )
@@ -37,7 +37,7 @@ SEEDS = range(8)
 
 FOUND_BY: dict[Bug, set[str]] = {
     Bug.LOST_BY_KILL: {LOST},
-    Bug.LOST_WHEN_TAKEN: {LOST},
+    Bug.LOST_WHEN_DELIVERED: {LOST},
     Bug.NOT_HIDDEN: {WINDOWS},
     Bug.SHOWN_TOO_SOON: {WINDOWS},
     Bug.NOT_HIDDEN_FROM_START: {WINDOWS},
@@ -66,12 +66,12 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
     assert sum(map(bool, found)) >= 2
 
 
-def test_it_is_quiet_without_bugs() -> None:
+def test_no_findings_without_bugs() -> None:
     for seed in range(60):
         assert checks_that_find(None, seed) == set()
 
 
-# By hand, in seconds
+# Handwritten histories, with times in seconds
 
 
 def operation(began: float, ended: float, request: Request, outcome: Outcome) -> Operation:
@@ -106,8 +106,8 @@ def delete(began: float, ended: float, receipt: str, outcome: Outcome) -> Operat
     return operation(began, ended, Request(Verb.DELETE, message="id", receipt=receipt), outcome)
 
 
-def found_by(*operations: Operation, deaths: tuple[Death, ...] = ()) -> set[str]:
-    history = History(Run("hand", 0), in_order(operations), deaths)
+def found_by(*operations: Operation, kills: tuple[ServerKill, ...] = ()) -> set[str]:
+    history = History(Run("hand", 0), in_order(operations), kills)
     return {finding.check for finding in check_history(history)}
 
 
@@ -115,7 +115,7 @@ NOT_FOUND = Refused("MessageNotFound")
 UPDATED = Done((Seen("id", "new"),))
 
 
-def test_what_was_acknowledged_or_seen_is_there_until_it_is_deleted() -> None:
+def test_an_acknowledged_or_seen_message_exists_until_it_is_deleted() -> None:
     assert found_by(put(0, 1)) == {LOST}
     assert not found_by(put(0, 1, known=False))
     assert found_by(put(0, 1, known=False), get(2, 3, 1)) == {LOST}
@@ -125,7 +125,7 @@ def test_what_was_acknowledged_or_seen_is_there_until_it_is_deleted() -> None:
     assert not found_by(put(0, 1, lives=5))
 
 
-def test_a_window_is_as_long_as_it_must_be() -> None:
+def test_a_visibility_timeout_is_not_too_short() -> None:
     """Taken between 2 and 3, it is shown again between 12 and 13."""
     end = delete(40, 41, "r2", Done())
     assert not found_by(put(0, 1), get(2, 3, 1), get(11.5, 12.1, 2), end)
@@ -134,17 +134,17 @@ def test_a_window_is_as_long_as_it_must_be() -> None:
     assert found_by(hidden, get(8, 9, 1), delete(9, 9.5, "r1", Done())) == {WINDOWS}
 
 
-def test_an_update_moves_the_window() -> None:
-    taken, end = (put(0, 1), get(2, 3, 1)), delete(40, 41, "r2", Done())
+def test_an_update_changes_the_visibility_timeout() -> None:
+    delivered, end = (put(0, 1), get(2, 3, 1)), delete(40, 41, "r2", Done())
     shows = update(4, 5, "r1", UPDATED, hidden=0)
-    assert not found_by(*taken, shows, get(5.5, 6, 2), end)
+    assert not found_by(*delivered, shows, get(5.5, 6, 2), end)
     prolongs = update(4, 5, "r1", UPDATED, hidden=20)
-    assert found_by(*taken, prolongs, get(22, 23, 2), end) == {WINDOWS}
-    assert not found_by(*taken, prolongs, get(24.5, 25, 2), end)
-    assert not found_by(*taken, update(4, 5, "r1", Unknown(), hidden=0), get(5.5, 6, 2), end)
+    assert found_by(*delivered, prolongs, get(22, 23, 2), end) == {WINDOWS}
+    assert not found_by(*delivered, prolongs, get(24.5, 25, 2), end)
+    assert not found_by(*delivered, update(4, 5, "r1", Unknown(), hidden=0), get(5.5, 6, 2), end)
 
 
-def test_a_delivery_counts_one() -> None:
+def test_a_delivery_increments_the_dequeue_count() -> None:
     first, end = (put(0, 1), get(2, 3, 1)), delete(40, 41, "r3", Done())
     assert found_by(*first, get(20, 21, 3), end) == {COUNTS}
     assert not found_by(*first, lost_get(15, 16), get(30, 31, 3), end)
@@ -153,36 +153,38 @@ def test_a_delivery_counts_one() -> None:
     assert found_by(*first, get(20, 21, 1), delete(22, 23, "r1", Done())) == {COUNTS}
 
 
-def test_a_dead_server_delivers_nothing() -> None:
+def test_a_killed_server_delivers_nothing() -> None:
     first, end = (put(0, 1), get(4, 5, 1)), delete(40, 41, "r3", Done())
     early = lost_get(2, 3)
     assert not found_by(*first, early, get(20, 21, 3), end)
-    death = Death(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
-    assert found_by(*first, early, get(20, 21, 3), end, deaths=(death,)) == {COUNTS}
+    kill = ServerKill(int(3.5 * NANOSECONDS), int(3.6 * NANOSECONDS))
+    assert found_by(*first, early, get(20, 21, 3), end, kills=(kill,)) == {COUNTS}
 
 
-def test_what_is_deleted_is_not_delivered() -> None:
-    taken, gone = (put(0, 1), get(2, 3, 1, hidden=1)), delete(4, 6, "r1", Done())
-    assert not found_by(*taken, gone, get(5, 7, 2))
-    assert found_by(*taken, gone, get(6.5, 7, 2)) == {DELETED}
+def test_a_deleted_message_is_not_delivered() -> None:
+    delivered, deleted = (put(0, 1), get(2, 3, 1, hidden=1)), delete(4, 6, "r1", Done())
+    assert not found_by(*delivered, deleted, get(5, 7, 2))
+    assert found_by(*delivered, deleted, get(6.5, 7, 2)) == {DELETED}
 
 
-def test_only_the_last_receipt_is_good() -> None:
-    taken = put(0, 1), get(2, 3, 1), get(20, 21, 2)
-    assert found_by(*taken, delete(22, 23, "r1", Done())) == {RECEIPTS}
-    # They were asked at the same time: the delete may have come first.
-    assert not found_by(*taken[:2], get(20, 23, 2), delete(22, 23, "r1", Done()))
+def test_only_the_last_receipt_is_valid() -> None:
+    delivered = put(0, 1), get(2, 3, 1), get(20, 21, 2)
+    assert found_by(*delivered, delete(22, 23, "r1", Done())) == {RECEIPTS}
+    # The requests were concurrent: the delete may have come first.
+    assert not found_by(*delivered[:2], get(20, 23, 2), delete(22, 23, "r1", Done()))
     both = update(22, 23, "r2", UPDATED), delete(24, 25, "r2", Done())
-    assert found_by(*taken, *both) == {RECEIPTS}
-    gone = delete(60, 61, "r2", Done())
-    assert found_by(*taken, gone, delete(62, 63, "r2", Done())) == {RECEIPTS}
+    assert found_by(*delivered, *both) == {RECEIPTS}
+    deleted = delete(60, 61, "r2", Done())
+    assert found_by(*delivered, deleted, delete(62, 63, "r2", Done())) == {RECEIPTS}
 
 
-def test_the_last_receipt_is_good_while_the_message_is_hidden() -> None:
-    taken, end = (put(0, 1), get(2, 3, 1)), delete(30, 31, "r1", Done())
-    assert found_by(*taken, update(4, 5, "r1", NOT_FOUND), end) == {RECEIPTS}
-    assert not found_by(*taken, update(4, 12.1, "r1", NOT_FOUND), end)
-    assert not found_by(*taken, delete(3.5, 3.9, "r1", Unknown()), update(4, 5, "r1", NOT_FOUND))
+def test_the_last_receipt_is_valid_while_the_message_is_hidden() -> None:
+    delivered, end = (put(0, 1), get(2, 3, 1)), delete(30, 31, "r1", Done())
+    assert found_by(*delivered, update(4, 5, "r1", NOT_FOUND), end) == {RECEIPTS}
+    assert not found_by(*delivered, update(4, 12.1, "r1", NOT_FOUND), end)
+    assert not found_by(
+        *delivered, delete(3.5, 3.9, "r1", Unknown()), update(4, 5, "r1", NOT_FOUND)
+    )
     short = put(0, 1, lives=4), get(2, 3, 1)
     assert not found_by(*short, delete(3.5, 4.5, "r1", NOT_FOUND))
 
@@ -194,20 +196,20 @@ def test_an_expired_message_is_not_delivered() -> None:
 
 
 def test_a_text_is_that_of_the_put_or_of_the_last_update() -> None:
-    taken, end = (put(0, 1), get(2, 3, 1)), delete(40, 41, "r2", Done())
+    delivered, end = (put(0, 1), get(2, 3, 1)), delete(40, 41, "r2", Done())
     new = update(4, 5, "r1", UPDATED, token="a/1")
-    assert not found_by(*taken, new, get(20, 21, 2, token="a/1"), end)
-    assert found_by(*taken, new, get(20, 21, 2), end) == {TEXTS}
+    assert not found_by(*delivered, new, get(20, 21, 2, token="a/1"), end)
+    assert found_by(*delivered, new, get(20, 21, 2), end) == {TEXTS}
     perhaps = update(4, 5, "r1", Unknown(), token="a/1")
-    assert not found_by(*taken, perhaps, get(20, 21, 2, token="a/1"), end)
-    assert not found_by(*taken, perhaps, get(20, 21, 2), end)
-    assert TEXTS in found_by(*taken, get(20, 21, 2, token="b"), end)
+    assert not found_by(*delivered, perhaps, get(20, 21, 2, token="a/1"), end)
+    assert not found_by(*delivered, perhaps, get(20, 21, 2), end)
+    assert TEXTS in found_by(*delivered, get(20, 21, 2, token="b"), end)
 
 
 # Texts and files
 
 
-def test_a_text_that_was_changed_is_noticed() -> None:
+def test_a_damaged_text_is_detected() -> None:
     texts = [text_of(f"1-{number}") for number in range(20)]
     assert [token_in(text) for text in texts] == [f"1-{number}" for number in range(20)]
     assert all("damaged" in token_in(text[:-1]) for text in texts)

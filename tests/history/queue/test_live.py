@@ -17,13 +17,13 @@ from tests.history.queue.service import CONSUMERS, PRODUCERS, SERVICE
 def test_killed_servers_and_consumers_are_explained(tmp_path: Path, workers: int) -> None:
     plan = Plan(seed=workers, seconds=2.5, workers=workers, operations_min=300)
     history = run_and_check(tmp_path, plan, SERVICE)
-    assert len(history.deaths) > 1  # the last one comes when the clients are done
+    assert len(history.kills) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = Counter(each.request.verb for each in history.operations if _is_done(each.outcome))
     assert min(done[verb] for verb in Verb) >= 5, done
     assert any(each.outcome == Refused("MessageNotFound") for each in history.operations)
     assert max(_counts(history)) > 1
-    # Others have taken the place of those that were killed.
+    # Others have replaced those that were killed.
     assert len({each.client for each in history.operations}) > PRODUCERS + CONSUMERS + 1
 
 

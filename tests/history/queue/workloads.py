@@ -1,4 +1,4 @@
-"""What producers and consumers do: choices of a seed, made with what the client knows itself."""
+"""Random requests of producers and consumers by a seed, with receipts that they have seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.history.queue.events import Done, Operation, Request, Seen, Verb, mes
 
 
 class Workload(NamedTuple):
-    """How long messages are hidden and live, and what becomes of those that were delivered."""
+    """Timeouts of messages, and shares of what is done with delivered ones."""
 
     hidden_seconds: tuple[int, ...]
     ttl_seconds: int
@@ -23,14 +23,14 @@ class Workload(NamedTuple):
     forgotten: float = 0.1
     """By the consumer, and so delivered again."""
     used_late: float = 0.2
-    """A receipt that is kept, and tried when it is perhaps not good any more."""
+    """A receipt that is kept, and used when it may be invalid."""
 
 
 LIVE: Final = Workload(hidden_seconds=(1, 1, 2), ttl_seconds=2)
 
 
 class Chooser(Protocol):
-    """A client's next request, and the next, with tokens that nobody else has."""
+    """Chooses the requests of one client, with tokens that no other client uses."""
 
     def choose(self) -> Request: ...
 
@@ -38,7 +38,7 @@ class Chooser(Protocol):
 
 
 class Producer:
-    """Puts, and now and then changes or deletes what it has put."""
+    """Puts messages, and sometimes updates or deletes one of them."""
 
     def __init__(self, seed: int, client: int, workload: Workload) -> None:
         self._client = client
@@ -75,7 +75,7 @@ class Producer:
 
 
 class Consumer:
-    """Takes messages and deletes them, if nothing comes between."""
+    """Gets messages and deletes most of them."""
 
     def __init__(self, seed: int, client: int, workload: Workload) -> None:
         self._client = client
@@ -84,7 +84,7 @@ class Consumer:
         self._count = 0
         self._held: list[Seen] = []
         self._old: list[Seen] = []
-        """Under receipts that were used, or that somebody else's delivery may have replaced."""
+        """Under receipts that were used, or that another delivery may have replaced."""
         self._tokens: dict[str, str] = {}
         """Of the messages, by id."""
 

@@ -33,7 +33,7 @@ def check_history(history: History) -> list[Finding]:
         confused = _confused_versions(operations)
         if confused:
             findings.append(Finding(Verdict.VIOLATION, VERSIONS, partition, confused))
-        result = search(prepare(operations, history.deaths), PartitionModel())
+        result = search(prepare(operations, history.kills), PartitionModel())
         if result.verdict is not Verdict.OK:
             findings.append(Finding(result.verdict, ORDER, partition, result.explanation))
     return findings

@@ -15,7 +15,7 @@ import msgspec
 from tests.history import events
 
 ANY: Final = "*"
-"""In place of an ETag: whichever the entity has."""
+"""In place of an ETag: any."""
 PROPERTIES: Final = ("A", "B")
 
 

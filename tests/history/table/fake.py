@@ -110,13 +110,13 @@ class Store:
             if len(changes) > 1 and not isinstance(first, str) and self.has(Bug.GROUP_NOT_UNDONE):
                 self._store(request.partition, old, changes[:1])
             return Refused(after)
-        made = changes[:1] if self.has(Bug.HALF_GROUP, 0.3) else changes
-        etags = self._store(request.partition, old, made)
-        told = (etags.get(change.row) or self._next_etag() for change in changes)
+        applied = changes[:1] if self.has(Bug.HALF_GROUP, 0.3) else changes
+        etags = self._store(request.partition, old, applied)
+        etags_shown = (etags.get(change.row) or self._next_etag() for change in changes)
         return Done(
             tuple(
                 "" if change.verb is Verb.DELETE else etag
-                for change, etag in zip(changes, told, strict=True)
+                for change, etag in zip(changes, etags_shown, strict=True)
             )
         )
 

@@ -1,4 +1,4 @@
-"""The sequential specification of a partition: what each operation answers, and what it leaves."""
+"""The sequential specification of a partition: outcomes of operations, and states after them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tests.history import linearizability
 from tests.history.configurations import Part
-from tests.history.events import NEVER, Death, Refused, Unknown, latest_moment
+from tests.history.events import NEVER, Refused, ServerKill, Unknown, latest_moment
 from tests.history.table.events import (
     ANY,
     CONDITIONAL,
@@ -31,7 +31,7 @@ State = tuple[tuple[str, Entity], ...]
 """The entities of a partition, by row."""
 
 
-class Trial(NamedTuple):
+class SearchEntry(NamedTuple):
     """An operation as the search sees it, with versions in place of ETags."""
 
     operation: Operation
@@ -58,41 +58,43 @@ def apply(state: State, changes: Sequence[Change]) -> State | str:
         if change.verb is Verb.DELETE:
             del entities[change.row]
             continue
-        kept = entity.properties if entity and change.verb in MERGES else ("",) * len(PROPERTIES)
+        old_properties = (
+            entity.properties if entity and change.verb in MERGES else ("",) * len(PROPERTIES)
+        )
         properties = tuple(
             change.token if name in change.properties else old
-            for name, old in zip(PROPERTIES, kept, strict=True)
+            for name, old in zip(PROPERTIES, old_properties, strict=True)
         )
         entities[change.row] = Entity(change.token, properties)
     return tuple(sorted(entities.items()))
 
 
-class PartitionModel(linearizability.Model[State, Trial]):
+class PartitionModel(linearizability.Model[State, SearchEntry]):
     """The sequential specification of a partition."""
 
     initial: State = ()
 
-    def step(self, state: State, trial: Trial, until: int) -> Iterator[State]:
+    def step(self, state: State, entry: SearchEntry, until: int) -> Iterator[State]:
         del until
-        request, outcome = trial.operation.request, trial.operation.outcome
-        if trial.refusal == NOTHING_CHANGED:
+        request, outcome = entry.operation.request, entry.operation.outcome
+        if entry.refusal == NOTHING_CHANGED:
             yield state
         elif request.verb is Verb.GET:
             entity = dict(state).get(request.row)
             shown = outcome.entity if isinstance(outcome, Done) else None
-            if entity == shown and (entity is not None or trial.refusal == "ResourceNotFound"):
+            if entity == shown and (entity is not None or entry.refusal == "ResourceNotFound"):
                 yield state
         else:
-            after = apply(state, trial.changes)
+            after = apply(state, entry.changes)
             if isinstance(after, str):
-                if after == trial.refusal:
+                if after == entry.refusal:
                     yield state
-            elif trial.refusal is None:
+            elif entry.refusal is None:
                 yield after
 
 
-def prepare(operations: Sequence[Operation], deaths: tuple[Death, ...]) -> list[Trial]:
-    """Makes trials of the operations of one partition.
+def prepare(operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> list[SearchEntry]:
+    """Returns the entries of the operations of one partition.
 
     A change with an unknown outcome whose token was read has been carried out before the first of
     these reads ended. Tokens on which no outcome depends get the same name, so that states that
@@ -100,12 +102,12 @@ def prepare(operations: Sequence[Operation], deaths: tuple[Death, ...]) -> list[
     was no server.
     """
     facts = _Facts(operations)
-    trials = [facts.trial(operation, deaths) for operation in operations]
-    return [trial for trial in trials if trial is not None and trial.began <= trial.latest]
+    entries = [facts.entry(operation, kills) for operation in operations]
+    return [entry for entry in entries if entry is not None and entry.began <= entry.latest]
 
 
 class _Facts:
-    """What the answers of a history say about its changes."""
+    """Facts about the changes of a history, collected from its answers."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._versions: dict[tuple[str, str], str] = {}
@@ -114,12 +116,12 @@ class _Facts:
         """When the first read of a token ended."""
         for operation in operations:
             self._learn(operation)
-        asked = (
+        preconditions = (
             self._versions.get((change.row, change.if_match), "")
             for operation in operations
             for change in operation.request.changes
         )
-        self._named = {*asked, *self._read_at}
+        self._named = {*preconditions, *self._read_at}
         """The tokens on which outcomes depend."""
 
     def _learn(self, operation: Operation) -> None:
@@ -133,22 +135,22 @@ class _Facts:
             for token in filter(None, (outcome.entity.version, *outcome.entity.properties)):
                 self._read_at[token] = min(operation.ended, self._read_at.get(token, NEVER))
 
-    def trial(self, operation: Operation, deaths: tuple[Death, ...]) -> Trial | None:
+    def entry(self, operation: Operation, kills: tuple[ServerKill, ...]) -> SearchEntry | None:
         outcome, changes = operation.outcome, self._renamed(operation.request.changes)
-        latest = latest_moment(operation, deaths)
-        trial = Trial(operation, Part.PASSIVE, operation.began, latest, changes)
+        latest = latest_moment(operation, kills)
+        entry = SearchEntry(operation, Part.PASSIVE, operation.began, latest, changes)
         if isinstance(outcome, Refused):
-            return trial._replace(refusal=outcome.code)
+            return entry._replace(refusal=outcome.code)
         if isinstance(outcome, Done):
-            return trial._replace(part=Part.ACTIVE) if changes else trial
+            return entry._replace(part=Part.ACTIVE) if changes else entry
         assert isinstance(outcome, Unknown)
         if not changes:
             return None
         read_at = min(self._read_at.get(each.token, NEVER) for each in operation.request.changes)
         if read_at < NEVER:
             latest = max(operation.began, min(latest, read_at))
-            return trial._replace(part=Part.ACTIVE, latest=latest)
-        return trial._replace(part=Part.DOUBTFUL, alike=changes)
+            return entry._replace(part=Part.ACTIVE, latest=latest)
+        return entry._replace(part=Part.DOUBTFUL, alike=changes)
 
     def _renamed(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         return tuple(

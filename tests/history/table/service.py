@@ -76,14 +76,14 @@ def _change(table: TableClient, partition: str, change: Change) -> Done | Refuse
     entity, options = _entity(partition, change), _options(change)
     if change.verb is Verb.DELETE:
         return _delete(table, entity, options)
-    told: Any
+    response: Any
     if change.verb is Verb.INSERT:
-        told = table.create_entity(entity)
+        response = table.create_entity(entity)
     elif change.verb in CONDITIONAL:
-        told = table.update_entity(entity, _mode(change), **options)
+        response = table.update_entity(entity, _mode(change), **options)
     else:
-        told = table.upsert_entity(entity, _mode(change))
-    return Done((told["etag"],))
+        response = table.upsert_entity(entity, _mode(change))
+    return Done((response["etag"],))
 
 
 def _delete(table: TableClient, entity: dict[str, str], options: dict[str, Any]) -> Done | Refused:
@@ -129,8 +129,8 @@ class TableConnection(SdkConnection):
             return _read(client, request.partition, request.row)
         if request.verb is Verb.GROUP:
             group = [_in_group(request.partition, change) for change in request.changes]
-            told = client.submit_transaction(group)
-            return Done(tuple(each.get("etag") or "" for each in told))
+            response = client.submit_transaction(group)
+            return Done(tuple(each.get("etag") or "" for each in response))
         (change,) = request.changes
         return _change(client, request.partition, change)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.history.command_line import main
-from tests.history.events import NANOSECONDS, Death, Refused, Run, Unknown, in_order
+from tests.history.events import NANOSECONDS, Refused, Run, ServerKill, Unknown, in_order
 from tests.history.table.checker import ORDER, VERSIONS, check_history
 from tests.history.table.events import (
     LOG,
@@ -45,7 +45,7 @@ def test_no_bugs() -> None:
         assert checks_that_find(None, seed) == set()
 
 
-# Histories by hand, in seconds
+# Handwritten histories, with times in seconds
 
 
 def operation(
@@ -75,8 +75,8 @@ def missing(began: float, ended: float, row: str) -> Operation:
     return operation(began, ended, Request(Verb.GET, "p", row), Refused("ResourceNotFound"))
 
 
-def found(*operations: Operation, deaths: tuple[Death, ...] = ()) -> set[str]:
-    history = History(Run("hand", 0), in_order(operations), deaths)
+def found(*operations: Operation, kills: tuple[ServerKill, ...] = ()) -> set[str]:
+    history = History(Run("hand", 0), in_order(operations), kills)
     return {finding.check for finding in check_history(history)}
 
 
@@ -90,12 +90,12 @@ def test_groups_are_atomic() -> None:
 def test_merges_keep_other_properties() -> None:
     merge = Change(Verb.MERGE, "r0", "2", "B", "*")
     replace = Change(Verb.REPLACE, "r0", "2", "B", "*")
-    kept, removed = read(4, 5, "r0", "2", a="1", b="2"), read(4, 5, "r0", "2", a="", b="2")
+    merged, removed = read(4, 5, "r0", "2", a="1", b="2"), read(4, 5, "r0", "2", a="", b="2")
     first = change(0, 1, insert("r0", "1"))
-    assert not found(first, change(2, 3, merge), kept)
+    assert not found(first, change(2, 3, merge), merged)
     assert found(first, change(2, 3, merge), removed) == {ORDER}
     assert not found(first, change(2, 3, replace), removed)
-    assert found(first, change(2, 3, replace), kept) == {ORDER}
+    assert found(first, change(2, 3, replace), merged) == {ORDER}
 
 
 def test_conditions() -> None:
@@ -111,9 +111,9 @@ def test_unknown_changes() -> None:
     lost = change(0, 1, insert("r0", "1"), outcome=Unknown())
     assert not found(lost, missing(2, 3, "r0"), read(4, 5, "r0", "1", a="1"))
     assert found(lost, read(2, 3, "r0", "1", a="1"), missing(4, 5, "r0")) == {ORDER}
-    kill = Death(NANOSECONDS, 2 * NANOSECONDS)
+    kill = ServerKill(NANOSECONDS, 2 * NANOSECONDS)
     late = missing(3, 4, "r0"), read(5, 6, "r0", "1", a="1")
-    assert found(lost, *late, deaths=(kill,)) == {ORDER}
+    assert found(lost, *late, kills=(kill,)) == {ORDER}
 
 
 def test_etags_name_versions() -> None:

@@ -17,7 +17,7 @@ from tests.history.table.service import SERVICE
 def test_killed_servers(tmp_path: Path, workers: int) -> None:
     plan = Plan(seed=workers, seconds=3.0, workers=workers, operations_min=200)
     history = run_and_check(tmp_path, plan, SERVICE)
-    assert len(history.deaths) > 1  # the last one comes when the clients are done
+    assert len(history.kills) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = Counter(each.request.verb for each in history.operations if _is_done(each.outcome))
     assert set(done) == set(Verb), done
@@ -28,7 +28,7 @@ def test_killed_servers(tmp_path: Path, workers: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_servers_for_long(tmp_path: Path, workers: int, seed: int) -> None:
     history = run_and_check(tmp_path, Plan(seed, 120.0, workers), SERVICE)
-    assert len(history.deaths) > 10
+    assert len(history.kills) > 10
 
 
 def _is_done(outcome: object) -> bool:
