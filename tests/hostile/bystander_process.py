@@ -33,8 +33,8 @@ def _main(endpoint: str, path: str, account: str, key: str) -> None:
     waits: list[list[float]] = [[] for _ in range(_CONNECTIONS)]
     stop = threading.Event()
     threads = [
-        threading.Thread(target=_get_repeatedly, args=(endpoint, path, sign, mine, stop))
-        for mine in waits
+        threading.Thread(target=_get_repeatedly, args=(endpoint, path, sign, own_waits, stop))
+        for own_waits in waits
     ]
     for thread in threads:
         thread.start()
@@ -46,7 +46,7 @@ def _main(endpoint: str, path: str, account: str, key: str) -> None:
     for thread in threads:
         thread.join()
     # What was measured before everybody had connected belongs to the start.
-    print(json.dumps([wait for mine in waits for wait in mine[1:]]))
+    print(json.dumps([wait for own_waits in waits for wait in own_waits[1:]]))
 
 
 if __name__ == "__main__":

@@ -17,21 +17,21 @@ def connections_by_process(server: Server, port: int) -> dict[int, int]:
 
 
 def _established_inodes(port: int) -> set[str]:
-    found = set()
+    inodes = set()
     for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
         words = line.split()
         if words[3] == _ESTABLISHED and int(words[1].rpartition(":")[2], 16) == port:
-            found.add(words[9])
-    return found
+            inodes.add(words[9])
+    return inodes
 
 
 def _socket_inodes(pid: int) -> set[str]:
-    found = set()
+    inodes = set()
     for descriptor in os.scandir(f"/proc/{pid}/fd"):
         try:
             target = str(Path(descriptor.path).readlink())
         except FileNotFoundError:
             continue
         if target.startswith("socket:["):
-            found.add(target[8:-1])
-    return found
+            inodes.add(target[8:-1])
+    return inodes

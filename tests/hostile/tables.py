@@ -84,12 +84,12 @@ class TableProbe:
             answer = self._ask("GET", f"/{ACCOUNT}/{NAME}", (*query, *following), headers)
             assert answer.status == 200, answer
             yield answer.body, json.loads(answer.body)["value"]
-            found = [answer.headers.get(f"x-ms-continuation-next{key}key") for key in _KEYS]
-            if found[0] is None:
+            keys = [answer.headers.get(f"x-ms-continuation-next{key}key") for key in _KEYS]
+            if keys[0] is None:
                 return
             following = tuple(
                 (f"Next{key}Key", quote(value, safe=""))
-                for key, value in zip(("Partition", "Row"), found, strict=True)
+                for key, value in zip(("Partition", "Row"), keys, strict=True)
                 if value is not None
             )
 

@@ -1,4 +1,4 @@
-"""Many connections: they are spread evenly, and idle ones exclude nobody."""
+"""Many connections: they are spread evenly, and idle ones do not block new ones."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class ExistingClients:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_idle_connections_exclude_nobody(tmp_path: Path, workers: int) -> None:
+def test_idle_connections_do_not_block_new_ones(tmp_path: Path, workers: int) -> None:
     """With far fewer descriptors than connections."""
     _need_descriptors(SILENT + 200)
     prefix = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")

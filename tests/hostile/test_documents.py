@@ -31,8 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def _put_block_list(server: Server, document: bytes) -> tuple[int, str]:
     path = f"/{ACCOUNT}/{unique('documents')}"
     with Client(server.endpoints["blob"]) as client:
-        made = client.ask(_sign(Request("PUT", path, (("restype", "container"),))))
-        assert made.status == 201
+        created = client.ask(_sign(Request("PUT", path, (("restype", "container"),))))
+        assert created.status == 201
         request = Request("PUT", f"{path}/blob", (("comp", "blocklist"),), (), document)
         answer = client.ask(_sign(request))
     return answer.status, answer.code

@@ -39,8 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with served(directory, "--workers", "2") as started:
         with Client(started.endpoints["blob"]) as client:
             public = (("x-ms-blob-public-access", "container"),)
-            made = client.ask(_sign(Request("PUT", _PATH, (("restype", "container"),), public)))
-            assert made.status == 201
+            created = client.ask(_sign(Request("PUT", _PATH, (("restype", "container"),), public)))
+            assert created.status == 201
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda first: _put_blobs(started, first), range(8)))
         yield started
@@ -145,8 +145,8 @@ def _expected(delimiter: str) -> int:
 
 
 def _until(name: str, delimiter: str) -> str:
-    before, found, _ = name.partition(delimiter)
-    return before + found
+    before, separator, _ = name.partition(delimiter)
+    return before + separator
 
 
 @pytest.mark.parametrize("service", ["blob", "queue"])

@@ -1,4 +1,4 @@
-"""The write-ahead log with clients that read for long: it stays short, and nobody waits for it."""
+"""The write-ahead log with clients that read for long: it stays short, and others do not wait."""
 
 from __future__ import annotations
 

@@ -147,9 +147,9 @@ def test_get_messages_succeeds_without_memory_for_its_response(
             peeked = once_refused(lambda: client.ask(_sign(peek)))
             assert (peeked.status, peeked.code) == (503, "ServerBusy")
             assert ElementTree.fromstring(peeked.body).findtext("Code") == "ServerBusy"
-            taken = client.ask(_sign(Request("GET", messages, few)))
-        assert taken.status == 200
-        assert len(ElementTree.fromstring(taken.body)) == 4
+            answer = client.ask(_sign(Request("GET", messages, few)))
+        assert answer.status == 200
+        assert len(ElementTree.fromstring(answer.body)) == 4
 
 
 def test_a_page_of_entities_beyond_the_memory_limit(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def test_a_queue_never_looks_empty_because_of_expired_messages(server: Server) -
                 assert len(texts) == 1
                 time.sleep(0.01)
             for expected in ([b"here"], []):
-                taken = _ask(client, "GET", "expired/messages", *_ALL_FOR_A_SECOND)
-                assert _TEXT.findall(taken.body) == expected
+                answer = _ask(client, "GET", "expired/messages", *_ALL_FOR_A_SECOND)
+                assert _TEXT.findall(answer.body) == expected
         time.sleep(1.1)
 
     assert_others_do_not_wait(server, look)

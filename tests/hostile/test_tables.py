@@ -253,9 +253,9 @@ def test_pages_of_wide_and_large_entities(server: Server) -> None:
     with table_probe(server, creates=False) as probe:
 
         def attack() -> None:
-            found = [entity for _, page in probe.pages() for entity in page]
-            assert len(found) >= WIDE_COUNT + 20
-            found = [entity for _, page in probe.pages(filter="P0 ne 'y'") for entity in page]
-            assert len(found) >= 20
+            entities = [entity for _, page in probe.pages() for entity in page]
+            assert len(entities) >= WIDE_COUNT + 20
+            entities = [entity for _, page in probe.pages(filter="P0 ne 'y'") for entity in page]
+            assert len(entities) >= 20
 
         assert_others_do_not_wait(server, attack)

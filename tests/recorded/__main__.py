@@ -38,8 +38,8 @@ def report(results: list[Result], services: tuple[str, ...]) -> Iterator[str]:
     yield "| | recorded | compared | headers | status, code, message | bodies | reason | all |"
     yield "|---|---|---|---|---|---|---|---|"
     for service in services:
-        mine = [result for result in results if result.case.service == service]
-        sums = agreement(mine)
+        of_service = [result for result in results if result.case.service == service]
+        sums = agreement(of_service)
         recorded = sum(one.n for one in digest(service).answers)
         shares = (sums.headers, sums.verdict, sums.body, sums.reason, sums.everything)
         figures = " | ".join(f"{share / max(sums.total, 1e-9):.1%}" for share in shares)
@@ -70,8 +70,8 @@ def _by_cause(results: list[Result], services: tuple[str, ...]) -> Iterator[str]
 def _by_case(results: list[Result], services: tuple[str, ...]) -> Iterator[str]:
     for service in services:
         yield from ("", f"## {service}: answers that differ, by weight", "")
-        mine = [r for r in results if r.case.service == service and r.differences]
-        for result in sorted(merged(mine), key=lambda result: -result.weight):
+        differing = [r for r in results if r.case.service == service and r.differences]
+        for result in sorted(merged(differing), key=lambda result: -result.weight):
             yield f"- {result.weight:.1f} **{result.title}**"
             yield from (f"    - {kind}: {text}" for kind, text in result.differences)
 

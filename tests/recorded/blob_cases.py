@@ -250,9 +250,9 @@ def update_sequence_number(context: CaseContext) -> Request:
 @BLOB.case("PageBlob_CopyIncremental", 202)
 def copy_incrementally(context: CaseContext) -> Request:
     path = paged(context)
-    taken = snapshot(context, path)
+    moment = snapshot(context, path)
     token = service_token(ACCOUNT, KEY, context.name, sv="2021-08-06")
-    where = f"{HERE}/{ACCOUNT}/{path}?snapshot={taken}&{token}"
+    where = f"{HERE}/{ACCOUNT}/{path}?snapshot={moment}&{token}"
     query = {"comp": "incrementalcopy"}
     return context.request("PUT", f"{context.name}/copy", query, {"x-ms-copy-source": where})
 
@@ -473,25 +473,25 @@ def _changed(context: CaseContext) -> tuple[str, str]:
     path = put(context, "page")
     write = {"x-ms-page-write": "update", "x-ms-range": "bytes=0-2047"}
     context.do("PUT", path, {"comp": "page"}, write, PAGES * 4)
-    taken = snapshot(context, path)
+    moment = snapshot(context, path)
     context.do("PUT", path, {"comp": "page"}, {"x-ms-page-write": "update", **RANGE}, PAGES)
     clear = {"x-ms-page-write": "clear", "x-ms-range": "bytes=512-1023"}
     context.do("PUT", path, {"comp": "page"}, clear)
-    return path, taken
+    return path, moment
 
 
 @BLOB.case("PageBlob_GetPageRangesDiff", 200, elements=("!PageList/NextMarker",))
 def get_changes(context: CaseContext) -> Request:
-    path, taken = _changed(context)
-    return context.request("GET", path, {"comp": "pagelist", "prevsnapshot": taken})
+    path, moment = _changed(context)
+    return context.request("GET", path, {"comp": "pagelist", "prevsnapshot": moment})
 
 
 @BLOB.case("PageBlob_GetPageRangesDiff", 200, name="maxresults", share=8,
            versions=("2020-10-02", "2021-08-06"),
            elements=("PageList/NextMarker",))  # fmt: skip
 def get_some_changes(context: CaseContext) -> Request:
-    path, taken = _changed(context)
-    query = {"comp": "pagelist", "prevsnapshot": taken, "maxresults": "2"}
+    path, moment = _changed(context)
+    query = {"comp": "pagelist", "prevsnapshot": moment, "maxresults": "2"}
     return context.request("GET", path, query)
 
 
@@ -507,7 +507,7 @@ add("Blob_StartCopyFromUrl", 202, copy, with_source(fresh))
 add("Blob_CopyFromUrl", 202, copy_at_once, with_source(fresh),
     values={"x-ms-request-server-encrypted": "true"})  # fmt: skip
 
-for _place in ("Blob", "Container"):
+for _level in ("Blob", "Container"):
     for _action, _status, _headers in (
         ("Release", 200, {"x-ms-lease-id": LEASE}),
         ("Renew", 200, {"x-ms-lease-id": LEASE}),
@@ -516,15 +516,15 @@ for _place in ("Blob", "Container"):
         ("Break", 202, {"x-ms-lease-break-period": "5"}),
     ):
 
-        @BLOB.case(f"{_place}_{_action}Lease", _status, name=" ".join(_headers))
+        @BLOB.case(f"{_level}_{_action}Lease", _status, name=" ".join(_headers))
         def lease_action(
             context: CaseContext,
-            place: str = _place,
+            level: str = _level,
             action: str = _action,
             headers: dict[str, str] = _headers,
         ) -> Request:
-            path = put(context) if place == "Blob" else container(context)
-            query = {"comp": "lease", **({} if place == "Blob" else CONTAINER)}
+            path = put(context) if level == "Blob" else container(context)
+            query = {"comp": "lease", **({} if level == "Blob" else CONTAINER)}
             sent = {"x-ms-lease-action": action.lower(), **headers}
             return context.request("PUT", lease(context, path), query, sent)
 
@@ -708,8 +708,8 @@ def list_from_marker(context: CaseContext) -> Request:
     put(context)
     put(context, name="blob2")
     query = {**_LIST, "maxresults": "1"}
-    found = context.do("GET", context.name, query).body.decode()
-    marker = found.partition("<NextMarker>")[2].partition("<")[0]
+    page = context.do("GET", context.name, query).body.decode()
+    marker = page.partition("<NextMarker>")[2].partition("<")[0]
     return context.request("GET", context.name, {**query, "marker": marker})
 
 
@@ -774,8 +774,8 @@ def list_some_containers(context: CaseContext) -> Request:
     for letter in "ab":
         context.do("PUT", context.name + letter, CONTAINER)
     query = {"comp": "list", "prefix": context.name, "maxresults": "1"}
-    found = context.do("GET", "", query).body.decode()
-    marker = found.partition("<NextMarker>")[2].partition("<")[0]
+    page = context.do("GET", "", query).body.decode()
+    marker = page.partition("<NextMarker>")[2].partition("<")[0]
     return context.request("GET", "", {**query, "marker": marker})
 
 
@@ -803,21 +803,21 @@ for _operation, _query in (
             put(context, name=f"blob{number}", x_ms_tags=f"owner={context.name}")
         path = context.name if operation[0] == "C" else ""
         sent = {**query, "where": f"\"owner\"='{context.name}'", "maxresults": "2"}
-        found = context.do("GET", path, sent).body.decode()
-        marker = found.partition("<NextMarker>")[2].partition("<")[0]
+        page = context.do("GET", path, sent).body.decode()
+        marker = page.partition("<NextMarker>")[2].partition("<")[0]
         return context.request("GET", path, {**sent, "marker": marker})
 
 
 # Batches
 
 
-def _batch(context: CaseContext, place: str, *parts: Request) -> Request:
+def _batch(context: CaseContext, level: str, *parts: Request) -> Request:
     sign = shared_key(ACCOUNT, KEY)
     signed = [
         sign(part.lacking("x-ms-version").lacking("x-ms-client-request-id")) for part in parts
     ]
-    query = {"comp": "batch", **(CONTAINER if place == "Container" else {})}
-    path = context.name if place == "Container" else ""
+    query = {"comp": "batch", **(CONTAINER if level == "Container" else {})}
+    path = context.name if level == "Container" else ""
     return context.request("POST", path, query, {"Content-Type": CONTENT_TYPE}, batch(signed))
 
 
@@ -831,7 +831,7 @@ def _with_snapshot(context: CaseContext) -> str:
     return path
 
 
-for _place in ("Service", "Container"):
+for _level in ("Service", "Container"):
     for _operation, _status, _code, _maker, _prepare, _headers in (
         ("Blob_Delete", 202, "", delete, put, {}),
         ("Blob_Delete", 404, "BlobNotFound", delete, fresh, {}),
@@ -841,19 +841,19 @@ for _place in ("Service", "Container"):
         ("Blob_SetTier", 412, "ConditionNotMet", _tier, tagged, UNMET["x-ms-if-tags"]),
     ):
 
-        @BLOB.case(f"{_place}_SubmitBatch > {_operation}", _status, _code)
+        @BLOB.case(f"{_level}_SubmitBatch > {_operation}", _status, _code)
         def in_batch(
             context: CaseContext,
-            place: str = _place,
+            level: str = _level,
             make: Maker = _maker,
             prepare: Callable[[CaseContext], str] = _prepare,
             headers: dict[str, str] = _headers,
         ) -> Request:
-            return _batch(context, place, make(context, prepare(context), headers))
+            return _batch(context, level, make(context, prepare(context), headers))
 
-    @BLOB.case(f"{_place}_SubmitBatch", 202)
-    def submit(context: CaseContext, place: str = _place) -> Request:
-        return _batch(context, place, delete(context, put(context), {}))
+    @BLOB.case(f"{_level}_SubmitBatch", 202)
+    def submit(context: CaseContext, level: str = _level) -> Request:
+        return _batch(context, level, delete(context, put(context), {}))
 
 
 # Service

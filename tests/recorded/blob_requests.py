@@ -296,7 +296,7 @@ def add(
     """Adds a case of a request after `prepare`. In headers, `<etag>` and `<source>` stand for the
     current ETags of the blob and of its source."""
 
-    def made(context: CaseContext) -> Request:
+    def build(context: CaseContext) -> Request:
         path = prepare(context)
         sent = dict(headers or {})
         for name, value in sent.items():
@@ -306,7 +306,7 @@ def add(
                     sent[name] = value.replace(mark, etag)
         return make(context, path, sent)
 
-    BLOB.add(operation, status, code, make=made, **options)  # type: ignore[arg-type]
+    BLOB.add(operation, status, code, make=build, **options)  # type: ignore[arg-type]
 
 
 def fresh(context: CaseContext) -> str:

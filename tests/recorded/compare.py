@@ -106,19 +106,19 @@ def _headers(
 ) -> Iterator[Difference]:
     recorded = expected.recorded
     forms, optional = _expected_headers(expected, request, version, answer)
-    found = {
+    received = {
         "x-ms-meta-*" if name.startswith("x-ms-meta-") else name: value
         for name, value in answer.headers.items()
         if name not in _IGNORED
     }
-    for name in sorted(forms.keys() - found.keys()):
+    for name in sorted(forms.keys() - received.keys()):
         yield Difference("headers", f"no {name}")
-    for name in sorted(found.keys() - forms.keys() - optional):
-        yield Difference("headers", f"has {name}: {found[name]}")
-    for name in sorted(found.keys() & forms.keys()):
+    for name in sorted(received.keys() - forms.keys() - optional):
+        yield Difference("headers", f"has {name}: {received[name]}")
+    for name in sorted(received.keys() & forms.keys()):
         form = expected.values.get(name, forms[name])
-        if not matches(found[name], form):
-            yield Difference("headers", f"{name}: {found[name]!r} for {form!r}")
+        if not matches(received[name], form):
+            yield Difference("headers", f"{name}: {received[name]!r} for {form!r}")
     if recorded.is_error and request.method == "HEAD" and "content-length" in answer.headers:
         yield Difference("headers", "has Content-Length")
 
@@ -227,15 +227,15 @@ def _body(
     text = answer.body.decode().removeprefix("\ufeff")
     walk = _BodyWalk(request, version, answer)
     if recorded.body == "json":
-        found = list(walk.members(recorded.tree, json.loads(text), ""))
+        differences = list(walk.members(recorded.tree, json.loads(text), ""))
     else:
         if not text.startswith(_DECLARATION + "<"):
             yield Difference("body", f"begins with {text[:60]!r}")
         if bad := _NOT_SHORT.search(text):
             yield Difference("body", f"{bad[0]} for <{bad[1] or bad[0][1:-2]} />")
         root = ElementTree.fromstring(text)
-        found = list(walk.element(recorded.tree, root, root.tag))
-    yield from found
+        differences = list(walk.element(recorded.tree, root, root.tag))
+    yield from differences
     for path in expected.elements:
         name, says, form = path.removeprefix("!").partition("=")
         if (name in walk.values) == path.startswith("!"):
@@ -272,8 +272,8 @@ class _BodyWalk:
             names = [child.tag for child in element]
             yield from self._order(node, names, path)
             for child in element:
-                if found := _named(node.children, child.tag):
-                    yield from self.element(found, child, f"{path}/{child.tag}")
+                if known := _named(node.children, child.tag):
+                    yield from self.element(known, child, f"{path}/{child.tag}")
 
     def members(self, node: Node, value: Any, path: str) -> Iterator[Difference]:
         """Compares the members of an object, or of each object in an array."""
@@ -289,8 +289,8 @@ class _BodyWalk:
         yield from self._order(node, list(value), path)
         for name, member in value.items():
             self.values[f"{path}/{name}"] = str(member)
-            if found := _named(node.children, name):
-                yield from self.members(found, member, f"{path}/{name}")
+            if known := _named(node.children, name):
+                yield from self.members(known, member, f"{path}/{name}")
 
     def _order(self, node: Node, names: Sequence[str], path: str) -> Iterator[Difference]:
         """Checks that every required child is present, none is unknown, and all are in order."""

@@ -140,8 +140,8 @@ def _term(term: str, request: Request, version: str, answer: Answer) -> bool | N
         return _asks(request, asked[1], asked[2])
     if result := re.fullmatch(r"answer ([\w-]+): (.+)", term):
         return answer.headers.get(result[1].lower()) == result[2]
-    if found := re.fullmatch(r"([\w-]+): (.+)", term):
-        return request.header(found[1].lower()) == found[2]
+    if match := re.fullmatch(r"([\w-]+): (.+)", term):
+        return request.header(match[1].lower()) == match[2]
     if term == "SAS":
         return _asks(request, "sig", None)
     if term in {"versioned account", "account with hierarchical namespace"}:
@@ -150,9 +150,9 @@ def _term(term: str, request: Request, version: str, answer: Answer) -> bool | N
 
 
 def _asks(request: Request, name: str, value: str | None) -> bool:
-    for given, found in request.query:
-        if given.replace("%24", "$").lower() == name:
-            return value is None or value in found.replace("%2C", ",").split(",")
+    for parameter, sent in request.query:
+        if parameter.replace("%24", "$").lower() == name:
+            return value is None or value in sent.replace("%2C", ",").split(",")
     return False
 
 

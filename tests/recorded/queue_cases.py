@@ -294,9 +294,9 @@ def clear(context: CaseContext) -> Request:
 def _got(context: CaseContext) -> tuple[str, str]:
     path = put(context)
     body = context.do("GET", path).body.decode()
-    found = re.search("<MessageId>(.*?)<.*<PopReceipt>(.*?)<", body)
-    assert found is not None
-    return f"{path}/{found[1]}", found[2]
+    match = re.search("<MessageId>(.*?)<.*<PopReceipt>(.*?)<", body)
+    assert match is not None
+    return f"{path}/{match[1]}", match[2]
 
 
 @QUEUE.case("MessageId_Update", 204)

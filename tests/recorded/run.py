@@ -119,8 +119,10 @@ def run(target: Target, services: tuple[str, ...] = SERVICES) -> list[Result]:
             others = [case for case in CASES[service] if case not in alone]
             for cors in ("", ORIGIN, "*"):
                 _set_rules(target, service, cors)
-                for found in threads.map(lambda case, cors=cors: _run(target, case, cors), others):
-                    results += found
+                for compared in threads.map(
+                    lambda case, cors=cors: _run(target, case, cors), others
+                ):
+                    results += compared
                 for case in alone:
                     results += _run(target, case, cors)
             _set_rules(target, service, "")
@@ -144,11 +146,11 @@ def _run(target: Target, case: Case, cors: str) -> list[Result]:
     results = []
     for version in versions:
         context = CaseContext(target, case.service, version)
-        found = tuple(dict.fromkeys(_compared(context, case, recorded, cors)))
+        differences = tuple(dict.fromkeys(_compared(context, case, recorded, cors)))
         for request in context.afterwards:
             context.ask(signer(case.service)(request))
         weight = _weight(case, recorded, cors) / len(versions)
-        results.append(Result(case, version, cors, weight, found))
+        results.append(Result(case, version, cors, weight, differences))
     return results
 
 
@@ -184,10 +186,10 @@ def part(answer: Answer) -> Answer:
         # Tables nest the responses of a change set in a part.
         head, _, rest = text.partition(b"\r\n\r\n")
         content_type = answer.headers["content-type"] if text is answer.body else head.decode()
-        found = _BOUNDARY.search(content_type)
-        if found is None:
+        boundary = _BOUNDARY.search(content_type)
+        if boundary is None:
             break
-        text = (text if text is answer.body else rest).split(b"--" + found[1].encode())[1]
+        text = (text if text is answer.body else rest).split(b"--" + boundary[1].encode())[1]
     _, _, inner = text.lstrip(b"\r\n").partition(b"\r\n\r\n")
     head, _, body = inner.partition(b"\r\n\r\n")
     status, *fields = head.decode().split("\r\n")
@@ -246,28 +248,28 @@ class Agreement:
 
 
 def agreement(results: list[Result]) -> Agreement:
-    found = Agreement()
+    sums = Agreement()
     for result in results:
         kinds = {difference.kind for difference in result.differences}
         no_answer = "status" in kinds
-        found.total += result.weight
-        found.verdict += result.weight * (not kinds & {"status", "code", "message"})
-        found.headers += result.weight * (not no_answer and "headers" not in kinds)
-        found.body += result.weight * (not no_answer and "body" not in kinds)
-        found.reason += result.weight * (not kinds & {"status", "reason"})
-        found.everything += result.weight * (not kinds)
-    return found
+        sums.total += result.weight
+        sums.verdict += result.weight * (not kinds & {"status", "code", "message"})
+        sums.headers += result.weight * (not no_answer and "headers" not in kinds)
+        sums.body += result.weight * (not no_answer and "body" not in kinds)
+        sums.reason += result.weight * (not kinds & {"status", "reason"})
+        sums.everything += result.weight * (not kinds)
+    return sums
 
 
 def merged(results: list[Result]) -> list[Result]:
     """Merges the versions of a case that differ in the same things."""
-    found: dict[tuple[str, str, tuple[Difference, ...]], Result] = {}
+    merged_results: dict[tuple[str, str, tuple[Difference, ...]], Result] = {}
     for result in results:
         key = (f"{result.case.service} {result.case.title}", result.cors, result.differences)
-        if key not in found:
-            found[key] = result
+        if key not in merged_results:
+            merged_results[key] = result
             continue
-        one = found[key]
-        version = f"{one.version}, {result.version}"
-        found[key] = replace(one, version=version, weight=one.weight + result.weight)
-    return list(found.values())
+        first = merged_results[key]
+        version = f"{first.version}, {result.version}"
+        merged_results[key] = replace(first, version=version, weight=first.weight + result.weight)
+    return list(merged_results.values())

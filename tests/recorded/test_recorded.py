@@ -49,11 +49,11 @@ Results = dict[str, list[Result]]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
     """The results by service and operation."""
-    found: Results = defaultdict(list)
+    results: Results = defaultdict(list)
     with target(tmp_path_factory.mktemp("recorded") / "data") as running:
         for result in run(running):
-            found[f"{result.case.service} {result.case.operation}"].append(result)
-        yield found
+            results[f"{result.case.service} {result.case.operation}"].append(result)
+        yield results
         assert "Traceback" not in running.server.log()
 
 
@@ -150,8 +150,8 @@ def test_a_recorded_response_has_no_differences() -> None:
     ],
 )
 def test_differences_are_detected(changes: dict[str, object], kind: str) -> None:
-    found = _differences(**changes)  # type: ignore[arg-type]
-    assert {difference.kind for difference in found} == {kind}
+    differences = _differences(**changes)  # type: ignore[arg-type]
+    assert {difference.kind for difference in differences} == {kind}
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ def after(state: TaskState, action: Action) -> TaskState:
         case Stage(name, part):
             staged[name] = (*staged.get(name, ()), part)
         case ListStaged(name, keep):
-            kept = tuple(objects[name].parts[number] for number in keep)
-            objects[name] = StoredObject(kept + staged.pop(name, ()), listed=True)
+            reused = tuple(objects[name].parts[number] for number in keep)
+            objects[name] = StoredObject(reused + staged.pop(name, ()), listed=True)
         case Count():
             counter += 1
     return TaskState(objects, staged, counter)

@@ -94,23 +94,23 @@ class Call:
     @property
     def path(self) -> str:
         """Returns the path of the first descriptor."""
-        found = _DESCRIPTOR.match(self.arguments)
-        return found[1] if found else ""
+        match = _DESCRIPTOR.match(self.arguments)
+        return match[1] if match else ""
 
     @property
     def offset(self) -> int | None:
         """Returns the offset of a positioned write."""
         pattern = _OFFSETS.get(self.name)
-        found = pattern.search(self.arguments) if pattern else None
-        return int(found[1]) if found else None
+        match = pattern.search(self.arguments) if pattern else None
+        return int(match[1]) if match else None
 
     @property
     def text(self) -> bytes:
         """Returns the first string among the arguments."""
-        found = _STRING.search(self.arguments)
-        if found is None or found[2]:
+        match = _STRING.search(self.arguments)
+        if match is None or match[2]:
             raise ValueError(f"a call without a whole string: {self.name}({self.arguments[:80]}")
-        return bytes(ast.literal_eval(f'b"{found[1]}"'))
+        return bytes(ast.literal_eval(f'b"{match[1]}"'))
 
 
 Step = tuple[Call, bool, bool]
@@ -158,9 +158,9 @@ def parse(lines: Iterable[str]) -> Iterator[Step]:
 
 
 def _conclude(call: Call, result: str) -> None:
-    found = _RESULT.match(result)
-    if found:
-        call.result, call.result_path = int(found[1]), found[2] or ""
+    match = _RESULT.match(result)
+    if match:
+        call.result, call.result_path = int(match[1]), match[2] or ""
 
 
 # Judging

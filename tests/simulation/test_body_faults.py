@@ -58,9 +58,9 @@ async def upload_all(front: FrontEnd, names: list[str]) -> dict[str, Ending]:
 
 
 def segment_of(txn: ReadTxn, name: str) -> int:
-    found = txn.get(OBJECTS, (name,))
-    assert found is not None and isinstance(found.content, Pieces)
-    return found.content.pieces[0].segment
+    stored = txn.get(OBJECTS, (name,))
+    assert stored is not None and isinstance(stored.content, Pieces)
+    return stored.content.pieces[0].segment
 
 
 def require_outcomes(server: Server, shown: dict[str, Ending]) -> None:
@@ -178,19 +178,19 @@ def test_an_upload_in_a_poisoned_segment_cannot_finish(tmp_path: Path) -> None:
 
 
 @ERRORS
-@pytest.mark.parametrize("made", [False, True])
-def test_a_segment_that_cannot_be_created(tmp_path: Path, error: int, made: bool) -> None:
-    """`made`: the file was created, but its name could not be made durable."""
+@pytest.mark.parametrize("name_unsynced", [False, True])
+def test_a_segment_that_cannot_be_created(tmp_path: Path, error: int, name_unsynced: bool) -> None:
+    """`name_unsynced`: the file was created, but its name could not be made durable."""
     disk = FaultyDisk()
     with clean_server(tmp_path) as server:
 
         async def work() -> dict[str, Ending]:
             async with front_end(server, disk) as front:
-                disk.strike(DiskCall.CREATE, error, nth=1, short=made)
+                disk.strike(DiskCall.CREATE, error, nth=1, short=name_unsynced)
                 outcomes = await upload_all(front, names("during"))
                 # The first upload finds no segment; the next one creates another.
                 assert faults_in(outcomes) == [REASONS[error]]
-                disk.strike(DiskCall.CREATE, error, lasting=True, short=made)
+                disk.strike(DiskCall.CREATE, error, lasting=True, short=name_unsynced)
                 outcomes |= (after := await upload_all(front, names("after")))
                 assert not faults_in(after)  # the existing segment is enough
                 disk.stop()

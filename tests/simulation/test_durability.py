@@ -39,7 +39,7 @@ def quoted(data: bytes) -> str:
     return '"' + "".join(f"\\{byte:03o}" for byte in data) + '"'
 
 
-def made(path: str) -> str:
+def created(path: str) -> str:
     return f'openat(AT_FDCWD</>, "{path}", O_RDWR|O_CREAT|O_CLOEXEC, 0600) = 5<{path}>'
 
 
@@ -75,7 +75,7 @@ CONNECTED = [
 ]
 FILES = [
     *(made_directory(path) for path in (STORE, f"{STORE}/segments")),
-    *(made(path) for path in (DATABASE, LOG, SEGMENT)),
+    *(created(path) for path in (DATABASE, LOG, SEGMENT)),
 ]
 DIRECTORIES = ["/data", STORE, f"{STORE}/segments"]
 READY = [*CONNECTED, *FILES, *map(synced, DIRECTORIES)]
@@ -93,12 +93,12 @@ def judged(*calls: str) -> Judgement:
 
 def complaint(*calls: str) -> str:
     """Returns the only complaint."""
-    (found,) = judged(*READY, *calls).violations
-    return found
+    (violation,) = judged(*READY, *calls).violations
+    return violation
 
 
 def test_a_server_that_syncs_everything_passes() -> None:
-    found = judged(
+    judgement = judged(
         *READY,
         *(written(SEGMENT), synced(SEGMENT), adopted()),
         *(written(LOG), synced(LOG), answered()),
@@ -106,9 +106,9 @@ def test_a_server_that_syncs_everything_passes() -> None:
         *(commanded(retire_segment, SegmentNumber(1)), answered(), unlinked(SEGMENT)),
         *(written(DATABASE), synced(DATABASE), unlinked(LOG)),
     )
-    assert found.violations == []
+    assert judgement.violations == []
     kinds = ("piece", "answer", "command", "page", "reset", "removal")
-    assert {kind: found.count(kind) for kind in kinds} == {
+    assert {kind: judgement.count(kind) for kind in kinds} == {
         "piece": 1,
         "answer": 3,
         "command": 2,
@@ -141,8 +141,8 @@ def test_a_sync_makes_durable_only_what_was_written_when_it_began() -> None:
         "100 1700000000.1 <... fdatasync resumed>) = 0",
         f"100 1700000000.1 {answered()}",
     ]
-    (found,) = judge(parse(lines), Path(STORE)).violations
-    assert "ledger.sqlite3-wal has 1 unsynced writes" in found
+    (violation,) = judge(parse(lines), Path(STORE)).violations
+    assert "ledger.sqlite3-wal has 1 unsynced writes" in violation
 
 
 def test_a_sync_counts_from_its_end() -> None:
@@ -166,14 +166,14 @@ def test_a_response_before_the_names_of_the_ledger_are_synced(
     directory: str, complaints: set[str]
 ) -> None:
     others = [synced(path) for path in DIRECTORIES if path != directory]
-    found = judged(*CONNECTED, *FILES, *others, written(LOG), synced(LOG), answered())
-    assert {text.split("] ")[1].split(" is not synced")[0] for text in found.violations} == (
+    judgement = judged(*CONNECTED, *FILES, *others, written(LOG), synced(LOG), answered())
+    assert {text.split("] ")[1].split(" is not synced")[0] for text in judgement.violations} == (
         complaints
     )
 
 
 def test_the_name_of_a_recreated_log_must_be_synced() -> None:
-    again = [unlinked(LOG), made(LOG), written(LOG), synced(LOG), answered()]
+    again = [unlinked(LOG), created(LOG), written(LOG), synced(LOG), answered()]
     assert "the name of ledger.sqlite3-wal is not synced" in complaint(*again)
 
 
@@ -209,8 +209,8 @@ def test_a_copy_that_is_not_synced() -> None:
 def test_a_body_in_a_file_whose_name_is_not_synced(directory: str) -> None:
     others = [synced(path) for path in DIRECTORIES if path != directory]
     calls = [written(SEGMENT), synced(SEGMENT), adopted()]
-    (found,) = judged(*CONNECTED, *FILES, *others, *calls).violations
-    assert "the name of segments" in found
+    (violation,) = judged(*CONNECTED, *FILES, *others, *calls).violations
+    assert "the name of segments" in violation
 
 
 def test_a_database_written_before_the_log_is_synced() -> None:
@@ -290,5 +290,5 @@ def test_everything_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
     ],
 )
 def test_planted_bugs_are_detected(tmp_path: Path, plant: str, complaint: str) -> None:
-    found = run(tmp_path, plant).violations
-    assert [text for text in found if complaint in text], found[:5]
+    violations = run(tmp_path, plant).violations
+    assert [text for text in violations if complaint in text], violations[:5]
