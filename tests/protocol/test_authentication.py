@@ -134,7 +134,7 @@ def test_another_container(fixture: AuthenticatorFixture) -> None:
         await fixture.admits(f"/{ACCOUNT}/one/a?{token}")
         for path in ("two/a", "%6fne2/a", "$root/one/a", "one%2Fa/b", "One/a"):
             assert await fixture.refuses(f"/{ACCOUNT}/{path}?{token}") == "AuthenticationFailed"
-        # The same one, written otherwise.
+        # The same one in another notation.
         await fixture.admits(f"/{ACCOUNT}/%6fne/a?{token}")
 
     run(scenario)

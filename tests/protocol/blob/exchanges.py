@@ -45,8 +45,8 @@ def exchange(
     return created
 
 
-def refusal_code(decode: Callable[[Exchange], object], asked: Exchange) -> str:
+def refusal_code(decode: Callable[[Exchange], object], request: Exchange) -> str:
     """Returns the code with which the decoder refuses the request."""
     with pytest.raises(Refused) as caught:
-        decode(asked)
+        decode(request)
     return caught.value.refusal.code

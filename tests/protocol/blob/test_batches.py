@@ -1,4 +1,4 @@
-"""Blob batches: which can be read, which are taken, and how they are answered."""
+"""Blob batches: parsing, checks of the parts, and responses."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ TIER = "PUT", f"/{ACCOUNT}/box/blob?comp=tier"
 def batch(
     body: bytes = b"", content_type: str = TYPE, *, announced: int | None = None, host: str = ""
 ) -> Exchange:
-    """A batch that somebody with the key has sent."""
-    arrived = RequestBody(CompleteBodyFlow(), announced)
+    """Returns a batch that is signed with the account key."""
+    received = RequestBody(CompleteBodyFlow(), announced)
     if body:
-        arrived.feed(body)
-    arrived.feed_end()
+        received.feed(body)
+    received.feed_end()
     fields = {b"host": host.encode() or b"127.0.0.1:10000", b"x-ms-version": b"2021-12-02"}
     if content_type:
         fields[b"content-type"] = content_type.encode()
     target = f"/{'' if host else ACCOUNT}?comp=batch".encode()
-    exchange = Exchange("blob", Request("POST", target, list(fields.items()), fields, arrived))
+    exchange = Exchange("blob", Request("POST", target, list(fields.items()), fields, received))
     exchange.principal, exchange.permit = KeyOwner(ACCOUNT), Permit()
     return exchange
 
@@ -63,7 +63,7 @@ def requests_in(body: bytes, content_type: str = TYPE) -> list[PartRequest]:
     return asyncio.run(read_requests(batch(body, content_type)))
 
 
-def asked(*requests: tuple[str, str]) -> list[PartRequest]:
+def part_requests(*requests: tuple[str, str]) -> list[PartRequest]:
     return [PartRequest(*request, {}, b"", "") for request in requests]
 
 
@@ -82,7 +82,7 @@ def reason(exchange: Exchange, requests: Sequence[PartRequest], container: str =
     return str(refused.value.refusal.facts["Reason"])
 
 
-# Reading
+# Parsing
 
 
 def test_the_parts_of_a_batch() -> None:
@@ -108,33 +108,33 @@ def test_the_parts_of_a_batch() -> None:
         b"\xff" * 100,
     ],
 )
-def test_what_is_no_batch(body: bytes) -> None:
+def test_malformed_batches(body: bytes) -> None:
     with pytest.raises(Refused) as refused:
         requests_in(body)
     assert refused.value.refusal.code == "InvalidInput"
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "multipart/mixed", "x" * 2_000])
-def test_what_does_not_say_that_it_is_one(content_type: str) -> None:
+def test_invalid_content_types(content_type: str) -> None:
     with pytest.raises(Refused) as refused:
         requests_in(part(*DELETE) + b"--batch_1--", content_type)
     assert refused.value.refusal.code == "InvalidHeaderValue"
 
 
-def test_a_batch_has_a_type() -> None:
+def test_a_batch_needs_a_content_type() -> None:
     with pytest.raises(Refused) as refused:
         requests_in(part(*DELETE) + b"--batch_1--", "")
     assert refused.value.refusal.code == "MissingRequiredHeader"
 
 
-def test_a_batch_has_up_to_256_parts() -> None:
+def test_at_most_256_parts() -> None:
     assert len(requests_in(part(*DELETE) * PARTS_MAX + b"--batch_1--")) == PARTS_MAX
     with pytest.raises(Refused) as refused:
         requests_in(part(*DELETE) * (PARTS_MAX + 1) + b"--batch_1--")
     assert refused.value.refusal.code == "ExceedsMaxBatchRequestCount"
 
 
-def test_a_batch_has_up_to_4_mib() -> None:
+def test_at_most_4_mib() -> None:
     with pytest.raises(Refused) as refused:
         asyncio.run(read_requests(batch(announced=BYTES_MAX + 1)))
     assert refused.value.refusal.code == "RequestBodyTooLarge"
@@ -142,11 +142,11 @@ def test_a_batch_has_up_to_4_mib() -> None:
         asyncio.run(read_requests(batch(bytes(BYTES_MAX + 1))))
 
 
-# What is taken
+# Checks of the parts
 
 
-def test_a_part_is_a_request_of_its_own() -> None:
-    whole = batch()
+def test_a_part_is_a_separate_request() -> None:
+    outer = batch()
     request = PartRequest(
         "DELETE",
         f"/{ACCOUNT}/box/a%20b?snapshot=x&sig=y",
@@ -154,24 +154,24 @@ def test_a_part_is_a_request_of_its_own() -> None:
         b"",
         "",
     )
-    (found,) = parts_of(whole, [request], "box")
-    assert found.request.resource == ("box", "a b")
-    assert found.request.path == f"/{ACCOUNT}/box/a%20b"
-    assert found.parameter("snapshot") == "x"
-    assert found.header("host") == whole.header("host")
-    assert found.version == whole.version == "2021-12-02"
-    assert found.request_id != whole.request_id
-    assert (b"x-ms-client-request-id", b"mine") in found.common_headers()
-    # Who has sent the batch has not sent the part, as long as nobody says so.
-    assert not hasattr(found, "principal")
-    assert not hasattr(found, "permit")
-    assert isinstance(whole.principal, KeyOwner)
+    (inner,) = parts_of(outer, [request], "box")
+    assert inner.request.resource == ("box", "a b")
+    assert inner.request.path == f"/{ACCOUNT}/box/a%20b"
+    assert inner.parameter("snapshot") == "x"
+    assert inner.header("host") == outer.header("host")
+    assert inner.version == outer.version == "2021-12-02"
+    assert inner.request_id != outer.request_id
+    assert (b"x-ms-client-request-id", b"mine") in inner.common_headers()
+    # A part is not authorized by the batch.
+    assert not hasattr(inner, "principal")
+    assert not hasattr(inner, "permit")
+    assert isinstance(outer.principal, KeyOwner)
 
 
-def test_a_part_names_its_account_as_the_batch_does() -> None:
+def test_a_part_names_its_account_like_the_batch() -> None:
     host = f"{ACCOUNT}.blob.localhost"
-    (found,) = parts_of(batch(host=host), asked(("DELETE", "/box/blob")), "box")
-    assert found.request.resource == ("box", "blob")
+    (inner,) = parts_of(batch(host=host), part_requests(("DELETE", "/box/blob")), "box")
+    assert inner.request.resource == ("box", "blob")
 
 
 OTHER_ACCOUNT = "All requests of a batch must be for its account."
@@ -183,13 +183,13 @@ OTHER_OPERATION = "A batch can delete blobs or set tiers."
     "target", ["/second/box/blob", "/box/blob", "//box/blob", "http://x/y/z", "*", "/"]
 )
 def test_parts_are_for_the_account_of_the_batch(target: str) -> None:
-    assert reason(batch(), asked(DELETE, ("DELETE", target))) == OTHER_ACCOUNT
+    assert reason(batch(), part_requests(DELETE, ("DELETE", target))) == OTHER_ACCOUNT
 
 
 @pytest.mark.parametrize("path", ["other/blob", "boxes/blob", "blob", "%62oxes/blob", ""])
 def test_parts_are_for_the_container_of_the_batch(path: str) -> None:
     request = "DELETE", f"/{ACCOUNT}/{path}"
-    assert reason(batch(), asked(DELETE, request), "box") == OTHER_CONTAINER
+    assert reason(batch(), part_requests(DELETE, request), "box") == OTHER_CONTAINER
 
 
 @pytest.mark.parametrize(
@@ -206,21 +206,21 @@ def test_parts_are_for_the_container_of_the_batch(path: str) -> None:
         ("DELETE", f"/{ACCOUNT}/"),
     ],
 )
-def test_parts_delete_or_set_tiers(request_: tuple[str, str]) -> None:
-    assert reason(batch(), asked(DELETE, request_)) == OTHER_OPERATION
+def test_parts_must_delete_blobs_or_set_tiers(request_: tuple[str, str]) -> None:
+    assert reason(batch(), part_requests(DELETE, request_)) == OTHER_OPERATION
 
 
-def test_all_parts_do_the_same() -> None:
+def test_all_parts_have_the_same_operation() -> None:
     with pytest.raises(Refused) as refused:
-        parts_of(batch(), asked(DELETE, TIER), "")
+        parts_of(batch(), part_requests(DELETE, TIER), "")
     assert refused.value.refusal.code == "AllBatchSubRequestsShouldBeSameApi"
-    assert len(parts_of(batch(), asked(TIER, TIER), "box")) == 2
+    assert len(parts_of(batch(), part_requests(TIER, TIER), "box")) == 2
 
 
-# Answers
+# Responses
 
 
-def test_answers_come_in_order_under_the_names_of_the_requests() -> None:
+def test_responses_have_the_order_and_content_ids_of_the_requests() -> None:
     names = ["0", "seven", ""]
     requests = [PartRequest(*DELETE, {}, b"", name) for name in names]
     responses = [

@@ -95,7 +95,7 @@ def test_defaults(decoder: Decoder, default: object) -> None:
     [
         (decode.blob_kind, "x-ms-blob-type", "Blob", "InvalidHeaderValue"),
         (decode.public_access, "x-ms-blob-public-access", "private", "InvalidHeaderValue"),
-        # Private is said by leaving the header out.
+        # A private container has no header.
         (decode.public_access, "x-ms-blob-public-access", "", "InvalidHeaderValue"),
         (decode.delete_snapshots, "x-ms-delete-snapshots", "all", "InvalidHeaderValue"),
         (decode.snapshot, "?snapshot", "yesterday", "InvalidQueryParameterValue"),
@@ -143,8 +143,8 @@ def test_refused_names(path: str, code: str) -> None:
 
 def test_get_blob() -> None:
     headers = {"if-match": '"0x1"', "x-ms-lease-id": LEASE}
-    asked = exchange(headers, f"snapshot={MOMENT}", method="GET")
-    assert decode.get_blob(asked) == GetBlob(
+    request = exchange(headers, f"snapshot={MOMENT}", method="GET")
+    assert decode.get_blob(request) == GetBlob(
         BLOB, Conditions(if_match=('"0x1"',)), b"\0" * 15 + b"\x07", parse_instant(MOMENT)
     )
 
@@ -168,10 +168,10 @@ def test_headers_of_a_blob() -> None:
 
 
 def test_standard_headers_describe_a_blob_only_where_the_body_is_its_content() -> None:
-    asked = exchange({"content-type": "image/png", "content-language": "fr"})
-    assert decode.blob_headers(asked) == BlobHeaders("")
+    request = exchange({"content-type": "image/png", "content-language": "fr"})
+    assert decode.blob_headers(request) == BlobHeaders("")
     both = BlobHeaders("image/png", content_language="fr")
-    assert decode.blob_headers(asked, standard=True) == both
+    assert decode.blob_headers(request, standard=True) == both
 
 
 def test_default_content_type() -> None:
@@ -182,15 +182,15 @@ def test_default_content_type() -> None:
 
 
 def test_md5_must_have_its_length_where_it_is_compared_with_a_body() -> None:
-    asked = exchange({"x-ms-blob-content-md5": base64.b64encode(b"short").decode()})
-    assert decode.blob_headers(asked).content_md5 == b"short"
-    code = refusal_code(lambda it: decode.blob_headers(it, md5_of_body=True), asked)
+    request = exchange({"x-ms-blob-content-md5": base64.b64encode(b"short").decode()})
+    assert decode.blob_headers(request).content_md5 == b"short"
+    code = refusal_code(lambda it: decode.blob_headers(it, md5_of_body=True), request)
     assert code == "InvalidMd5"
 
 
 def test_md5_must_be_base64() -> None:
-    asked = exchange({"x-ms-blob-content-md5": "?"})
-    assert refusal_code(decode.blob_headers, asked) == "InvalidMd5"
+    request = exchange({"x-ms-blob-content-md5": "?"})
+    assert refusal_code(decode.blob_headers, request) == "InvalidMd5"
 
 
 # Block lists
@@ -206,26 +206,26 @@ def test_md5_must_be_base64() -> None:
     ],
 )
 def test_get_block_list(query: str, committed: bool, uncommitted: bool) -> None:
-    asked = exchange({"x-ms-if-tags": "a='1'"}, query, method="GET")
+    request = exchange({"x-ms-if-tags": "a='1'"}, query, method="GET")
     expected = GetBlockList(BLOB, committed, uncommitted, None, None, "a='1'", False)
-    assert decode.get_block_list(asked) == expected
+    assert decode.get_block_list(request) == expected
 
 
 def test_anonymous_callers_get_committed_blocks_only() -> None:
-    asked = exchange(query="blocklisttype=all", method="GET")
-    asked.permit = Permit(public=Public.BLOB)
-    assert decode.get_block_list(asked) == GetBlockList(BLOB, True, True, None, None, None, True)
+    request = exchange(query="blocklisttype=all", method="GET")
+    request.permit = Permit(public=Public.BLOB)
+    assert decode.get_block_list(request) == GetBlockList(BLOB, True, True, None, None, None, True)
 
 
 def test_unknown_type_of_block_list() -> None:
-    asked = exchange(query="blocklisttype=none")
-    assert refusal_code(decode.get_block_list, asked) == "InvalidQueryParameterValue"
+    request = exchange(query="blocklisttype=none")
+    assert refusal_code(decode.get_block_list, request) == "InvalidQueryParameterValue"
 
 
 def test_a_token_replaces_response_headers() -> None:
-    asked = exchange()
-    asked.principal = structs.replace(account_token(), overrides={"content-type": "a/b"})
-    assert decode.overrides(asked) == {"content-type": "a/b"}
+    request = exchange()
+    request.principal = structs.replace(account_token(), overrides={"content-type": "a/b"})
+    assert decode.overrides(request) == {"content-type": "a/b"}
 
 
 # Sources
@@ -237,10 +237,10 @@ def test_conditions_of_a_source() -> None:
         "x-ms-source-if-tags": "a='1'",
         "if-match": '"0x2"',
     }
-    asked = exchange(headers)
+    request = exchange(headers)
     expected = Conditions(if_match=('"0x1"',), if_tags="a='1'")
-    assert decode_sources.source_conditions(asked) == expected
-    assert decode_sources.forwarded_conditions(asked) == {
+    assert decode_sources.source_conditions(request) == expected
+    assert decode_sources.forwarded_conditions(request) == {
         "If-Match": '"0x1"',
         "x-ms-if-tags": "a='1'",
     }
@@ -248,14 +248,14 @@ def test_conditions_of_a_source() -> None:
 
 @pytest.mark.parametrize("value", ["caf\N{LATIN SMALL LETTER E WITH ACUTE}", "a\x7fb"])
 def test_conditions_that_cannot_be_forwarded(value: str) -> None:
-    asked = exchange({"x-ms-source-if-match": value})
-    assert refusal_code(decode_sources.forwarded_conditions, asked) == "InvalidHeaderValue"
+    request = exchange({"x-ms-source-if-match": value})
+    assert refusal_code(decode_sources.forwarded_conditions, request) == "InvalidHeaderValue"
 
 
 def test_tags_of_the_request_and_of_the_source_exclude_each_other() -> None:
-    asked = exchange({"x-ms-copy-source-tag-option": "COPY", "x-ms-tags": "a=1"})
+    request = exchange({"x-ms-copy-source-tag-option": "COPY", "x-ms-tags": "a=1"})
     code = "BothUserTagsAndSourceTagsCopyPresentException"
-    assert refusal_code(decode_sources.copies_tags, asked) == code
+    assert refusal_code(decode_sources.copies_tags, request) == code
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_refused_abort_of_a_copy(headers: dict[str, str], query: str, code: str)
 
 
 def test_abort_of_a_copy() -> None:
-    asked = exchange({"x-ms-copy-action": "Abort"}, f"copyid={LEASE}")
-    assert decode_sources.aborted_copy(asked) == b"\0" * 15 + b"\x07"
+    request = exchange({"x-ms-copy-action": "Abort"}, f"copyid={LEASE}")
+    assert decode_sources.aborted_copy(request) == b"\0" * 15 + b"\x07"
 
 
 # Lists
@@ -283,8 +283,8 @@ def test_list_blobs() -> None:
     query = (
         "restype=container&prefix=a%2F&delimiter=%2F&maxresults=7&startfrom=a%2Fb&endbefore=a%2Fz"
     )
-    asked = exchange(query=f"{query}&include=metadata,%20Tags,uncommittedblobs", path="/box")
-    assert decode_listing.list_blobs(asked) == (
+    request = exchange(query=f"{query}&include=metadata,%20Tags,uncommittedblobs", path="/box")
+    assert decode_listing.list_blobs(request) == (
         ListBlobs(CONTAINER, 7, "a/", "/", "a/b", 0, "a/z", snapshots=False, uncommitted=True),
         {"metadata", "tags", "uncommittedblobs"},
     )
@@ -319,5 +319,5 @@ def test_markers_are_read_as_they_were_written(name: str, snapshot: int | None) 
 @pytest.mark.parametrize("place", [b"\x80", b"a\xff", b"a\xffnow", b"x" * 1_025])
 def test_markers_that_no_page_ends_with(place: bytes) -> None:
     written = base64.urlsafe_b64encode(place).decode()
-    asked = exchange(query=f"marker={written}")
-    assert refusal_code(decode_listing.marker, asked) == "OutOfRangeInput"
+    request = exchange(query=f"marker={written}")
+    assert refusal_code(decode_listing.marker, request) == "OutOfRangeInput"

@@ -28,27 +28,27 @@ ID = b"child"
 
 @pytest.mark.parametrize(("value", "length"), [("0", 0), ("512", 512), (str(8 * 2**40), 8 * 2**40)])
 def test_length_of_a_page_blob(value: str, length: int) -> None:
-    asked = exchange({"x-ms-blob-content-length": value})
-    assert decode_pages.page_blob_length(asked) == length
+    request = exchange({"x-ms-blob-content-length": value})
+    assert decode_pages.page_blob_length(request) == length
 
 
 @pytest.mark.parametrize("value", ["511", "-512", "x", str(8 * 2**40 + 512), "9" * 19])
 def test_refused_length_of_a_page_blob(value: str) -> None:
-    asked = exchange({"x-ms-blob-content-length": value})
-    assert refusal_code(decode_pages.page_blob_length, asked) == "InvalidHeaderValue"
+    request = exchange({"x-ms-blob-content-length": value})
+    assert refusal_code(decode_pages.page_blob_length, request) == "InvalidHeaderValue"
     assert refusal_code(decode_pages.page_blob_length, exchange()) == "MissingRequiredHeader"
 
 
 @pytest.mark.parametrize(("value", "number"), [("0", 0), (str(LONG_MAX), LONG_MAX)])
 def test_sequence_number(value: str, number: int) -> None:
-    asked = exchange({"x-ms-blob-sequence-number": value})
-    assert decode_pages.sequence_number(asked) == number
+    request = exchange({"x-ms-blob-sequence-number": value})
+    assert decode_pages.sequence_number(request) == number
 
 
 @pytest.mark.parametrize("value", ["-1", str(LONG_MAX + 1), "9" * 20, "1.0", ""])
 def test_refused_sequence_number(value: str) -> None:
-    asked = exchange({"x-ms-blob-sequence-number": value})
-    assert refusal_code(decode_pages.sequence_number, asked) == "InvalidHeaderValue"
+    request = exchange({"x-ms-blob-sequence-number": value})
+    assert refusal_code(decode_pages.sequence_number, request) == "InvalidHeaderValue"
 
 
 @pytest.mark.parametrize(("value", "clears"), [("update", False), ("Clear", True)])
@@ -97,24 +97,24 @@ def test_commands_for_pages_have_the_conditions_of_the_request() -> None:
         "x-ms-if-sequence-number-eq": "2",
     }
     conditions = SequenceConditions(3, 4, 2)
-    asked = exchange({"range": "bytes=0-511", **sequence})
+    request = exchange({"range": "bytes=0-511", **sequence})
     common = (ID, NO_CONDITIONS, None, conditions)
-    assert decode_pages.put_page(asked, 0, NO_BODY, ID) == PutPage(BLOB, 0, NO_BODY, *common)
-    assert decode_pages.clear_pages(asked, ID) == ClearPages(BLOB, 0, 512, *common)
+    assert decode_pages.put_page(request, 0, NO_BODY, ID) == PutPage(BLOB, 0, NO_BODY, *common)
+    assert decode_pages.clear_pages(request, ID) == ClearPages(BLOB, 0, 512, *common)
 
 
 # Properties that only page blobs have
 
 
 def test_properties_of_every_blob_are_not_those_of_page_blobs() -> None:
-    asked = exchange({"x-ms-blob-content-type": "a/b"})
-    assert decode_pages.page_blob_properties(asked, ID) is None
+    request = exchange({"x-ms-blob-content-type": "a/b"})
+    assert decode_pages.page_blob_properties(request, ID) is None
 
 
 def test_a_resize_keeps_the_headers_that_are_not_named() -> None:
-    asked = exchange({"x-ms-blob-content-length": "1024"})
+    request = exchange({"x-ms-blob-content-length": "1024"})
     expected = SetPageBlobProperties(BLOB, ID, None, 1_024, None, NO_CONDITIONS, None)
-    assert decode_pages.page_blob_properties(asked, ID) == expected
+    assert decode_pages.page_blob_properties(request, ID) == expected
 
 
 def test_headers_are_set_together_with_the_length() -> None:
@@ -157,8 +157,8 @@ def test_change_of_the_sequence_number(
     ],
 )
 def test_refused_change_of_the_sequence_number(headers: dict[str, str], code: str) -> None:
-    asked = exchange(headers)
-    assert refusal_code(lambda it: decode_pages.page_blob_properties(it, ID), asked) == code
+    request = exchange(headers)
+    assert refusal_code(lambda it: decode_pages.page_blob_properties(it, ID), request) == code
 
 
 # Page ranges
@@ -166,13 +166,13 @@ def test_refused_change_of_the_sequence_number(headers: dict[str, str], code: st
 
 def test_get_page_ranges() -> None:
     query = f"maxresults=5&marker=1024&prevsnapshot={MOMENT}"
-    asked = exchange({"range": "bytes=512-2047"}, query, method="GET")
+    request = exchange({"range": "bytes=512-2047"}, query, method="GET")
     expected = GetPageRanges(GetBlob(BLOB), 5, 512, 2_047, 1_024, parse_instant(MOMENT))
-    assert decode_pages.get_page_ranges(asked) == expected
+    assert decode_pages.get_page_ranges(request) == expected
 
 
 def test_old_clients_get_all_page_ranges_at_once() -> None:
-    """They do not know markers."""
+    """They do not support markers."""
     since = decode_pages.PAGE_RANGES_IN_PARTS_SINCE
     new, old = exchange(version=since), exchange(version="2019-12-12", query="maxresults=5")
     assert decode_pages.get_page_ranges(new).limit == decode_pages.PAGE_RANGES_MAX
@@ -209,25 +209,25 @@ def test_refused_page_ranges(query: str, code: str) -> None:
     ],
 )
 def test_previous_snapshot_by_url(url: str, outcome: int | str) -> None:
-    asked = exchange({"x-ms-previous-snapshot-url": url})
+    request = exchange({"x-ms-previous-snapshot-url": url})
     if isinstance(outcome, str):
-        assert refusal_code(decode_pages.get_page_ranges, asked) == outcome
+        assert refusal_code(decode_pages.get_page_ranges, request) == outcome
     else:
-        assert decode_pages.get_page_ranges(asked).previous == outcome
+        assert decode_pages.get_page_ranges(request).previous == outcome
 
 
 # Append blobs
 
 
 def test_append_block_and_seal() -> None:
-    asked = exchange({"x-ms-blob-condition-appendpos": "4", "x-ms-blob-condition-maxsize": "9"})
+    request = exchange({"x-ms-blob-condition-appendpos": "4", "x-ms-blob-condition-maxsize": "9"})
     expected = AppendBlock(BLOB, NO_BODY, ID, 4, 9, NO_CONDITIONS, None)
-    assert decode_pages.append_block(asked, NO_BODY, ID) == expected
-    assert decode_pages.seal_blob(asked) == SealBlob(BLOB, 4, NO_CONDITIONS, None)
+    assert decode_pages.append_block(request, NO_BODY, ID) == expected
+    assert decode_pages.seal_blob(request) == SealBlob(BLOB, 4, NO_CONDITIONS, None)
 
 
 @pytest.mark.parametrize("name", ["x-ms-blob-condition-appendpos", "x-ms-blob-condition-maxsize"])
 def test_refused_append_conditions(name: str) -> None:
-    asked = exchange({name: "-1"})
-    code = refusal_code(lambda it: decode_pages.append_block(it, NO_BODY, ID), asked)
+    request = exchange({name: "-1"})
+    code = refusal_code(lambda it: decode_pages.append_block(it, NO_BODY, ID), request)
     assert code == "InvalidHeaderValue"

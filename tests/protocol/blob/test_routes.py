@@ -1,4 +1,4 @@
-"""Every form of request that the protocol has leads to its operation, or is known to be missing."""
+"""Every request of the protocol is routed to its operation, or is known to be missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MISSING: Final = {
     "Container_Restore",
     "Service_GetUserDelegationKey",
 }
-"""What has no route yet."""
+"""Requests without a route."""
 SOURCE: Final = {"x-ms-copy-source": "http://127.0.0.1/account/box/other"}
 FROM_SOURCE: Final[dict[str, dict[str, str]]] = {
     "AppendBlob_AppendBlockFromUrl": SOURCE,
@@ -40,7 +40,7 @@ FROM_SOURCE: Final[dict[str, dict[str, str]]] = {
     "BlockBlob_StageBlockFromUrl": SOURCE,
     "PageBlob_UploadPagesFromUrl": SOURCE,
 }
-"""Requests that are told apart by their headers."""
+"""Requests that are distinguished by their headers."""
 PATHS: Final = {"service": "", "container": "/box", "blob": "/box/blob"}
 
 
@@ -49,7 +49,7 @@ def names_of(request: dict[str, str]) -> set[str]:
     return {name for name, ids in OPERATIONS.items() if request["id"] in ids}
 
 
-def found(
+def route(
     method: str, level: str, query: str = "", headers: dict[str, str] | None = None
 ) -> BlobOperation | None:
     fields = {name.encode(): value.encode() for name, value in (headers or {}).items()}
@@ -59,12 +59,12 @@ def found(
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["id"])
-def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
+def test_requests_are_routed_to_their_operations(request_: dict[str, str]) -> None:
     query = f"restype={request_['restype']}&comp={request_['comp']}"
     if not request_["restype"]:
         query = f"comp={request_['comp']}"
     headers = FROM_SOURCE.get(request_["id"])
-    operation = found(request_["method"], request_["level"], query, headers)
+    operation = route(request_["method"], request_["level"], query, headers)
     if request_["id"] in MISSING:
         assert operation is None
         return
@@ -75,20 +75,20 @@ def test_requests_lead_to_their_operations(request_: dict[str, str]) -> None:
         assert names_of(request_) <= rows
 
 
-def test_what_is_missing_is_in_the_protocol() -> None:
+def test_missing_requests_are_in_the_protocol() -> None:
     assert {request["id"] for request in REQUESTS} >= MISSING | FROM_SOURCE.keys()
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "TRACE", "COPY"])
 @pytest.mark.parametrize("level", PATHS)
-def test_methods_that_nothing_takes(method: str, level: str) -> None:
-    assert found(method, level, "restype=container" if level == "container" else "") is None
+def test_unsupported_methods(method: str, level: str) -> None:
+    assert route(method, level, "restype=container" if level == "container" else "") is None
 
 
 @pytest.mark.parametrize("level", PATHS)
-def test_account_information_is_told_at_every_level(level: str) -> None:
+def test_account_information_at_every_level(level: str) -> None:
     for method in ("GET", "HEAD"):
-        operation = found(method, level, "restype=Account&comp=Properties")
+        operation = route(method, level, "restype=Account&comp=Properties")
         assert operation is not None
         assert operation.name == "get_account_information"
-    assert found("PUT", level, "restype=account&comp=properties") is None
+    assert route("PUT", level, "restype=account&comp=properties") is None

@@ -1,4 +1,4 @@
-"""Sources: which addresses name what, how long others may take, and whose bytes are shared."""
+"""Copy sources: parsing of addresses, timeouts of other servers, and shared bytes."""
 
 from __future__ import annotations
 
@@ -80,11 +80,12 @@ def test_addresses(written: str, expected: SourceAddress | None) -> None:
 
 
 @given(st.text())
-def test_any_text_is_an_address_or_none(text: str) -> None:
+def test_parsing_of_arbitrary_text(text: str) -> None:
     for written in (text, f"http://{text}", f"http://a/{text}"):
-        found = parse(written)
-        if found is not None:
-            assert parse(found._replace(query="").without_secrets()) == found._replace(query="")
+        address = parse(written)
+        if address is not None:
+            plain = address._replace(query="")
+            assert parse(plain.without_secrets()) == plain
 
 
 @pytest.mark.parametrize(
@@ -98,13 +99,13 @@ def test_any_text_is_an_address_or_none(text: str) -> None:
     ],
 )
 def test_addresses_are_shown_without_secrets(query: str, shown: str) -> None:
-    found = parse(f"http://a.b:8080/c/d?{query}")
-    assert found is not None
-    assert found.without_secrets() == f"http://a.b:8080/c/d{shown}"
+    address = parse(f"http://a.b:8080/c/d?{query}")
+    assert address is not None
+    assert address.without_secrets() == f"http://a.b:8080/c/d{shown}"
 
 
 @pytest.mark.parametrize(
-    ("source", "host", "here"),
+    ("source", "host", "expected"),
     [
         (f"http://{OURS}/", OURS, True),
         ("http://localhost:10000/", OURS, True),
@@ -124,10 +125,10 @@ def test_addresses_are_shown_without_secrets(query: str, shown: str) -> None:
         ("http://x/", "y@x", False),
     ],
 )
-def test_what_is_here(source: str, host: str, here: bool) -> None:
-    found = parse(source)
-    assert found is not None
-    assert is_this_server(found, host, "http", 10_000) is here
+def test_addresses_of_this_server(source: str, host: str, expected: bool) -> None:
+    address = parse(source)
+    assert address is not None
+    assert is_this_server(address, host, "http", 10_000) is expected
 
 
 @pytest.mark.parametrize(
@@ -147,38 +148,45 @@ def test_what_is_here(source: str, host: str, here: bool) -> None:
         ("http://[0:0:0:0:0:0:0:1]:81/", False),
     ],
 )
-def test_what_is_allowed(source: str, allowed: bool) -> None:
+def test_allowed_sources(source: str, allowed: bool) -> None:
     named = [parse_copy_source(text) for text in ("Example.com", "10.0.0.1:8080", "[::1]:81")]
-    found = parse(source)
-    assert found is not None
-    assert is_allowed(found, named) is allowed
-    assert not is_allowed(found, ())
+    address = parse(source)
+    assert address is not None
+    assert is_allowed(address, named) is allowed
+    assert not is_allowed(address, ())
 
 
 @pytest.mark.parametrize(
     "text", ["", "http://a", "a/b", "a:0", "a:65536", "a:b", "*", "*.a", "a b", "u@a", "[a]:1:2"]
 )
-def test_settings_that_name_no_host(text: str) -> None:
+def test_invalid_settings(text: str) -> None:
     with pytest.raises(ValueError, match="must be HOST or HOST:PORT"):
         parse_copy_source(text)
     assert parse_copy_source(" a:1 ") == CopySource("a", 1)
 
 
-def test_the_status_of_a_source_is_repeated_only_if_it_blames_the_request() -> None:
-    for told, expected in ((404, 404), (304, 304), (302, 400), (418, 400), (503, 500), (200, 500)):
-        refusal = unread_source(told, "Code", "Said.").refusal
+def test_only_client_errors_of_a_source_are_repeated() -> None:
+    for received, expected in (
+        (404, 404),
+        (304, 304),
+        (302, 400),
+        (418, 400),
+        (503, 500),
+        (200, 500),
+    ):
+        refusal = unread_source(received, "Code", "Message.").refusal
         assert isinstance(refusal, UnreadSource)
         assert refusal.status == expected
 
 
-# Others that take their time
+# Slow sources
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def _other(serve: Serve) -> AsyncIterator[SourceAddress]:
+async def _source(serve: Serve) -> AsyncIterator[SourceAddress]:
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.readuntil(b"\r\n\r\n")
@@ -194,12 +202,12 @@ async def _other(serve: Serve) -> AsyncIterator[SourceAddress]:
         server.close()
 
 
-async def _fetched(serve: Serve, seconds_max: float | None, asked: Range | None = None) -> str:
-    """The bytes that are fetched, or the code of the refusal."""
+async def _fetched(serve: Serve, seconds_max: float | None, range_: Range | None = None) -> str:
+    """Returns the bytes that are fetched, or the code of the refusal."""
     fetcher = Fetcher()
     try:
-        async with _other(serve) as address:
-            source = await fetcher.fetch(address, {}, asked, 100, seconds_max)
+        async with _source(serve) as address:
+            source = await fetcher.fetch(address, {}, range_, 100, seconds_max)
             async with source:
                 return b"".join([chunk async for chunk in source.chunks()]).decode()
     except Refused as refused:
@@ -212,12 +220,12 @@ async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     await reader.read()
 
 
-async def _stops(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _stalls_in_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
     await reader.read()
 
 
-async def _drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _sends_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n")
     for _ in range(90):
         writer.write(b"x")
@@ -230,45 +238,47 @@ async def _endless_head(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     await reader.read()
 
 
-async def _answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _responds(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbytes")
 
 
-async def _unasked_range(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _unrequested_range(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     head = b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-4/9\r\nContent-Length: 5\r\n\r\n"
     writer.write(head + b"bytes")
 
 
-def test_nobody_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limits_of_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "_SILENCE_SECONDS_MAX", 0.3)
     failed = "CannotVerifyCopySource"
-    assert asyncio.run(_fetched(_answers, 10)) == "bytes"
+    assert asyncio.run(_fetched(_responds, 10)) == "bytes"
     assert asyncio.run(_fetched(_silent, None)) == failed
-    assert asyncio.run(_fetched(_stops, None)) == failed
-    assert asyncio.run(_fetched(_drips, 0.3)) == failed
+    assert asyncio.run(_fetched(_stalls_in_body, None)) == failed
+    assert asyncio.run(_fetched(_sends_slowly, 0.3)) == failed
     assert asyncio.run(_fetched(_endless_head, 10)) == failed
 
 
-def test_a_part_nobody_asked_for_is_not_taken_for_all() -> None:
+def test_an_unrequested_range_is_refused() -> None:
     failed = "CannotVerifyCopySource"
-    assert asyncio.run(_fetched(_unasked_range, 10)) == failed
-    assert asyncio.run(_fetched(_unasked_range, 10, Range(0, 4))) == "bytes"
-    assert asyncio.run(_fetched(_unasked_range, 10, Range(0, 3))) == "RequestBodyTooLarge"
-    assert asyncio.run(_fetched(_unasked_range, 10, Range(4, 8))) == failed
-    assert asyncio.run(_fetched(_answers, 10, Range(0, 4))) == failed
+    assert asyncio.run(_fetched(_unrequested_range, 10)) == failed
+    assert asyncio.run(_fetched(_unrequested_range, 10, Range(0, 4))) == "bytes"
+    assert asyncio.run(_fetched(_unrequested_range, 10, Range(0, 3))) == "RequestBodyTooLarge"
+    assert asyncio.run(_fetched(_unrequested_range, 10, Range(4, 8))) == failed
+    assert asyncio.run(_fetched(_responds, 10, Range(0, 4))) == failed
 
 
-async def _described(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _responds_with_metadata(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     metadata = b"x-ms-meta-Title: A\r\nX-Ms-Meta-camelCase: b\r\n"
     writer.write(b"HTTP/1.1 200 OK\r\n" + metadata + b"Content-Length: 0\r\n\r\n")
 
 
-def test_names_of_metadata_keep_their_case() -> None:
+def test_metadata_names_keep_their_case() -> None:
     async def fetch() -> tuple[tuple[str, str], ...]:
         fetcher = Fetcher()
         try:
             async with (
-                _other(_described) as address,
+                _source(_responds_with_metadata) as address,
                 await fetcher.fetch(address, {}, None, None, 10) as source,
             ):
                 return source.metadata
@@ -278,10 +288,10 @@ def test_names_of_metadata_keep_their_case() -> None:
     assert asyncio.run(fetch()) == (("Title", "A"), ("camelCase", "b"))
 
 
-def test_nobody_listens() -> None:
+def test_a_source_that_refuses_connections() -> None:
     async def fetch() -> None:
         fetcher = Fetcher()
-        async with _other(_answers) as address:
+        async with _source(_responds) as address:
             pass
         try:
             await fetcher.fetch(address, {}, None, None, 10)
@@ -301,83 +311,83 @@ def _put(name: str, source: SourceBlob) -> PutBlobFromBlob:
 
 
 @blob_test
-async def test_bytes_are_shared_and_outlive_their_source(blobs: BlobFixture) -> None:
+async def test_shared_bytes_outlive_their_source(blobs: BlobFixture) -> None:
     await blobs.create()
     name = BlobName(BOX, "source")
     for data in (b"", b"small", LARGE):
-        found = await blobs.put("source", data)
-        made = await blobs.write(
-            put_blob_from_blob, _put("made", SourceBlob(name, None, found.stamp))
+        source_blob = await blobs.put("source", data)
+        copy = await blobs.write(
+            put_blob_from_blob, _put("copy", SourceBlob(name, None, source_blob.stamp))
         )
-        assert made is not None
-        assert made.content == found.content
+        assert copy is not None
+        assert copy.content == source_blob.content
         await blobs.put("source", b"other")
-        assert await blobs.get("made") == data
+        assert await blobs.get("copy") == data
         await blobs.require_sound()
     await blobs.write(delete_blob, DeleteBlob(name))
-    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "copy")))
     await blobs.require_empty()
 
 
 @blob_test
-async def test_lists_of_blocks_are_shared(blobs: BlobFixture) -> None:
+async def test_block_lists_are_shared(blobs: BlobFixture) -> None:
     await blobs.create()
     await blobs.stage_all("source", {b"a": LARGE, b"b": b"b"})
-    found = await blobs.commit("source", latest(b"a", b"b"))
-    source = SourceBlob(BlobName(BOX, "source"), None, found.stamp)
+    source_blob = await blobs.commit("source", latest(b"a", b"b"))
+    source = SourceBlob(BlobName(BOX, "source"), None, source_blob.stamp)
     for _ in range(2):
-        await blobs.write(put_blob_from_blob, _put("made", source))
+        await blobs.write(put_blob_from_blob, _put("copy", source))
     await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
-    assert await blobs.get("made") == LARGE + b"b"
-    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
+    assert await blobs.get("copy") == LARGE + b"b"
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "copy")))
     await blobs.require_empty()
 
 
 @blob_test
-async def test_a_source_that_changed_is_not_taken(blobs: BlobFixture) -> None:
+async def test_a_changed_source_is_not_shared(blobs: BlobFixture) -> None:
     await blobs.create()
     name = BlobName(BOX, "source")
-    found = await blobs.put("source", LARGE)
-    source = SourceBlob(name, None, found.stamp)
-    await blobs.stage("made", b"waits", b"block")
+    source_blob = await blobs.put("source", LARGE)
+    source = SourceBlob(name, None, source_blob.stamp)
+    await blobs.stage("copy", b"waits", b"block")
     newer = await blobs.put("source", LARGE)
-    assert await blobs.write(put_blob_from_blob, _put("made", source)) is None
+    assert await blobs.write(put_blob_from_blob, _put("copy", source)) is None
     await blobs.write(delete_blob, DeleteBlob(name))
-    assert await blobs.write(put_blob_from_blob, _put("made", source)) is None
-    gone = SourceBlob(name, None, newer.stamp)
-    assert await blobs.write(put_blob_from_blob, _put("made", gone)) is None
-    assert await blobs.staged("made") == [b"waits"]
+    assert await blobs.write(put_blob_from_blob, _put("copy", source)) is None
+    deleted = SourceBlob(name, None, newer.stamp)
+    assert await blobs.write(put_blob_from_blob, _put("copy", deleted)) is None
+    assert await blobs.staged("copy") == [b"waits"]
     await blobs.require_sound()
 
 
 @blob_test
-async def test_a_snapshot_is_taken_while_it_is_there(blobs: BlobFixture) -> None:
+async def test_a_snapshot_is_shared_while_it_exists(blobs: BlobFixture) -> None:
     await blobs.create()
     name = BlobName(BOX, "source")
-    found = await blobs.put("source", LARGE)
-    taken = await blobs.snapshot("source")
+    source_blob = await blobs.put("source", LARGE)
+    snapshot = await blobs.snapshot("source")
     await blobs.put("source", b"newer")
-    source = SourceBlob(name, taken, found.stamp)
+    source = SourceBlob(name, snapshot, source_blob.stamp)
     assert await blobs.write(put_blob_from_blob, _put("source", source)) is not None
     assert await blobs.get("source") == LARGE
-    await blobs.write(delete_snapshot, DeleteSnapshot(name, taken))
-    assert await blobs.write(put_blob_from_blob, _put("made", source)) is None
+    await blobs.write(delete_snapshot, DeleteSnapshot(name, snapshot))
+    assert await blobs.write(put_blob_from_blob, _put("copy", source)) is None
     assert await blobs.get("source") == LARGE
     await blobs.require_sound()
 
 
 @blob_test
-async def test_what_may_not_be_replaced_is_not(blobs: BlobFixture) -> None:
+async def test_a_copy_without_permission_to_overwrite(blobs: BlobFixture) -> None:
     await blobs.create()
-    found = await blobs.put("source", LARGE)
-    there = await blobs.put("made", b"there")
-    source = SourceBlob(BlobName(BOX, "source"), None, found.stamp)
-    command = _put("made", source)
+    source_blob = await blobs.put("source", LARGE)
+    existing = await blobs.put("copy", b"existing")
+    source = SourceBlob(BlobName(BOX, "source"), None, source_blob.stamp)
+    command = _put("copy", source)
     absent = PutBlob(command.put.blob, command.put.body, only_if_absent=True)
     call = blobs.write(put_blob_from_blob, PutBlobFromBlob(absent, source))
     assert await code_of(call) == "UnauthorizedBlobOverwrite"
-    assert (await blobs.put("other")).stamp > there.stamp
-    assert await blobs.get("made") == b"there"
+    assert (await blobs.put("other")).stamp > existing.stamp
+    assert await blobs.get("copy") == b"existing"
     await blobs.require_sound()
 
 
@@ -387,23 +397,23 @@ async def test_what_may_not_be_replaced_is_not(blobs: BlobFixture) -> None:
 async def _append(
     blobs: BlobFixture, source: BlobName, stamp: int, start: int, length: int
 ) -> bool:
-    """Whether a range could be shared; it is appended to "made"."""
+    """Appends a shared range to "copy"; returns whether it could be shared."""
     ask = FindPieces(SourceBlob(source, None, stamp), start, length)
     pieces = await blobs.read(find_pieces, ask)
     assert sum(piece.length for piece in pieces) in (0, length)
     if not pieces:
         return False
     body = Body(b"", length, 0, pieces=pieces)
-    command = AppendBlock(BlobName(BOX, "made"), body, new_id(), borrowed=True)
+    command = AppendBlock(BlobName(BOX, "copy"), body, new_id(), borrowed=True)
     await blobs.write(append_shared_block, command)
     return True
 
 
 async def _make_append_blob(blobs: BlobFixture) -> None:
-    made = PutBlob(
-        BlobName(BOX, "made"), Body(b"", 0, 0), kind=BlobKind.APPEND, content_id=new_id()
+    command = PutBlob(
+        BlobName(BOX, "copy"), Body(b"", 0, 0), kind=BlobKind.APPEND, content_id=new_id()
     )
-    await blobs.write(put_blob, made)
+    await blobs.write(put_blob, command)
 
 
 @blob_property_test(
@@ -423,46 +433,46 @@ async def test_any_range_of_blocks_is_shared(
     data = b"".join(blocks.values())
     length = min(length, len(data) - start)
     await blobs.stage_all("source", blocks)
-    found = await blobs.commit("source", latest(*blocks))
+    source_blob = await blobs.commit("source", latest(*blocks))
     await _make_append_blob(blobs)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sharing, "_BYTES_MIN", 1)
         for _ in range(2):
-            assert await _append(blobs, BlobName(BOX, "source"), found.stamp, start, length)
+            assert await _append(blobs, BlobName(BOX, "source"), source_blob.stamp, start, length)
     await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
-    assert await blobs.get("made") == data[start : start + length] * 2
-    # What lies in a map is shared too.
-    made = await blobs.read(get_blob, GetBlob(BlobName(BOX, "made")))
+    assert await blobs.get("copy") == data[start : start + length] * 2
+    # Bytes in a map are shared too.
+    copy = await blobs.read(get_blob, GetBlob(BlobName(BOX, "copy")))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sharing, "_BYTES_MIN", 1)
-        name, stamp = BlobName(BOX, "made"), made.blob.stamp
+        name, stamp = BlobName(BOX, "copy"), copy.blob.stamp
         assert await _append(blobs, name, stamp, length // 2, length)
     twice = data[start : start + length] * 2
-    assert await blobs.get("made") == twice + twice[length // 2 : length // 2 + length]
-    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "made")))
+    assert await blobs.get("copy") == twice + twice[length // 2 : length // 2 + length]
+    await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "copy")))
     await blobs.require_empty()
 
 
 @blob_test
-async def test_what_is_gone_small_or_changed_is_not_shared(blobs: BlobFixture) -> None:
+async def test_missing_small_and_changed_sources_are_not_shared(blobs: BlobFixture) -> None:
     await blobs.create()
     await _make_append_blob(blobs)
     name, large = BlobName(BOX, "source"), bytes(2 << 20)
-    found = await blobs.put("source", large)
-    assert not await _append(blobs, name, found.stamp, 0, 1000)
-    assert not await _append(blobs, name, found.stamp + 1, 0, len(large))
-    assert not await _append(blobs, BlobName(BOX, "absent"), found.stamp, 0, len(large))
-    assert not await _append(blobs, name, found.stamp, 1, len(large))
-    ask = FindPieces(SourceBlob(name, None, found.stamp), 0, len(large))
+    source_blob = await blobs.put("source", large)
+    assert not await _append(blobs, name, source_blob.stamp, 0, 1000)
+    assert not await _append(blobs, name, source_blob.stamp + 1, 0, len(large))
+    assert not await _append(blobs, BlobName(BOX, "absent"), source_blob.stamp, 0, len(large))
+    assert not await _append(blobs, name, source_blob.stamp, 1, len(large))
+    ask = FindPieces(SourceBlob(name, None, source_blob.stamp), 0, len(large))
     pieces = await blobs.read(find_pieces, ask)
     await blobs.write(delete_blob, DeleteBlob(name))
     body = Body(b"", len(large), 0, pieces=pieces)
-    command = AppendBlock(BlobName(BOX, "made"), body, new_id(), borrowed=True)
+    command = AppendBlock(BlobName(BOX, "copy"), body, new_id(), borrowed=True)
     assert await code_of(blobs.write(append_shared_block, command)) == PIECES_GONE
-    assert await blobs.get("made") == b""
+    assert await blobs.get("copy") == b""
     await blobs.require_sound()
 
 
-def test_pages_are_shared_where_pages_end() -> None:
+def test_only_aligned_pages_are_shared() -> None:
     assert are_page_aligned((Piece(1, 0, 512), Piece(1, 512, 1024, skip=3)))
     assert not are_page_aligned((Piece(1, 0, 512), Piece(1, 512, 513)))

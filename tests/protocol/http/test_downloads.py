@@ -110,12 +110,12 @@ async def test_a_slow_client_gets_the_whole_file_without_delaying_others(descrip
 
 @on_loops
 async def test_a_slow_client_applies_backpressure_to_a_stream() -> None:
-    made = 0
+    produced = 0
 
     async def numbers() -> AsyncIterator[bytes]:
-        nonlocal made
+        nonlocal produced
         for number in range(1024):
-            made += 1
+            produced += 1
             yield b"%08d" % number * 8192
 
     async def stream(request: Request) -> Response:
@@ -128,7 +128,7 @@ async def test_a_slow_client_applies_backpressure_to_a_stream() -> None:
         await until(lambda: connection._output._writable is not None)
         assert connection._transport.get_write_buffer_size() < MIB
         # The kernel buffers a few MiB, the server a fraction of one.
-        assert made < 256
+        assert produced < 256
         body = (await client.answer(seconds=20)).body
         assert len(body) == 64 * MIB
         assert body[:8] == b"00000000"

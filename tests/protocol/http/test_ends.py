@@ -58,7 +58,7 @@ STAGES = {
     "half a chunk": put_chunks(b"12345678")[:-10],
     "before the last chunk": put_chunks(b"12345678")[:-5],
     "expecting": head("PUT / HTTP/1.1", "Content-Length: 8", "Expect: 100-continue"),
-    "whole": put(b"12345678"),
+    "complete": put(b"12345678"),
     "and half another": put(b"12345678") + get()[:9],
     "and others": put(b"12345678") + get() * 20,
     "malformed": b"\x00\x00",
@@ -100,14 +100,14 @@ async def test_clients_may_disconnect_at_any_time(stage_name: str, reset: bool) 
 
 
 @on_loops
-async def test_the_application_is_told_about_a_disconnect() -> None:
-    seen: list[str] = []
+async def test_the_application_is_notified_of_a_disconnect() -> None:
+    events: list[str] = []
 
     async def handle(request: Request) -> Response:
         try:
             await request.body.read(100)
         except ClientGone:
-            seen.append("gone")
+            events.append("disconnected")
             raise
         return Response(200)
 
@@ -116,7 +116,7 @@ async def test_the_application_is_told_about_a_disconnect() -> None:
         await client.send(put(b"12345678")[:-1])
         await until(lambda: len(server.stub.requests) == 1)
         client.reset()
-        await until(lambda: seen == ["gone"])
+        await until(lambda: events == ["disconnected"])
         await until(lambda: server.connections == 0)
         assert server.stub.logged == []
 

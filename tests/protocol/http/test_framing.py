@@ -52,10 +52,10 @@ class FramingFixture:
     """A framing with its observer and its output."""
 
     def __init__(self, limits: Limits | None = None, *, secure: bool = False) -> None:
-        self.seen = Recorder()
+        self.recorder = Recorder()
         self.memory = MemoryBudget()
         self.framing = RequestFraming(
-            self.seen, self.seen, limits or Limits(), self.memory, client="c", secure=secure
+            self.recorder, self.recorder, limits or Limits(), self.memory, client="c", secure=secure
         )
 
     def feed(self, *portions: bytes) -> None:
@@ -108,8 +108,8 @@ def test_requests_do_not_depend_on_packet_boundaries(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(MIXED)]
     framed.feed(*[MIXED[start:stop] for start, stop in pairwise(edges)])
     requests = ["GET /a", "PUT /b", "POST /c", "PUT /b", "POST /c", "PUT /b", "GET /end"]
-    assert framed.seen.events[1::2] == requests
-    assert framed.seen.events[::2] == ["head"] * len(requests)
+    assert framed.recorder.events[1::2] == requests
+    assert framed.recorder.events[::2] == ["head"] * len(requests)
     assert framed.bodies() == MIXED_BODIES
     assert not framed.framing.in_message
 
@@ -131,18 +131,18 @@ def test_requests_have_the_client_address() -> None:
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_long_body_bypasses_the_parser(secure: bool) -> None:
     framed = FramingFixture(secure=secure)
-    whole = put(bytes(LONG))
-    framed.feed(whole[:1000])
+    request = put(bytes(LONG))
+    framed.feed(request[:1000])
     rest = framed.framing.announced_rest()
-    assert rest == framed.framing.unparsed_bytes == len(whole) - 1000
+    assert rest == framed.framing.unparsed_bytes == len(request) - 1000
     # Over TLS the socket cannot be lent, so there is no reason to wait for a reader.
-    assert framed.seen.holds == (0 if secure else 1)
-    framed.feed(whole[1000:2000])
+    assert framed.recorder.holds == (0 if secure else 1)
+    framed.feed(request[1000:2000])
     framed.framing.count_direct_bytes(rest - 1000)
     assert framed.framing.unparsed_bytes == 0
     assert not framed.framing.in_message
     framed.feed(get())
-    assert framed.seen.events[-1] == "GET /a"
+    assert framed.recorder.events[-1] == "GET /a"
 
 
 @pytest.mark.parametrize("length", [None, 10, LONG])
@@ -177,18 +177,18 @@ def test_malformed_input_is_refused(limits: Limits, data: bytes, status: int) ->
 
 def test_only_the_end_of_a_discarded_body_is_reported() -> None:
     framed = FramingFixture(Limits(discard_bytes_max=10))
-    whole = put(bytes(20))
-    framed.feed(whole[:-15])
+    request = put(bytes(20))
+    framed.feed(request[:-15])
     framed.arriving().discard()
-    framed.feed(whole[-15:-5])
-    assert framed.seen.events[-1] == "PUT /b"
-    framed.feed(whole[-5:-5])
+    framed.feed(request[-15:-5])
+    assert framed.recorder.events[-1] == "PUT /b"
+    framed.feed(request[-5:-5])
     with pytest.raises(MalformedRequest) as refused:
-        framed.feed(whole[-5:])
+        framed.feed(request[-5:])
     assert refused.value.status == 413
 
     framed = FramingFixture()
-    framed.feed(whole[:-15])
+    framed.feed(request[:-15])
     framed.arriving().discard()
-    framed.feed(whole[-15:])
-    assert framed.seen.events == ["head", "PUT /b", "discarded"]
+    framed.feed(request[-15:])
+    assert framed.recorder.events == ["head", "PUT /b", "discarded"]

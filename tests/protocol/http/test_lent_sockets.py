@@ -211,7 +211,7 @@ async def test_continue_is_sent_before_the_socket_is_lent() -> None:
 @on_loops
 async def test_a_client_that_sends_without_continue_keeps_its_connection() -> None:
     expecting = ("Expect: 100-continue", f"Content-Length: {2 * MIB}")
-    async with serving(borrowing(taken=1_000)) as server:
+    async with serving(borrowing(reported=1_000)) as server:
         client = await server.connect()
         request = head("PUT / HTTP/1.1", *expecting) + bytes(2 * MIB)
         sending = asyncio.create_task(client.send(request + get()))
@@ -222,7 +222,7 @@ async def test_a_client_that_sends_without_continue_keeps_its_connection() -> No
 
 
 def borrowing(
-    *, taken: int | None, raising: bool = False, kept: list[OpenFile] | None = None
+    *, reported: int | None, raising: bool = False, files: list[OpenFile] | None = None
 ) -> Handler:
     """Reads 1,000 bytes from a lent socket and reports a given count."""
 
@@ -231,10 +231,10 @@ def borrowing(
             if request.body.complete or not await anext(request.body, b""):
                 return Response(200, (), b"nothing lent")
         with lent:
-            if kept is not None:
-                kept.append(lent.file)
+            if files is not None:
+                files.append(lent.file)
             os.read(lent.file.descriptor, 1_000)
-            lent.taken = taken
+            lent.taken = reported
             if raising:
                 raise OSError("no room")
         return Response(507, (), b"enough")
@@ -245,7 +245,7 @@ def borrowing(
 @on_loops
 @pytest.mark.parametrize("raising", [True, False])
 async def test_the_unread_rest_of_a_body_is_discarded(raising: bool) -> None:
-    async with serving(borrowing(taken=1_000, raising=raising)) as server:
+    async with serving(borrowing(reported=1_000, raising=raising)) as server:
         client = await server.connect()
         sending = asyncio.create_task(client.send(put(bytes(5 * MIB)) + get()))
         assert (await client.answer()).status == (500 if raising else 507)
@@ -255,16 +255,16 @@ async def test_the_unread_rest_of_a_body_is_discarded(raising: bool) -> None:
 
 @on_loops
 async def test_an_unknown_read_position_closes_the_connection() -> None:
-    """The client is told at once, even if the socket is still lent."""
-    kept: list[OpenFile] = []
-    async with serving(borrowing(taken=None, kept=kept)) as server:
+    """The connection closes at once, even if the socket is still lent."""
+    files: list[OpenFile] = []
+    async with serving(borrowing(reported=None, files=files)) as server:
         client = await server.connect()
         await client.send_all(put(bytes(5 * MIB)) + get())
         await client.closed()
         await until(lambda: server.connections == 0)
         assert len(server.stub.requests) == 1
-        assert kept
-        kept.clear()
+        assert files
+        files.clear()
 
 
 @on_loops
