@@ -26,9 +26,9 @@ export async function refused(request, statusCode, code) {
 }
 
 export async function collect(items) {
-    const found = [];
-    for await (const item of items) found.push(item);
-    return found;
+    const collected = [];
+    for await (const item of items) collected.push(item);
+    return collected;
 }
 
 /** Returns a date some milliseconds after (or before) another. */

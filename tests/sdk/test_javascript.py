@@ -97,7 +97,7 @@ def test_copies_from_another_server(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{port}") as server:
         run_tests(
-            "blob/elsewhere/copies.test.mjs",
+            "blob/external_source/copies.test.mjs",
             server.connection_string("blob"),
             ORIGIN_PORT=str(port),
         )

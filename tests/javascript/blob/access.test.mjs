@@ -1,4 +1,4 @@
-// Who is let in: keys, signatures made by the SDK, stored policies, and callers without a name.
+// Authorization: account keys, SAS tokens from the SDK, stored access policies and anonymous callers.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -34,9 +34,9 @@ const READ = BlobSASPermissions.parse("r");
 
 const failed = (request) => refused(request, 403, "AuthenticationFailed");
 const mismatched = (request) => refused(request, 403, "AuthorizationPermissionMismatch");
-const unnamed = (request) => refused(request, 401, "NoAuthenticationInformation");
+const unauthenticated = (request) => refused(request, 401, "NoAuthenticationInformation");
 
-/** What anybody who has this address can do. */
+/** Returns a client for a URL that contains a SAS. */
 const holder = (Client, url) => new Client(url, undefined, options);
 
 // Keys
@@ -44,22 +44,22 @@ const holder = (Client, url) => new Client(url, undefined, options);
 test("a wrong key", async () => {
     const key = Buffer.from("wrong").toString("base64");
     const credential = new StorageSharedKeyCredential(service.accountName, key);
-    const stranger = new BlobServiceClient(service.url, credential, options);
-    await failed(stranger.getProperties());
-    await failed(stranger.getContainerClient("never").create());
-    await failed(stranger.getContainerClient("never").getBlobClient("never").getProperties());
+    const unauthorized = new BlobServiceClient(service.url, credential, options);
+    await failed(unauthorized.getProperties());
+    await failed(unauthorized.getContainerClient("never").create());
+    await failed(unauthorized.getContainerClient("never").getBlobClient("never").getProperties());
 });
 
-test("an account that is not there", async () => {
+test("an unknown account", async () => {
     const key = Buffer.alloc(64).toString("base64");
-    const credential = new StorageSharedKeyCredential("nobody", key);
-    const url = service.url.replace(service.accountName, "nobody");
+    const credential = new StorageSharedKeyCredential("unknown", key);
+    const url = service.url.replace(service.accountName, "unknown");
     await failed(new BlobServiceClient(url, credential, options).getProperties());
 });
 
-// Signatures for an account
+// Account SAS
 
-test("an account's signature for everything", async () => {
+test("an account SAS with all permissions", async () => {
     const permissions = AccountSASPermissions.parse("rwdlacup");
     const url = service.generateAccountSasUrl(expiresOn, permissions, "sco");
     const account = holder(BlobServiceClient, url);
@@ -74,7 +74,7 @@ test("an account's signature for everything", async () => {
     await containerClient.delete();
 });
 
-test("an account's signature opens only the types and letters it names", async (t) => {
+test("an account SAS grants only its resource types and permissions", async (t) => {
     const blob = await newBlob(t);
     function address(letters, types, more) {
         const permissions = AccountSASPermissions.parse(letters);
@@ -96,15 +96,15 @@ test("an account's signature opens only the types and letters it names", async (
     await failed(blobOf(later).download());
     const encrypted = address("r", "o", { protocol: SASProtocol.Https });
     await refused(blobOf(encrypted).download(), 403, "AuthorizationProtocolMismatch");
-    const elsewhere = address("r", "o", { ipRange: { start: "192.0.2.1", end: "192.0.2.9" } });
-    await refused(blobOf(elsewhere).download(), 403, "AuthorizationSourceIPMismatch");
+    const otherAddress = address("r", "o", { ipRange: { start: "192.0.2.1", end: "192.0.2.9" } });
+    await refused(blobOf(otherAddress).download(), 403, "AuthorizationSourceIPMismatch");
     const here = address("r", "o", { ipRange: { start: "127.0.0.1" } });
     await blobOf(here).download();
 });
 
-// Signatures for a container or a blob
+// Service SAS
 
-test("a blob's signature", async (t) => {
+test("a blob SAS", async (t) => {
     const blob = await newBlob(t);
     const url = await blob.generateSasUrl({ expiresOn, permissions: READ });
     const reader = holder(BlockBlobClient, url);
@@ -118,7 +118,7 @@ test("a blob's signature", async (t) => {
 });
 
 for (const name of ["étagère/書棚", "📚 100% + 1 = ?#&", "it's <\"so\">", "a\u0001b", "x./"]) {
-    test(`the signature of a blob called ${JSON.stringify(name)}`, async (t) => {
+    test(`the SAS of a blob named ${JSON.stringify(name)}`, async (t) => {
         const container = await newContainer(t);
         const { blockBlobClient } = await container.uploadBlockBlob(name, "content", 7);
         const url = await blockBlobClient.generateSasUrl({ expiresOn, permissions: READ });
@@ -126,13 +126,13 @@ for (const name of ["étagère/書棚", "📚 100% + 1 = ?#&", "it's <\"so\">", 
     });
 }
 
-test("signatures end", async (t) => {
+test("a SAS expires", async (t) => {
     const blob = await newBlob(t);
     const past = { expiresOn: fromNow(-1000), permissions: READ };
     await failed(holder(BlobClient, await blob.generateSasUrl(past)).download());
 });
 
-test("who may create may not overwrite", async (t) => {
+test("the create permission does not allow overwrites", async (t) => {
     const container = await newContainer(t);
     const permissions = BlobSASPermissions.parse("c");
     const blob = container.getBlobClient("blob");
@@ -144,7 +144,7 @@ test("who may create may not overwrite", async (t) => {
     assert.equal(await text(await blob.download()), "first");
 });
 
-test("a signature says which headers come back", async (t) => {
+test("a SAS overrides response headers", async (t) => {
     const blob = await newBlob(t);
     const wished = {
         cacheControl: "no-store",
@@ -158,7 +158,7 @@ test("a signature says which headers come back", async (t) => {
     for (const [name, value] of Object.entries(wished)) assert.equal(got[name], value, name);
 });
 
-test("a container's signature", async (t) => {
+test("a container SAS", async (t) => {
     const container = await newContainer(t);
     await container.uploadBlockBlob("blob", "content", 7);
     const permissions = ContainerSASPermissions.parse("racwdl");
@@ -178,9 +178,9 @@ test("a container's signature", async (t) => {
     await mismatched(collect(holder(ContainerClient, reader).listBlobsFlat()));
 });
 
-// Stored policies
+// Stored access policies
 
-test("a stored policy is in force from the next request on", async (t) => {
+test("a stored access policy applies to the next request", async (t) => {
     const container = await newContainer(t);
     await container.uploadBlockBlob("blob", "content", 7);
     const keep = (permissions, end = expiresOn) =>
@@ -206,16 +206,16 @@ test("a stored policy is in force from the next request on", async (t) => {
     await failed(blob.download());
 });
 
-// Callers without a name
+// Anonymous callers
 
 test("a private container", async (t) => {
     const blob = await newBlob(t);
-    await unnamed(holder(BlobClient, blob.url).download());
-    await unnamed(holder(BlobClient, blob.url).getProperties());
+    await unauthenticated(holder(BlobClient, blob.url).download());
+    await unauthenticated(holder(BlobClient, blob.url).getProperties());
     const container = holder(ContainerClient, service.getContainerClient(blob.containerName).url);
-    await unnamed(collect(container.listBlobsFlat()));
-    await unnamed(container.uploadBlockBlob("other", "", 0));
-    await unnamed(collect(holder(BlobServiceClient, service.url).listContainers()));
+    await unauthenticated(collect(container.listBlobsFlat()));
+    await unauthenticated(container.uploadBlockBlob("other", "", 0));
+    await unauthenticated(collect(holder(BlobServiceClient, service.url).listContainers()));
 });
 
 test("public blobs", async (t) => {
@@ -224,9 +224,9 @@ test("public blobs", async (t) => {
     const anybody = holder(ContainerClient, container.url);
     assert.equal(await text(await anybody.getBlobClient("blob").download()), "content");
     await refused(anybody.getBlobClient("missing").download(), 404, "BlobNotFound");
-    await unnamed(collect(anybody.listBlobsFlat()));
-    await unnamed(anybody.uploadBlockBlob("blob", "", 0));
-    await unnamed(anybody.deleteBlob("blob"));
+    await unauthenticated(collect(anybody.listBlobsFlat()));
+    await unauthenticated(anybody.uploadBlockBlob("blob", "", 0));
+    await unauthenticated(anybody.deleteBlob("blob"));
 });
 
 test("a public container", async (t) => {
@@ -236,8 +236,8 @@ test("a public container", async (t) => {
     assert.equal(await text(await anybody.getBlobClient("blob").download()), "content");
     assert.equal((await collect(anybody.listBlobsFlat())).length, 1);
     assert.equal((await anybody.getProperties()).blobPublicAccess, "container");
-    await unnamed(anybody.getAccessPolicy());
-    await unnamed(anybody.delete());
+    await unauthenticated(anybody.getAccessPolicy());
+    await unauthenticated(anybody.delete());
     await container.setAccessPolicy();
-    await unnamed(anybody.getBlobClient("blob").download());
+    await unauthenticated(anybody.getBlobClient("blob").download());
 });

@@ -1,4 +1,4 @@
-// Append blobs: blocks added at the end, where the writer thinks it is, until no more may be.
+// Append blobs: appending blocks, position conditions and sealing.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -17,7 +17,7 @@ async function newLog(t, settings = {}) {
 const add = (log, content, settings = {}) =>
     log.appendBlock(content, Buffer.byteLength(content), settings);
 
-test("blocks are added at the end", async (t) => {
+test("blocks are appended", async (t) => {
     const log = await newLog(t, {
         blobHTTPHeaders: { blobContentType: "text/plain" },
         metadata: { its: "own" },
@@ -43,7 +43,7 @@ test("blocks are added at the end", async (t) => {
     assert.equal(await text(await log.download(2, 4)), "e tw");
 });
 
-test("what is made if it is not there stays if it is", async (t) => {
+test("createIfNotExists keeps an existing blob", async (t) => {
     const log = (await newContainer(t)).getAppendBlobClient("log");
     assert.equal((await log.createIfNotExists()).succeeded, true);
     await add(log, "kept");
@@ -55,7 +55,7 @@ test("what is made if it is not there stays if it is", async (t) => {
     assert.equal((await log.getProperties()).contentLength, 0);
 });
 
-test("positions and lengths", async (t) => {
+test("conditions on position and length", async (t) => {
     const log = await newLog(t);
     await add(log, "12345");
     const conditional = (conditions) => add(log, "67890", { conditions });
@@ -67,7 +67,7 @@ test("positions and lengths", async (t) => {
     assert.equal(await text(await log.download()), "1234567890");
 });
 
-test("of writers who say where, one wins", async (t) => {
+test("one of many concurrent appends at a position succeeds", async (t) => {
     const log = await newLog(t);
     const writers = ["a", "b", "c", "d", "e"].map((mark) =>
         add(log, mark.repeat(3), { conditions: { appendPosition: 0 } }).then(
@@ -82,7 +82,7 @@ test("of writers who say where, one wins", async (t) => {
     assert.equal(await text(await log.download()), winners[0].repeat(3));
 });
 
-test("side by side nothing is lost or torn", async (t) => {
+test("concurrent appends are complete", async (t) => {
     const log = await newLog(t);
     const lines = Array.from({ length: 40 }, (_, number) => `line ${number}\n`);
     const answers = await Promise.all(lines.map((line) => add(log, line)));
@@ -104,14 +104,14 @@ test("checksums of blocks", async (t) => {
     assert.deepEqual(Buffer.from(md5.contentMD5), md5Of("123456789"));
     // The check value of CRC-64/NVME, the lowest byte first.
     const crc64 = Buffer.from("8898790a86148bae", "hex");
-    const told = await checked({ transactionalContentCrc64: crc64 });
-    assert.deepEqual(Buffer.from(told.xMsContentCrc64), crc64);
+    const response = await checked({ transactionalContentCrc64: crc64 });
+    assert.deepEqual(Buffer.from(response.xMsContentCrc64), crc64);
     const changed = { transactionalContentCrc64: Buffer.from(crc64).reverse() };
     await refused(checked(changed), 400, "Crc64Mismatch");
     assert.equal((await log.getProperties()).blobCommittedBlockCount, 2);
 });
 
-test("sealed, nothing is added any more", async (t) => {
+test("a sealed blob cannot be appended to", async (t) => {
     const log = await newLog(t);
     await add(log, "content");
     const misplaced = { conditions: { appendPosition: 6 } };
@@ -122,14 +122,14 @@ test("sealed, nothing is added any more", async (t) => {
     await refused(add(log, "more"), 409, "BlobIsSealed");
     assert.equal((await log.getProperties()).isSealed, true);
     assert.equal(await text(await log.download()), "content");
-    // A copy may be sealed or not, as is asked for.
+    // The request decides whether a copy is sealed.
     const open = service.getContainerClient(log.containerName).getAppendBlobClient("open");
     await (await open.beginCopyFromURL(log.url, { sealBlob: false })).pollUntilDone();
     await add(open, ", more");
     assert.equal(await text(await open.download()), "content, more");
 });
 
-test("blocks are added under a lease", async (t) => {
+test("appending with a lease", async (t) => {
     const log = await newLog(t);
     const lease = log.getBlobLeaseClient();
     const { leaseId } = await lease.acquireLease(15);
@@ -138,7 +138,7 @@ test("blocks are added under a lease", async (t) => {
     assert.equal(await text(await log.download()), "yes");
 });
 
-test("only append blobs are added to", async (t) => {
+test("appending needs an append blob", async (t) => {
     const blob = await newBlob(t, "content");
     const container = service.getContainerClient(blob.containerName);
     const log = container.getAppendBlobClient("blob");

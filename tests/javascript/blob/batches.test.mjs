@@ -1,4 +1,4 @@
-// Batches: many blobs deleted, or moved to another tier, by one request.
+// Batches: deleting many blobs, or setting their tiers, in one request.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -9,7 +9,7 @@ import { HOUR_MS, collect, fromNow, newContainer, options, service } from "./cli
 
 const NAMES = ["a", "b c", "ü/%+&=?"];
 
-/** Blobs in a container of their own. */
+/** Creates blobs in a new container. */
 async function newBlobs(t, names = NAMES) {
     const container = await newContainer(t);
     const blobs = names.map((name) => container.getBlockBlobClient(name));
@@ -23,7 +23,7 @@ async function left(container) {
 
 const statuses = (done) => done.subResponses.map(({ status }) => status);
 
-test("blobs are deleted together", async (t) => {
+test("deleting several blobs", async (t) => {
     const [container, blobs] = await newBlobs(t);
     const done = await container.getBlobBatchClient().deleteBlobs(blobs);
     assert.equal(done._response.status, 202);
@@ -69,7 +69,7 @@ test("a part that fails does not stop the others", async (t) => {
     assert.equal(await second.withSnapshot(snapshot).exists(), false);
 });
 
-test("each part has terms of its own", async (t) => {
+test("conditions of single parts", async (t) => {
     const [container, [first, second]] = await newBlobs(t);
     const { etag } = await first.getProperties();
     const batch = new BlobBatch();
@@ -80,7 +80,7 @@ test("each part has terms of its own", async (t) => {
     assert.equal(done.subResponses[1].errorCode, "ConditionNotMet");
 });
 
-test("tiers are set together", async (t) => {
+test("setting several tiers", async (t) => {
     const [container, blobs] = await newBlobs(t);
     const done = await container.getBlobBatchClient().setBlobsAccessTier(blobs, "Cool");
     assert.deepEqual(statuses(done), [200, 200, 200]);
@@ -91,7 +91,7 @@ test("tiers are set together", async (t) => {
     );
 });
 
-test("parts by address and key", async (t) => {
+test("parts by URL and credential", async (t) => {
     const [container, blobs] = await newBlobs(t);
     const urls = blobs.map(({ url }) => url);
     const batches = container.getBlobBatchClient();
@@ -102,7 +102,7 @@ test("parts by address and key", async (t) => {
     assert.deepEqual(await left(container), []);
 });
 
-test("with a signature for the container", async (t) => {
+test("a batch with a container SAS", async (t) => {
     const [container] = await newBlobs(t);
     const expiresOn = fromNow(HOUR_MS);
     async function holder(letters) {
@@ -121,7 +121,7 @@ test("with a signature for the container", async (t) => {
     assert.deepEqual(await left(container), []);
 });
 
-test("as many as a batch may have", async (t) => {
+test("the maximum number of parts", async (t) => {
     const names = Array.from({ length: 256 }, (_, number) => `blob ${number}`);
     const [container, blobs] = await newBlobs(t, names);
     const done = await container.getBlobBatchClient().deleteBlobs(blobs);

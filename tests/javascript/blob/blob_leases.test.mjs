@@ -1,4 +1,4 @@
-// Leases of blobs: what the actions do, and who may do what meanwhile.
+// Leases of blobs: actions, and requests with and without the lease id.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -13,7 +13,7 @@ async function leaseOf(blob) {
     return [leaseStatus, leaseState, leaseDuration];
 }
 
-test("a lease from its beginning to its end", async (t) => {
+test("the actions on a lease", async (t) => {
     const blob = await newBlob(t);
     const { etag } = await blob.getProperties();
     const lease = blob.getBlobLeaseClient(FIRST);
@@ -42,7 +42,7 @@ test("a listing shows leases", async (t) => {
     assert.equal(properties.leaseDuration, "infinite");
 });
 
-// Each is given the conditions with which it names a lease.
+// Each is called with conditions that contain the lease id.
 const WRITES = {
     "put blob": (blob, conditions) => blob.upload("new", 3, { conditions }),
     "put block": (blob, conditions) => blob.stageBlock("YQ==", "new", 3, { conditions }),
@@ -59,7 +59,7 @@ const READS = {
 };
 
 for (const [name, write] of Object.entries(WRITES)) {
-    test(`writes need the lease: ${name}`, async (t) => {
+    test(`writes need the lease id: ${name}`, async (t) => {
         const blob = await newBlob(t);
         const named = { leaseId: FIRST };
         await refused(write(blob, named), 412, "LeaseNotPresentWithBlobOperation");
@@ -77,7 +77,7 @@ for (const [name, write] of Object.entries(WRITES)) {
 }
 
 for (const [name, read] of Object.entries(READS)) {
-    test(`reads need no lease, but one that they name: ${name}`, async (t) => {
+    test(`reads need no lease id, but a valid one if given: ${name}`, async (t) => {
         const blob = await newBlob(t);
         const named = { leaseId: FIRST };
         await refused(read(blob, named), 412, "LeaseNotPresentWithBlobOperation");
@@ -94,7 +94,7 @@ for (const [name, read] of Object.entries(READS)) {
     });
 }
 
-test("a write makes a broken lease forgotten", async (t) => {
+test("a write clears a broken lease", async (t) => {
     const blob = await newBlob(t);
     const lease = blob.getBlobLeaseClient(FIRST);
     await lease.acquireLease(60);
@@ -105,7 +105,7 @@ test("a write makes a broken lease forgotten", async (t) => {
     await refused(lease.releaseLease(), 409, "LeaseIdMismatchWithLeaseOperation");
 });
 
-test("what is put keeps the lease", async (t) => {
+test("an upload keeps the lease", async (t) => {
     const blob = await newBlob(t);
     const lease = blob.getBlobLeaseClient(FIRST);
     await lease.acquireLease(-1);
@@ -117,23 +117,23 @@ test("what is put keeps the lease", async (t) => {
     assert.equal(await text(await blob.download()), "of blocks");
 });
 
-test("actions by others, and on what is not there", async (t) => {
+test("actions with other ids, and without a lease", async (t) => {
     const blob = await newBlob(t);
-    const mine = blob.getBlobLeaseClient(FIRST);
-    const theirs = blob.getBlobLeaseClient(SECOND);
-    await refused(mine.breakLease(0), 409, "LeaseNotPresentWithLeaseOperation");
-    await mine.acquireLease(60);
-    await refused(theirs.acquireLease(60), 409, "LeaseAlreadyPresent");
-    await refused(theirs.renewLease(), 409, "LeaseIdMismatchWithLeaseOperation");
-    await refused(theirs.releaseLease(), 409, "LeaseIdMismatchWithLeaseOperation");
-    await mine.breakLease(30);
-    await refused(mine.acquireLease(60), 409, "LeaseIsBreakingAndCannotBeAcquired");
-    await refused(mine.changeLease(SECOND), 409, "LeaseIsBreakingAndCannotBeChanged");
+    const first = blob.getBlobLeaseClient(FIRST);
+    const second = blob.getBlobLeaseClient(SECOND);
+    await refused(first.breakLease(0), 409, "LeaseNotPresentWithLeaseOperation");
+    await first.acquireLease(60);
+    await refused(second.acquireLease(60), 409, "LeaseAlreadyPresent");
+    await refused(second.renewLease(), 409, "LeaseIdMismatchWithLeaseOperation");
+    await refused(second.releaseLease(), 409, "LeaseIdMismatchWithLeaseOperation");
+    await first.breakLease(30);
+    await refused(first.acquireLease(60), 409, "LeaseIsBreakingAndCannotBeAcquired");
+    await refused(first.changeLease(SECOND), 409, "LeaseIsBreakingAndCannotBeChanged");
     const missing = (await newContainer(t)).getBlobClient("missing").getBlobLeaseClient(FIRST);
     await refused(missing.acquireLease(60), 404, "BlobNotFound");
 });
 
-test("conditions of actions", async (t) => {
+test("conditions on lease actions", async (t) => {
     const blob = await newBlob(t);
     const { etag } = await blob.getProperties();
     const lease = blob.getBlobLeaseClient(FIRST);
@@ -144,7 +144,7 @@ test("conditions of actions", async (t) => {
     assert.deepEqual(await leaseOf(blob), ["locked", "leased", "fixed"]);
 });
 
-test("of many who take a lease one does", async (t) => {
+test("one of many concurrent acquisitions succeeds", async (t) => {
     const blob = await newBlob(t);
     const leases = Array.from({ length: 16 }, () => blob.getBlobLeaseClient());
     const outcomes = await Promise.allSettled(leases.map((lease) => lease.acquireLease(60)));

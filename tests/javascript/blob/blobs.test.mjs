@@ -1,4 +1,4 @@
-// Block blobs put whole: written, read, described and deleted.
+// Block blobs uploaded in one request: content, properties, metadata and deletion.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -22,7 +22,7 @@ import {
 const md5Of = (content) => createHash("md5").update(content).digest();
 
 for (const size of [0, 1, 511, 32 * 1024 + 1, MIB, 8 * MIB]) {
-    test(`what is put is got: ${size} bytes`, async (t) => {
+    test(`upload and download: ${size} bytes`, async (t) => {
         const blob = (await newContainer(t)).getBlockBlobClient("blob");
         const content = contentOf(size);
         const put = await blob.upload(content, size);
@@ -54,7 +54,7 @@ test("the properties of a blob", async (t) => {
     assert.match(shown.etag, /^"0x[0-9A-F]+"$/);
 });
 
-test("headers and metadata come with the upload", async (t) => {
+test("an upload sets headers and metadata", async (t) => {
     const blobHTTPHeaders = {
         blobContentType: "text/html; charset=utf-8",
         blobContentEncoding: "identity",
@@ -75,14 +75,14 @@ test("headers and metadata come with the upload", async (t) => {
     }
 });
 
-test("a content that is not the one that was hashed is refused", async (t) => {
+test("content with a wrong hash is refused", async (t) => {
     const blob = (await newContainer(t)).getBlockBlobClient("blob");
     const blobHTTPHeaders = { blobContentMD5: md5Of("one thing") };
     await refused(blob.upload("another", 7, { blobHTTPHeaders }), 400, "Md5Mismatch");
     assert.equal(await blob.exists(), false);
 });
 
-test("overwriting keeps the time of creation and nothing else", async (t) => {
+test("overwriting keeps only the creation time", async (t) => {
     const blobHTTPHeaders = { blobContentType: "text/plain", blobContentLanguage: "fr" };
     const blob = await newBlob(t, "old", { blobHTTPHeaders, metadata: { a: "b" } });
     const old = await blob.getProperties();
@@ -108,7 +108,7 @@ test("an upload from a stream", async (t) => {
     assert.deepEqual(await blob.downloadToBuffer(), Buffer.concat(pieces));
 });
 
-test("an upload that is given up leaves nothing", async (t) => {
+test("an aborted upload leaves nothing", async (t) => {
     const container = await newContainer(t);
     const blob = container.getBlockBlobClient("blob");
     const controller = new AbortController();
@@ -186,7 +186,7 @@ test("hashes of ranges that are too large", async (t) => {
     }
 });
 
-test("a download in blocks side by side", async (t) => {
+test("a download in concurrent blocks", async (t) => {
     const blob = (await newContainer(t)).getBlockBlobClient("blob");
     const content = contentOf(3 * MIB + 5);
     await blob.upload(content, content.length);
@@ -198,7 +198,7 @@ test("a download in blocks side by side", async (t) => {
 
 // Changes
 
-test("headers are replaced as a whole", async (t) => {
+test("setting headers replaces all of them", async (t) => {
     const blobHTTPHeaders = { blobContentType: "text/plain", blobContentLanguage: "fr" };
     const blob = await newBlob(t, "content", { blobHTTPHeaders, metadata: { kept: "yes" } });
     const changed = await blob.setHTTPHeaders({ blobCacheControl: "no-cache" });
@@ -211,7 +211,7 @@ test("headers are replaced as a whole", async (t) => {
     assert.equal(await text(await blob.download()), "content");
 });
 
-test("metadata is replaced as a whole", async (t) => {
+test("setting metadata replaces all of it", async (t) => {
     const blob = await newBlob(t, "content", { metadata: { first: "1", second: "2" } });
     const changed = await blob.setMetadata({ third: "3" });
     const shown = await blob.getProperties();
@@ -232,7 +232,7 @@ test("a blob is deleted if it exists", async (t) => {
     assert.equal(again.errorCode, "BlobNotFound");
 });
 
-test("nothing can be done with a blob that is not there", async (t) => {
+test("operations on a missing blob", async (t) => {
     const blob = (await newContainer(t)).getBlobClient("missing");
     const missing = (request) => refused(request, 404, "BlobNotFound");
     const error = await missing(blob.download());

@@ -1,4 +1,4 @@
-// Blocks: staged, put together in lists, and listed.
+// Blocks: staging, committing and listing.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -28,7 +28,7 @@ async function stage(blob, blocks) {
     }
 }
 
-/** The names of the committed and of the uncommitted blocks, as far as they are told. */
+/** Returns the names of the committed and of the uncommitted blocks in the response. */
 async function shown(blob, kind = "all") {
     const { committedBlocks, uncommittedBlocks } = await blob.getBlockList(kind);
     const names = (blocks) =>
@@ -36,7 +36,7 @@ async function shown(blob, kind = "all") {
     return [names(committedBlocks), names(uncommittedBlocks)];
 }
 
-test("blocks become a blob in the order of the list", async (t) => {
+test("a blob has the blocks in the order of the list", async (t) => {
     const blob = await newName(t);
     await stage(blob, { a: "one ", b: "two ", c: "three " });
     const committed = await blob.commitBlockList(ids("c", "a", "b", "a"));
@@ -56,7 +56,7 @@ test("staging does not change the blob", async (t) => {
     assert.deepEqual(await shown(blob), [[], ["a"]]);
 });
 
-test("a commit replaces all that describes the blob", async (t) => {
+test("a commit replaces all properties", async (t) => {
     const blobHTTPHeaders = { blobContentType: "text/plain", blobContentLanguage: "fr" };
     const blob = await newBlob(t, "old", { blobHTTPHeaders, metadata: { a: "b" } });
     await stage(blob, { a: "new" });
@@ -73,7 +73,7 @@ test("a commit replaces all that describes the blob", async (t) => {
     assert.equal(properties.accessTier, "Cool");
 });
 
-test("the latest block is the staged one, else that of the blob", async (t) => {
+test("the latest block is the staged one, or else the committed one", async (t) => {
     const blob = await newName(t);
     await stage(blob, { a: "kept ", b: "replaced" });
     await blob.commitBlockList(ids("a", "b"));
@@ -92,7 +92,7 @@ test("an unknown block changes nothing", async (t) => {
     assert.deepEqual(await shown(blob), [[], ["a"]]);
 });
 
-test("of two writers the second to commit fails", async (t) => {
+test("of two writers, the second commit fails", async (t) => {
     const blob = await newName(t);
     await stage(blob, { a: "of the first", b: "of the second" });
     await blob.commitBlockList(ids("a"));
@@ -100,7 +100,7 @@ test("of two writers the second to commit fails", async (t) => {
     assert.equal(await text(await blob.download()), "of the first");
 });
 
-test("kinds of lists", async (t) => {
+test("types of block lists", async (t) => {
     const blob = await newName(t);
     await refused(blob.getBlockList("all"), 404, "BlobNotFound");
     await stage(blob, { a: "12345", b: "123" });
@@ -117,7 +117,7 @@ test("kinds of lists", async (t) => {
     );
 });
 
-test("a blob that is not committed is listed on demand", async (t) => {
+test("uncommitted blobs are listed on request", async (t) => {
     const container = await newContainer(t);
     const blob = container.getBlockBlobClient("blob");
     await stage(blob, { a: "content" });
@@ -128,7 +128,7 @@ test("a blob that is not committed is listed on demand", async (t) => {
     assert.equal(listed.properties.contentLength, 0);
 });
 
-test("names that will not do", async (t) => {
+test("invalid block ids", async (t) => {
     const blob = await newName(t);
     const staged = (name) => blob.stageBlock(name, "content", 7);
     await refused(staged("no base64!"), 400, "InvalidQueryParameterValue");
@@ -154,7 +154,7 @@ test("checksums of blocks", async (t) => {
     await refused(staged({ transactionalContentCrc64: changed }), 400, "Crc64Mismatch");
 });
 
-test("conditions of a commit", async (t) => {
+test("conditions on a commit", async (t) => {
     const blob = await newBlob(t, "old");
     const { etag } = await blob.getProperties();
     await stage(blob, { a: "new" });
@@ -166,7 +166,7 @@ test("conditions of a commit", async (t) => {
     assert.equal(await text(await blob.download()), "new");
 });
 
-test("large uploads in blocks side by side", async (t) => {
+test("large uploads in concurrent blocks", async (t) => {
     const container = await newContainer(t);
     const content = contentOf(3 * MIB + 17);
     const data = container.getBlockBlobClient("data");

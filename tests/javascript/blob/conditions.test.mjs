@@ -1,4 +1,4 @@
-// Conditions on blobs, and what they are for: of many writers one wins, and the others are told.
+// Conditions on blobs, and races that they decide: one writer succeeds, the others are refused.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -97,7 +97,7 @@ test("replacement only", async (t) => {
     await WRITES.upload(blob, { ifMatch: "*" });
 });
 
-test("a blob that is not there meets no condition, and is missing first of all", async (t) => {
+test("conditions on a missing blob", async (t) => {
     const blob = (await newContainer(t)).getBlockBlobClient("missing");
     for (const name of ["setMetadata", "setHTTPHeaders", "delete"]) {
         await refused(WRITES[name](blob, { ifMatch: OTHER_ETAG }), 404, "BlobNotFound");
@@ -107,7 +107,7 @@ test("a blob that is not there meets no condition, and is missing first of all",
     }
 });
 
-test("conditions that do not go together", async (t) => {
+test("conditions that exclude each other", async (t) => {
     const blob = await newBlob(t);
     const { etag, lastModified } = await blob.getProperties();
     for (const conditions of [
@@ -121,13 +121,13 @@ test("conditions that do not go together", async (t) => {
     await WRITES.setMetadata(blob, { ifMatch: etag, ifUnmodifiedSince: lastModified });
 });
 
-test("a blob that has changed is not deleted, even if it may be missing", async (t) => {
+test("deleteIfExists does not delete a changed blob", async (t) => {
     const blob = await newBlob(t);
     await unmet(blob.deleteIfExists({ conditions: { ifMatch: OTHER_ETAG } }));
     assert.equal(await blob.exists(), true);
 });
 
-test("a range of a version that is no more is refused", async (t) => {
+test("a range of an old version is refused", async (t) => {
     const blob = await newBlob(t, "one version");
     const { etag } = await blob.download(0, 3);
     await blob.upload("another one", 11);
@@ -149,7 +149,7 @@ test("every change has its own etag", async (t) => {
 
 const RACERS = 24;
 
-/** The numbers of those who got through; all others were refused with just this. */
+/** Returns the numbers of the attempts that succeed; all others must fail with this error. */
 async function race(attempt, statusCode, code) {
     const racers = Array.from({ length: RACERS }, (_, racer) => racer);
     const outcomes = await Promise.allSettled(racers.map(attempt));
@@ -161,14 +161,14 @@ async function race(attempt, statusCode, code) {
 const uploadOf = (blob, conditions) => (racer) =>
     blob.upload(`racer ${racer}`, `racer ${racer}`.length, { conditions });
 
-test("of many who create a blob one does", async (t) => {
+test("one of many concurrent creations succeeds", async (t) => {
     const blob = (await newContainer(t)).getBlockBlobClient("blob");
     const winners = await race(uploadOf(blob, { ifNoneMatch: "*" }), 409, "BlobAlreadyExists");
     assert.equal(winners.length, 1);
     assert.equal(await text(await blob.download()), `racer ${winners[0]}`);
 });
 
-test("of many who have seen one version one replaces it", async (t) => {
+test("one of many concurrent replacements of a version succeeds", async (t) => {
     const blob = await newBlob(t);
     for (let round = 0; round < 5; round += 1) {
         const { etag } = await blob.getProperties();
@@ -178,7 +178,7 @@ test("of many who have seen one version one replaces it", async (t) => {
     }
 });
 
-test("of many who delete a blob one does", async (t) => {
+test("one of many concurrent deletions succeeds", async (t) => {
     const blob = await newBlob(t);
     const winners = await race(() => blob.delete(), 404, "BlobNotFound");
     assert.equal(winners.length, 1);
@@ -200,7 +200,7 @@ test("no increment of a counter is lost", async (t) => {
     assert.equal(await text(await blob.download()), String(RACERS));
 });
 
-test("readers see one whole version while it is replaced", async (t) => {
+test("concurrent readers see one complete version", async (t) => {
     const blob = await newBlob(t, "0".repeat(200_000));
     const writes = Array.from({ length: 10 }, (_, digit) =>
         blob.upload(String(digit).repeat(200_000), 200_000),

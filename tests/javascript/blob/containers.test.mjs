@@ -1,4 +1,4 @@
-// Containers: made, described, guarded by policies, deleted.
+// Containers: creation, properties, metadata, access policies and deletion.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -17,20 +17,20 @@ import {
     unique,
 } from "./clients.mjs";
 
-test("a container is made, described and deleted", async () => {
+test("creating, reading and deleting a container", async () => {
     const container = service.getContainerClient(unique());
     assert.equal(await container.exists(), false);
-    const made = await container.create({ metadata: { Some: "thing" } });
-    assert.equal(made._response.status, 201);
-    assert.ok(made.requestId);
-    assert.ok(made.version);
+    const created = await container.create({ metadata: { Some: "thing" } });
+    assert.equal(created._response.status, 201);
+    assert.ok(created.requestId);
+    assert.ok(created.version);
     assert.equal(await container.exists(), true);
 
     const shown = await container.getProperties();
-    assert.equal(shown.etag, made.etag);
-    assert.deepEqual(shown.lastModified, made.lastModified);
+    assert.equal(shown.etag, created.etag);
+    assert.deepEqual(shown.lastModified, created.lastModified);
     assert.ok(Math.abs(Date.now() - shown.lastModified) < 60_000);
-    // Names of headers, and so of metadata, lose their case on the way through Node.
+    // Node converts header names, and so metadata names, to lower case.
     assert.deepEqual(shown.metadata, { some: "thing" });
     assert.equal(shown.leaseStatus, "unlocked");
     assert.equal(shown.leaseState, "available");
@@ -43,7 +43,7 @@ test("a container is made, described and deleted", async () => {
     assert.equal(await container.exists(), false);
 });
 
-test("the client's own id of a request comes back", async (t) => {
+test("the client request id is returned", async (t) => {
     const container = await newContainer(t);
     const shown = await container.getProperties();
     const sent = shown._response.request.headers.get("x-ms-client-request-id");
@@ -51,7 +51,7 @@ test("the client's own id of a request comes back", async (t) => {
     assert.equal(shown.clientRequestId, sent);
 });
 
-test("a container is made only once", async (t) => {
+test("an existing container is not created again", async (t) => {
     const container = await newContainer(t);
     const error = await refused(container.create(), 409, "ContainerAlreadyExists");
     assert.match(error.message, /^The specified container already exists\.\nRequestId:/);
@@ -60,7 +60,7 @@ test("a container is made only once", async (t) => {
     assert.equal(again.errorCode, "ContainerAlreadyExists");
 });
 
-test("of many who make a container one does", async (t) => {
+test("one of many concurrent creations succeeds", async (t) => {
     const container = service.getContainerClient(unique());
     t.after(() => container.delete());
     const answers = await Promise.all(
@@ -78,7 +78,7 @@ test("a container is deleted if it exists", async () => {
     assert.equal(again.errorCode, "ContainerNotFound");
 });
 
-test("the name of a deleted container is free at once, and what was in it is gone", async (t) => {
+test("the name of a deleted container is free at once, and its blobs are deleted", async (t) => {
     const container = await newContainer(t);
     await container.uploadBlockBlob("blob", "old", 3);
     await container.delete();
@@ -87,7 +87,7 @@ test("the name of a deleted container is free at once, and what was in it is gon
     await refused(container.getBlobClient("blob").download(), 404, "BlobNotFound");
 });
 
-test("nothing can be done with a container that is not there", async () => {
+test("operations on a missing container", async () => {
     const container = service.getContainerClient(unique());
     const missing = (request) => refused(request, 404, "ContainerNotFound");
     await missing(container.getProperties());
@@ -103,7 +103,7 @@ test("nothing can be done with a container that is not there", async () => {
     assert.equal(await container.getBlobClient("blob").exists(), false);
 });
 
-test("containers through the service", async () => {
+test("containers created and deleted through the service client", async () => {
     const { containerClient } = await service.createContainer(unique());
     assert.equal(await containerClient.exists(), true);
     await service.deleteContainer(containerClient.containerName);
@@ -111,7 +111,7 @@ test("containers through the service", async () => {
 });
 
 for (const name of ["$root", "$web", "0-1", "a".repeat(63)]) {
-    test(`a container may be called ${name}`, async (t) => {
+    test(`the valid name ${name}`, async (t) => {
         const container = service.getContainerClient(name);
         await container.create();
         t.after(() => container.delete());
@@ -126,12 +126,12 @@ for (const [name, code] of [
     ["a--b", "InvalidResourceName"],
     ["étagère", "InvalidResourceName"],
 ]) {
-    test(`a container may not be called ${name}`, async () => {
+    test(`the invalid name ${name}`, async () => {
         await refused(service.getContainerClient(name).create(), 400, code);
     });
 }
 
-test("blobs without a container are those of the root container", async (t) => {
+test("blobs without a container are in the root container", async (t) => {
     const root = service.getContainerClient("$root");
     await root.create();
     t.after(() => root.delete());
@@ -141,7 +141,7 @@ test("blobs without a container are those of the root container", async (t) => {
     assert.equal((await blob.getProperties()).contentLength, 7);
 });
 
-test("metadata is replaced as a whole", async (t) => {
+test("setting metadata replaces all of it", async (t) => {
     const container = await newContainer(t, { metadata: { first: "1", second: "2" } });
     const changed = await container.setMetadata({ third: " with blanks inside " });
     const shown = await container.getProperties();
@@ -156,14 +156,14 @@ for (const [metadata, code] of [
     [{ "with-dash": "x" }, "InvalidMetadata"],
     [{ large: "x".repeat(8192) }, "MetadataTooLarge"],
 ]) {
-    test(`metadata may not be ${JSON.stringify(metadata).slice(0, 40)}`, async (t) => {
+    test(`invalid metadata ${JSON.stringify(metadata).slice(0, 40)}`, async (t) => {
         const container = await newContainer(t, { metadata: { kept: "yes" } });
         await refused(container.setMetadata(metadata), 400, code);
         assert.deepEqual((await container.getProperties()).metadata, { kept: "yes" });
     });
 }
 
-test("metadata and deletion obey dates", async (t) => {
+test("date conditions on metadata and deletion", async (t) => {
     const container = await newContainer(t);
     const { lastModified } = await container.getProperties();
     const before = shifted(lastModified, -HOUR_MS);
@@ -178,7 +178,7 @@ test("metadata and deletion obey dates", async (t) => {
     assert.equal(await container.exists(), false);
 });
 
-test("public access is kept", async (t) => {
+test("public access is stored", async (t) => {
     const container = await newContainer(t, { access: "blob" });
     assert.equal((await container.getProperties()).blobPublicAccess, "blob");
     await container.setAccessPolicy("container");
@@ -188,7 +188,7 @@ test("public access is kept", async (t) => {
     assert.equal((await container.getAccessPolicy()).blobPublicAccess, undefined);
 });
 
-test("stored access policies are kept", async (t) => {
+test("access policies are stored", async (t) => {
     const container = await newContainer(t);
     const startsOn = fromNow(-HOUR_MS);
     const expiresOn = fromNow(HOUR_MS);
@@ -211,7 +211,7 @@ test("stored access policies are kept", async (t) => {
     assert.deepEqual((await container.getAccessPolicy()).signedIdentifiers, []);
 });
 
-test("a container has five policies at most", async (t) => {
+test("at most five access policies", async (t) => {
     const container = await newContainer(t);
     const accessPolicy = { expiresOn: fromNow(HOUR_MS), permissions: "r" };
     const policies = Array.from({ length: 6 }, (_, index) => ({ id: `${index}`, accessPolicy }));

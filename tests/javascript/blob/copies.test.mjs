@@ -1,4 +1,4 @@
-// Copies: begun and waited for, made while the client waits, and aborted.
+// Copies: asynchronous with a poller, synchronous, and aborted.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -22,7 +22,7 @@ import {
 const md5Of = (content) => createHash("md5").update(content).digest();
 const UNKNOWN = "11111111-2222-3333-4444-555555555555";
 
-/** A blob and a name for its copy. */
+/** Returns a blob and a client for its copy. */
 async function newPair(t, content = "content", settings = {}) {
     const container = await newContainer(t);
     const source = container.getBlockBlobClient("source");
@@ -30,7 +30,7 @@ async function newPair(t, content = "content", settings = {}) {
     return [source, container.getBlockBlobClient("copy")];
 }
 
-/** The address of a blob with the right to read it. */
+/** Returns the URL of a blob with a token to read it. */
 function readable(blob, letters = "r") {
     const permissions = BlobSASPermissions.parse(letters);
     return blob.generateSasUrl({ permissions, expiresOn: fromNow(HOUR_MS) });
@@ -41,7 +41,7 @@ async function copied(copy, source, settings = {}) {
     return poller.pollUntilDone();
 }
 
-test("a copy is begun and waited for", async (t) => {
+test("a copy with a poller", async (t) => {
     const content = contentOf(1_000_003);
     const [source, copy] = await newPair(t, content, {
         blobHTTPHeaders: { blobContentType: "text/plain", blobContentLanguage: "fr" },
@@ -65,7 +65,7 @@ test("a copy is begun and waited for", async (t) => {
     assert.deepEqual(await bytes(await copy.download()), content);
 });
 
-test("a poller can be taken up by another", async (t) => {
+test("a poller can be resumed by another", async (t) => {
     const [source, copy] = await newPair(t);
     const begun = await copy.beginCopyFromURL(source.url, { intervalInMs: 20 });
     const settings = { intervalInMs: 20, resumeFrom: begun.toString() };
@@ -76,7 +76,7 @@ test("a poller can be taken up by another", async (t) => {
     assert.equal((await copy.getProperties()).copyId, copyId);
 });
 
-test("what the request says counts", async (t) => {
+test("properties in the request replace those of the source", async (t) => {
     const [source, copy] = await newPair(t, "content", { metadata: { its: "own" } });
     await copied(copy, source, { metadata: { other: "things" }, tier: "Cool", tags: { a: "1" } });
     const shown = await copy.getProperties();
@@ -85,7 +85,7 @@ test("what the request says counts", async (t) => {
     assert.deepEqual((await copy.getTags()).tags, { a: "1" });
 });
 
-test("conditions of both ends", async (t) => {
+test("conditions on source and destination", async (t) => {
     const [source, copy] = await newPair(t);
     await copy.upload("old", 3);
     const [{ etag: ofSource }, { etag: ofCopy }] = await Promise.all([
@@ -102,7 +102,7 @@ test("conditions of both ends", async (t) => {
     assert.equal(await text(await copy.download()), "content");
 });
 
-test("a snapshot is copied back", async (t) => {
+test("copying a snapshot over its blob", async (t) => {
     const [source] = await newPair(t, "old");
     const past = source.withSnapshot((await source.createSnapshot()).snapshot);
     await source.upload("new", 3);
@@ -111,7 +111,7 @@ test("a snapshot is copied back", async (t) => {
     assert.equal(await text(await past.download()), "old");
 });
 
-test("page and append blobs keep their kind", async (t) => {
+test("page and append blobs keep their type", async (t) => {
     const container = await newContainer(t);
     const disk = container.getPageBlobClient("disk");
     await disk.create(4096, { blobSequenceNumber: 3 });
@@ -132,7 +132,7 @@ test("page and append blobs keep their kind", async (t) => {
     await refused(copied(diskCopy, log), 409, "InvalidBlobType");
 });
 
-test("copies are told of in listings and downloads", async (t) => {
+test("listings and downloads have the copy properties", async (t) => {
     const [source, copy] = await newPair(t);
     const { copyId } = await copied(copy, source);
     const container = service.getContainerClient(copy.containerName);
@@ -147,7 +147,7 @@ test("copies are told of in listings and downloads", async (t) => {
     await bytes(down);
 });
 
-test("a copy is made while the client waits", async (t) => {
+test("a synchronous copy", async (t) => {
     const [source, copy] = await newPair(t, "content", { metadata: { its: "own" } });
     const done = await copy.syncCopyFromURL(await readable(source), {
         sourceContentMD5: md5Of("content"),
@@ -164,7 +164,7 @@ test("a copy is made while the client waits", async (t) => {
     assert.deepEqual((await copy.getTags()).tags, { a: "1" });
 });
 
-test("what the client waits for is checked", async (t) => {
+test("checks of synchronous copies", async (t) => {
     const [source, copy] = await newPair(t);
     const settings = { sourceContentMD5: md5Of("another") };
     await refused(copy.syncCopyFromURL(await readable(source), settings), 400, "Md5Mismatch");
@@ -175,7 +175,7 @@ test("what the client waits for is checked", async (t) => {
     assert.equal(await copy.exists(), false);
 });
 
-test("tags are copied if asked for", async (t) => {
+test("tags are copied on request", async (t) => {
     const [source, copy] = await newPair(t, "content", { tags: { from: "source" } });
     const url = await readable(source, "rt");
     await copy.syncCopyFromURL(url, { copySourceTags: "COPY" });
@@ -186,20 +186,20 @@ test("tags are copied if asked for", async (t) => {
     assert.deepEqual((await copy.getTags()).tags, {});
 });
 
-test("there is nothing to abort when a copy has ended", async (t) => {
+test("aborting a finished copy", async (t) => {
     const [source, copy] = await newPair(t);
     await refused(copy.abortCopyFromURL(UNKNOWN), 404, "BlobNotFound");
     const poller = await copy.beginCopyFromURL(source.url, { intervalInMs: 20 });
     const { copyId } = await poller.pollUntilDone();
     await refused(copy.abortCopyFromURL(copyId), 409, "NoPendingCopyOperation");
     await refused(source.abortCopyFromURL(UNKNOWN), 409, "NoPendingCopyOperation");
-    // The poller knows that, and does not even ask.
+    // The poller knows that, and sends no request.
     await poller.cancelOperation();
     assert.equal(await text(await copy.download()), "content");
     assert.equal((await copy.getProperties()).copyStatus, "success");
 });
 
-test("what is not there is not copied", async (t) => {
+test("a missing source", async (t) => {
     const [source, copy] = await newPair(t);
     await source.delete();
     await refused(copied(copy, source), 404, "BlobNotFound");

@@ -1,4 +1,4 @@
-// Uploads whose bytes the server reads from another blob: whole, as blocks, as pages, and appended.
+// Uploads from a URL: blobs, blocks, pages and appended blocks.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -22,7 +22,7 @@ const md5Of = (content) => createHash("md5").update(content).digest();
 const id = (name) => Buffer.from(name).toString("base64");
 const CONTENT = contentOf(100_000);
 
-/** Another blob, and its address with the right to read it. */
+/** Returns a new source blob, and its URL with a token to read it. */
 async function newSource(t, content = CONTENT, settings = {}) {
     const source = (await newContainer(t)).getBlockBlobClient("source");
     await source.upload(content, content.length, settings);
@@ -32,24 +32,24 @@ async function newSource(t, content = CONTENT, settings = {}) {
 
 const beside = (blob) => service.getContainerClient(blob.containerName);
 
-test("a blob is made of another", async (t) => {
+test("a blob from a URL", async (t) => {
     const [source, url] = await newSource(t, CONTENT, {
         blobHTTPHeaders: { blobContentType: "text/plain" },
         metadata: { its: "own" },
         tier: "Cool",
     });
     const blob = beside(source).getBlockBlobClient("blob");
-    const made = await blob.syncUploadFromURL(url, { sourceContentMD5: md5Of(CONTENT) });
-    assert.equal(made._response.status, 201);
+    const created = await blob.syncUploadFromURL(url, { sourceContentMD5: md5Of(CONTENT) });
+    assert.equal(created._response.status, 201);
     const shown = await blob.getProperties();
-    assert.equal(shown.etag, made.etag);
+    assert.equal(shown.etag, created.etag);
     assert.equal(shown.contentType, "text/plain");
     assert.deepEqual(await bytes(await blob.download()), CONTENT);
     await source.delete();
     assert.deepEqual(await bytes(await blob.download()), CONTENT);
 });
 
-test("the request describes the blob", async (t) => {
+test("properties in the request replace those of the source", async (t) => {
     const [source, url] = await newSource(t, CONTENT, {
         blobHTTPHeaders: { blobContentType: "text/plain", blobContentLanguage: "fr" },
     });
@@ -69,22 +69,22 @@ test("the request describes the blob", async (t) => {
     assert.deepEqual((await blob.getTags()).tags, { a: "1" });
 });
 
-test("conditions of both ends", async (t) => {
+test("conditions on source and destination", async (t) => {
     const [source, url] = await newSource(t);
     const blob = beside(source).getBlockBlobClient("blob");
     const { etag } = await blob.upload("old", 3);
-    const made = (sourceConditions, conditions = {}) =>
+    const upload = (sourceConditions, conditions = {}) =>
         blob.syncUploadFromURL(url, { sourceConditions, conditions });
-    const error = await refused(made({ ifMatch: OTHER_ETAG }), 412, "CannotVerifyCopySource");
+    const error = await refused(upload({ ifMatch: OTHER_ETAG }), 412, "CannotVerifyCopySource");
     assert.equal(error.details.CopySourceErrorCode, "ConditionNotMet", error);
-    await refused(made({}, { ifMatch: OTHER_ETAG }), 412, "ConditionNotMet");
-    await refused(made({}, { ifNoneMatch: "*" }), 409, "BlobAlreadyExists");
+    await refused(upload({}, { ifMatch: OTHER_ETAG }), 412, "ConditionNotMet");
+    await refused(upload({}, { ifNoneMatch: "*" }), 409, "BlobAlreadyExists");
     assert.equal(await text(await blob.download()), "old");
-    await made({ ifNoneMatch: OTHER_ETAG }, { ifMatch: etag });
+    await upload({ ifNoneMatch: OTHER_ETAG }, { ifMatch: etag });
     assert.deepEqual(await bytes(await blob.download()), CONTENT);
 });
 
-test("blocks are ranges of another blob", async (t) => {
+test("blocks from ranges of another blob", async (t) => {
     const [source, url] = await newSource(t);
     const blob = beside(source).getBlockBlobClient("blob");
     const staged = await blob.stageBlockFromURL(id("a"), url, 60_000, 40_000, {
@@ -100,7 +100,7 @@ test("blocks are ranges of another blob", async (t) => {
     assert.deepEqual(await bytes(await blob.download()), expected);
 });
 
-test("pages are ranges of another blob", async (t) => {
+test("pages from ranges of another blob", async (t) => {
     const [source, url] = await newSource(t);
     const disk = beside(source).getPageBlobClient("disk");
     await disk.create(8192);
@@ -116,7 +116,7 @@ test("pages are ranges of another blob", async (t) => {
     await refused(disk.uploadPagesFromURL(url, 0, 0, 512, unmet), 412, "ConditionNotMet");
 });
 
-test("blocks of another blob are appended", async (t) => {
+test("appended blocks from another blob", async (t) => {
     const [source, url] = await newSource(t);
     const log = beside(source).getAppendBlobClient("log");
     await log.create();
@@ -131,7 +131,7 @@ test("blocks of another blob are appended", async (t) => {
     assert.deepEqual(await bytes(await log.download()), expected);
 });
 
-test("what arrives otherwise than it was announced is not kept", async (t) => {
+test("a source with a wrong checksum is refused", async (t) => {
     const [source, url] = await newSource(t);
     const container = beside(source);
     const blob = container.getBlockBlobClient("blob");
@@ -146,7 +146,7 @@ test("what arrives otherwise than it was announced is not kept", async (t) => {
     assert.equal((await log.getProperties()).contentLength, 0);
 });
 
-test("a source without the right to read it", async (t) => {
+test("a source without permission to read it", async (t) => {
     const [source] = await newSource(t);
     const blob = beside(source).getBlockBlobClient("blob");
     await refused(blob.syncUploadFromURL(source.url), 401, "CannotVerifyCopySource");

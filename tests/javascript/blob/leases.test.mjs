@@ -1,4 +1,4 @@
-// Leases of containers, through the client that the SDK has for them.
+// Leases of containers.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -13,7 +13,7 @@ async function leaseOf(container) {
     return [leaseStatus, leaseState, leaseDuration];
 }
 
-test("a lease from its beginning to its end", async (t) => {
+test("the actions on a lease", async (t) => {
     const container = await newContainer(t);
     const lease = container.getBlobLeaseClient(FIRST);
     const acquired = await lease.acquireLease(15);
@@ -33,7 +33,7 @@ test("a lease from its beginning to its end", async (t) => {
     assert.deepEqual(await leaseOf(container), ["unlocked", "available", undefined]);
 });
 
-test("the etag of a container that is leased", async (t) => {
+test("the ETag of a leased container", async (t) => {
     const container = await newContainer(t);
     const lease = container.getBlobLeaseClient();
     const acquired = await lease.acquireLease(15);
@@ -42,7 +42,7 @@ test("the etag of a container that is leased", async (t) => {
     assert.deepEqual(shown.lastModified, acquired.lastModified);
 });
 
-test("a lease without an end guards the container from deletion", async (t) => {
+test("an infinite lease prevents deletion", async (t) => {
     const container = await newContainer(t);
     const { leaseId } = await container.getBlobLeaseClient().acquireLease(-1);
     assert.deepEqual(await leaseOf(container), ["locked", "leased", "infinite"]);
@@ -58,7 +58,7 @@ test("a lease without an end guards the container from deletion", async (t) => {
     assert.equal(await container.exists(), false);
 });
 
-test("the id of a lease is a condition of use", async (t) => {
+test("a lease id is a condition", async (t) => {
     const container = await newContainer(t);
     const using = (leaseId) => container.getAccessPolicy({ conditions: { leaseId } });
     await refused(using(FIRST), 412, "LeaseNotPresentWithContainerOperation");
@@ -86,7 +86,7 @@ test("a container has one lease", async (t) => {
     await other.acquireLease(15);
 });
 
-test("a lease that was never taken", async (t) => {
+test("actions without a lease", async (t) => {
     const lease = (await newContainer(t)).getBlobLeaseClient(FIRST);
     await refused(lease.renewLease(), 409, "LeaseIdMismatchWithLeaseOperation");
     await refused(lease.releaseLease(), 409, "LeaseIdMismatchWithLeaseOperation");
@@ -111,7 +111,7 @@ test("breaking a lease", async (t) => {
     await container.getBlobLeaseClient(SECOND).acquireLease(15);
 });
 
-test("a broken lease is released by its holder", async (t) => {
+test("releasing a broken lease", async (t) => {
     const container = await newContainer(t);
     const lease = container.getBlobLeaseClient(FIRST);
     await lease.acquireLease(-1);
@@ -120,7 +120,7 @@ test("a broken lease is released by its holder", async (t) => {
     assert.deepEqual(await leaseOf(container), ["unlocked", "available", undefined]);
 });
 
-test("of many who take a lease one does", async (t) => {
+test("one of many concurrent acquisitions succeeds", async (t) => {
     const container = await newContainer(t);
     const leases = Array.from({ length: 16 }, () => container.getBlobLeaseClient());
     const outcomes = await Promise.allSettled(leases.map((lease) => lease.acquireLease(60)));
@@ -140,12 +140,12 @@ for (const duration of [0, 14, 61, -2]) {
     });
 }
 
-test("the id of a lease has a form", async (t) => {
+test("invalid lease ids", async (t) => {
     const lease = (await newContainer(t)).getBlobLeaseClient("not a guid");
     await refused(lease.acquireLease(15), 400, "InvalidHeaderValue");
 });
 
-test("leases obey dates", async (t) => {
+test("date conditions on lease actions", async (t) => {
     const container = await newContainer(t);
     const { lastModified } = await container.getProperties();
     const lease = container.getBlobLeaseClient();

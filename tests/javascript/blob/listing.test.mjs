@@ -1,4 +1,4 @@
-// Listings of blobs, flat and by hierarchy, page by page, and the names that appear in them.
+// Lists of blobs: flat, hierarchical, paged, and with unusual names.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -20,26 +20,26 @@ async function flat(container, settings) {
     return namesOf(await collect(container.listBlobsFlat(settings)));
 }
 
-/** The names of blobs, and those of prefixes in brackets. */
+/** Returns the names of blobs, and those of prefixes in brackets. */
 async function walked(container, prefix, maxPageSize) {
     const pages = container.listBlobsByHierarchy("/", { prefix }).byPage({ maxPageSize });
-    const found = [];
+    const names = [];
     for await (const { segment } of pages) {
         const prefixes = segment.blobPrefixes ?? [];
         assert.ok(!maxPageSize || prefixes.length + segment.blobItems.length <= maxPageSize);
-        found.push(...namesOf(segment.blobItems), ...namesOf(prefixes).map((name) => `[${name}]`));
+        names.push(...namesOf(segment.blobItems), ...namesOf(prefixes).map((name) => `[${name}]`));
     }
-    return inOrder(found);
+    return inOrder(names);
 }
 
 // Flat
 
-test("all blobs in their order", async (t) => {
+test("all blobs in order", async (t) => {
     const container = await newTree(t);
     assert.deepEqual(await flat(container), inOrder(TREE));
 });
 
-test("blobs behind a prefix", async (t) => {
+test("blobs with a prefix", async (t) => {
     const container = await newTree(t);
     assert.deepEqual(await flat(container, { prefix: "a/" }), ["a/1", "a/2", "a/b/1", "a/b/2"]);
     assert.deepEqual(await flat(container, { prefix: "é" }), ["é/1"]);
@@ -52,7 +52,7 @@ test("no blobs", async (t) => {
     assert.deepEqual(await walked(container), []);
 });
 
-test("a blob in a listing is described as by itself", async (t) => {
+test("a listed blob has the same properties as a single one", async (t) => {
     const blobHTTPHeaders = {
         blobContentType: "text/plain",
         blobContentEncoding: "gzip",
@@ -67,7 +67,7 @@ test("a blob in a listing is described as by itself", async (t) => {
     const own = await blockBlobClient.getProperties();
     const [shown] = await collect(container.listBlobsFlat({ includeMetadata: true }));
     assert.equal(shown.name, "blob");
-    // Here, unlike in a header, a name keeps its case.
+    // In the XML, unlike in a header, a name keeps its case.
     assert.deepEqual(shown.metadata, metadata);
     const { properties } = shown;
     assert.equal(properties.etag, own.etag.replaceAll('"', ""));
@@ -90,7 +90,7 @@ test("a blob in a listing is described as by itself", async (t) => {
     assert.equal(properties.serverEncrypted, true);
 });
 
-test("metadata only if asked for", async (t) => {
+test("metadata is listed only on request", async (t) => {
     const container = await newContainer(t);
     await container.uploadBlockBlob("blob", "", 0, { metadata: { a: "b" } });
     const [shown] = await collect(container.listBlobsFlat());
@@ -113,7 +113,7 @@ for (const maxPageSize of [1, 2, 8, 9, 100]) {
     });
 }
 
-test("going on from a page, in another listing", async (t) => {
+test("continuing in another listing", async (t) => {
     const container = await newTree(t);
     const { value: first } = await container.listBlobsFlat().byPage({ maxPageSize: 4 }).next();
     assert.deepEqual(namesOf(first.segment.blobItems), inOrder(TREE).slice(0, 4));
@@ -127,13 +127,13 @@ test("going on from a page, in another listing", async (t) => {
     );
 });
 
-test("a continuation token that is none", async (t) => {
+test("an invalid continuation token", async (t) => {
     const container = await newContainer(t);
     const pages = container.listBlobsFlat().byPage({ continuationToken: "%%%" });
     await refused(pages.next(), 400, "OutOfRangeInput");
 });
 
-test("a size of pages that will not do", async (t) => {
+test("an invalid page size", async (t) => {
     const container = await newContainer(t);
     const pages = container.listBlobsFlat().byPage({ maxPageSize: -1 });
     const error = await refused(pages.next(), 400, "OutOfRangeQueryParameterValue");
@@ -156,7 +156,7 @@ for (const maxPageSize of [undefined, 1, 2, 3]) {
     });
 }
 
-test("the kinds of what a hierarchy holds", async (t) => {
+test("kinds of items in a hierarchical list", async (t) => {
     const container = await newTree(t);
     const items = await collect(container.listBlobsByHierarchy("/", { prefix: "a/" }));
     const kinds = Object.fromEntries(items.map(({ name, kind }) => [name, kind]));
@@ -194,7 +194,7 @@ const NAMES = [
 ];
 
 for (const name of NAMES) {
-    test(`a blob called ${JSON.stringify(name).slice(0, 60)}`, async (t) => {
+    test(`a blob named ${JSON.stringify(name).slice(0, 60)}`, async (t) => {
         const container = await newTree(t, [name]);
         const blob = container.getBlobClient(name);
         assert.equal(blob.name, name);
@@ -216,7 +216,7 @@ test("a backslash in a name is a slash", async (t) => {
     }
 });
 
-test("all these names side by side, page by page and by hierarchy", async (t) => {
+test("all these names together, paged and hierarchical", async (t) => {
     const container = await newTree(t, NAMES);
     const pages = await collect(container.listBlobsFlat().byPage({ maxPageSize: 1 }));
     assert.deepEqual(
@@ -227,7 +227,7 @@ test("all these names side by side, page by page and by hierarchy", async (t) =>
     assert.deepEqual(await walked(container), inOrder(new Set(NAMES.map(behind))));
 });
 
-test("a prefix that XML cannot hold", async (t) => {
+test("a prefix that XML cannot contain", async (t) => {
     const container = await newTree(t, ["a\u0001/b", "a\u0001/c"]);
     assert.deepEqual(await walked(container), ["[a\u0001/]"]);
     assert.deepEqual(await walked(container, "a\u0001/", 1), ["a\u0001/b", "a\u0001/c"]);

@@ -1,4 +1,4 @@
-// Page blobs: pages written and cleared, which of them there are, and what a snapshot did not have.
+// Page blobs: writing and clearing pages, page ranges, and differences from snapshots.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -17,7 +17,7 @@ async function newDisk(t, settings = {}) {
 const write = (disk, first, count = 1, settings = {}) =>
     disk.uploadPages(contentOf(count * PAGE), first * PAGE, count * PAGE, settings);
 
-/** The first and the last page of each range; the client counts one byte less than there is. */
+/** Returns the first and the last page of each range; the SDK's count is one byte too small. */
 const inPages = (ranges) =>
     ranges.map(({ offset, count }) => {
         assert.equal(offset % PAGE, 0);
@@ -25,8 +25,8 @@ const inPages = (ranges) =>
         return [offset / PAGE, (offset + count + 1) / PAGE - 1];
     });
 
-/** The same of what the iterators tell, with a word for what was cleared. */
-const inOrderOfPages = (ranges) =>
+/** Returns the same for ranges from the iterators, and marks cleared ones. */
+const markedPages = (ranges) =>
     ranges.map(({ start, end, isClear }) => {
         assert.deepEqual([start % PAGE, end % PAGE], [0, PAGE - 1]);
         const pages = [start / PAGE, (end + 1) / PAGE - 1];
@@ -54,7 +54,7 @@ test("pages are written and cleared", async (t) => {
     assert.deepEqual(shown.metadata, { its: "own" });
 });
 
-test("ranges that will not do", async (t) => {
+test("invalid ranges", async (t) => {
     const disk = await newDisk(t);
     const { etag } = await disk.getProperties();
     const written = (offset, count) => disk.uploadPages(contentOf(count), offset, count);
@@ -65,20 +65,20 @@ test("ranges that will not do", async (t) => {
     assert.equal((await disk.getProperties()).etag, etag);
 });
 
-test("which pages there are", async (t) => {
+test("page ranges", async (t) => {
     const disk = await newDisk(t);
     assert.deepEqual((await disk.getPageRanges()).pageRange, []);
     for (const [first, count] of [[0, 1], [2, 3], [5, 1], [20, 2]]) await write(disk, first, count);
-    const told = await disk.getPageRanges(0, PAGES * PAGE);
-    assert.deepEqual(inPages(told.pageRange), [[0, 0], [2, 5], [20, 21]]);
-    assert.deepEqual(told.clearRange, []);
-    assert.equal(told.blobContentLength, PAGES * PAGE);
-    assert.equal(told.etag, (await disk.getProperties()).etag);
+    const response = await disk.getPageRanges(0, PAGES * PAGE);
+    assert.deepEqual(inPages(response.pageRange), [[0, 0], [2, 5], [20, 21]]);
+    assert.deepEqual(response.clearRange, []);
+    assert.equal(response.blobContentLength, PAGES * PAGE);
+    assert.equal(response.etag, (await disk.getProperties()).etag);
     const part = await disk.getPageRanges(4 * PAGE, 17 * PAGE);
     assert.deepEqual(inPages(part.pageRange), [[4, 5], [20, 20]]);
 });
 
-test("ranges page by page", async (t) => {
+test("paged lists of page ranges", async (t) => {
     const disk = await newDisk(t);
     const expected = [];
     for (let first = 0; first < PAGES; first += 3) {
@@ -86,7 +86,7 @@ test("ranges page by page", async (t) => {
         expected.push([first, first]);
     }
     const all = await collect(disk.listPageRanges());
-    assert.deepEqual(inOrderOfPages(all), expected);
+    assert.deepEqual(markedPages(all), expected);
     for (const maxPageSize of [1, 2, 5, expected.length, 5000]) {
         const sizes = [];
         for await (const page of disk.listPageRanges().byPage({ maxPageSize })) {
@@ -105,7 +105,7 @@ test("ranges page by page", async (t) => {
     );
 });
 
-test("what was changed since a snapshot", async (t) => {
+test("changes since a snapshot", async (t) => {
     const disk = await newDisk(t);
     await write(disk, 0, 4);
     await write(disk, 10, 2);
@@ -113,25 +113,25 @@ test("what was changed since a snapshot", async (t) => {
     await write(disk, 2);
     await write(disk, 6, 2);
     await disk.clearPages(10 * PAGE, PAGE);
-    const told = await disk.getPageRangesDiff(0, PAGES * PAGE, snapshot);
-    assert.deepEqual(inPages(told.pageRange), [[2, 2], [6, 7]]);
-    assert.deepEqual(inPages(told.clearRange), [[10, 10]]);
+    const response = await disk.getPageRangesDiff(0, PAGES * PAGE, snapshot);
+    assert.deepEqual(inPages(response.pageRange), [[2, 2], [6, 7]]);
+    assert.deepEqual(inPages(response.clearRange), [[10, 10]]);
     const part = await disk.getPageRangesDiff(7 * PAGE, 2 * PAGE, snapshot);
     assert.deepEqual(inPages(part.pageRange), [[7, 7]]);
     assert.deepEqual(part.clearRange, []);
     const expected = [[2, 2], [6, 7], [10, 10, "cleared"]];
     const listed = await collect(disk.listPageRangesDiff(0, PAGES * PAGE, snapshot));
-    assert.deepEqual(inOrderOfPages(listed), expected);
+    assert.deepEqual(markedPages(listed), expected);
     const found = [];
     const segments = disk.listPageRangesDiff(0, PAGES * PAGE, snapshot).byPage({ maxPageSize: 1 });
     for await (const { pageRange = [], clearRange = [] } of segments) {
         assert.ok(pageRange.length + clearRange.length <= 1);
         found.push(...pageRange, ...clearRange.map((range) => ({ ...range, isClear: true })));
     }
-    assert.deepEqual(inOrderOfPages(found), expected);
+    assert.deepEqual(markedPages(found), expected);
 });
 
-test("snapshots are compared with each other", async (t) => {
+test("changes between snapshots", async (t) => {
     const disk = await newDisk(t);
     await write(disk, 0);
     const { snapshot: older } = await disk.createSnapshot();
@@ -139,8 +139,8 @@ test("snapshots are compared with each other", async (t) => {
     const { snapshot: newer } = await disk.createSnapshot();
     await write(disk, 8);
     const past = disk.withSnapshot(newer);
-    const told = await past.getPageRangesDiff(0, PAGES * PAGE, older);
-    assert.deepEqual(inPages(told.pageRange), [[4, 4]]);
+    const response = await past.getPageRangesDiff(0, PAGES * PAGE, older);
+    assert.deepEqual(inPages(response.pageRange), [[4, 4]]);
     const byAddress = await disk.getPageRangesDiffForManagedDisks(
         0,
         PAGES * PAGE,
@@ -169,7 +169,7 @@ test("sequence numbers", async (t) => {
     await wanted({ ifSequenceNumberEqualTo: 6, ifSequenceNumberLessThan: 7 });
 });
 
-test("made longer and shorter", async (t) => {
+test("resizing", async (t) => {
     const disk = await newDisk(t);
     await write(disk, PAGES - 2, 2);
     await disk.resize((PAGES - 1) * PAGE);
@@ -180,7 +180,7 @@ test("made longer and shorter", async (t) => {
     await refused(disk.resize(PAGE + 1), 400, "InvalidHeaderValue");
 });
 
-test("the largest blob that there is", async (t) => {
+test("a blob of the maximum size", async (t) => {
     const disk = (await newContainer(t)).getPageBlobClient("disk");
     const size = 8 * 1024 ** 4;
     await disk.create(size);
@@ -192,7 +192,7 @@ test("the largest blob that there is", async (t) => {
     assert.deepEqual(others, []);
 });
 
-test("snapshots are copied one after the other", async (t) => {
+test("incremental copies of snapshots", async (t) => {
     const disk = await newDisk(t);
     const copy = service.getContainerClient(disk.containerName).getPageBlobClient("copy");
     const content = contentOf(PAGE);

@@ -1,4 +1,4 @@
-// The service as a whole: its containers, its properties, what it says about itself.
+// Operations on the service: listing containers, properties, account information and statistics.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -30,7 +30,7 @@ async function newContainers(t, letters) {
 
 // Containers
 
-test("containers are listed as they describe themselves", async (t) => {
+test("listed containers have the same properties as single ones", async (t) => {
     const { prefix, names, containers } = await newContainers(t, "abc");
     await containers[1].setAccessPolicy("blob");
     await containers[2].getBlobLeaseClient().acquireLease(-1);
@@ -53,7 +53,7 @@ test("containers are listed as they describe themselves", async (t) => {
     }
 });
 
-test("containers without metadata, unless asked for", async (t) => {
+test("metadata is listed only on request", async (t) => {
     const { prefix } = await newContainers(t, "a");
     const [listed] = await collect(service.listContainers({ prefix }));
     assert.equal(listed.metadata, undefined);
@@ -63,7 +63,7 @@ test("no containers", async () => {
     assert.deepEqual(await collect(service.listContainers({ prefix: unique("none") })), []);
 });
 
-test("containers page by page", async (t) => {
+test("paged lists of containers", async (t) => {
     const { prefix, names } = await newContainers(t, "abcde");
     const pages = await collect(service.listContainers({ prefix }).byPage({ maxPageSize: 2 }));
     const namesOf = (page) => page.containerItems.map(({ name }) => name);
@@ -78,15 +78,15 @@ test("containers page by page", async (t) => {
 
 // Properties
 
-/** Whatever the test sets them to, they are as before when it ends. */
+/** Restores the properties when the test ends. */
 async function keepProperties(t) {
     const { cors = [], ...before } = await service.getProperties();
     t.after(() => service.setProperties({ ...before, cors }));
 }
 
-test("properties are kept", async (t) => {
+test("properties are stored", async (t) => {
     await keepProperties(t);
-    const wished = {
+    const expected = {
         blobAnalyticsLogging: {
             version: "1.0",
             deleteProperty: true,
@@ -116,13 +116,13 @@ test("properties are kept", async (t) => {
             },
         ],
     };
-    const changed = await service.setProperties(wished);
+    const changed = await service.setProperties(expected);
     assert.equal(changed._response.status, 202);
     const shown = await service.getProperties();
-    for (const [name, value] of Object.entries(wished)) assert.deepEqual(shown[name], value, name);
+    for (const [name, value] of Object.entries(expected)) assert.deepEqual(shown[name], value, name);
 });
 
-test("what is not named stays as it is", async (t) => {
+test("properties that are left out stay unchanged", async (t) => {
     await keepProperties(t);
     const website = { enabled: true, indexDocument: "index.html", errorDocument404Path: "no.html" };
     await service.setProperties({ staticWebsite: website });
@@ -131,7 +131,7 @@ test("what is not named stays as it is", async (t) => {
     for (const [name, value] of Object.entries(website)) assert.equal(staticWebsite[name], value);
 });
 
-test("properties that will not do", async () => {
+test("invalid properties", async () => {
     const before = await service.getProperties();
     const rule = {
         allowedOrigins: "*",
@@ -145,7 +145,7 @@ test("properties that will not do", async () => {
     assert.deepEqual((await service.getProperties()).cors, before.cors);
 });
 
-test("pages of other origins are let in by the rules for them", async (t) => {
+test("CORS rules", async (t) => {
     await keepProperties(t);
     const blob = await newBlob(t);
     const url = await blob.generateSasUrl({ expiresOn: fromNow(HOUR_MS), permissions: "r" });
@@ -177,9 +177,9 @@ test("pages of other origins are let in by the rules for them", async (t) => {
     assert.equal(got.headers.get("access-control-allow-origin"), origin);
 });
 
-// About itself
+// Account information and statistics
 
-test("the kind of the account", async (t) => {
+test("account information", async (t) => {
     const blob = await newBlob(t);
     const container = service.getContainerClient(blob.containerName);
     for (const client of [service, container, blob]) {
@@ -190,7 +190,7 @@ test("the kind of the account", async (t) => {
     }
 });
 
-test("statistics are at the secondary endpoint", async () => {
+test("statistics are available at the secondary endpoint", async () => {
     const url = service.url.replace(service.accountName, `${service.accountName}-secondary`);
     const secondary = new BlobServiceClient(url, service.credential, options);
     const { geoReplication } = await secondary.getStatistics();

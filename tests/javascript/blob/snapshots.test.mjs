@@ -1,4 +1,4 @@
-// Snapshots: taken, read, listed and deleted, and never changed.
+// Snapshots: creating, reading, listing and deleting.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -18,27 +18,27 @@ import {
     text,
 } from "./clients.mjs";
 
-/** A client for a new snapshot of a blob. */
+/** Creates a snapshot and returns its client. */
 async function take(blob, settings = {}) {
     return blob.withSnapshot((await blob.createSnapshot(settings)).snapshot);
 }
 
-/** The snapshots of the blobs in a container, and undefined for each blob itself. */
+/** Returns the snapshots in a container, and undefined for each base blob. */
 async function listed(blob) {
     const container = service.getContainerClient(blob.containerName);
-    const found = await collect(container.listBlobsFlat({ includeSnapshots: true }));
-    return found.map(({ snapshot }) => snapshot);
+    const items = await collect(container.listBlobsFlat({ includeSnapshots: true }));
+    return items.map(({ snapshot }) => snapshot);
 }
 
-test("a snapshot is what the blob was", async (t) => {
+test("a snapshot has the content at its time", async (t) => {
     const blob = await newBlob(t, "old", { metadata: { its: "own" } });
     const { etag } = await blob.getProperties();
-    const taken = await blob.createSnapshot();
-    assert.equal(taken._response.status, 201);
-    assert.equal(taken.etag, etag);
+    const created = await blob.createSnapshot();
+    assert.equal(created._response.status, 201);
+    assert.equal(created.etag, etag);
     assert.equal((await blob.getProperties()).etag, etag);
     await blob.upload("new", 3);
-    const past = blob.withSnapshot(taken.snapshot);
+    const past = blob.withSnapshot(created.snapshot);
     assert.equal(await text(await past.download()), "old");
     assert.equal(await text(await past.download(1, 1)), "l");
     const shown = await past.getProperties();
@@ -47,24 +47,24 @@ test("a snapshot is what the blob was", async (t) => {
     assert.equal(await text(await blob.download()), "new");
 });
 
-test("a snapshot with metadata of its own", async (t) => {
+test("a snapshot with its own metadata", async (t) => {
     const blob = await newBlob(t, "old", { metadata: { its: "own" } });
     const past = await take(blob, { metadata: { other: "things" } });
     assert.deepEqual((await past.getProperties()).metadata, { other: "things" });
     assert.deepEqual((await blob.getProperties()).metadata, { its: "own" });
 });
 
-test("conditions of taking one", async (t) => {
+test("conditions on creating a snapshot", async (t) => {
     const blob = await newBlob(t);
     const { etag } = await blob.getProperties();
-    const taken = (conditions) => blob.createSnapshot({ conditions });
-    await refused(taken({ ifMatch: OTHER_ETAG }), 412, "ConditionNotMet");
-    await refused(taken({ ifNoneMatch: etag }), 412, "ConditionNotMet");
+    const create = (conditions) => blob.createSnapshot({ conditions });
+    await refused(create({ ifMatch: OTHER_ETAG }), 412, "ConditionNotMet");
+    await refused(create({ ifNoneMatch: etag }), 412, "ConditionNotMet");
     assert.deepEqual(await listed(blob), [undefined]);
-    await taken({ ifMatch: etag });
+    await create({ ifMatch: etag });
 });
 
-test("listing, page by page", async (t) => {
+test("paged lists with snapshots", async (t) => {
     const container = await newContainer(t);
     const expected = [];
     for (const name of ["a", "b"]) {
@@ -77,17 +77,17 @@ test("listing, page by page", async (t) => {
     }
     for (let maxPageSize = 1; maxPageSize <= expected.length; maxPageSize += 1) {
         const pages = container.listBlobsFlat({ includeSnapshots: true }).byPage({ maxPageSize });
-        const found = [];
+        const items = [];
         for await (const { segment } of pages) {
-            found.push(...segment.blobItems.map(({ name, snapshot }) => [name, snapshot]));
-            // Pages that begin again with what was shown would have no end.
-            if (found.length > expected.length) break;
+            items.push(...segment.blobItems.map(({ name, snapshot }) => [name, snapshot]));
+            // Pages that repeat earlier entries would never end.
+            if (items.length > expected.length) break;
         }
-        assert.deepEqual(found, expected, `in pages of ${maxPageSize}`);
+        assert.deepEqual(items, expected, `in pages of ${maxPageSize}`);
     }
 });
 
-test("a blob is deleted with its snapshots, or they alone", async (t) => {
+test("deleting a blob with its snapshots, or only the snapshots", async (t) => {
     const blob = await newBlob(t);
     await take(blob);
     await refused(blob.delete(), 409, "SnapshotsPresent");
@@ -98,7 +98,7 @@ test("a blob is deleted with its snapshots, or they alone", async (t) => {
     assert.deepEqual(await listed(blob), []);
 });
 
-test("one snapshot is deleted by itself", async (t) => {
+test("deleting one snapshot", async (t) => {
     const blob = await newBlob(t);
     const first = await take(blob);
     const { snapshot } = await blob.createSnapshot();
@@ -120,7 +120,7 @@ const CHANGES = {
 };
 
 for (const [name, change] of Object.entries(CHANGES)) {
-    test(`nobody can do this to a snapshot: ${name}`, async (t) => {
+    test(`operations that snapshots refuse: ${name}`, async (t) => {
         const blob = await newBlob(t, "old");
         const { etag } = await blob.getProperties();
         const past = await take(blob);
@@ -128,14 +128,14 @@ for (const [name, change] of Object.entries(CHANGES)) {
             permissions: BlobSASPermissions.parse("racwd"),
             expiresOn: fromNow(HOUR_MS),
         });
-        // By its owner, by somebody with a token for it, and with that token to the blob itself.
+        // With the account key, with a token for the snapshot, and with that token for the base blob.
         const holder = new BlockBlobClient(url, undefined, options);
-        const elsewhere = url.replace(/snapshot=[^&]*&/, "");
-        assert.notEqual(elsewhere, url);
-        const meddler = new BlockBlobClient(elsewhere, undefined, options);
+        const baseUrl = url.replace(/snapshot=[^&]*&/, "");
+        assert.notEqual(baseUrl, url);
+        const baseBlob = new BlockBlobClient(baseUrl, undefined, options);
         await refused(change(past), 400, "InvalidQueryParameterValue");
         await refused(change(holder), 403, "AuthorizationFailure");
-        await refused(change(meddler), 403, "AuthenticationFailed");
+        await refused(change(baseBlob), 403, "AuthenticationFailed");
         assert.equal((await blob.getProperties()).etag, etag);
         assert.equal(await text(await past.download()), "old");
     });

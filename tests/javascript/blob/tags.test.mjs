@@ -1,4 +1,4 @@
-// Tags: set, shown, and what blobs are found by; and conditions on them.
+// Tags: setting and reading, searches, and conditions on tags.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -26,11 +26,11 @@ import {
 const expiresOn = fromNow(HOUR_MS);
 const ODD = { "a b": "c d", "+-./:=_": "=_:/.-+", empty: "" };
 
-async function found(items) {
+async function namesFound(items) {
     return (await collect(items)).map(({ name }) => name);
 }
 
-test("tags come back as they were set", async (t) => {
+test("tags are returned as they were set", async (t) => {
     const blob = await newBlob(t);
     assert.deepEqual((await blob.getTags()).tags, {});
     const { etag } = await blob.getProperties();
@@ -46,7 +46,7 @@ test("tags come back as they were set", async (t) => {
     assert.equal((await blob.getProperties()).tagCount, undefined);
 });
 
-test("blobs are made with tags", async (t) => {
+test("blobs are created with tags", async (t) => {
     const container = await newContainer(t);
     const block = container.getBlockBlobClient("block");
     await block.upload("content", 7, { tags: ODD });
@@ -76,7 +76,7 @@ test("a snapshot keeps its tags", async (t) => {
     assert.deepEqual((await blob.getTags()).tags, { state: "new" });
 });
 
-test("tags that will not do", async (t) => {
+test("invalid tags", async (t) => {
     const blob = await newBlob(t, "content", { tags: { kept: "yes" } });
     const many = Object.fromEntries(Array.from({ length: 11 }, (_, n) => [`tag${n}`, "value"]));
     for (const tags of [many, { ["x".repeat(129)]: "" }, { a: "x".repeat(257) }]) {
@@ -103,7 +103,7 @@ test("conditions on tags", async (t) => {
     await blob.delete(unmet);
 });
 
-test("blobs are found in the account", async (t) => {
+test("searches of the account", async (t) => {
     const [one, other] = [await newContainer(t), await newContainer(t)];
     const mark = unique("mark");
     for (const [container, number] of [[one, 1], [other, 2]]) {
@@ -133,13 +133,13 @@ test("blobs are found in the account", async (t) => {
     );
 });
 
-test("blobs are found in a container, as they are now", async (t) => {
+test("searches of a container see current tags", async (t) => {
     const container = await newContainer(t);
     const blobs = ["a", "b", "c", "d"].map((name) => container.getBlockBlobClient(name));
     for (const [number, blob] of blobs.entries()) {
         await blob.upload("", 0, { tags: { number: String(number) } });
     }
-    const from = (where) => found(container.findBlobsByTags(where));
+    const from = (where) => namesFound(container.findBlobsByTags(where));
     assert.deepEqual(await from("number >= '1' AND number < '3'"), ["b", "c"]);
     await blobs[1].setTags({ number: "9" });
     await blobs[2].delete();
@@ -149,7 +149,7 @@ test("blobs are found in a container, as they are now", async (t) => {
     assert.deepEqual(await from("none = '0'"), []);
 });
 
-test("page after page from a marker", async (t) => {
+test("paged searches with a marker", async (t) => {
     const container = await newContainer(t);
     const names = ["a", "b", "c", "d", "e"];
     for (const name of names) {
@@ -164,7 +164,7 @@ test("page after page from a marker", async (t) => {
     assert.deepEqual(next.blobs.map(({ name }) => name), ["c", "d", "e"]);
 });
 
-test("what cannot be looked for", async (t) => {
+test("invalid searches", async (t) => {
     const container = await newContainer(t);
     for (const where of ["a", "a <> '1'", "a = '1' OR b = '1'"]) {
         const search = collect(container.findBlobsByTags(where));
@@ -172,7 +172,7 @@ test("what cannot be looked for", async (t) => {
     }
 });
 
-test("tags need letters of their own", async (t) => {
+test("tags need their own permissions", async (t) => {
     const blob = await newBlob(t, "content", { tags: { a: "1" } });
     const container = service.getContainerClient(blob.containerName);
     async function holder(letters) {
@@ -185,11 +185,11 @@ test("tags need letters of their own", async (t) => {
     await mismatched(writer.getBlobClient("blob").getTags());
     await mismatched(writer.getBlobClient("blob").setTags({}));
     await mismatched(writer.getBlockBlobClient("new").upload("", 0, { tags: { a: "1" } }));
-    await mismatched(found(tagger.findBlobsByTags("a = '1'")));
+    await mismatched(namesFound(tagger.findBlobsByTags("a = '1'")));
     await tagger.getBlobClient("blob").setTags({ a: "2" });
-    assert.deepEqual(await found(finder.findBlobsByTags("a = '2'")), ["blob"]);
+    assert.deepEqual(await namesFound(finder.findBlobsByTags("a = '2'")), ["blob"]);
     const url = service.generateAccountSasUrl(expiresOn, AccountSASPermissions.parse("tf"), "sco");
     const account = new BlobServiceClient(url, undefined, options);
     const where = `@container = '${blob.containerName}' AND a = '2'`;
-    assert.deepEqual(await found(account.findBlobsByTags(where)), ["blob"]);
+    assert.deepEqual(await namesFound(account.findBlobsByTags(where)), ["blob"]);
 });

@@ -1,4 +1,4 @@
-// Tiers: chosen at once, and the way out of the archive.
+// Tiers: setting, and rehydration from the archive.
 
 import assert from "node:assert/strict";
 import { setTimeout as pause } from "node:timers/promises";
@@ -14,7 +14,7 @@ async function listed(blob) {
     return properties;
 }
 
-test("a tier is set at once", async (t) => {
+test("a tier changes immediately", async (t) => {
     const blob = await newBlob(t);
     const before = await blob.getProperties();
     assert.deepEqual([before.accessTier, before.accessTierInferred], ["Hot", true]);
@@ -32,7 +32,7 @@ test("a tier is set at once", async (t) => {
     }
 });
 
-test("blobs are made with a tier", async (t) => {
+test("blobs are created with a tier", async (t) => {
     const blob = await newBlob(t, "content", { tier: "Cool" });
     assert.equal((await blob.getProperties()).accessTier, "Cool");
     await blob.upload("other", 5);
@@ -40,7 +40,7 @@ test("blobs are made with a tier", async (t) => {
     assert.deepEqual([shown.accessTier, shown.accessTierInferred], ["Hot", true]);
 });
 
-test("the archive keeps what is in it", async (t) => {
+test("archived blobs cannot be read", async (t) => {
     const blob = await newBlob(t, "content", { metadata: { its: "own" } });
     await blob.setAccessTier("Archive");
     await refused(blob.download(), 409, "BlobArchived");
@@ -52,7 +52,7 @@ test("the archive keeps what is in it", async (t) => {
     await blob.delete();
 });
 
-test("the way out of the archive", async (t) => {
+test("rehydration", async (t) => {
     const blob = await newBlob(t);
     await blob.setAccessTier("Archive");
     const set = await blob.setAccessTier("Cool", { rehydratePriority: "High" });
@@ -68,7 +68,7 @@ test("the way out of the archive", async (t) => {
     assert.equal(await text(await blob.download()), "content");
 });
 
-test("a copy brings a blob out of the archive", async (t) => {
+test("rehydration by a copy", async (t) => {
     const blob = await newBlob(t);
     await blob.setAccessTier("Archive");
     const copy = service.getContainerClient(blob.containerName).getBlockBlobClient("copy");
@@ -80,7 +80,7 @@ test("a copy brings a blob out of the archive", async (t) => {
     assert.equal((await blob.getProperties()).accessTier, "Archive");
 });
 
-test("page blobs have tiers of their own", async (t) => {
+test("tiers of page blobs", async (t) => {
     const disk = (await newContainer(t)).getPageBlobClient("disk");
     await disk.create(512, { tier: "P10" });
     assert.equal((await disk.getProperties()).accessTier, "P10");
@@ -91,7 +91,7 @@ test("page blobs have tiers of their own", async (t) => {
     assert.equal((await disk.getProperties()).accessTier, "P20");
 });
 
-test("what has no tier", async (t) => {
+test("blobs without a tier", async (t) => {
     const container = await newContainer(t);
     const log = container.getAppendBlobClient("log");
     await log.create();

@@ -1,4 +1,4 @@
-// Who is let in: keys, signatures made by the SDK, stored policies, and callers without a name.
+// Authorization: account keys, SAS tokens from the SDK, stored access policies and anonymous callers.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -30,12 +30,12 @@ const expiresOn = fromNow(HOUR_MS);
 const failed = (request) => refused(request, 403, "AuthenticationFailed");
 const mismatched = (request) => refused(request, 403, "AuthorizationPermissionMismatch");
 const outOfReach = (request) => refused(request, 403, "AuthorizationFailure");
-const unnamed = (request) => refused(request, 401, "NoAuthenticationInformation");
+const unauthenticated = (request) => refused(request, 401, "NoAuthenticationInformation");
 
-/** What anybody who has this address can do. */
+/** Returns a client for a URL that contains a SAS. */
 const holder = (Client, url) => new Client(url, undefined, options);
 
-// What is done to a queue with one message, and the letter that it needs; none has "".
+// Operations on a queue with one message, and the permission that each needs; "" if no SAS allows it.
 const ACTIONS = {
     put: ["a", (queue) => queue.sendMessage("new")],
     get: ["p", (queue) => queue.receiveMessages()],
@@ -53,13 +53,13 @@ const ACTIONS = {
 test("a wrong key", async () => {
     const key = Buffer.from("wrong").toString("base64");
     const credential = new StorageSharedKeyCredential(service.accountName, key);
-    const stranger = new QueueServiceClient(service.url, credential, options);
-    await failed(stranger.getProperties());
-    await failed(stranger.createQueue("never"));
-    await failed(stranger.getQueueClient("never").sendMessage("never"));
+    const unauthorized = new QueueServiceClient(service.url, credential, options);
+    await failed(unauthorized.getProperties());
+    await failed(unauthorized.createQueue("never"));
+    await failed(unauthorized.getQueueClient("never").sendMessage("never"));
 });
 
-test("an account's signature for everything", async () => {
+test("an account SAS with all permissions", async () => {
     const permissions = AccountSASPermissions.parse("rwdlacup");
     const url = service.generateAccountSasUrl(expiresOn, permissions, "sco");
     const account = holder(QueueServiceClient, url);
@@ -74,7 +74,7 @@ test("an account's signature for everything", async () => {
     await queue.delete();
 });
 
-test("an account's signature opens only the types and letters it names", async (t) => {
+test("an account SAS grants only its resource types and permissions", async (t) => {
     const queue = await newQueue(t);
     function address(letters, types, more) {
         const permissions = AccountSASPermissions.parse(letters);
@@ -88,12 +88,12 @@ test("an account's signature opens only the types and letters it names", async (
     await failed(address("r", "o", { startsOn: fromNow(HOUR_MS / 2) }).peekMessages());
     const encrypted = address("r", "o", { protocol: SASProtocol.Https });
     await refused(encrypted.peekMessages(), 403, "AuthorizationProtocolMismatch");
-    const elsewhere = address("r", "o", { ipRange: { start: "192.0.2.1", end: "192.0.2.9" } });
-    await refused(elsewhere.peekMessages(), 403, "AuthorizationSourceIPMismatch");
+    const otherAddress = address("r", "o", { ipRange: { start: "192.0.2.1", end: "192.0.2.9" } });
+    await refused(otherAddress.peekMessages(), 403, "AuthorizationSourceIPMismatch");
 });
 
 for (const letter of "raup") {
-    test(`a queue's signature with the letter ${letter}`, async (t) => {
+    test(`a queue SAS with the permission ${letter}`, async (t) => {
         const queue = await newQueue(t);
         const permissions = QueueSASPermissions.parse(letter);
         const guest = holder(QueueClient, queue.generateSasUrl({ expiresOn, permissions }));
@@ -105,7 +105,7 @@ for (const letter of "raup") {
     });
 }
 
-test("a signature is for one queue, as it was signed", async (t) => {
+test("a queue SAS is valid for one queue and cannot be changed", async (t) => {
     const [queue, other] = [await newQueue(t), await newQueue(t)];
     const permissions = QueueSASPermissions.parse("r");
     const url = queue.generateSasUrl({ expiresOn, permissions });
@@ -115,7 +115,7 @@ test("a signature is for one queue, as it was signed", async (t) => {
     await failed(holder(QueueClient, past).peekMessages());
 });
 
-test("a stored policy is in force from the next request on", async (t) => {
+test("a stored access policy applies to the next request", async (t) => {
     const queue = await newQueue(t);
     const keep = (permissions, end = expiresOn) =>
         queue.setAccessPolicy([{ id: "guests", accessPolicy: { expiresOn: end, permissions } }]);
@@ -137,12 +137,12 @@ test("a stored policy is in force from the next request on", async (t) => {
     await failed(guest.peekMessages());
 });
 
-test("callers without a name", async (t) => {
+test("anonymous callers", async (t) => {
     const queue = await newQueue(t);
-    const stranger = holder(QueueClient, queue.url);
+    const unauthorized = holder(QueueClient, queue.url);
     for (const [, action] of Object.values(ACTIONS)) {
-        await unnamed(action(stranger, await queue.sendMessage("text")));
+        await unauthenticated(action(unauthorized, await queue.sendMessage("text")));
     }
-    await unnamed(collect(holder(QueueServiceClient, service.url).listQueues()));
+    await unauthenticated(collect(holder(QueueServiceClient, service.url).listQueues()));
     assert.equal((await queue.getProperties()).approximateMessagesCount, 11);
 });

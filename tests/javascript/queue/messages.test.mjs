@@ -1,4 +1,4 @@
-// Messages: put, taken, looked at, changed, deleted.
+// Messages: sending, receiving, peeking, updating and deleting.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -24,7 +24,7 @@ test("a new message", async (t) => {
     assert.deepEqual(await texts(queue), []);
 });
 
-test("how long messages live", async (t) => {
+test("times to live", async (t) => {
     const queue = await newQueue(t);
     const forEver = await queue.sendMessage("text", { messageTimeToLive: -1 });
     assert.equal(forEver.expiresOn.getUTCFullYear(), 9999);
@@ -37,21 +37,21 @@ test("how long messages live", async (t) => {
     await refused(queue.sendMessage("text", hiddenToItsEnd), 400, OUT_OF_RANGE);
 });
 
-test("hidden for a while", async (t) => {
+test("visibility timeouts", async (t) => {
     const queue = await newQueue(t);
     await queue.sendMessage("late", { visibilityTimeout: 2 });
-    await queue.sendMessage("taken");
-    const taken = await take(queue, { visibilityTimeout: 2 });
-    assert.equal(taken.messageText, "taken");
+    await queue.sendMessage("received");
+    const received = await take(queue, { visibilityTimeout: 2 });
+    assert.equal(received.messageText, "received");
     assert.deepEqual(await texts(queue), []);
     await wait(2_100);
-    assert.deepEqual(await texts(queue), ["late", "taken"]);
-    // Nobody else took it meanwhile.
-    await queue.deleteMessage(taken.messageId, taken.popReceipt);
+    assert.deepEqual(await texts(queue), ["late", "received"]);
+    // Its receipt is still valid.
+    await queue.deleteMessage(received.messageId, received.popReceipt);
     assert.deepEqual(await texts(queue), ["late"]);
 });
 
-test("as many as are asked for", async (t) => {
+test("numbers of messages", async (t) => {
     const queue = await newQueue(t);
     for (let number = 0; number < 35; number += 1) await queue.sendMessage(`${number}`);
     assert.equal((await queue.getProperties()).approximateMessagesCount, 35);
@@ -71,13 +71,13 @@ test("as many as are asked for", async (t) => {
 test("receipts", async (t) => {
     const queue = await newQueue(t);
     const { messageId } = await queue.sendMessage("text");
-    const taken = await take(queue);
-    const shown = await queue.updateMessage(messageId, taken.popReceipt, undefined, 0);
-    assert.notEqual(shown.popReceipt, taken.popReceipt);
+    const received = await take(queue);
+    const shown = await queue.updateMessage(messageId, received.popReceipt, undefined, 0);
+    assert.notEqual(shown.popReceipt, received.popReceipt);
     const again = await take(queue);
     assert.equal(again.dequeueCount, 2);
     assert.equal(again.messageText, "text");
-    for (const { popReceipt } of [taken, shown]) {
+    for (const { popReceipt } of [received, shown]) {
         await refused(queue.deleteMessage(messageId, popReceipt), 404, "MessageNotFound");
     }
     await refused(queue.deleteMessage(messageId, "nonsense"), 400, "InvalidQueryParameterValue");
@@ -99,7 +99,7 @@ test("updates", async (t) => {
     assert.deepEqual(await texts(queue), []);
 });
 
-test("clearing", async (t) => {
+test("clearing a queue", async (t) => {
     const queue = await newQueue(t);
     const hidden = await queue.sendMessage("hidden", { visibilityTimeout: 60 });
     await queue.sendMessage("seen");
@@ -130,7 +130,7 @@ test("64 KiB, and one byte more", async (t) => {
     }
 });
 
-test("many at once", async (t) => {
+test("concurrent clients", async (t) => {
     const queue = await newQueue(t);
     const sent = Array.from({ length: 64 }, (_, number) => `${number}`);
     await Promise.all(sent.map((text) => queue.sendMessage(text)));

@@ -1,12 +1,12 @@
-// Queues: made, described, listed, deleted.
+// Queues: creation, metadata, access policies, listing and deletion.
 
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { HOUR_MS, collect, fromNow, newQueue, refused, service, texts, unique } from "./clients.mjs";
 
-test("a queue is made once", async (t) => {
-    const queue = service.getQueueClient(unique("made"));
+test("creating a queue twice", async (t) => {
+    const queue = service.getQueueClient(unique("created"));
     t.after(() => queue.deleteIfExists());
     const metadata = { colour: "red" };
     assert.equal((await queue.create({ metadata }))._response.status, 201);
@@ -19,7 +19,7 @@ test("a queue is made once", async (t) => {
     assert.equal(await queue.exists(), false);
 });
 
-test("a queue is deleted and made again at once", async (t) => {
+test("deleting and recreating a queue", async (t) => {
     const queue = await newQueue(t);
     await queue.sendMessage("text");
     await queue.delete();
@@ -36,7 +36,7 @@ for (const [name, code] of [
     ["Upper", "InvalidResourceName"],
     ["a--b", "InvalidResourceName"],
 ]) {
-    test(`no queue is called ${name}`, () =>
+    test(`the invalid name ${name}`, () =>
         refused(service.createQueue(name), 400, code));
 }
 
@@ -49,7 +49,7 @@ test("metadata", async (t) => {
     assert.deepEqual((await queue.getProperties()).metadata, {});
 });
 
-test("stored policies are kept", async (t) => {
+test("access policies are stored", async (t) => {
     const queue = await newQueue(t);
     const accessPolicy = {
         startsOn: fromNow(-HOUR_MS),

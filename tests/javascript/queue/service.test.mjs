@@ -1,4 +1,4 @@
-// The service as a whole: its properties, and what it says about itself.
+// Operations on the service: properties and statistics.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -7,16 +7,16 @@ import { QueueServiceClient } from "@azure/storage-queue";
 
 import { newQueue, options, refused, service, texts } from "./clients.mjs";
 
-/** Whatever the test sets them to, they are as before when it ends. */
+/** Restores the properties when the test ends. */
 async function keepProperties(t) {
     const { cors = [], ...before } = await service.getProperties();
     t.after(() => service.setProperties({ ...before, cors }));
 }
 
-test("properties are kept", async (t) => {
+test("properties are stored", async (t) => {
     await keepProperties(t);
     const retentionPolicy = { enabled: true, days: 7 };
-    const wished = {
+    const expected = {
         queueAnalyticsLogging: {
             version: "1.0",
             deleteProperty: true,
@@ -36,9 +36,9 @@ test("properties are kept", async (t) => {
             },
         ],
     };
-    assert.equal((await service.setProperties(wished))._response.status, 202);
-    const found = await service.getProperties();
-    for (const [name, value] of Object.entries(wished)) assert.deepEqual(found[name], value, name);
+    assert.equal((await service.setProperties(expected))._response.status, 202);
+    const properties = await service.getProperties();
+    for (const [name, value] of Object.entries(expected)) assert.deepEqual(properties[name], value, name);
 
     const preflight = (origin, method) =>
         fetch(`${service.url}/any/messages`, {
@@ -52,7 +52,7 @@ test("properties are kept", async (t) => {
     assert.equal((await preflight("http://example.net", "POST")).status, 403);
 });
 
-// The second place
+// The secondary endpoint
 
 const secondary = new QueueServiceClient(
     service.url.replace(service.accountName, `${service.accountName}-secondary`),
@@ -60,14 +60,14 @@ const secondary = new QueueServiceClient(
     options,
 );
 
-test("statistics are at the secondary endpoint", async () => {
+test("statistics are available at the secondary endpoint", async () => {
     const { geoReplication } = await secondary.getStatistics();
     assert.equal(geoReplication.status, "live");
     assert.ok(Math.abs(geoReplication.lastSyncOn - Date.now()) < 60_000);
     await refused(service.getStatistics(), 400, "InvalidQueryParameterValue");
 });
 
-test("the secondary endpoint is there to be read", async (t) => {
+test("the secondary endpoint is read-only", async (t) => {
     const queue = await newQueue(t);
     await queue.sendMessage("text");
     const other = secondary.getQueueClient(queue.name);

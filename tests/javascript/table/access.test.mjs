@@ -1,4 +1,4 @@
-// Who is let in: keys, signatures made by the SDK, stored policies, and callers without a name.
+// Authorization: account keys, SAS tokens from the SDK, stored access policies and anonymous callers.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -36,7 +36,7 @@ const outOfReach = (request) => refused(request, 403, "AuthorizationFailure");
 
 const LETTERS = { r: "query", a: "add", u: "update", d: "delete" };
 
-/** What anybody who has this signature can do. */
+/** Returns a client with this SAS. */
 const holder = ({ tableName }, signature) =>
     tableClient(tableName, new AzureSASCredential(signature));
 
@@ -47,7 +47,7 @@ const signed = (table, letters, more = {}) =>
         ...more,
     });
 
-// What is done to a table with one entity, and the letters that it needs; none has "".
+// Operations on a table with one entity, and the permissions that each needs; "" if no SAS allows it.
 const ACTIONS = {
     query: ["r", (table) => rows(table)],
     get: ["r", (table) => table.getEntity("p", "r")],
@@ -63,13 +63,13 @@ const ACTIONS = {
 
 test("a wrong key", async () => {
     const wrong = new AzureNamedKeyCredential(account, Buffer.from("wrong").toString("base64"));
-    const stranger = new TableServiceClient(url, wrong, options);
-    await failed(stranger.getProperties());
-    await failed(stranger.createTable("Never"));
+    const unauthorized = new TableServiceClient(url, wrong, options);
+    await failed(unauthorized.getProperties());
+    await failed(unauthorized.createTable("Never"));
     await failed(tableClient("Never", wrong).createEntity(ADA));
 });
 
-test("an account's signature for everything", async () => {
+test("an account SAS with all permissions", async () => {
     const letters = ["query", "write", "delete", "list", "add", "update"];
     const permissions = Object.fromEntries(letters.map((letter) => [letter, true]));
     const signature = generateAccountSas(credential, { permissions, expiresOn });
@@ -86,7 +86,7 @@ test("an account's signature for everything", async () => {
 });
 
 for (const letters of ["r", "a", "u", "d", "au"]) {
-    test(`a table's signature with the letters ${letters}`, async (t) => {
+    test(`a table SAS with the permissions ${letters}`, async (t) => {
         const table = await newTable(t);
         await table.createEntity(ADA);
         const guest = holder(table, signed(table, letters));
@@ -98,7 +98,7 @@ for (const letters of ["r", "a", "u", "d", "au"]) {
     });
 }
 
-test("a signature for some of the entities", async (t) => {
+test("a table SAS for a key range", async (t) => {
     const table = await newTable(t);
     for (const partitionKey of "abc") {
         for (const rowKey of "123") await table.createEntity({ partitionKey, rowKey });
@@ -110,9 +110,9 @@ test("a signature for some of the entities", async (t) => {
         endRowKey: "2",
     };
     const guest = holder(table, signed(table, "raud", range));
-    const found = await collect(guest.listEntities());
+    const entities = await collect(guest.listEntities());
     assert.deepEqual(
-        found.map(({ partitionKey, rowKey }) => partitionKey + rowKey),
+        entities.map(({ partitionKey, rowKey }) => partitionKey + rowKey),
         ["a3", "b1", "b2"],
     );
     await guest.updateEntity({ partitionKey: "b", rowKey: "2" }, "Merge");
@@ -122,7 +122,7 @@ test("a signature for some of the entities", async (t) => {
     await outOfReach(guest.getEntity("a", "1"));
 });
 
-test("a stored policy is in force from the next request on", async (t) => {
+test("a stored access policy applies to the next request", async (t) => {
     const table = await newTable(t);
     const keep = (permission, expiry = expiresOn) =>
         table.setAccessPolicy([
@@ -142,16 +142,16 @@ test("a stored policy is in force from the next request on", async (t) => {
     await failed(rows(guest));
 });
 
-test("callers without a name", async (t) => {
+test("anonymous callers", async (t) => {
     const table = await newTable(t);
     await table.createEntity(ADA);
-    const stranger = new TableClient(url, table.tableName, options);
+    const unauthorized = new TableClient(url, table.tableName, options);
     const { remove, ...others } = ACTIONS;
     for (const [, action] of Object.values(others)) {
-        // The SDK speaks a version in which what is private looks as if it were not there.
-        await refused(action(stranger), 404, "ResourceNotFound");
+        // In the SDK's version, a private table looks like a missing one.
+        await refused(action(unauthorized), 404, "ResourceNotFound");
     }
-    // To the SDK a table that is not there is as good as deleted.
-    await remove[1](stranger);
+    // The SDK reports no error when it deletes a missing table.
+    await remove[1](unauthorized);
     assert.deepEqual(await rows(table), ["r"]);
 });

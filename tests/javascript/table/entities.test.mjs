@@ -1,4 +1,4 @@
-// Entities: every type, every kind of change, and versions.
+// Entities: property types, changes and ETags.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -8,7 +8,7 @@ import { newTable, refused, rows } from "./clients.mjs";
 const ADA = { partitionKey: "Lovelace", rowKey: "Ada" };
 const STALE = "W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\"";
 
-// What is sent, and what comes back if that is something else.
+// The value that is sent, and the value that is returned if it differs.
 const VALUES = {
     text: ["text"],
     "an empty text": [""],
@@ -17,7 +17,7 @@ const VALUES = {
     "the smallest number": [-(2 ** 31)],
     "a fraction": [0.1],
     "a large number": [{ type: "Double", value: "1e+300" }, 1e300],
-    // The SDK leaves it as it is written.
+    // The SDK does not convert it.
     infinity: [{ type: "Double", value: "Infinity" }, "Infinity"],
     "the largest integer": [2n ** 63n - 1n],
     "the smallest integer": [-(2n ** 63n)],
@@ -37,8 +37,8 @@ for (const [name, [sent, expected = sent]] of Object.entries(VALUES)) {
         assert.deepEqual(Value instanceof Uint8Array ? new Uint8Array(Value) : Value, expected);
         await table.upsertEntity({ ...ADA, Value: sent }, "Merge");
         for await (const entity of table.listEntities()) {
-            const found = entity.Value;
-            assert.deepEqual(found instanceof Uint8Array ? new Uint8Array(found) : found, expected);
+            const actual = entity.Value;
+            assert.deepEqual(actual instanceof Uint8Array ? new Uint8Array(actual) : actual, expected);
         }
     });
 }
@@ -62,7 +62,7 @@ test("changes", async (t) => {
     await refused(table.getEntity("Lovelace", "Ada"), 404, "ResourceNotFound");
 });
 
-test("versions", async (t) => {
+test("ETag conditions", async (t) => {
     const table = await newTable(t);
     const { etag } = await table.createEntity(ADA);
     assert.equal((await table.getEntity("Lovelace", "Ada")).etag, etag);
@@ -78,7 +78,7 @@ test("versions", async (t) => {
     await table.deleteEntity("Lovelace", "Ada", { etag: updated.etag });
 });
 
-test("many who increment lose nothing", async (t) => {
+test("no concurrent increment is lost", async (t) => {
     const table = await newTable(t);
     await table.createEntity({ ...ADA, Count: 0 });
     async function increment() {
@@ -112,7 +112,7 @@ for (const key of ["", " ", "O'Neil", "100%", "a b&c=d", "é", "🦄", "x".repea
     });
 }
 
-test("what no entity may be", async (t) => {
+test("invalid entities", async (t) => {
     const table = await newTable(t);
     const create = (more) => table.createEntity({ ...ADA, ...more });
     await refused(create({ rowKey: "a/b" }), 400, "OutOfRangeInput");

@@ -1,4 +1,4 @@
-// Queries: filters of every type, what is selected, and pages.
+// Queries: filters of every type, projections and pages.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -55,11 +55,11 @@ test("filters", async (t) => {
     assert.deepEqual(await rows(table, { filter: sneaky }), []);
 });
 
-test("what is selected", async (t) => {
+test("projections", async (t) => {
     const table = await newKinds(t);
     const select = ["rowKey", "Int"];
-    const found = await collect(table.listEntities({ queryOptions: { select } }));
-    for (const [row, entity] of found.entries()) {
+    const entities = await collect(table.listEntities({ queryOptions: { select } }));
+    for (const [row, entity] of entities.entries()) {
         assert.equal(entity.Int, row);
         assert.equal(entity.Text, undefined);
     }

@@ -1,4 +1,4 @@
-// The service as a whole: its properties, and what it says about itself.
+// Operations on the service: properties and statistics.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -17,7 +17,7 @@ import {
     url,
 } from "./clients.mjs";
 
-test("properties are kept", async (t) => {
+test("properties are stored", async (t) => {
     const before = await service.getProperties();
     t.after(() =>
         service.setProperties({
@@ -28,7 +28,7 @@ test("properties are kept", async (t) => {
         }),
     );
     const retentionPolicy = { enabled: true, days: 7 };
-    const wished = {
+    const expected = {
         logging: { version: "1.0", delete: true, read: false, write: true, retentionPolicy },
         hourMetrics: { version: "1.0", enabled: true, includeAPIs: true, retentionPolicy },
         minuteMetrics: { version: "1.0", enabled: true, includeAPIs: false, retentionPolicy },
@@ -42,9 +42,9 @@ test("properties are kept", async (t) => {
             },
         ],
     };
-    await service.setProperties(wished);
-    const found = await service.getProperties();
-    for (const [name, value] of Object.entries(wished)) assert.deepEqual(found[name], value, name);
+    await service.setProperties(expected);
+    const properties = await service.getProperties();
+    for (const [name, value] of Object.entries(expected)) assert.deepEqual(properties[name], value, name);
 
     const preflight = (origin, method) =>
         fetch(`${url}/Any()`, {
@@ -58,22 +58,22 @@ test("properties are kept", async (t) => {
     assert.equal((await preflight("http://example.net", "POST")).status, 403);
 });
 
-// The second place
+// The secondary endpoint
 
 const secondaryUrl = url.replace(account, `${account}-secondary`);
 const secondary = new TableServiceClient(secondaryUrl, credential, options);
 
-test("the primary has no statistics", async () => {
+test("the primary endpoint has no statistics", async () => {
     await refused(service.getStatistics(), 400, "InvalidQueryParameterValue");
 });
 
-test("statistics are at the secondary endpoint", async () => {
+test("statistics are available at the secondary endpoint", async () => {
     const { geoReplication } = await secondary.getStatistics();
     assert.equal(geoReplication.status, "live");
     assert.ok(Math.abs(geoReplication.lastSyncTime - Date.now()) < 60_000);
 });
 
-test("the secondary endpoint is there to be read", async (t) => {
+test("the secondary endpoint is read-only", async (t) => {
     const table = await newTable(t);
     await table.createEntity({ partitionKey: "p", rowKey: "r" });
     const other = tableClient(table.tableName);

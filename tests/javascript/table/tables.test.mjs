@@ -1,4 +1,4 @@
-// Tables: made, listed and deleted.
+// Tables: creation, listing, access policies and deletion.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -17,9 +17,9 @@ import {
     unique,
 } from "./clients.mjs";
 
-test("a table is made once", async (t) => {
+test("creating a table twice", async (t) => {
     const table = await newTable(t);
-    // The SDK makes nothing of it if the table is there already.
+    // The SDK ignores the error if the table exists.
     await table.createTable();
     const query = { queryOptions: { filter: odata`TableName eq ${table.tableName}` } };
     assert.deepEqual(
@@ -28,7 +28,7 @@ test("a table is made once", async (t) => {
     );
 });
 
-test("a table that is made again is empty", async (t) => {
+test("a recreated table is empty", async (t) => {
     const table = await newTable(t);
     for (let number = 0; number < 3; number += 1) {
         await table.createEntity({ partitionKey: "p", rowKey: `${number}` });
@@ -39,7 +39,7 @@ test("a table that is made again is empty", async (t) => {
     }
 });
 
-test("lists come in pages", async (t) => {
+test("paged lists", async (t) => {
     const prefix = unique("Listed");
     const names = ["a", "B", "c"].map((letter) => `${prefix}${letter}`);
     for (const name of names) await service.createTable(name);
@@ -50,7 +50,7 @@ test("lists come in pages", async (t) => {
     assert.deepEqual(sizes, [names.slice(0, 2), names.slice(2)]);
 });
 
-test("what is not there", async () => {
+test("missing tables", async () => {
     const table = tableClient(unique("Missing"));
     const entity = { partitionKey: "p", rowKey: "r" };
     await refused(rows(table), 404, "TableNotFound");
@@ -61,15 +61,15 @@ test("what is not there", async () => {
     await refused(table.getAccessPolicy(), 404, "ResourceNotFound");
 });
 
-test("policies are kept", async (t) => {
+test("access policies are stored", async (t) => {
     const table = await newTable(t);
     const [start, expiry] = [fromNow(-HOUR_MS), fromNow(HOUR_MS)];
     const accessPolicy = { start, expiry, permission: "r" };
     await table.setAccessPolicy([{ id: "guests", accessPolicy }]);
-    const found = await table.getAccessPolicy();
-    assert.equal(found.length, 1);
-    assert.equal(found[0].id, "guests");
-    assert.equal(found[0].accessPolicy.permission, "r");
+    const policies = await table.getAccessPolicy();
+    assert.equal(policies.length, 1);
+    assert.equal(policies[0].id, "guests");
+    assert.equal(policies[0].accessPolicy.permission, "r");
     await table.setAccessPolicy([]);
     assert.equal((await table.getAccessPolicy()).length, 0);
 });

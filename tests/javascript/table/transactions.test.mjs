@@ -27,9 +27,9 @@ test("every operation", async (t) => {
     );
     const { etag } = await table.getEntity("p", "a");
     assert.equal(subResponses[0].etag, etag);
-    const found = [];
-    for await (const { rowKey, Old, New } of table.listEntities()) found.push([rowKey, Old, New]);
-    assert.deepEqual(found, [
+    const listed = [];
+    for await (const { rowKey, Old, New } of table.listEntities()) listed.push([rowKey, Old, New]);
+    assert.deepEqual(listed, [
         ["a", undefined, 1],
         ["b", 1, 1],
         ["c", undefined, 1],
@@ -41,9 +41,9 @@ test("every operation", async (t) => {
 
 test("all or nothing", async (t) => {
     const table = await newTable(t);
-    await table.createEntity(entity("taken"));
+    await table.createEntity(entity("existing"));
     const failing = [
-        [["create", entity("taken")], 409, "EntityAlreadyExists"],
+        [["create", entity("existing")], 409, "EntityAlreadyExists"],
         [["update", entity("missing"), "Merge"], 404, "ResourceNotFound"],
         [["delete", entity("missing")], 404, "ResourceNotFound"],
         [["create", entity("a/b")], 400, "OutOfRangeInput"],
@@ -53,11 +53,11 @@ test("all or nothing", async (t) => {
         const actions = [["create", entity("1")], action, ["create", entity("2")]];
         const error = await refused(table.submitTransaction(actions), statusCode, code);
         assert.match(error.message, /^1:/);
-        assert.deepEqual(await rows(table), ["taken"]);
+        assert.deepEqual(await rows(table), ["existing"]);
     }
 });
 
-test("a hundred and no more", async (t) => {
+test("at most 100 operations", async (t) => {
     const table = await newTable(t);
     const actions = Array.from({ length: 101 }, (_, at) => ["create", entity(`${at}`)]);
     await refused(table.submitTransaction(actions), 400, "InvalidInput");
@@ -66,7 +66,7 @@ test("a hundred and no more", async (t) => {
     assert.equal((await rows(table)).length, 100);
 });
 
-test("money is moved as a whole", async (t) => {
+test("transfers are atomic for concurrent readers", async (t) => {
     const table = await newTable(t);
     const opening = ["0", "1", "2", "3"].map((row) => ["create", entity(row, { Money: 100 })]);
     await table.submitTransaction(opening);

@@ -1,4 +1,4 @@
-// Copies of what another server sends slowly: watched by a poller, cancelled, and aborted.
+// Copies from another, slow server: followed by a poller, cancelled and aborted.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -11,16 +11,16 @@ const BODY = "x".repeat(1_000_000);
 const PORT = Number(process.env.ORIGIN_PORT);
 const UNKNOWN = "11111111-2222-3333-4444-555555555555";
 
-/** Another server, which sends half of what it has, and the rest when it is told to go on. */
+/** Starts a server that sends half of the body, and the rest after `goOn()`. */
 async function newOrigin(t) {
     let goOn;
-    const told = new Promise((resolve) => {
+    const released = new Promise((resolve) => {
         goOn = resolve;
     });
     const origin = createServer(async (request, response) => {
         response.writeHead(200, { "Content-Length": BODY.length, "Content-Type": "text/origin" });
         response.write(BODY.slice(0, BODY.length / 2));
-        await told;
+        await released;
         response.end(BODY.slice(BODY.length / 2));
     });
     origin.listen(PORT, "127.0.0.1");
@@ -36,13 +36,13 @@ async function newOrigin(t) {
 
 const newCopy = async (t) => (await newContainer(t)).getBlockBlobClient("copy");
 
-test("a poller sees a copy to its end", async (t) => {
+test("a poller follows a copy until it ends", async (t) => {
     const copy = await newCopy(t);
     const origin = await newOrigin(t);
-    const seen = [];
+    const progress = [];
     const poller = await copy.beginCopyFromURL(origin.url, {
         intervalInMs: 20,
-        onProgress: ({ copyProgress }) => seen.push(copyProgress),
+        onProgress: ({ copyProgress }) => progress.push(copyProgress),
     });
     assert.equal(poller.isDone(), false);
     assert.equal((await copy.getProperties()).copyStatus, "pending");
@@ -51,8 +51,8 @@ test("a poller sees a copy to its end", async (t) => {
     origin.goOn();
     const done = await poller.pollUntilDone();
     assert.equal(done.copyStatus, "success");
-    assert.ok(seen.length > 0);
-    assert.match(seen[0], /^\d+\/1000000$/);
+    assert.ok(progress.length > 0);
+    assert.match(progress[0], /^\d+\/1000000$/);
     const down = await copy.download();
     assert.equal(down.contentType, "text/origin");
     assert.equal(await text(down), BODY);
@@ -67,8 +67,8 @@ test("a copy is aborted", async (t) => {
     await refused(copy.abortCopyFromURL(UNKNOWN), 409, "CopyIdMismatch");
     const aborted = await copy.abortCopyFromURL(copyId);
     assert.equal(aborted._response.status, 204);
-    const left = await copy.getProperties();
-    assert.deepEqual([left.copyStatus, left.contentLength], ["aborted", 0]);
+    const properties = await copy.getProperties();
+    assert.deepEqual([properties.copyStatus, properties.contentLength], ["aborted", 0]);
     await refused(copy.abortCopyFromURL(copyId), 409, "NoPendingCopyOperation");
     await copy.upload("new", 3);
     assert.equal(await text(await copy.download()), "new");
