@@ -58,10 +58,10 @@ def require_balanced(txn: ReadTxn, directory: Path | None) -> None:
     """Checks every count and, with a directory, the bytes on disk."""
     contents: Counter[bytes] = Counter()
     kinds = {}
-    for found in rows(txn, OBJECTS).values():
-        if not isinstance(found.content, Empty):
-            contents[found.content.id] += 1
-            kinds[found.content.id] = found.content
+    for stored in rows(txn, OBJECTS).values():
+        if not isinstance(stored.content, Empty):
+            contents[stored.content.id] += 1
+            kinds[stored.content.id] = stored.content
     assert _extra(contents) == _stored(txn, CONTENT_SHARERS)
     inline = [content for content in kinds.values() if isinstance(content, Inline)]
     assert {(content.id,) for content in inline} == set(rows(txn, INLINE))
@@ -78,11 +78,11 @@ def require_balanced(txn: ReadTxn, directory: Path | None) -> None:
     _require_segments(txn, directory)
 
 
-def _count_chunks(txn: ReadTxn, held: Iterable[bytes]) -> Counter[tuple[bytes, int]]:
+def _count_chunks(txn: ReadTxn, referenced: Iterable[bytes]) -> Counter[tuple[bytes, int]]:
     lists = rows(txn, BLOCK_LISTS)
     dying = {key for (key,) in rows(txn, CONTENTS_TO_REAP)}
-    assert not dying & set(held)
-    assert dying | set(held) == {key for (key,) in lists}
+    assert not dying & set(referenced)
+    assert dying | set(referenced) == {key for (key,) in lists}
     chunks = Counter(use.key for blocks in lists.values() for use in blocks.chunks)
     assert _extra(chunks) == _stored(txn, CHUNK_SHARERS)
     return chunks
@@ -93,14 +93,14 @@ def _extra(counts: Counter[Any]) -> dict[Any, int]:
 
 
 def _stored(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, int]:
-    found = rows(txn, collection)
-    return {key[0] if len(key) == 1 else key: record.extra for key, record in found.items()}
+    records = rows(txn, collection)
+    return {key[0] if len(key) == 1 else key: record.extra for key, record in records.items()}
 
 
 def _require_extents(txn: ReadTxn, expected: Counter[tuple[int, int]]) -> None:
     extents = rows(txn, EXTENTS)
-    found = {extent.origin or place: extent.references for place, extent in extents.items()}
-    assert found == dict(expected)
+    counts = {extent.origin or place: extent.references for place, extent in extents.items()}
+    assert counts == dict(expected)
     moved = {extent.origin: place for place, extent in extents.items() if extent.origin}
     moves = {key: (move.segment, move.offset) for key, move in rows(txn, MOVES).items()}
     assert moves == moved

@@ -313,8 +313,8 @@ class StoreCluster:
         assert report.is_complete
 
     def segments(self) -> dict[int, Segment]:
-        found = self._rows(SEGMENTS)
-        return {number: segment for (number,), segment in found.items()}
+        segments = self._rows(SEGMENTS)
+        return {number: segment for (number,), segment in segments.items()}
 
     def extents(self) -> dict[tuple[int, int], Extent]:
         return self._rows(EXTENTS)

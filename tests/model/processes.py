@@ -31,11 +31,11 @@ class HelperProcess:
     _running: set[HelperProcess] = set()  # noqa: RUF012 - one for all, on purpose
 
     def __init__(self, session: Callable[[], object]) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
+        self._pipe, child_pipe = multiprocessing.Pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            self._become(theirs, session)
-        theirs.close()
+            self._become(child_pipe, session)
+        child_pipe.close()
         HelperProcess._running.add(self)
 
     def _become(self, pipe: Connection[Any, Any], session: Callable[[], object]) -> None:

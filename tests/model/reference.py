@@ -30,12 +30,12 @@ class Reference:
         self.staged: dict[str, tuple[bytes, ...]] = {}
 
     def etag(self, name: str) -> int:
-        found = self.objects.get(name)
-        return found.etag if found else 0
+        version = self.objects.get(name)
+        return version.etag if version else 0
 
     def data(self, name: str) -> bytes | None:
-        found = self.objects.get(name)
-        return found.data if found else None
+        version = self.objects.get(name)
+        return version.data if version else None
 
     def put(self, name: str, data: bytes, etag: int) -> None:
         step = self._piece_bytes_max
@@ -53,10 +53,10 @@ class Reference:
 
     def blocks(self, name: str) -> tuple[bytes, ...]:
         """Returns the blocks that a list may keep of the object."""
-        found = self.objects.get(name)
-        return found.blocks if found and found.listed else ()
+        version = self.objects.get(name)
+        return version.blocks if version and version.listed else ()
 
     def list_blocks(self, name: str, keep: Sequence[int], etag: int) -> None:
         old = self.blocks(name)
-        kept = tuple(old[number] for number in keep)
-        self.objects[name] = Version(etag, kept + self.staged.pop(name, ()), listed=True)
+        reused = tuple(old[number] for number in keep)
+        self.objects[name] = Version(etag, reused + self.staged.pop(name, ()), listed=True)

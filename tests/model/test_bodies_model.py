@@ -95,17 +95,17 @@ class BodiesMachine(RuleBasedStateMachine):
     def put_if_match(self, side: str, name: str, size: int, matches: bool) -> None:
         data = self.bytes_of(size)
         etag = self.reference.etag(name)
-        made = self.front_end(side).call("put", name, data, etag if matches else etag + 1)
-        assert bool(made) == matches
+        etag_after = self.front_end(side).call("put", name, data, etag if matches else etag + 1)
+        assert bool(etag_after) == matches
         if matches:
-            self.reference.put(name, data, made)
+            self.reference.put(name, data, etag_after)
 
     @rule(side=SIDES, source=NAMES, copied_to=NAMES)
     def copy(self, side: str, source: str, copied_to: str) -> None:
-        made = self.front_end(side).call("copy", source, copied_to)
-        assert bool(made) == (source in self.reference.objects)
-        if made:
-            self.reference.copy(source, copied_to, made)
+        etag_after = self.front_end(side).call("copy", source, copied_to)
+        assert bool(etag_after) == (source in self.reference.objects)
+        if etag_after:
+            self.reference.copy(source, copied_to, etag_after)
 
     @rule(side=SIDES, name=NAMES)
     def delete(self, side: str, name: str) -> None:
@@ -124,8 +124,8 @@ class BodiesMachine(RuleBasedStateMachine):
         self.stage(side, name, sizes)
         count = len(self.reference.blocks(name))
         keep = tuple(place % count for place in places) if count else ()
-        made = self.front_end(side).call("list_blocks", name, keep)
-        self.reference.list_blocks(name, keep, made)
+        etag_after = self.front_end(side).call("list_blocks", name, keep)
+        self.reference.list_blocks(name, keep, etag_after)
 
     @rule(side=SIDES, name=NAMES, sizes=BLOCK_SIZES)
     def append_blocks(self, side: str, name: str, sizes: list[int]) -> None:
@@ -181,8 +181,8 @@ class BodiesMachine(RuleBasedStateMachine):
 
     def _adopt(self, upload: OpenTransfer) -> None:
         self.uploads.remove(upload)
-        made = self.front_end(upload.side).call("adopt", upload.handle)
-        self.reference.put(upload.name, upload.data, made)
+        etag_after = self.front_end(upload.side).call("adopt", upload.handle)
+        self.reference.put(upload.name, upload.data, etag_after)
 
     @precondition(lambda self: self.uploads)
     @rule(data=st.data())

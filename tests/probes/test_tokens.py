@@ -56,16 +56,18 @@ def test_every_permission(
     expected = (AUTHENTICATION_FAILED, PERMISSION_MISMATCH, BLOB_OVERWRITE, AUTHORIZATION_FAILURE)
     with fixture.target_for(operation) as target, fixture.unchanged():
         request = operation.request(target)
-        for held in refused:
-            if kind.grants(operation, held):
+        for permissions in refused:
+            if kind.grants(operation, permissions):
                 continue
-            answer = fixture.ask(kind.make(operation, target, permissions=held).put_on(request))
-            assert not refusal_fault(answer, *expected), (held, answer)
-    for held in allowed:
+            answer = fixture.ask(
+                kind.make(operation, target, permissions=permissions).put_on(request)
+            )
+            assert not refusal_fault(answer, *expected), (permissions, answer)
+    for permissions in allowed:
         with fixture.target_for(operation) as target:
-            token = kind.make(operation, target, permissions=held)
+            token = kind.make(operation, target, permissions=permissions)
             answer = fixture.ask(token.put_on(operation.request(target)))
-            assert 200 <= answer.status < 300, (held, answer)
+            assert 200 <= answer.status < 300, (permissions, answer)
 
 
 def _sets_of_letters(operation: Operation[Any], kind: TokenKind) -> Iterator[str]:
@@ -90,11 +92,11 @@ def test_services_and_resource_types(
             answer = fixture.ask(token.put_on(request))
             assert not refusal_fault(answer, SERVICE_MISMATCH, PERMISSION_MISMATCH)
         types = "".join(sorted(set("sco") - set(operation.permission.resource_types)))
-        for held in filter(None, {types, *types}):
-            token = ACCOUNT_KIND.make(operation, target, types=held)
+        for own_types in filter(None, {types, *types}):
+            token = ACCOUNT_KIND.make(operation, target, types=own_types)
             answer = fixture.ask(token.put_on(request))
             type_mismatch = (403, "AuthorizationResourceTypeMismatch")
-            assert not refusal_fault(answer, type_mismatch, PERMISSION_MISMATCH), held
+            assert not refusal_fault(answer, type_mismatch, PERMISSION_MISMATCH), own_types
 
 
 # What was signed
@@ -190,8 +192,10 @@ def test_times_addresses_and_protocols(
         request = operation.request(target)
         for options, expected in cases:
             # Headers of proxies are not trusted.
-            asked = request.having(("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-Proto", "https"))
-            answer = fixture.ask(kind.make(operation, target, **options).put_on(asked))
+            forwarded = request.having(
+                ("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-Proto", "https")
+            )
+            answer = fixture.ask(kind.make(operation, target, **options).put_on(forwarded))
             assert not refusal_fault(answer, expected), (options, answer)
 
 

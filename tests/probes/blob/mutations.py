@@ -182,30 +182,30 @@ _UPLOADS: Final = {"put_blob", "put_block", "append_block", "put_page", "put_blo
 
 def _specific_mutations(operation: BlobOperation) -> tuple[Mutation, ...]:
     """The mutations that fit the operation."""
-    found: list[Mutation] = []
+    mutations: list[Mutation] = []
     if operation.source:
-        found += [source, source, source_terms, source_terms]
+        mutations += [source, source, source_terms, source_terms]
     if operation.kind == "PageBlob":
-        found += [pages, pages, numbers]
+        mutations += [pages, pages, numbers]
     if operation.kind == "AppendBlob":
-        found += [numbers, numbers]
+        mutations += [numbers, numbers]
     if operation.row == "get_page_ranges":
-        found += [previous_snapshot]
+        mutations += [previous_snapshot]
     if operation.aborts:
-        found += [copy_id]
+        mutations += [copy_id]
     if operation.parts:
-        found += [multipart]
+        mutations += [multipart]
     if operation.row.startswith("find"):
-        found += [search]
+        mutations += [search]
     if operation.row in _UPLOADS:
-        found += [structured, numbers]
+        mutations += [structured, numbers]
     if operation.row == "get_blob":
-        found += [structured_body]
+        mutations += [structured_body]
     if operation.level == "blob":
-        found += [tags]
+        mutations += [tags]
     if operation.row in {"set_blob_tier", "put_blob", "put_block_list"} or "copy" in operation.row:
-        found += [tier]
-    return tuple(found)
+        mutations += [tier]
+    return tuple(mutations)
 
 
 def structured_body(chance: random.Random, request: Request) -> Request:
@@ -267,8 +267,8 @@ class BlobMutations(MutationRun[BlobTarget]):
             for blob in (kind, f"source/{kind}"):
                 self.fixture.put(target, blob, kind, b"s" * PAGE)
         snapshot = Request("PUT", f"{path}/source/PageBlob", (("comp", "snapshot"),))
-        taken = self.fixture.send_as_owner(snapshot).headers["x-ms-snapshot"]
-        return target._replace(snapshot=taken)
+        moment = self.fixture.send_as_owner(snapshot).headers["x-ms-snapshot"]
+        return target._replace(snapshot=moment)
 
     def request(self, operation: Operation[BlobTarget], target: BlobTarget) -> Request:
         """Builds a request to the blob of the right type, with a source of the right type."""

@@ -84,8 +84,8 @@ def test_neighbouring_blobs(blobs: BlobFixture, own: BlobTarget, operation: Blob
         token = service_token(ACCOUNT, KEY, own.container, own.blob)
         request = operation.request(own)
         for path in _neighbours(own):
-            asked = replace(request, path=f"/{ACCOUNT}/{path}")
-            answer = blobs.client.ask(token.put_on(asked))
+            sent = replace(request, path=f"/{ACCOUNT}/{path}")
+            answer = blobs.client.ask(token.put_on(sent))
             assert not refusal_fault(answer, *OUT_OF_SCOPE), (path, answer)
 
 
@@ -125,7 +125,7 @@ def test_snapshots(blobs: BlobFixture, operation: BlobOperation) -> None:
         )
         token = service_token(ACCOUNT, KEY, target.container, target.blob, snapshot=first, sr="bs")
         with blobs.unchanged():
-            for asked in (
+            for sent in (
                 request,
                 request.asking(("snapshot", quote(second))),
                 request.asking(("snapshot", "")),
@@ -133,18 +133,18 @@ def test_snapshots(blobs: BlobFixture, operation: BlobOperation) -> None:
                 request.asking(("snapshot", quote(first)), ("snapshot", "")),
                 request.asking(("SNAPSHOT", quote(first)), ("snapshot", quote(second))),
             ):
-                answer = blobs.client.ask(token.put_on(asked))
-                assert not refusal_fault(answer, *OUT_OF_SCOPE), (asked, answer)
+                answer = blobs.client.ask(token.put_on(sent))
+                assert not refusal_fault(answer, *OUT_OF_SCOPE), (sent, answer)
         if operation.row == "get_account_information":
             # It does not concern the snapshot.
             return
-        asked = token.put_on(request.asking(("snapshot", quote(first))))
+        sent = token.put_on(request.asking(("snapshot", quote(first))))
         if "bs" in operation.permission.resources:
-            answer = blobs.client.ask(asked)
+            answer = blobs.client.ask(sent)
             assert 200 <= answer.status < 300, answer
             return
         with blobs.unchanged():
-            answer = blobs.client.ask(asked)
+            answer = blobs.client.ask(sent)
             assert not refusal_fault(answer, *OUT_OF_SCOPE), answer
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.alone
 
 
 @pytest.mark.parametrize(
-    ("mine", "least", "accepts"),
+    ("own", "least", "accepts"),
     [
         (0, 0, True),
         (1, 0, False),
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.alone
         (901, 800, False),
     ],
 )
-def test_whether_a_front_end_accepts(mine: int, least: int, accepts: bool) -> None:
-    assert may_accept(mine, least) is accepts
+def test_whether_a_front_end_accepts(own: int, least: int, accepts: bool) -> None:
+    assert may_accept(own, least) is accepts
 
 
 class ListenerFixture:

@@ -182,7 +182,7 @@ SERVED: dict[str, tuple[bytes, bytes]] = {
         ),
         MARKER,
     ),
-    "upgrade that nobody asked for": (post(b"Upgrade: h2c", LENGTH, body=b"hello"), b"hello"),
+    "upgrade without Connection": (post(b"Upgrade: h2c", LENGTH, body=b"hello"), b"hello"),
     "two slashes": (b"GET //h/..//x HTTP/1.1\r\nHost: h\r\n\r\n", b""),
 }
 

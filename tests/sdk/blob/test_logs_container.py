@@ -89,13 +89,13 @@ def test_blobs_in_it_can_be_read_and_deleted_once_there_are_some(
     assert answer.status_code == 404
 
 
-def test_nobody_without_a_key_sees_it(server: Server) -> None:
+def test_anonymous_callers_cannot_list_it(server: Server) -> None:
     with BlobServiceClient(server.url("blob"), retry_total=0) as anonymous:
-        with pytest.raises(HttpResponseError) as told:
+        with pytest.raises(HttpResponseError) as refusal:
             list(anonymous.get_container_client(LOGS).list_blobs())
         private = anonymous.get_container_client(unique())
-        with pytest.raises(HttpResponseError) as told_of_another:
+        with pytest.raises(HttpResponseError) as refusal_of_private:
             list(private.list_blobs())
-    assert told.value.status_code == told_of_another.value.status_code == 401
-    assert told.value.error_code == told_of_another.value.error_code  # type: ignore[attr-defined]
-    assert KEY not in str(told.value)
+    assert refusal.value.status_code == refusal_of_private.value.status_code == 401
+    assert refusal.value.error_code == refusal_of_private.value.error_code  # type: ignore[attr-defined]
+    assert KEY not in str(refusal.value)
