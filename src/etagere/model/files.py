@@ -12,7 +12,7 @@ from etagere.model.base import Command, Part, Record
 from etagere.model.blobs import Copied
 from etagere.model.bodies import Body, Content
 from etagere.model.common import Metadata, TimedResult
-from etagere.model.leases import NO_LEASE, Lease, LeaseAction
+from etagere.model.leases import NO_LEASE, FileLeaseAction, Lease
 from etagere.model.shares import ShareRef
 
 ROOT_ID: Final = 0
@@ -218,7 +218,7 @@ class RenameEntry(Command, frozen=True):
 
 class LeaseFile(Command, frozen=True):
     path: EntryPath
-    action: LeaseAction
+    action: FileLeaseAction
 
 
 class PutRange(Command, frozen=True):

@@ -53,8 +53,9 @@ class Share(Record, frozen=True):
     lease: Lease = NO_LEASE
     tier_changed: int = 0
     generation: int = 0
-    """The number of snapshots that were taken. An entry that was written in an earlier generation
-    may be visible in a snapshot."""
+    """The number of snapshots that were taken so far."""
+    snapshot_generations: tuple[int, ...] = ()
+    """The generations that the remaining snapshots show, in ascending order."""
 
 
 class ShareSnapshot(Record, frozen=True):
@@ -80,6 +81,17 @@ class DeletedShare(Record, frozen=True):
 
 class ShareToPurge(Record, frozen=True):
     """A mark on a share whose entries are to be removed, under its id."""
+
+
+class HistoryToPurge(Record, frozen=True):
+    """A share of which a snapshot was deleted, and the progress of the search for former entries
+    that no snapshot shows, under the share's id."""
+
+    directory_id: int = 0
+    name: str = ""
+    replaced: int = 0
+    again: bool = False
+    """Another snapshot was deleted meanwhile, so that the search must start again."""
 
 
 class ShareUsage(Record, frozen=True):
