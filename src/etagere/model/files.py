@@ -13,7 +13,7 @@ from etagere.model.blobs import Copied
 from etagere.model.bodies import Body, Content
 from etagere.model.common import Metadata, TimedResult
 from etagere.model.leases import NO_LEASE, FileLeaseAction, Lease
-from etagere.model.shares import ShareRef
+from etagere.model.shares import ShareName, ShareRef
 
 ROOT_ID: Final = 0
 
@@ -255,3 +255,58 @@ class ListEntries(Command, frozen=True):
     prefix: str = ""
     marker: str = ""
     """The first folded name of the page."""
+
+
+class OpenFile(Command, frozen=True):
+    """Get a file together with the location of its bytes, all or those of a range."""
+
+    ask: GetEntry
+    first: int | None = None
+    """The first byte of the range; None: all bytes."""
+    last: int | None = None
+    """The last byte of the range (inclusive); None: the end of the file."""
+    brief: bool = False
+    """Return None if the lookup would take long."""
+
+
+class ListRanges(Command, frozen=True):
+    """List the ranges of a file that were written, or that have changed since a snapshot."""
+
+    ask: GetEntry
+    limit: int
+    first: int | None = None
+    last: int | None = None
+    start: int = 0
+    """Where the page starts."""
+    previous: int | None = None
+    """The time of the snapshot to compare with."""
+
+
+class FileRange(Part, frozen=True):
+    """A range of a file. The end is exclusive."""
+
+    start: int
+    end: int
+    written: bool = True
+    """False: cleared since the snapshot."""
+
+
+class FileRanges(TimedResult, frozen=True):
+    entry: Entry
+    ranges: tuple[FileRange, ...]
+    following: int | None
+    """Where the next page starts; None: there is none."""
+
+
+class CreatePermission(Command, frozen=True):
+    """Store a security descriptor in a share."""
+
+    share: ShareName
+    descriptor: bytes
+    digest: bytes
+    """The SHA-256 of the descriptor."""
+
+
+class GetPermission(Command, frozen=True):
+    share: ShareName
+    number: int

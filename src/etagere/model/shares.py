@@ -7,7 +7,7 @@ deleted and created again does not show the files of its predecessor.
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from etagere.model.base import Command, Part, Record
 from etagere.model.common import ListNamed, Metadata, TimedResult
@@ -15,6 +15,8 @@ from etagere.model.leases import NO_LEASE, Lease, LeaseAction
 from etagere.model.service import SignedIdentifier
 
 DEFAULT_QUOTA_GIB: Final = 5_120
+NO_SNAPSHOT: Final = (1 << 63) - 1
+"""Greater than the time of any snapshot: a share is listed after its snapshots."""
 
 
 class ShareProtocol(enum.Enum):
@@ -46,6 +48,7 @@ class Share(Record, frozen=True):
     """A share under (account, name)."""
 
     id: bytes
+    created: int
     stamp: int
     settings: ShareSettings = ShareSettings()
     metadata: Metadata = ()
@@ -77,6 +80,10 @@ class DeletedShare(Record, frozen=True):
     deleted: int
     expires: int
     """When its retention ends."""
+
+
+class ExpiringShare(Record, frozen=True):
+    """A deleted share, under the time when its retention ends and its key."""
 
 
 class ShareToPurge(Record, frozen=True):
@@ -195,8 +202,23 @@ class SnapshotShare(Command, frozen=True):
 class ListShares(ListNamed, frozen=True):
     """List the shares of an account, with snapshots and deleted shares if asked for."""
 
+    marker_version: int = 0
+    marker_snapshot: int = 0
+    """Version and snapshot of the first row of the page, as in `ShareRow`."""
     snapshots: bool = False
     deleted: bool = False
+
+
+class ShareRow(NamedTuple):
+    """A row of a listing of shares, in the order of the first three fields."""
+
+    name: str
+    version: int
+    """Identifies a deleted share; 0 for shares that exist."""
+    snapshot: int
+    """The time that identifies a snapshot; `NO_SNAPSHOT` for the share itself."""
+    share: Share
+    deleted: DeletedShare | None = None
 
 
 class TimedShare(TimedResult, frozen=True):

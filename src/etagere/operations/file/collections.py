@@ -16,6 +16,7 @@ from etagere.model.files import (
 )
 from etagere.model.shares import (
     DeletedShare,
+    ExpiringShare,
     HistoryToPurge,
     Share,
     ShareSnapshot,
@@ -29,6 +30,9 @@ SHARE_SNAPSHOTS: Collection[tuple[bytes, int], ShareSnapshot] = Collection(
 )
 DELETED_SHARES: Collection[tuple[str, str, int], DeletedShare] = Collection(
     "deleted_shares", DeletedShare, (TEXT, TEXT, UINT)
+)
+EXPIRING_SHARES: Collection[tuple[int, str, str, int], ExpiringShare] = Collection(
+    "expiring_shares", ExpiringShare, (UINT, TEXT, TEXT, UINT)
 )
 SHARES_TO_PURGE: Collection[tuple[bytes], ShareToPurge] = Collection(
     "shares_to_purge", ShareToPurge, (ID,)

@@ -6,6 +6,8 @@ forbids a change.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
@@ -19,6 +21,7 @@ from etagere.model.files import (
     DeleteEntry,
     DirectoryNode,
     Entry,
+    EntryPath,
     FileNode,
     FileTimes,
     GetEntry,
@@ -30,14 +33,17 @@ from etagere.model.files import (
     SetEntryProperties,
     TimedEntry,
 )
-from etagere.model.leases import LeaseKind
+from etagere.model.leases import NO_LEASE, Lease, LeaseKind
 from etagere.operations.file.collections import ENTRIES
 from etagere.operations.file.shares import change_usage
 from etagere.operations.file.tree import (
     Place,
     find_entry,
+    find_tree,
     guard_entry,
+    guard_path,
     guard_place,
+    guard_tree,
     is_empty,
     keep_state,
     put_entry,
@@ -52,9 +58,12 @@ from etagere.rules.file_attributes import (
     check_writable,
 )
 
+_CHANGE_TIME_ONLY: Final = ChangedTimes()
+
 
 def get_file_or_directory(txn: ReadTxn, command: GetEntry) -> TimedEntry:
-    entry = find_entry(txn, command.path)
+    path = command.path
+    entry = find_entry(txn, find_tree(txn, path.ref), path.components)
     if isinstance(entry.node, FileNode):
         lease, lease_id = entry.node.lease, command.lease_id
         abort_if(lease_rules.check_read(lease, lease_id, txn.steady_now, LeaseKind.FILE))
@@ -66,7 +75,7 @@ def get_file_or_directory(txn: ReadTxn, command: GetEntry) -> TimedEntry:
 
 @operation
 def create_directory(txn: WriteTxn, command: CreateDirectory) -> Entry:
-    place = guard_place(txn, command.path)
+    place = guard_path(txn, command.path)
     if guard_entry(txn, place) is not None:
         raise Refused(Refusal("ResourceAlreadyExists"))
     entry = _new_entry(txn, place, txn.stamp, command.new, DirectoryNode())
@@ -75,31 +84,46 @@ def create_directory(txn: WriteTxn, command: CreateDirectory) -> Entry:
 
 @operation
 def create_file(txn: WriteTxn, command: CreateFile) -> Entry:
-    """Creates a file of zeros, or replaces all of one; a lease stays. Zeros take no space."""
-    place = guard_place(txn, command.path)
+    """Creates a file of zeros, or replaces all of one; its lease stays. Zeros take no space."""
+    place = guard_path(txn, command.path)
     old = guard_entry(txn, place)
-    entry_id, lease = txn.stamp, None
+    lease: Lease = NO_LEASE
     if old is not None:
-        node = _changeable_file(txn, old, command.lease_id)
-        abort_if(check_writable(FileAttributes(old.attributes)))
-        keep_state(txn, place, old)
-        entry_id, lease = old.id, node.lease
-        change_usage(txn, place.tree.share, old.id, -node.content.length)
+        lease = _replaceable(txn, place, old, command.lease_id)
     elif command.lease_id is not None:
         raise Refused(Refusal("LeaseNotPresentWithFileOperation"))
-    content: Content = Empty()
-    if command.length:
-        content = intervals.begin(txn, command.content_id, command.length)
-    if command.body is not None and isinstance(content, Mapped):
-        content = intervals.write(txn, content, 0, command.body.pieces, command.content_id)
-    change_usage(txn, place.tree.share, entry_id, command.length)
-    new_node = FileNode(content, command.headers)
-    if lease is not None:
-        new_node = replace(new_node, lease=lease)
-    entry = put_entry(txn, place, _new_entry(txn, place, entry_id, command.new, new_node))
+    entry_id = txn.stamp if old is None else old.id
+    change_usage(txn, place.tree.share, entry_id, command.length - _length(old))
+    node = FileNode(_new_content(txn, command), command.headers, lease)
+    entry = put_entry(txn, place, _new_entry(txn, place, entry_id, command.new, node))
     if old is not None:
         release_content(txn, old)
     return entry
+
+
+def _replaceable(txn: WriteTxn, place: Place, old: Entry, lease_id: bytes | None) -> Lease:
+    """Prepares a file to be replaced as a whole; returns the lease that stays."""
+    file_node(old)
+    abort_if(_check_lease(txn, old, lease_id))
+    abort_if(check_writable(FileAttributes(old.attributes)))
+    keep_state(txn, place, old)
+    return file_node(_after_write(txn, old)).lease
+
+
+def _new_content(txn: WriteTxn, command: CreateFile) -> Content:
+    if not command.length:
+        return Empty()
+    content = intervals.begin(txn, command.content_id, command.length)
+    if command.body is None:
+        return content
+    if command.body.length > command.length:
+        raise Refused(Refusal("InvalidRange", {"ContentLength": command.length}))
+    return intervals.write(txn, content, 0, command.body.pieces, command.content_id)
+
+
+def _length(entry: Entry | None) -> int:
+    """Returns the length of a file; 0 if there is none, or it is something else."""
+    return entry.node.content.length if entry and isinstance(entry.node, FileNode) else 0
 
 
 def _new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: Node) -> Entry:
@@ -134,7 +158,7 @@ def _new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: 
 @operation
 def set_metadata(txn: WriteTxn, command: SetEntryMetadata) -> Entry:
     """Replaces the metadata. Only the change time moves."""
-    place = guard_place(txn, command.path)
+    place = guard_path(txn, command.path)
     old = _changeable(txn, place, command.is_directory, command.lease_id)
     return put_entry(txn, place, _changed(txn, old, metadata=command.metadata))
 
@@ -142,30 +166,22 @@ def set_metadata(txn: WriteTxn, command: SetEntryMetadata) -> Entry:
 @operation
 def set_properties(txn: WriteTxn, command: SetEntryProperties) -> Entry:
     """Changes the properties that are named. The attributes of a read-only file may be changed."""
-    place = guard_place(txn, command.path)
-    is_directory = command.is_directory
+    place = guard_path(txn, command.path)
     old = _changeable(
-        txn, place, is_directory, command.lease_id, writable=command.attributes is None
+        txn,
+        place,
+        command.is_directory,
+        command.lease_id,
+        check_read_only=command.attributes is None,
     )
-    attributes = old.attributes
-    if command.attributes is not None:
-        asked = FileAttributes(command.attributes)
-        attributes = int(unwrap(changed_attributes(asked, is_directory=is_directory)))
     node = old.node
     if isinstance(node, FileNode):
-        if command.headers is not None:
-            node = replace(node, headers=command.headers)
-        if command.length is not None:
-            added = command.length - node.content.length
-            change_usage(txn, place.tree.share, old.id, added)
-            content = content_map(txn, node, command.child_id)
-            content = intervals.resize(txn, content, command.length, command.child_id)
-            node = replace(node, content=content)
+        node = _with_properties(txn, place, old.id, node, command)
     changed = _changed(
         txn,
         old,
         times=command.times,
-        attributes=attributes,
+        attributes=_new_attributes(old, command.attributes),
         node=node,
         permission=old.permission if command.permission is None else command.permission,
         posix=old.posix if command.posix is None else command.posix,
@@ -173,15 +189,37 @@ def set_properties(txn: WriteTxn, command: SetEntryProperties) -> Entry:
     return put_entry(txn, place, changed)
 
 
+def _with_properties(
+    txn: WriteTxn, place: Place, entry_id: int, node: FileNode, command: SetEntryProperties
+) -> FileNode:
+    """Returns a file with other headers or another length."""
+    if command.headers is not None:
+        node = replace(node, headers=command.headers)
+    length = node.content.length
+    if command.length is None or command.length == length:
+        return node
+    change_usage(txn, place.tree.share, entry_id, command.length - length)
+    content = content_map(txn, node, command.child_id)
+    content = intervals.resize(txn, content, command.length, command.child_id)
+    return replace(node, content=content)
+
+
+def _new_attributes(old: Entry, asked: int | None) -> int:
+    if asked is None:
+        return old.attributes
+    is_directory = isinstance(old.node, DirectoryNode)
+    return int(unwrap(changed_attributes(FileAttributes(asked), is_directory=is_directory)))
+
+
 @operation
 def lease_file(txn: WriteTxn, command: LeaseFile) -> TimedEntry:
     """Changes the lease of a file. Neither the ETag nor any time changes, and snapshots do not
     contain leases."""
-    place = guard_place(txn, command.path)
+    place = guard_path(txn, command.path)
     old = guard_entry(txn, place)
     if old is None:
         raise Refused(Refusal("ResourceNotFound"))
-    node = _file_node(old)
+    node = file_node(old)
     lease = unwrap(lease_rules.step_file(node.lease, command.action, txn.steady_now))
     changed = replace(old, node=replace(node, lease=lease))
     return TimedEntry(txn.steady_now, txn.put(ENTRIES, place.key, changed))
@@ -193,15 +231,24 @@ def lease_file(txn: WriteTxn, command: LeaseFile) -> TimedEntry:
 @operation(reclaims=True)
 def delete_entry(txn: WriteTxn, command: DeleteEntry) -> None:
     """Deletes a file, or a directory without entries."""
-    place = guard_place(txn, command.path)
+    _require_not_root(command.path)
+    place = guard_path(txn, command.path)
     old = _changeable(txn, place, command.is_directory, command.lease_id)
-    if isinstance(old.node, DirectoryNode):
-        if not is_empty(txn, place, old.id):
-            raise Refused(Refusal("DirectoryNotEmpty"))
-    elif isinstance(old.node, FileNode):
-        change_usage(txn, place.tree.share, old.id, -old.node.content.length)
+    if isinstance(old.node, DirectoryNode) and not is_empty(txn, place, old.id):
+        raise Refused(Refusal("DirectoryNotEmpty"))
+    _remove(txn, place, old)
+
+
+def _remove(txn: WriteTxn, place: Place, old: Entry) -> None:
+    """Removes an entry, whose state is kept if a snapshot shows it, and its content."""
+    change_usage(txn, place.tree.share, old.id, -_length(old))
     remove_entry(txn, place)
     release_content(txn, old)
+
+
+def _require_not_root(path: EntryPath) -> None:
+    if not path.components:
+        raise Refused(Refusal("InvalidInput"))
 
 
 # Rename
@@ -209,15 +256,8 @@ def delete_entry(txn: WriteTxn, command: DeleteEntry) -> None:
 
 @operation(reclaims=True)
 def rename_entry(txn: WriteTxn, command: RenameEntry) -> Entry:
-    """Moves an entry. Creation and write time stay, unless the request sets them.
-
-    A directory that moves to another directory guards the share exclusively: two such moves at once
-    could each move a directory below the other.
-    """
-    moves = command.source.components[:-1] != command.destination.components[:-1]
-    exclusive = command.is_directory and moves
-    source = guard_place(txn, command.source, exclusive_share=exclusive)
-    destination = guard_place(txn, command.destination, exclusive_share=exclusive)
+    """Moves an entry. Creation and write time stay, unless the request sets them."""
+    source, destination = _guard_places(txn, command)
     old = guard_entry(txn, source)
     if old is None:
         raise Refused(Refusal("ResourceNotFound"))
@@ -225,28 +265,40 @@ def rename_entry(txn: WriteTxn, command: RenameEntry) -> Entry:
     if isinstance(old.node, DirectoryNode) and old.id in destination.directory_ids:
         raise Refused(Refusal("InvalidInput"))
     abort_if(_check_lease(txn, old, command.source_lease_id))
-    if not command.ignore_read_only:
-        abort_if(check_writable(FileAttributes(old.attributes)))
     keep_state(txn, source, old)
-    is_same = source.key == destination.key
-    if not is_same:
+    if source.key != destination.key:
         _clear_destination(txn, destination, command)
-    attributes = old.attributes
-    if command.attributes is not None:
-        asked = FileAttributes(command.attributes)
-        attributes = int(unwrap(changed_attributes(asked, is_directory=command.is_directory)))
     changed = _changed(
         txn,
-        replace(old, name=destination.name, parent_id=destination.directory_id),
+        _after_write(txn, old),
         times=command.times,
-        attributes=attributes,
+        name=destination.name,
+        parent_id=destination.directory_id,
+        attributes=_new_attributes(old, command.attributes),
         permission=old.permission if command.permission is None else command.permission,
         metadata=old.metadata if command.metadata is None else command.metadata,
     )
-    if is_same:
-        return put_entry(txn, source, changed)
-    remove_entry(txn, source)
+    if source.key != destination.key:
+        remove_entry(txn, source)
     return put_entry(txn, destination, changed)
+
+
+def _guard_places(txn: WriteTxn, command: RenameEntry) -> tuple[Place, Place]:
+    """Resolves both paths.
+
+    A directory that moves to another directory guards the share exclusively: two such moves at once
+    could each move a directory below the other.
+    """
+    _require_not_root(command.source)
+    _require_not_root(command.destination)
+    if command.source.ref.share != command.destination.ref.share:
+        raise Refused(Refusal("InvalidInput"))
+    start, end = command.source.components, command.destination.components
+    moves = start[:-1] != end[:-1]
+    tree = guard_tree(txn, command.source.ref, exclusive=command.is_directory and moves)
+    source = guard_place(txn, tree, start)
+    destination = guard_place(txn, tree, end) if moves else source._replace(name=end[-1])
+    return source, destination
 
 
 def _clear_destination(txn: WriteTxn, destination: Place, command: RenameEntry) -> None:
@@ -256,15 +308,13 @@ def _clear_destination(txn: WriteTxn, destination: Place, command: RenameEntry) 
         if command.destination_lease_id is not None:
             raise Refused(Refusal("LeaseNotPresentWithFileOperation"))
         return
-    if not command.replace or not isinstance(target.node, FileNode):
+    if not command.replace or isinstance(target.node, DirectoryNode):
         raise Refused(Refusal("ResourceAlreadyExists"))
     abort_if(_check_lease(txn, target, command.destination_lease_id))
     if not command.ignore_read_only:
         abort_if(check_writable(FileAttributes(target.attributes)))
     keep_state(txn, destination, target)
-    change_usage(txn, destination.tree.share, target.id, -target.node.content.length)
-    remove_entry(txn, destination)
-    release_content(txn, target)
+    _remove(txn, destination, target)
 
 
 # Helpers that other operations on files share
@@ -275,7 +325,7 @@ def find_changeable_file(
 ) -> tuple[Entry, FileNode]:
     """Returns a guarded file that this request may change."""
     old = _changeable(txn, place, False, lease_id)
-    return old, _file_node(old)
+    return old, file_node(old)
 
 
 def content_map(txn: WriteTxn, node: FileNode, map_id: bytes) -> Mapped:
@@ -298,24 +348,18 @@ def _changeable(
     is_directory: bool,
     lease_id: bytes | None,
     *,
-    writable: bool = True,
+    check_read_only: bool = True,
 ) -> Entry:
+    """Returns a guarded entry that this request may change, with its state kept for snapshots."""
     old = guard_entry(txn, place)
     if old is None:
         raise Refused(Refusal("ResourceNotFound"))
     _check_kind(old, is_directory)
     abort_if(_check_lease(txn, old, lease_id))
-    if writable:
+    if check_read_only:
         abort_if(check_writable(FileAttributes(old.attributes)))
     keep_state(txn, place, old)
     return _after_write(txn, old)
-
-
-def _changeable_file(txn: WriteTxn, old: Entry, lease_id: bytes | None) -> FileNode:
-    if not isinstance(old.node, FileNode):
-        raise Refused(Refusal("ResourceTypeMismatch"))
-    abort_if(_check_lease(txn, old, lease_id))
-    return _file_node(_after_write(txn, old))
 
 
 def _check_lease(txn: WriteTxn, entry: Entry, lease_id: bytes | None) -> Refusal | None:
@@ -338,17 +382,14 @@ def _check_kind(entry: Entry, is_directory: bool) -> None:
         raise Refused(Refusal("ResourceTypeMismatch"))
 
 
-def _file_node(entry: Entry) -> FileNode:
+def file_node(entry: Entry) -> FileNode:
     if not isinstance(entry.node, FileNode):
         raise Refused(Refusal("ResourceTypeMismatch"))
     return entry.node
 
 
-_METADATA_CHANGE = ChangedTimes()
-
-
 def _changed(
-    txn: WriteTxn, old: Entry, *, times: ChangedTimes = _METADATA_CHANGE, **fields: object
+    txn: WriteTxn, old: Entry, *, times: ChangedTimes = _CHANGE_TIME_ONLY, **fields: object
 ) -> Entry:
     """Returns a changed state of an entry, with a new ETag."""
     return replace(old, stamp=txn.stamp, times=_new_times(old.times, times, txn.now), **fields)

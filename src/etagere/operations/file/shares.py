@@ -22,6 +22,7 @@ from etagere.model.shares import (
     CreateShare,
     DeletedShare,
     DeleteShare,
+    ExpiringShare,
     GetShare,
     HistoryToPurge,
     LeaseShare,
@@ -40,6 +41,7 @@ from etagere.model.shares import (
 )
 from etagere.operations.file.collections import (
     DELETED_SHARES,
+    EXPIRING_SHARES,
     HISTORIES_TO_PURGE,
     SHARE_SNAPSHOTS,
     SHARE_USAGE,
@@ -65,14 +67,14 @@ _SECONDS_PER_DAY: Final = 24 * 3_600
 def create_share(txn: WriteTxn, command: CreateShare) -> Share:
     if _NAMED.find_for_creation(txn, command.share) is not None:
         raise Refused(Refusal("ShareAlreadyExists"))
-    created = Share(command.id, txn.stamp, command.settings, command.metadata)
+    created = Share(command.id, txn.stamp, txn.stamp, command.settings, command.metadata)
     return txn.put(SHARES, command.share.key, created)
 
 
 def get_share(txn: ReadTxn, command: GetShare) -> TimedShare:
     found, snapshot = find(txn, command.ref.share), command.ref.snapshot
     if snapshot is not None:
-        found = _as_share(found, _snapshot(txn, found.id, snapshot))
+        found = as_share(found, get_snapshot(txn, found.id, snapshot))
     abort_if(_check_use(found, command.lease_id, txn.steady_now))
     return TimedShare(txn.steady_now, found, snapshot)
 
@@ -125,10 +127,10 @@ def lease_share(txn: WriteTxn, command: LeaseShare) -> TimedShare:
         lease = unwrap(_step(found.lease, command, txn.steady_now))
         changed = txn.put(SHARES, ref.share.key, replace(found, lease=lease))
         return TimedShare(txn.steady_now, changed)
-    snapshot = _snapshot(txn, found.id, ref.snapshot)
+    snapshot = get_snapshot(txn, found.id, ref.snapshot)
     lease = unwrap(_step(snapshot.lease, command, txn.steady_now))
     txn.put(SHARE_SNAPSHOTS, (found.id, ref.snapshot), replace(snapshot, lease=lease))
-    shown = replace(_as_share(found, snapshot), lease=lease)
+    shown = replace(as_share(found, snapshot), lease=lease)
     return TimedShare(txn.steady_now, shown, ref.snapshot)
 
 
@@ -157,7 +159,7 @@ def snapshot_share(txn: WriteTxn, command: SnapshotShare) -> TimedShare:
         snapshot_generations=(*found.snapshot_generations, found.generation),
     )
     txn.put(SHARES, command.share.key, changed)
-    return TimedShare(txn.steady_now, _as_share(changed, snapshot), moment)
+    return TimedShare(txn.steady_now, as_share(changed, snapshot), moment)
 
 
 def _next_snapshot_time(txn: WriteTxn, share_id: bytes) -> int:
@@ -183,12 +185,19 @@ def delete_share(txn: WriteTxn, command: DeleteShare) -> None:
     abort_if(_check_change(found, command.lease_id, txn.steady_now))
     _check_snapshots(txn, found, command.snapshots)
     txn.delete(SHARES, ref.share.key)
-    if not command.retention_days:
+    if command.retention_days:
+        _keep_deleted(txn, ref.share, found, command.retention_days)
+    else:
         txn.put(SHARES_TO_PURGE, (found.id,), ShareToPurge())
-        return
-    expires = txn.steady_now + command.retention_days * _SECONDS_PER_DAY * TICKS_PER_SECOND
+
+
+def _keep_deleted(txn: WriteTxn, name: ShareName, found: Share, days: int) -> None:
+    """Keeps a share so that it can be restored, with its snapshots."""
+    expires = txn.steady_now + days * _SECONDS_PER_DAY * TICKS_PER_SECOND
     kept = DeletedShare(replace(found, lease=NO_LEASE), txn.now, expires)
-    txn.put(DELETED_SHARES, (*ref.share.key, txn.stamp), kept)
+    key = (*name.key, txn.stamp)
+    txn.put(DELETED_SHARES, key, kept)
+    txn.put(EXPIRING_SHARES, (expires, *key), ExpiringShare())
 
 
 def _check_snapshots(txn: WriteTxn, found: Share, asked: SnapshotsOfShare) -> None:
@@ -204,8 +213,8 @@ def _check_snapshots(txn: WriteTxn, found: Share, asked: SnapshotsOfShare) -> No
 def _delete_snapshot(
     txn: WriteTxn, name: ShareName, found: Share, moment: int, lease_id: bytes | None
 ) -> None:
-    snapshot = _snapshot(txn, found.id, moment)
-    abort_if(_check_change(_as_share(found, snapshot), lease_id, txn.steady_now))
+    snapshot = get_snapshot(txn, found.id, moment)
+    abort_if(_check_change(as_share(found, snapshot), lease_id, txn.steady_now))
     txn.delete(SHARE_SNAPSHOTS, (found.id, moment))
     left = tuple(each for each in found.snapshot_generations if each != snapshot.generation)
     txn.put(SHARES, name.key, replace(found, snapshot_generations=left))
@@ -224,6 +233,7 @@ def restore_share(txn: WriteTxn, command: RestoreShare) -> Share:
     if kept is None or kept.expires <= txn.steady_now:
         raise Refused(Refusal("ShareNotFound"))
     txn.delete(DELETED_SHARES, key)
+    txn.delete(EXPIRING_SHARES, (kept.expires, *key))
     return txn.put(SHARES, command.share.key, replace(kept.share, stamp=txn.stamp))
 
 
@@ -272,14 +282,14 @@ def _changeable(txn: WriteTxn, name: ShareName, lease_id: bytes | None) -> Share
     return found
 
 
-def _snapshot(txn: ReadTxn | WriteTxn, share_id: bytes, moment: int) -> ShareSnapshot:
+def get_snapshot(txn: ReadTxn | WriteTxn, share_id: bytes, moment: int) -> ShareSnapshot:
     snapshot = txn.get(SHARE_SNAPSHOTS, (share_id, moment))
     if snapshot is None:
         raise Refused(Refusal("ShareSnapshotNotFound"))
     return snapshot
 
 
-def _as_share(found: Share, snapshot: ShareSnapshot) -> Share:
+def as_share(found: Share, snapshot: ShareSnapshot) -> Share:
     """Returns the share as the snapshot shows it."""
     return replace(
         found,
