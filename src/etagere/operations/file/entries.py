@@ -284,21 +284,18 @@ def rename_entry(txn: WriteTxn, command: RenameEntry) -> Entry:
 
 
 def _guard_places(txn: WriteTxn, command: RenameEntry) -> tuple[Place, Place]:
-    """Resolves both paths.
-
-    A directory that moves to another directory guards the share exclusively: two such moves at once
-    could each move a directory below the other.
-    """
+    """Resolves both paths. Their directories are guarded, so that neither path changes: two moves
+    at once cannot each move a directory below the other."""
     _require_not_root(command.source)
     _require_not_root(command.destination)
-    if command.source.ref.share != command.destination.ref.share:
+    source, destination = command.source, command.destination
+    tree = guard_tree(txn, source.ref)
+    if destination.ref != source.ref:
         raise Refused(Refusal("InvalidInput"))
-    start, end = command.source.components, command.destination.components
-    moves = start[:-1] != end[:-1]
-    tree = guard_tree(txn, command.source.ref, exclusive=command.is_directory and moves)
-    source = guard_place(txn, tree, start)
-    destination = guard_place(txn, tree, end) if moves else source._replace(name=end[-1])
-    return source, destination
+    return (
+        guard_place(txn, tree, source.components),
+        guard_place(txn, tree, destination.components),
+    )
 
 
 def _clear_destination(txn: WriteTxn, destination: Place, command: RenameEntry) -> None:

@@ -137,11 +137,11 @@ def find_directory(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Ent
 # Changing
 
 
-def guard_tree(txn: WriteTxn, ref: ShareRef, *, exclusive: bool = False) -> Tree:
+def guard_tree(txn: WriteTxn, ref: ShareRef) -> Tree:
     """Returns the tree of a share that is to be changed. Snapshots cannot be changed."""
     if ref.snapshot is not None:
         raise Refused(Refusal("ShareSnapshotOperationNotSupported"))
-    return Tree(find_guarded(txn, ref.share, exclusive=exclusive))
+    return Tree(find_guarded(txn, ref.share))
 
 
 def guard_place(txn: WriteTxn, tree: Tree, components: tuple[str, ...]) -> Place:
