@@ -72,12 +72,14 @@ def _in_snapshot(
         _current_states(txn, tree, directory_id, asked, step_size),
         key=_place,
     )
+    is_first = True
     while some := list(islice(states, step_size.rows)):
-        if txn.is_overdue:
+        if txn.is_overdue and not is_first:
             # Ends the page, which is full at the next slice, and tells where the next one starts.
             yield []
             yield [some[0][2]]
             return
+        is_first = False
         yield [
             without_lease(entry)
             for _, replaced, entry in some
