@@ -233,6 +233,11 @@ async def test_read_only_files_are_protected(files: FileFixture) -> None:
     assert (await files.rename("g", "h")).attributes & FileAttributes.READ_ONLY
     await files.set("h", attributes=0)
     await files.delete("h")
+    await files.mkdir("dir", READ_ONLY)
+    await files.put("dir/f")
+    await files.describe("dir", is_directory=True)
+    await files.delete("dir/f")
+    await files.rmdir("dir")
     await files.require_sound()
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from etagere.engine.interface import ReadTxn
+from etagere.model.bodies import Body
+from etagere.model.files import NewEntry, NewTimes, PutRange
+from etagere.model.leases import Acquire, new_lease_id
 from etagere.operations.file.collections import ENTRIES, FORMER_ENTRIES
 from etagere.operations.file.purging import PurgeShares, purge_histories
+from etagere.operations.file.ranges import precheck_range
+from etagere.rules.file_attributes import FileAttributes
 from tests.operations.blob.consistency import rows
 from tests.operations.file.consistency import history_records
-from tests.operations.file.fixture import FileFixture, file_test
+from tests.operations.file.fixture import FileFixture, file_test, path_of
 from tests.operations.fixture import code_of
 
 State = dict[str, bytes | None]
@@ -243,6 +248,30 @@ async def test_ranges_outside_of_the_file_are_refused(files: FileFixture) -> Non
     await files.put_range("empty", 1, b"x")
     assert await files.get("empty") == b"\0x\0"
     await files.require_sound()
+
+
+@file_test
+async def test_a_range_is_checked_before_its_upload(files: FileFixture) -> None:
+    await files.create()
+    await files.mkdir("dir")
+    await files.put("f", length=10)
+    taken = await files.snapshot()
+
+    async def outcome(path: str, start: int = 0, snapshot: int | None = None) -> str:
+        body = Body(b"", 4, 0)
+        command = PutRange(path_of(path, snapshot), start, body, b"")
+        return await code_of(files.read(precheck_range, command))
+
+    assert await outcome("f", 6) == ""
+    assert await outcome("f", 7) == "InvalidRange"
+    assert await outcome("f", 6, taken) == "ShareSnapshotOperationNotSupported"
+    assert await outcome("none") == "ResourceNotFound"
+    assert await outcome("none/f") == "ParentNotFound"
+    assert await outcome("dir") == "ResourceTypeMismatch"
+    await files.lease("f", Acquire(new_lease_id(), None))
+    assert await outcome("f") == "LeaseIdMissing"
+    await files.put("g", length=10, new=NewEntry(NewTimes(), int(FileAttributes.READ_ONLY)))
+    assert await outcome("g") == "ReadOnlyAttribute"
 
 
 @file_test

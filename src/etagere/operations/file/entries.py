@@ -105,7 +105,7 @@ def _replaceable(txn: WriteTxn, place: Place, old: Entry, lease_id: bytes | None
     """Prepares a file to be replaced as a whole; returns the lease that stays."""
     file_node(old)
     abort_if(_check_lease(txn, old, lease_id))
-    abort_if(check_writable(FileAttributes(old.attributes)))
+    abort_if(_check_read_only(old))
     keep_state(txn, place, old)
     return file_node(_after_write(txn, old)).lease
 
@@ -309,7 +309,7 @@ def _clear_destination(txn: WriteTxn, destination: Place, command: RenameEntry) 
         raise Refused(Refusal("ResourceAlreadyExists"))
     abort_if(_check_lease(txn, target, command.destination_lease_id))
     if not command.ignore_read_only:
-        abort_if(check_writable(FileAttributes(target.attributes)))
+        abort_if(_check_read_only(target))
     keep_state(txn, destination, target)
     _remove(txn, destination, target)
 
@@ -354,12 +354,26 @@ def _changeable(
     _check_kind(old, is_directory)
     abort_if(_check_lease(txn, old, lease_id))
     if check_read_only:
-        abort_if(check_writable(FileAttributes(old.attributes)))
+        abort_if(_check_read_only(old))
     keep_state(txn, place, old)
     return _after_write(txn, old)
 
 
-def _check_lease(txn: WriteTxn, entry: Entry, lease_id: bytes | None) -> Refusal | None:
+def check_file_change(txn: ReadTxn, entry: Entry, lease_id: bytes | None) -> None:
+    """Refuses what would be refused if this file were changed now."""
+    _check_kind(entry, is_directory=False)
+    abort_if(_check_lease(txn, entry, lease_id))
+    abort_if(_check_read_only(entry))
+
+
+def _check_read_only(entry: Entry) -> Refusal | None:
+    """The attribute protects files. It does not restrict directories, as in Windows."""
+    if isinstance(entry.node, DirectoryNode):
+        return None
+    return check_writable(FileAttributes(entry.attributes))
+
+
+def _check_lease(txn: ReadTxn | WriteTxn, entry: Entry, lease_id: bytes | None) -> Refusal | None:
     if not isinstance(entry.node, FileNode):
         return None if lease_id is None else Refusal("LeaseNotPresentWithFileOperation")
     return lease_rules.check_write(entry.node.lease, lease_id, txn.steady_now, LeaseKind.FILE)

@@ -23,6 +23,7 @@ from etagere.model.files import (
 from etagere.model.shares import ShareRef
 from etagere.operations.file.entries import (
     changed_content,
+    check_file_change,
     content_map,
     file_node,
     find_changeable_file,
@@ -31,6 +32,17 @@ from etagere.operations.file.entries import (
 from etagere.operations.file.tree import find_entry, find_tree, guard_path, put_entry
 
 # Writing
+
+
+def precheck_range(txn: ReadTxn, command: PutRange) -> None:
+    """Refuses, before an upload, what would be refused if the upload ended now. Only the length of
+    the body has to be known."""
+    path = command.path
+    if path.ref.snapshot is not None:
+        raise Refused(Refusal("ShareSnapshotOperationNotSupported"))
+    entry = find_entry(txn, find_tree(txn, path.ref), path.components)
+    check_file_change(txn, entry, command.lease_id)
+    _require_inside(command.start + command.body.length, file_node(entry).content)
 
 
 @operation
