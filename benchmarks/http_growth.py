@@ -70,7 +70,7 @@ def _loads(sas: str, page: int) -> dict[str, Load]:
     }
 
 
-class _Shelf:
+class _SeededServer:
     """A server with a container of `blobs` blobs."""
 
     def __init__(self, directory: Path, blobs: int, sizes: _Sizes, sas: str) -> None:
@@ -168,11 +168,11 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
     below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
     with contextlib.ExitStack() as ends:
         directory = Path(ends.enter_context(below))
-        few = _Shelf(directory / "few", sizes.few, sizes, sas)
-        many = _Shelf(directory / "many", sizes.many, sizes, sas)
-        for shelf in (few, many):
-            shelf.start(ends)
-            shelf.seed()
+        few = _SeededServer(directory / "few", sizes.few, sizes, sas)
+        many = _SeededServer(directory / "many", sizes.many, sizes, sas)
+        for server in (few, many):
+            server.start(ends)
+            server.seed()
         for _ in range(settings.rounds):
             told: Round = {}
             for kind in _KINDS:
@@ -183,7 +183,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
             yield many.restarts(ends)
 
 
-def _compared(kind: str, few: _Shelf, many: _Shelf, turns: int) -> Round:
+def _compared(kind: str, few: _SeededServer, many: _SeededServer, turns: int) -> Round:
     runs = [(few.turn(kind), many.turn(kind)) for _ in range(turns)]
     of_few, of_many = zip(*runs, strict=True)
     p50_few, p50_many = (statistics.median(run.p50 for run in of) for of in (of_few, of_many))

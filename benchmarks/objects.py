@@ -5,7 +5,14 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable
 
-from etagere.bodies.contents import adopt, compose, hold, holds, release, share
+from etagere.bodies.contents import (
+    adopt_body,
+    compose,
+    create_extents,
+    declare_holder,
+    release,
+    share,
+)
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
 from etagere.engine.records import BYTES, ID, TEXT, Collection
 from etagere.errors import Refusal
@@ -114,8 +121,8 @@ def _pieces(record: Staged) -> Iterable[Piece]:
     return record.block.pieces
 
 
-holds(OBJECTS, contents=_contents)
-holds(STAGED, pieces=_pieces)
+declare_holder(OBJECTS, contents=_contents)
+declare_holder(STAGED, pieces=_pieces)
 
 
 class PutObject(Command, frozen=True):
@@ -125,7 +132,7 @@ class PutObject(Command, frozen=True):
 
 @operation
 def put_object(txn: WriteTxn, command: PutObject) -> None:
-    _replace(txn, command.name, adopt(txn, command.body))
+    _replace(txn, command.name, adopt_body(txn, command.body))
 
 
 class CopyObject(Command, frozen=True):
@@ -149,7 +156,7 @@ class StageBlocks(Command, frozen=True):
 @operation
 def stage_blocks(txn: WriteTxn, command: StageBlocks) -> None:
     for block in command.blocks:
-        hold(txn, block.pieces)
+        create_extents(txn, block.pieces)
         txn.put(STAGED, (command.upload, block.name), Staged(block))
 
 

@@ -33,7 +33,7 @@ def add(log: BlobClient, line: str) -> bool:
 
 def add_numbered(log: BlobClient, text: str) -> int:
     """Appends a line with the next number; returns the number of failed attempts."""
-    lost = 0
+    conflicts = 0
     while True:
         # Existing bytes of an append blob never change, so reading them after the size is safe.
         size = log.get_blob_properties().size
@@ -43,7 +43,7 @@ def add_numbered(log: BlobClient, text: str) -> int:
         # If a response is lost, the SDK repeats the request, and the condition fails because of
         # our own first attempt. Texts are unique, so finding ours shows that it succeeded.
         if f" {text}\n" in tail:
-            return lost
+            return conflicts
 
         number = int(tail.splitlines()[-1].split()[0]) + 1 if tail else 1
         try:
@@ -52,13 +52,13 @@ def add_numbered(log: BlobClient, text: str) -> int:
             if error.status_code != 412:
                 raise
             # Another appender was faster. Random exponential backoff reduces further conflicts.
-            lost += 1
-            time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
+            conflicts += 1
+            time.sleep(random.uniform(0, 0.005 * 2 ** min(conflicts, 6)))
         else:
-            return lost
+            return conflicts
 
 
-def side_by_side(act: Callable[[str], object]) -> None:
+def in_parallel(act: Callable[[str], object]) -> None:
     """Calls `act` for each line of each appender, with the appenders in parallel."""
 
     def append(appender: int) -> None:
@@ -79,25 +79,25 @@ def main() -> None:
             free = container.get_blob_client("free.log")
             free.create_append_blob()
             whole: list[bool] = []
-            side_by_side(lambda text: whole.append(add(free, f"{text}\n")))
-            print(f"{len(whole)} lines were added, {sum(whole)} of them are where they should be.")
+            in_parallel(lambda text: whole.append(add(free, f"{text}\n")))
+            print(f"{len(whole)} lines were appended, {sum(whole)} of them at the returned offset.")
 
             numbered = container.get_blob_client("numbered.log")
             numbered.create_append_blob()
-            lost: list[int] = []
-            side_by_side(lambda text: lost.append(add_numbered(numbered, text)))
+            conflicts: list[int] = []
+            in_parallel(lambda text: conflicts.append(add_numbered(numbered, text)))
             lines = numbered.download_blob(encoding="utf-8").readall().splitlines()
             numbers = [int(line.split()[0]) for line in lines]
             gaps = "without a gap" if numbers == list(range(1, len(lines) + 1)) else "with gaps"
             print(f"{len(lines)} lines are numbered from {numbers[0]} to {numbers[-1]}, {gaps}.")
-            print(f"Races lost and run again: {sum(lost)}.")
+            print(f"Conflicts that were retried: {sum(conflicts)}.")
 
             # A sealed log accepts no further blocks.
             numbered.seal_append_blob()
             try:
                 numbered.append_block(b"too late\n")
             except HttpResponseError as error:
-                print(f"Nothing is added to a sealed log: {error.message.splitlines()[0]}")
+                print(f"A sealed log cannot be extended: {error.message.splitlines()[0]}")
         finally:
             container.delete_container()
 

@@ -79,7 +79,7 @@ def main() -> None:
             try:
                 latest.upload_blob(b"Changed", overwrite=True, if_tags_match_condition=draft)
             except HttpResponseError as error:
-                print(f"No draft, so not changed: {error.message.splitlines()[0]}")
+                print(f"Not a draft, so not changed: {error.message.splitlines()[0]}")
         finally:
             container.delete_container()
 

@@ -42,7 +42,7 @@ def read_if_match(blob: BlobClient, disturb: Disturbance) -> bytes:
                 parts.append(part.readall())
                 disturb()
         except ResourceModifiedError:
-            print(f"  changed after {len(parts)} part(s): what was read is thrown away")
+            print(f"  changed after {len(parts)} part(s): starting again")
         else:
             return b"".join(parts)
 

@@ -25,7 +25,7 @@ ENTRIES_PER_WRITER = 5
 
 def sign(book: BlobClient, entry: str) -> int:
     """Adds an entry to the guest book; returns the number of failed attempts."""
-    lost = 0
+    conflicts = 0
     while True:
         # The ETag identifies the version. Take it from the same response as the content; a second
         # request might return the ETag of a newer version.
@@ -36,7 +36,7 @@ def sign(book: BlobClient, entry: str) -> int:
         # If a response is lost, the SDK repeats the request, and the condition fails because of
         # our own first attempt. Finding our own change shows that it succeeded.
         if entry in entries:
-            return lost
+            return conflicts
 
         try:
             book.upload_blob(
@@ -47,10 +47,10 @@ def sign(book: BlobClient, entry: str) -> int:
             )
         except ResourceModifiedError:
             # Another writer was faster. Random exponential backoff reduces further conflicts.
-            lost += 1
-            time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
+            conflicts += 1
+            time.sleep(random.uniform(0, 0.005 * 2 ** min(conflicts, 6)))
         else:
-            return lost
+            return conflicts
 
 
 def main() -> None:
@@ -58,11 +58,11 @@ def main() -> None:
         container = service.create_container(f"example-{uuid.uuid4()}")
         try:
             book = container.upload_blob("guest-book.json", "[]")
-            lost: list[int] = []
+            conflicts: list[int] = []
 
             def visit(writer: int) -> None:
                 for number in range(ENTRIES_PER_WRITER):
-                    lost.append(sign(book, f"writer {writer}, entry {number}"))
+                    conflicts.append(sign(book, f"writer {writer}, entry {number}"))
 
             visitors = [threading.Thread(target=visit, args=(n,)) for n in range(WRITERS)]
             for visitor in visitors:
@@ -72,8 +72,8 @@ def main() -> None:
 
             entries = json.loads(book.download_blob().readall())
             print(f"{WRITERS} writers signed {WRITERS * ENTRIES_PER_WRITER} times.")
-            print(f"{len(entries)} entries are in the book, {len(set(entries))} of them different.")
-            print(f"Races lost and run again: {sum(lost)}.")
+            print(f"The book has {len(entries)} entries, {len(set(entries))} of them distinct.")
+            print(f"Conflicts that were retried: {sum(conflicts)}.")
         finally:
             container.delete_container()
 

@@ -64,10 +64,10 @@ class Died(Exception):
 
 
 class Consumer:
-    def __init__(self, name: str, orders: QueueClient, aside: QueueClient, to: Warehouse) -> None:
+    def __init__(self, name: str, orders: QueueClient, poison: QueueClient, to: Warehouse) -> None:
         self._name = name
         self._orders = orders
-        self._aside = aside
+        self._poison = poison
         self._warehouse = to
 
     def run(self) -> None:
@@ -79,7 +79,7 @@ class Consumer:
                 time.sleep(0.05)
                 continue
             try:
-                self._take_care_of(message)
+                self._handle(message)
             except ResourceNotFoundError:
                 # The pop receipt of an update or a delete is outdated: processing took too long,
                 # and another consumer has received the message and will process it.
@@ -88,10 +88,10 @@ class Consumer:
                 print(f"{self._name} dies before the message is deleted")
                 return
 
-    def _take_care_of(self, message: QueueMessage) -> None:
+    def _handle(self, message: QueueMessage) -> None:
         # The queue counts the attempts.
         if (message.dequeue_count or 0) > ATTEMPTS_MAX:
-            self._set_aside(message)
+            self._move_to_poison_queue(message)
             return
         try:
             message = self._process(message)
@@ -110,7 +110,7 @@ class Consumer:
             raise ValueError(f"there is no such thing as {order['order']}")
         message = self._work(message, order.get("seconds", 0.0))
         if not self._warehouse.send(order["order"]):
-            print(f"{order['order']} had been sent already: nothing is done twice")
+            print(f"{order['order']} had already been sent: not sent again")
         if order.get("first_consumer_dies") and message.dequeue_count == 1:
             raise Died
         return message
@@ -126,23 +126,23 @@ class Consumer:
             message.pop_receipt = renewed.pop_receipt
         return message
 
-    def _set_aside(self, message: QueueMessage) -> None:
+    def _move_to_poison_queue(self, message: QueueMessage) -> None:
         # Copy first, then delete: a crash in between leaves two messages rather than none.
-        self._aside.send_message(message.content)
+        self._poison.send_message(message.content)
         self._orders.delete_message(message)
-        print(f"set aside after {ATTEMPTS_MAX} attempts: {message.content}")
+        print(f"moved to the poison queue after {ATTEMPTS_MAX} attempts: {message.content}")
 
 
 def main() -> None:
     with QueueServiceClient.from_connection_string(CONNECTION) as service:
         name = f"example-{uuid.uuid4()}"
-        orders, aside = service.create_queue(name), service.create_queue(f"{name}-aside")
+        orders, poison = service.create_queue(name), service.create_queue(f"{name}-poison")
         try:
             for order in ORDERS:
                 orders.send_message(json.dumps(order))
             warehouse = Warehouse()
             consumers = [
-                threading.Thread(target=Consumer(name, orders, aside, warehouse).run)
+                threading.Thread(target=Consumer(name, orders, poison, warehouse).run)
                 for name in ("Anna", "Ben", "Cleo")
             ]
             for consumer in consumers:
@@ -150,10 +150,12 @@ def main() -> None:
             for consumer in consumers:
                 consumer.join()
             print(f"sent: {', '.join(warehouse.sent())}")
-            print(f"left to look at: {len(list(aside.peek_messages(max_messages=32)))}")
+            print(
+                f"messages in the poison queue: {len(list(poison.peek_messages(max_messages=32)))}"
+            )
         finally:
             orders.delete_queue()
-            aside.delete_queue()
+            poison.delete_queue()
 
 
 if __name__ == "__main__":

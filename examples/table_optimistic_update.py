@@ -25,7 +25,7 @@ STOCK = 100
 
 def sell(table: TableClient, sale: str) -> int:
     """Takes one item out of the stock; returns the number of failed attempts."""
-    lost = 0
+    conflicts = 0
     while True:
         # The ETag identifies the version. It comes from the same response as the properties.
         tea = table.get_entity("goods", "tea")
@@ -35,7 +35,7 @@ def sell(table: TableClient, sale: str) -> int:
         # our own first attempt. Finding our own change shows that it succeeded.
         sales = tea["sales"].split()
         if sale in sales:
-            return lost
+            return conflicts
 
         tea["stock"] -= 1
         tea["sales"] = " ".join([*sales, sale])
@@ -48,10 +48,10 @@ def sell(table: TableClient, sale: str) -> int:
             )
         except ResourceModifiedError:
             # Another writer was faster. Random exponential backoff reduces further conflicts.
-            lost += 1
-            time.sleep(random.uniform(0, 0.005 * 2 ** min(lost, 6)))
+            conflicts += 1
+            time.sleep(random.uniform(0, 0.005 * 2 ** min(conflicts, 6)))
         else:
-            return lost
+            return conflicts
 
 
 def main() -> None:
@@ -60,11 +60,11 @@ def main() -> None:
         try:
             goods = {"PartitionKey": "goods", "RowKey": "tea", "stock": STOCK, "sales": ""}
             table.create_entity(goods)
-            lost: list[int] = []
+            conflicts: list[int] = []
 
             def stand_at_the_counter(writer: int) -> None:
                 for number in range(SALES_PER_WRITER):
-                    lost.append(sell(table, f"{writer}.{number}"))
+                    conflicts.append(sell(table, f"{writer}.{number}"))
 
             writers = [
                 threading.Thread(target=stand_at_the_counter, args=(n,)) for n in range(WRITERS)
@@ -76,8 +76,8 @@ def main() -> None:
 
             tea = table.get_entity("goods", "tea")
             print(f"{WRITERS} writers sold {WRITERS * SALES_PER_WRITER} of {STOCK}.")
-            print(f"{tea['stock']} are left, and {len(tea['sales'].split())} sales are known.")
-            print(f"Races lost and run again: {sum(lost)}.")
+            print(f"{tea['stock']} are left, and {len(tea['sales'].split())} sales are recorded.")
+            print(f"Conflicts that were retried: {sum(conflicts)}.")
         finally:
             service.delete_table(table.table_name)
 

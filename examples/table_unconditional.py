@@ -55,7 +55,7 @@ def the_last_writer_wins(table: TableClient) -> None:
     second["degrees"] += 2
     table.upsert_entity(first)
     table.upsert_entity(second)
-    print(f"13, and 1, and 2 more: {shown(table)}")
+    print(f"13, plus 1 and plus 2: {shown(table)}")
 
 
 def any_version_will_do(table: TableClient) -> None:
@@ -67,7 +67,7 @@ def any_version_will_do(table: TableClient) -> None:
     try:
         table.update_entity({**KEYS, "degrees": 10})
     except ResourceNotFoundError:
-        print("an update does not bring back what was deleted")
+        print("an update does not recreate a deleted entity")
 
 
 def main() -> None:

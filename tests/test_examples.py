@@ -22,10 +22,10 @@ NAMES = sorted(path.name for path in DIRECTORY.glob("*.py"))
 # Patterns of the printed lines, for the examples that print in a fixed order.
 EXPECTED_LINES = {
     "blob_append_log.py": [
-        r"20 lines were added, 20 of them are where they should be\.",
+        r"20 lines were appended, 20 of them at the returned offset\.",
         r"20 lines are numbered from 1 to 20, without a gap\.",
-        r"Races lost and run again: \d+\.",
-        r"Nothing is added to a sealed log: .*sealed.*",
+        r"Conflicts that were retried: \d+\.",
+        r"A sealed log cannot be extended: .*sealed.*",
     ],
     "blob_copy_and_tags.py": [
         r"kept/2023\.txt: The report of 2023",
@@ -35,12 +35,12 @@ EXPECTED_LINES = {
         r"kept/2023\.txt: Cool",
         r"kept/2024\.txt: Cool",
         r"kept/2025\.txt: Hot",
-        r"No draft, so not changed: The condition specified using HTTP .* is not met\.",
+        r"Not a draft, so not changed: The condition specified using HTTP .* is not met\.",
     ],
     "blob_exclusive_read.py": [
         r"With If-Match:",
         r"  a writer replaces the blob",
-        r"  changed after 1 part\(s\): what was read is thrown away",
+        r"  changed after 1 part\(s\): starting again",
         r"  read: new-new-new-",
         r"With a lease:",
         r"  a writer is refused: There is currently a lease on the blob and no .*",
@@ -67,21 +67,21 @@ EXPECTED_LINES = {
     ],
     "blob_optimistic_update.py": [
         r"4 writers signed 20 times\.",
-        r"20 entries are in the book, 20 of them different\.",
-        r"Races lost and run again: \d+\.",
+        r"The book has 20 entries, 20 of them distinct\.",
+        r"Conflicts that were retried: \d+\.",
     ],
     "table_optimistic_update.py": [
         r"4 writers sold 20 of 100\.",
-        r"80 are left, and 20 sales are known\.",
-        r"Races lost and run again: \d+\.",
+        r"80 are left, and 20 sales are recorded\.",
+        r"Conflicts that were retried: \d+\.",
     ],
     "table_unconditional.py": [
         r"first report: degrees=11, battery=full",
         r"merged: degrees=12, battery=full",
         r"replaced: degrees=13",
-        r"13, and 1, and 2 more: degrees=15",
+        r"13, plus 1 and plus 2: degrees=15",
         r"updated: degrees=9",
-        r"an update does not bring back what was deleted",
+        r"an update does not recreate a deleted entity",
     ],
     "table_with_lease.py": [
         r"Alice has the lease",
@@ -103,17 +103,17 @@ CONSUMERS = ("Anna", "Ben", "Cleo")
 CONSUMER_LINES = Counter(
     [
         "{} dies before the message is deleted",
-        "coffee had been sent already: nothing is done twice",
+        "coffee had already been sent: not sent again",
         "attempt 1 failed: there is no such thing as a unicorn",
         "attempt 2 failed: there is no such thing as a unicorn",
         "attempt 3 failed: there is no such thing as a unicorn",
-        'set aside after 3 attempts: {"order": "a unicorn", "impossible": true}',
+        'moved to the poison queue after 3 attempts: {"order": "a unicorn", "impossible": true}',
         "sent: a wardrobe, bread, coffee, tea",
-        "left to look at: 1",
+        "messages in the poison queue: 1",
     ]
 )
 # On a busy machine a consumer may lose a message to another one, as the example explains.
-LATE_CONSUMER_LINE = re.compile(r"{} was too slow|.* had been sent already: nothing is done twice")
+LATE_CONSUMER_LINE = re.compile(r"{} was too slow|.* had already been sent: not sent again")
 
 
 def run_example(name: str, **variables: str) -> str:

@@ -161,13 +161,13 @@ def _check_clock(directory: Path, stored: Timeline, clock: Clock, accept_clock: 
     if ahead <= timeline.AHEAD_TICKS_MAX:
         return
     days = ahead / (24 * 3600 * TICKS_PER_SECOND)
-    told = f"the times in {directory} are {days:.1f} days ahead of this machine's clock"
+    text = f"the times in {directory} are {days:.1f} days ahead of this machine's clock"
     if not accept_clock:
         raise ClockBehind(
-            f"{told}. If the clock is wrong, set it. If it was wrong before, correct the times "
+            f"{text}. If the clock is wrong, set it. If it was wrong before, correct the times "
             "with `etagere clock --reset`. To start anyway, use --accept-clock."
         )
-    logger.warning("%s; starting anyway", told)
+    logger.warning("%s; starting anyway", text)
 
 
 def read_timeline(directory: Path, config: Config) -> Timeline:

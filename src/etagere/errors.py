@@ -45,7 +45,7 @@ class NtStatus(IntEnum):
 
 
 class Error(msgspec.Struct, frozen=True):
-    """One row: what a client is told when a request fails this way."""
+    """A row of the table of errors."""
 
     code: str
     status: int
@@ -566,7 +566,7 @@ STATUS_BY_SERVICE: Final[dict[tuple[str, str], int]] = {
     ("file", "PreviousSnapshotNotFound"): 404,
 }
 
-# What the edge may answer instead of the row's status.
+# Other statuses that responses may have.
 OTHER_STATUSES: Final[dict[str, frozenset[int]]] = {
     # Reads answer an unmet If-None-Match or If-Modified-Since with "not modified".
     "ConditionNotMet": frozenset({304}),
@@ -578,24 +578,24 @@ OTHER_STATUSES: Final[dict[str, frozenset[int]]] = {
 
 
 def http_status(code: str, service: str) -> int:
-    """The usual HTTP status of a code in a service: blob, queue, table, file or dfs."""
+    """Returns the usual HTTP status of a code in a service: blob, queue, table, file or dfs."""
     return STATUS_BY_SERVICE.get((service, code), ERRORS[code].status)
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
-    """What the rules return when they say no.
+    """A refusal of a request by the rules.
 
-    The facts explain it: which condition failed, what was sent, what is current, the lease's
-    state and its end. Never a secret, never a lease id. The edge shows them only to a caller
-    who may read the object.
+    The facts explain it: the condition that failed, the value that was sent, the current value, the
+    state of the lease and its end. They never contain secrets or lease ids. Responses include them
+    only for callers who may read the object.
     """
 
     code: str
     facts: dict[str, str | int] = {}
     subject: str = ""
-    """What it is about, where the row's message speaks of a blob and it is something else."""
+    """The kind of resource, if the message of the row is about blobs."""
     message_override: str = ""
-    """What the service says instead, where it is more precise than the row."""
+    """The message of the service, if it is more precise than that of the row."""
 
     def __post_init__(self) -> None:
         if self.code not in ERRORS:

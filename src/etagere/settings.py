@@ -325,7 +325,7 @@ class Settings:
 
     host: str = _setting(_ADDRESS, "127.0.0.1", "the address to listen on")
     blob_port: int = _setting(
-        _PORT, 10_000, "the port of Blob; 0 selects a free port (all services)"
+        _PORT, 10_000, "the port of Blob; for any service, 0 selects a free port"
     )
     queue_port: int = _setting(_PORT, 10_001, "the port of Queue")
     table_port: int = _setting(_PORT, 10_002, "the port of Table")
@@ -333,13 +333,15 @@ class Settings:
     smb_port: int = _setting(_PORT, 10_445, "the port of SMB (no effect yet)")
     data: Path = _setting(_DIRECTORY, _DATA_DEFAULT, "the data directory")  # noqa: RUF009
     memory: bool = _setting(
-        _SWITCH, False, "use a temporary directory instead of `data` and remove it at the end"
+        _SWITCH,
+        False,
+        "use a temporary directory instead of `data`, and remove it when the server stops",
     )
     workers: int = _setting(
         _Whole("COUNT", 0, _WORKERS_MAX),
         0,
-        f"number of front-end processes, at most {_WORKERS_MAX}; 0 starts one per core, at most "
-        f"{DEFAULT_WORKERS_MAX}",
+        f"the number of front-end processes, at most {_WORKERS_MAX}; 0 starts one per core, at "
+        f"most {DEFAULT_WORKERS_MAX}",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         _Accounts(),
@@ -365,10 +367,10 @@ class Settings:
         "host name",
     )
     rehydrate_standard_seconds: int = _setting(
-        _SECONDS, 10, "duration of a rehydration from the archive tier"
+        _SECONDS, 10, "the duration of a rehydration from the archive tier"
     )
     rehydrate_high_seconds: int = _setting(
-        _SECONDS, 3, "duration of a rehydration with high priority"
+        _SECONDS, 3, "the duration of a rehydration with high priority"
     )
     last_access_time_tracking: bool = _setting(
         _SWITCH, False, "track and return when blobs were last read or written"

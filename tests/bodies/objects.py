@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from etagere.bodies.contents import (
     Plan,
-    adopt,
+    adopt_body,
     blocks_of,
     compose,
-    hold,
-    holds,
+    create_extents,
+    declare_holder,
     locate,
     release,
     share,
@@ -35,8 +35,8 @@ OBJECTS: Collection[tuple[str], Object] = Collection("test_objects", Object, (TE
 STAGED: Collection[tuple[str], StagedBlocks] = Collection("test_staged", StagedBlocks, (TEXT,))
 LATER: Collection[tuple[str], Object] = Collection("test_later", Object, (TEXT,))
 """Always empty."""
-holds(OBJECTS, contents=lambda record: (record.content,))
-holds(STAGED, pieces=lambda record: (p for block in record.blocks for p in block.pieces))
+declare_holder(OBJECTS, contents=lambda record: (record.content,))
+declare_holder(STAGED, pieces=lambda record: (p for block in record.blocks for p in block.pieces))
 
 
 class PutObject(Command, frozen=True):
@@ -51,7 +51,7 @@ def put_object(txn: WriteTxn, command: PutObject) -> int:
     old = txn.get(OBJECTS, (command.name,), EXCLUSIVE)
     if command.if_match is not None and command.if_match != (old.etag if old else 0):
         raise Refused(Refusal("ConditionNotMet"))
-    txn.put(OBJECTS, (command.name,), Object(adopt(txn, command.body), txn.stamp))
+    txn.put(OBJECTS, (command.name,), Object(adopt_body(txn, command.body), txn.stamp))
     if old is not None:
         release(txn, old.content)
     return txn.stamp
@@ -93,7 +93,7 @@ def stage_blocks(txn: WriteTxn, command: StageBlocks) -> None:
     """Adds blocks to the staged ones."""
     waiting = txn.get(STAGED, (command.name,), EXCLUSIVE)
     for block in command.blocks:
-        hold(txn, block.pieces)
+        create_extents(txn, block.pieces)
     blocks = (waiting.blocks if waiting else ()) + command.blocks
     txn.put(STAGED, (command.name,), StagedBlocks(blocks))
 

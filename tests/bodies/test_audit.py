@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import random
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit import walk
 from etagere.bodies.audit.findings import LEAK, FindingKind, Report
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck
@@ -153,7 +155,7 @@ def test_unreadable_records_are_losses_and_nothing_is_reported_unused(
         broken.corrupt(collection, key)
     report = check(broken.directory)
     assert set(found(report)) == {kinds.RECORD_UNREADABLE.name}, show(report)
-    assert not report.judged
+    assert not report.is_complete
     assert collection.name in report.findings[0].where
 
 
@@ -182,7 +184,7 @@ def test_unreadable_counts_are_faults(
     broken.corrupt(collection, broken.rows(collection)[-1][0])
     report = check(broken.directory)
     assert found(report) == [kinds.ACCOUNT_UNREADABLE.name], show(report)
-    assert not report.judged
+    assert not report.is_complete
 
 
 def test_messages_name_object_and_place(broken: DamagedStore) -> None:
@@ -373,7 +375,7 @@ def test_chunks_of_a_deleted_list_are_no_leaks(broken: DamagedStore) -> None:
     list_deleted(broken)
     inline_added(broken)
     report = check(broken.directory)
-    assert not report.judged
+    assert not report.is_complete
     assert report.count(LEAK) == 0
 
 
@@ -422,8 +424,21 @@ def test_damaged_pages_are_found(broken: DamagedStore) -> None:
         outcomes |= set(found(report))
         if report.findings:
             assert kinds.DATABASE_DAMAGED.name in found(report), show(report)
-            assert not report.judged
+            assert not report.is_complete
     assert {kinds.DATABASE_DAMAGED.name, kinds.TABLE_UNREADABLE.name} <= outcomes
+
+
+def test_a_full_disk_is_reported_with_the_directory(
+    broken: DamagedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of a write, unlike one of an open, has no file name."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(walk, "LocalCoordinator", fail)
+    with pytest.raises(CannotCheck, match=f"{broken.directory} cannot be written: No space left"):
+        check(broken.directory)
 
 
 def test_other_files_are_refused(broken: DamagedStore, tmp_path: Path) -> None:

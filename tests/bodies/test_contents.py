@@ -24,12 +24,12 @@ from etagere.bodies.contents import (
     MissingRecord,
     Plan,
     SegmentRange,
-    adopt,
+    add_reference,
+    adopt_body,
     blocks_of,
     compose,
     locate,
     reap_some,
-    refer,
     release,
     share,
 )
@@ -71,7 +71,7 @@ def ledger() -> LedgerFixture:
 
 def put_content(ledger: LedgerFixture, name: str, body: Body) -> Content:
     def work(txn: WriteTxn) -> Content:
-        content = adopt(txn, body)
+        content = adopt_body(txn, body)
         txn.put(OBJECTS, (name,), Object(content, 0))
         return content
 
@@ -79,7 +79,7 @@ def put_content(ledger: LedgerFixture, name: str, body: Body) -> Content:
 
 
 def test_an_empty_body_costs_nothing(ledger: LedgerFixture) -> None:
-    content, counted = ledger.count(lambda txn: adopt(txn, Body(new_id(), 0, 0)))
+    content, counted = ledger.count(lambda txn: adopt_body(txn, Body(new_id(), 0, 0)))
     assert content == Empty()
     assert content.length == 0
     assert not counted.puts
@@ -90,7 +90,7 @@ def test_an_empty_body_costs_nothing(ledger: LedgerFixture) -> None:
 def test_a_small_body_is_one_record(ledger: LedgerFixture) -> None:
     crc = crc64nvme(b"small")
     body = Body(new_id(), 5, crc, data=b"small")
-    content, counted = ledger.count(lambda txn: adopt(txn, body))
+    content, counted = ledger.count(lambda txn: adopt_body(txn, body))
     assert content == Inline(body.id, 5, crc)
     assert counted.puts == {INLINE.name: 1}
     assert ledger.look(locate, content) == b"small"
@@ -99,7 +99,7 @@ def test_a_small_body_is_one_record(ledger: LedgerFixture) -> None:
 @pytest.mark.parametrize("count", [1, PIECES_MAX])
 def test_a_few_pieces_are_stored_in_the_object(ledger: LedgerFixture, count: int) -> None:
     body = body_of(tuple(ledger.piece() for _ in range(count)))
-    content, counted = ledger.count(lambda txn: adopt(txn, body))
+    content, counted = ledger.count(lambda txn: adopt_body(txn, body))
     assert content == Pieces(body.id, body.length, body.pieces)
     assert counted.puts == {EXTENTS.name: count}
 
@@ -156,7 +156,7 @@ def test_damaged_contents_can_be_released_but_not_used(ledger: LedgerFixture) ->
     content = put_content(ledger, "a", body_of(pieces))
     ledger.change(lambda txn: txn.delete(EXTENTS, pieces[0].extent))
     with pytest.raises(MissingRecord):
-        ledger.change(lambda txn: refer(txn, pieces[0]))
+        ledger.change(lambda txn: add_reference(txn, pieces[0]))
     ledger.release(content)
     assert ledger.rows(EXTENTS) == {}
     assert set(ledger.rows(UNCOUNTED_DEAD)) == {pieces[1].extent}
@@ -174,7 +174,7 @@ def test_only_open_segments_have_new_extents(
 
     ledger.change(close)
     with pytest.raises(MissingRecord):
-        ledger.change(lambda txn: adopt(txn, body_of((ledger.piece(),))))
+        ledger.change(lambda txn: adopt_body(txn, body_of((ledger.piece(),))))
     assert ledger.rows(EXTENTS) == {}
 
 
@@ -337,7 +337,7 @@ def test_releasing_several_contents_at_once(ledger: LedgerFixture, chunks_max: i
 
 
 def adopted(ledger: LedgerFixture, pieces: tuple[Piece, ...]) -> Chunked:
-    content = ledger.change(lambda txn: adopt(txn, body_of(pieces)))
+    content = ledger.change(lambda txn: adopt_body(txn, body_of(pieces)))
     assert isinstance(content, Chunked)
     return content
 

@@ -21,7 +21,7 @@ from etagere.bodies.contents import (
     begin_list,
     blocks_of,
     chunks_of,
-    drop,
+    drop_references,
     extend_list,
     reap_some,
     release,
@@ -108,7 +108,7 @@ def unstage(ledger: LedgerFixture) -> None:
         waiting = txn.get(STAGED, ("a",))
         txn.delete(STAGED, ("a",))
         for block in waiting.blocks if waiting else ():
-            drop(txn, block.pieces)
+            drop_references(txn, block.pieces)
 
     ledger.change(remove)
 

@@ -15,9 +15,9 @@ from etagere.bodies.contents import (
     Hole,
     MissingRecord,
     SegmentRange,
+    add_reference,
     is_long,
     locate,
-    refer,
     share,
 )
 from etagere.bodies.maps import (
@@ -385,4 +385,4 @@ def test_a_damaged_map_can_be_released(ledger: LedgerFixture) -> None:
     assert not any(ledger.rows(collection) for collection in EVERYTHING)
     ledger.release(content)
     with pytest.raises(MissingRecord):
-        ledger.change(lambda txn: refer(txn, Piece(1, 0, 50)))
+        ledger.change(lambda txn: add_reference(txn, Piece(1, 0, 50)))

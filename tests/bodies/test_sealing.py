@@ -18,8 +18,8 @@ from etagere.bodies.contents import (
     SEGMENTS,
     UNCOUNTED_DEAD,
     MissingRecord,
-    drop,
-    hold,
+    create_extents,
+    drop_references,
 )
 from etagere.bodies.segments import (
     CountDead,
@@ -90,7 +90,7 @@ def total(ledger: LedgerFixture, number: int = NUMBER) -> int:
 
 
 def kill(ledger: LedgerFixture, at: int, length: int) -> None:
-    ledger.change(partial(drop, pieces=[Piece(NUMBER, at, length, 1)]))
+    ledger.change(partial(drop_references, pieces=[Piece(NUMBER, at, length, 1)]))
 
 
 def one_step(ledger: LedgerFixture, rows_max: int, length: int = LENGTH) -> bool:
@@ -201,7 +201,7 @@ def test_releases_of_one_segment_lock_nothing_in_common() -> None:
     transactions = []
     for at, length in live:
         txn = ledger.engine.begin()
-        drop(txn, [Piece(NUMBER, at, length, 1)])
+        drop_references(txn, [Piece(NUMBER, at, length, 1)])
         transactions.append(txn)
     for txn in transactions:
         txn.commit()
@@ -239,7 +239,7 @@ def test_a_large_segment_is_sealed_counted_and_forgotten_in_steps() -> None:
 
         assert await engine.read(look, None) == (0, 2_500)
         txn = engine.begin()
-        drop(txn, [Piece(NUMBER, at, 1, 1) for at in range(0, 5_000, 2)])
+        drop_references(txn, [Piece(NUMBER, at, 1, 1) for at in range(0, 5_000, 2)])
         txn.commit()
         assert await engine.read(look, None) == (2_500, 2_500)
         steps = 0
@@ -263,7 +263,7 @@ def test_late_adoptions_between_the_steps_are_refused(seed: int) -> None:
         sealed = one_step(ledger, 2)
         for at, length in itertools.islice(late, 1):
             with pytest.raises(MissingRecord):
-                ledger.change(partial(hold, pieces=[Piece(NUMBER, at, length, 1)]))
+                ledger.change(partial(create_extents, pieces=[Piece(NUMBER, at, length, 1)]))
     assert total(ledger) == bytes_of(dead + gaps)
     assert {at for of, at in ledger.rows(EXTENTS) if of == NUMBER} == {at for at, _ in live}
 

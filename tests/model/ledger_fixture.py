@@ -13,7 +13,7 @@ from etagere.bodies.contents import (
     SegmentRange,
     blocks_of,
     compose,
-    hold,
+    create_extents,
     locate,
     reap_some,
     release,
@@ -124,7 +124,7 @@ class LedgerFixture:
     def stage(self, blocks: list[Block]) -> None:
         """Holds the extents of blocks, as Put Block does."""
         pieces = [piece for block in blocks for piece in block.pieces]
-        self.change(lambda txn: hold(txn, pieces))
+        self.change(lambda txn: create_extents(txn, pieces))
 
     def list_blocks(self, blocks: list[Block], base: Chunked | None = None) -> Chunked:
         """Makes an object of blocks in place of its base; new blocks were staged."""

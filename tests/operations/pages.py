@@ -13,7 +13,7 @@ from etagere.operations.blob import containers, listing, tags
 from etagere.operations.blob.tags import BlobPlace, FindBlobs, TaggedBlobRow
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.operations.queue import queues
-from etagere.protocol.turns import at_once
+from etagere.protocol.time_slices import run_at_once
 
 
 class RowsPage(Generic[Row]):
@@ -55,7 +55,7 @@ def filled(
     txn: ReadTxn, operation: _Operation[Asked, Row], asked: Asked, room: int = 100_000
 ) -> tuple[tuple[Row, ...], Row | None]:
     page = RowsPage[Row](room)
-    done = at_once(operation(txn, FillPage(asked, lambda _now: page)))
+    done = run_at_once(operation(txn, FillPage(asked, lambda _now: page)))
     return tuple(page.rows), done.following
 
 

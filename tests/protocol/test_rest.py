@@ -12,7 +12,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.refusals import (
     error_form_of,
     error_response,
-    unread,
+    unread_source,
     without_source_message,
 )
 from etagere.protocol.table.refusals import ODATA_PART
@@ -119,7 +119,7 @@ def test_a_refused_change_of_a_group_has_its_index() -> None:
 
 @pytest.mark.parametrize(("status", "expected"), [(404, 404), (302, 400), (418, 400), (503, 500)])
 def test_errors_of_the_copy_source_are_reported(status: int, expected: int) -> None:
-    refusal = unread(status, "Broken", "It is broken.").refusal
+    refusal = unread_source(status, "Broken", "It is broken.").refusal
     found, headers, body = answer(exchange(), refusal)
     assert found == expected
     assert headers[b"x-ms-copy-source-status-code"] == str(status).encode()
@@ -128,13 +128,13 @@ def test_errors_of_the_copy_source_are_reported(status: int, expected: int) -> N
 
 
 def test_older_versions_get_no_details_of_the_source() -> None:
-    refusal = unread(404, "BlobNotFound", "It is gone.").refusal
+    refusal = unread_source(404, "BlobNotFound", "It is gone.").refusal
     _, headers, _ = answer(exchange(version="2023-11-03"), refusal)
     assert not [name for name in headers if name.startswith(b"x-ms-copy-source")]
 
 
 def test_the_message_of_a_source_is_only_in_the_status_line() -> None:
-    refusal = without_source_message(unread(404, "BlobNotFound", "It is gone.")).refusal
+    refusal = without_source_message(unread_source(404, "BlobNotFound", "It is gone.")).refusal
     response = error_response(exchange(), refusal, error_form_of("blob", refusal))
     assert response.reason == "It is gone."
     assert isinstance(response.body, bytes)

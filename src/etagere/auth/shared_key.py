@@ -112,7 +112,7 @@ def verify(request: RestRequest, keys: Sequence[AccountKey], now: int) -> Refusa
     late = check_date(request, now)
     if late is not None:
         return late
-    # All others sign nothing of a query but `comp`, behind which nothing follows.
+    # The other forms sign only `comp` of a query, and nothing follows it.
     signs_parameters = not claim.lite and request.service != "table"
     if signs_parameters and any(_reads_as_another(*pair) for pair in request.parameters.items()):
         return failed("A parameter reads as if it were another, or several.")

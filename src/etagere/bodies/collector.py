@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 TASK = "collector"
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
 _ROWS_PER_SLICE = 200
-_SEGMENTS_COUNTED_TOGETHER = 32
+_SEGMENTS_BATCH = 32
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
 _DAMAGED_SECONDS = 600.0
@@ -307,7 +307,7 @@ class Collector:
                 try:
                     await self._store.in_thread(self._disk.unlink, path)
                 except OSError as error:
-                    # It takes space, but nothing else waits for it.
+                    # It uses space, but does not block anything else.
                     logger.error("cannot remove %s: %s", path, error)
 
     def _segment_files(self) -> dict[int, Path]:
@@ -364,7 +364,7 @@ def _live_extents(txn: ReadTxn, place: tuple[int, int]) -> list[tuple[int, Exten
 def _segments_to_count(txn: ReadTxn, after: int) -> list[int]:
     """Returns the next segments that have dead extents which no total contains."""
     numbers: list[int] = []
-    while len(numbers) < _SEGMENTS_COUNTED_TOGETHER:
+    while len(numbers) < _SEGMENTS_BATCH:
         span = UNCOUNTED_DEAD.starting(UNCOUNTED_DEAD.all(), (after + 1, 0))
         rows = txn.scan(UNCOUNTED_DEAD, span, 1)
         if not rows:

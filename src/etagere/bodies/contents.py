@@ -96,33 +96,33 @@ HOLDERS: list[Holder] = []
 """Every collection that holds contents or pieces, so that a check can count references."""
 
 
-def holds(
+def declare_holder(
     collection: Collection[Any, R],
     *,
     contents: Callable[[R], Iterable[Content]] = lambda _: (),
     pieces: Callable[[R], Iterable[Piece]] = lambda _: (),
 ) -> None:
-    """Declares what the records of a collection hold."""
+    """Declares the contents or pieces that the records of a collection hold."""
     HOLDERS.append(Holder(collection, contents, pieces))
 
 
 # Holding
 
 
-def adopt(txn: WriteTxn, body: Body) -> Content:
+def adopt_body(txn: WriteTxn, body: Body) -> Content:
     """Returns the content of a sealed upload, with one holder: the record that stores it."""
     if not body.length:
         return Empty()
     if not body.pieces:
         txn.put(INLINE, (body.id,), InlineBytes(body.data))
         return Inline(body.id, body.length, body.crc)
-    hold(txn, body.pieces)
+    create_extents(txn, body.pieces)
     if len(body.pieces) <= PIECES_MAX:
         return Pieces(body.id, body.length, body.pieces)
     return compose(txn, body.id, [Block(b"", (piece,)) for piece in body.pieces])
 
 
-def hold(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
+def create_extents(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """Creates the records of new extents, each with one reference."""
     segment = None
     for piece in pieces:
@@ -141,12 +141,12 @@ def require_open(txn: WriteTxn, number: int) -> None:
         raise MissingRecord(f"the open segment {number}: its process is gone")
 
 
-def refer(txn: WriteTxn, piece: Piece) -> None:
+def add_reference(txn: WriteTxn, piece: Piece) -> None:
     """Adds a reference to a live extent."""
-    refer_all(txn, (piece,))
+    add_references(txn, (piece,))
 
 
-def refer_all(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
+def add_references(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """Adds a reference to the extent of each piece."""
     uses = collections.Counter(piece.extent for piece in pieces)
     for place, extent, count in _extents(txn, uses):
@@ -195,7 +195,7 @@ def compose(
                 if piece.extent in taken or piece.extent in borrowed:
                     lent.append(piece)
                 taken.add(piece.extent)
-        refer_all(txn, lent)
+        add_references(txn, lent)
         length = sum([block.length for block in run])
         use = ChunkUse(content_id, len(uses), length)
         txn.put(CHUNKS, use.key, Chunk(tuple(run)))
@@ -222,7 +222,7 @@ def extend_list(
         _chunk(txn, use)
         uses.append(use)
     if blocks:
-        refer_all(txn, [piece for block in blocks for piece in block.pieces])
+        add_references(txn, [piece for block in blocks for piece in block.pieces])
         use = ChunkUse(content.id, len(uses), sum(block.length for block in blocks))
         txn.put(CHUNKS, use.key, Chunk(tuple(blocks)))
         uses.append(use)
@@ -244,12 +244,12 @@ def release(txn: WriteTxn, content: Content) -> None:
     if isinstance(content, Inline):
         txn.delete(INLINE, (content.id,))
     elif isinstance(content, Pieces):
-        drop(txn, content.pieces)
+        drop_references(txn, content.pieces)
     else:
         txn.put(CONTENTS_TO_REAP, (content.id,), ContentToReap())
 
 
-def drop(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
+def drop_references(txn: WriteTxn, pieces: Iterable[Piece]) -> None:
     """Removes a reference from the extent of each piece. An extent without references is dead.
     Missing extents are ignored, so that a damaged object can still be replaced and deleted."""
     uses = collections.Counter(piece.extent for piece in pieces)
@@ -310,7 +310,7 @@ def reap_some(txn: WriteTxn, chunks_max: int) -> int:
 def _release_chunk(txn: WriteTxn, use: ChunkUse) -> None:
     if _drop_sharer(txn, CHUNK_SHARERS, use.key):
         return
-    drop(txn, [piece for block in _chunk(txn, use).blocks for piece in block.pieces])
+    drop_references(txn, [piece for block in _chunk(txn, use).blocks for piece in block.pieces])
     txn.delete(CHUNKS, use.key)
 
 

@@ -107,7 +107,7 @@ class FileBodyStore:
             except OSError as error:
                 raise fault_of(error) from error
             if free - length < (0 if reclaims else self._bytes_to_keep_free(free - length)):
-                self._give_up_abandoned()
+                self._roll_if_abandoned()
                 raise Fault(FaultReason.DISK_FULL, f"{free} bytes are left on the disk")
             segment = self._segment
             if segment is not None and not segment.rolled and not self._is_full(segment, length):
@@ -139,7 +139,7 @@ class FileBodyStore:
     def _is_full(self, segment: WritableSegment, length: int) -> bool:
         return segment.end > 0 and segment.place(length) + length > self._config.segment_bytes_max
 
-    def _give_up_abandoned(self) -> None:
+    def _roll_if_abandoned(self) -> None:
         """Makes the next upload begin a new segment: abandoned space can be collected only once its
         segment is sealed."""
         if self._segment is not None and self._segment.abandoned:

@@ -15,7 +15,7 @@ from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import hold, refer_all
+from etagere.bodies.contents import add_references, create_extents
 from etagere.bodies.maps import BodyCorrupt, cut_piece, is_intact, parts
 from etagere.config import KIB
 from etagere.engine.interface import ReadTxn, WriteTxn
@@ -70,7 +70,7 @@ def has_room(content: Mapped, length: int) -> bool:
     return content.inline_intervals < INTERVALS_MAX and content.inline_bytes + length <= BYTES_MAX
 
 
-def has_come_due(before: Mapped, after: Mapped) -> bool:
+def became_due(before: Mapped, after: Mapped) -> bool:
     """Returns whether a change makes folding due. Only every 256th does, since one of several
     processes is enough; if that one fails to fold, a later change makes it due again."""
     return (
@@ -120,14 +120,14 @@ def fold(txn: WriteTxn, content: Mapped, asked: Fold, body: Body, child_id: byte
     """Replaces inline intervals by pieces. Returns None if the intervals have changed."""
     if (content.id, content.folded) != (asked.map, asked.folded) or content.length < asked.end:
         return None
-    if not _are_there(txn, content, asked, body):
+    if not _are_unchanged(txn, content, asked, body):
         return None
-    runs = _along(body.pieces, asked.runs)
+    runs = _split_at_runs(body.pieces, asked.runs)
     for run, pieces in zip(asked.runs, runs, strict=True):
         content = intervals.write_uncounted(txn, content, run.start, pieces, child_id)
     # Last: finding inline intervals after a write takes twice as long.
-    hold(txn, body.pieces)
-    _refer_to_rest(txn, runs)
+    create_extents(txn, body.pieces)
+    _add_missing_references(txn, runs)
     return replace(
         content,
         folded=asked.end,
@@ -136,7 +136,7 @@ def fold(txn: WriteTxn, content: Mapped, asked: Fold, body: Body, child_id: byte
     )
 
 
-def _are_there(txn: WriteTxn, content: Mapped, asked: Fold, body: Body) -> bool:
+def _are_unchanged(txn: WriteTxn, content: Mapped, asked: Fold, body: Body) -> bool:
     crc = length = 0
     for run in asked.runs:
         for part in parts(txn, content, run.start, run.end):
@@ -149,7 +149,7 @@ def _are_there(txn: WriteTxn, content: Mapped, asked: Fold, body: Body) -> bool:
     return (crc, length) == (body.crc, body.length)
 
 
-def _along(pieces: tuple[Piece, ...], runs: tuple[InlineRun, ...]) -> list[list[Piece]]:
+def _split_at_runs(pieces: tuple[Piece, ...], runs: tuple[InlineRun, ...]) -> list[list[Piece]]:
     """Splits the pieces, which contain the bytes of all runs in order, at the ends of the runs."""
     cuts: list[list[Piece]] = []
     rest = list(reversed(pieces))
@@ -166,7 +166,7 @@ def _along(pieces: tuple[Piece, ...], runs: tuple[InlineRun, ...]) -> list[list[
     return cuts
 
 
-def _refer_to_rest(txn: WriteTxn, runs: list[list[Piece]]) -> None:
+def _add_missing_references(txn: WriteTxn, runs: list[list[Piece]]) -> None:
     """Adds the missing references: `hold` counted one per extent, and an extent may have several
     pieces."""
     first: set[tuple[int, int]] = set()
@@ -175,4 +175,4 @@ def _refer_to_rest(txn: WriteTxn, runs: list[list[Piece]]) -> None:
         if piece.extent in first:
             more.append(piece)
         first.add(piece.extent)
-    refer_all(txn, more)
+    add_references(txn, more)

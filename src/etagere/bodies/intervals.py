@@ -16,7 +16,7 @@ from typing import NamedTuple
 from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
-from etagere.bodies.contents import drop, hold, refer, refer_all
+from etagere.bodies.contents import add_reference, add_references, create_extents, drop_references
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
     GENERATIONS,
@@ -69,7 +69,7 @@ def write(
     the id of the child map, if one has to be created."""
     pieces = tuple(pieces)
     changed = write_uncounted(txn, content, offset, pieces, child_id)
-    hold(txn, pieces)
+    create_extents(txn, pieces)
     return changed
 
 
@@ -83,7 +83,7 @@ def write_shared(
 ) -> Mapped:
     """Writes pieces that other contents hold too: each gets another reference."""
     pieces = tuple(pieces)
-    refer_all(txn, pieces)
+    add_references(txn, pieces)
     return write_uncounted(txn, content, offset, pieces, child_id)
 
 
@@ -198,7 +198,7 @@ def _writable_map(
     txn: WriteTxn, content: Mapped, start: int, end: int, child_id: bytes
 ) -> _WritableMap:
     """Returns the generation to write to, creating it if the current one is shared or not the
-    newest. The holder moves to it. The map is guarded, so nobody else changes it."""
+    newest. The holder moves to it. The map is guarded against other changes."""
     # The generation is guarded first: while it is, the newest generation stays the newest.
     count = holders(txn, content)
     record = txn.get(INTERVAL_MAPS, (content.id,), EXCLUSIVE)
@@ -266,9 +266,9 @@ def _remove_range(txn: WriteTxn, writable: _WritableMap, start: int, end: int) -
         if not isinstance(row.piece, Piece):
             continue
         if not kept:
-            drop(txn, (row.piece,))
+            drop_references(txn, (row.piece,))
         for _ in range(1, kept):
-            refer(txn, row.piece)
+            add_reference(txn, row.piece)
     if longest > record.longest:
         # Rounded up to a power of two, so that it is seldom written.
         record = replace(record, longest=1 << (longest - 1).bit_length())

@@ -10,7 +10,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import drop, refer
+from etagere.bodies.contents import add_reference, drop_references
 from etagere.bodies.maps import (
     END,
     FORMER_INTERVALS,
@@ -127,7 +127,7 @@ class _Seen:
 
 def _drop(txn: WriteTxn, intervals: Iterable[Piece | bytes | None]) -> None:
     """Removes the references of intervals. Holes and inline intervals have none."""
-    drop(txn, [piece for piece in intervals if isinstance(piece, Piece)])
+    drop_references(txn, [piece for piece in intervals if isinstance(piece, Piece)])
 
 
 # Flattening
@@ -215,7 +215,7 @@ def _copy(
             continue
         piece, crc = cut_part(part, start, end)
         if isinstance(piece, Piece):
-            refer(txn, piece)
+            add_reference(txn, piece)
         if first_own is None:
             txn.put(INTERVALS, (map_id, start), Interval(piece, end - start, 1, crc))
         else:

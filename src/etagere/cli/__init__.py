@@ -8,15 +8,15 @@ import sys
 
 from etagere.settings import BadSetting, Settings, load, unknown_variables
 
-CLEAN, FINDINGS, UNUSABLE = 0, 1, 2
+CLEAN, FINDINGS, FAILED = 0, 1, 2
 """Exit statuses: success; the command found problems; the command could not run."""
 
 
-class Unusable(Exception):
+class CommandError(Exception):
     """The command cannot run. The message is one line for the user."""
 
 
-def tell(line: str) -> None:
+def notify(line: str) -> None:
     """Prints a line for the user to standard error; standard output may go to a program."""
     print(f"etagere: {line}", file=sys.stderr, flush=True)
 
@@ -24,8 +24,8 @@ def tell(line: str) -> None:
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Returns the settings in effect, which are the same for every command."""
     for warning in unknown_variables(os.environ):
-        tell(f"warning: {warning}")
+        notify(f"warning: {warning}")
     try:
         return load(vars(arguments), os.environ)
     except BadSetting as error:
-        raise Unusable(str(error)) from None
+        raise CommandError(str(error)) from None

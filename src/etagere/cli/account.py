@@ -14,7 +14,7 @@ import msgspec
 
 from etagere import app
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, Unusable, settings_of
+from etagere.cli import CLEAN, CommandError, settings_of
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, reserve, wire
@@ -51,10 +51,10 @@ from etagere.settings import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, d
 from etagere.settings import add_arguments as add_settings
 
 NAME = "account"
-SUMMARY = "add, list, rotate and remove accounts"
+SUMMARY = "add, list and remove accounts, and rotate their keys"
 DESCRIPTION = """\
-Manages the accounts in a data directory. If a server is running, it makes the change, and
-the change applies to every request after that.
+Manages the accounts in a data directory. If a server is running, it makes the change,
+which applies to every later request.
 
 Each account has two keys. To replace both without downtime, let the clients use one key,
 rotate the other, let the clients use the new key, and rotate the first. Keys are random
@@ -69,7 +69,7 @@ etagere account rotate mine 2             # leaves key 1 unchanged
 etagere account remove mine"""
 
 _PAGE = 1_000
-_WORDS = {
+_MESSAGES = {
     "AccountAlreadyExists": "account {name} already exists",
     "ResourceNotFound": "account {name} does not exist",
     "InsufficientAccountPermissions": "{name} is built in and cannot be changed",
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rotate = verb(
         "rotate",
         _rotate,
-        "replace a key by a random one",
+        "replace a key with a random one",
         "The server refuses the old key from then on.",
     )
     rotate.add_argument("name", metavar="NAME", help="the account")
@@ -134,25 +134,25 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         print(arguments.act(arguments, directory))
     except Refused as refused:
-        raise _unusable(refused.refusal, arguments.name) from None
+        raise _command_error(refused.refusal, arguments.name) from None
     return CLEAN
 
 
 def require_name(name: str) -> None:
-    """Raises `Unusable` if this is not an account name. Done before the argument is sent or shown:
-    it may not be valid text, or may be a key in the wrong place."""
+    """Raises `CommandError` if this is not an account name. Called before the argument is sent or
+    printed, because it may not be valid text, or may be a key in the wrong place."""
     refusal = check_account_name(name)
     if refusal is not None:
-        raise _unusable(refusal, name)
+        raise _command_error(refusal, name)
 
 
-def _unusable(refusal: Refusal, name: str) -> Unusable:
-    return Unusable(_WORDS.get(refusal.code, refusal.message).format(name=name))
+def _command_error(refusal: Refusal, name: str) -> CommandError:
+    return CommandError(_MESSAGES.get(refusal.code, refusal.message).format(name=name))
 
 
 def _add(arguments: argparse.Namespace, directory: Path) -> str:
     keys = (_key("--key", arguments.key), _key("--key2", arguments.key2))
-    with reach(directory, make=True) as store:
+    with open_store(directory, make=True) as store:
         store.write(add_account, AddAccount(arguments.name, *keys))
     return f"account {arguments.name} added"
 
@@ -163,12 +163,12 @@ def _key(flag: str, text: str | None) -> bytes:
     try:
         return decode_key(text)
     except ValueError as error:
-        raise Unusable(f"{flag}: the key {error}") from None
+        raise CommandError(f"{flag}: the key {error}") from None
 
 
 def _list(arguments: argparse.Namespace, directory: Path) -> str:
     entries: list[NamedAccount] = []
-    with reach(directory) as store:
+    with open_store(directory) as store:
         while page := store.read(list_accounts, ListAccounts(_PAGE, _last_name(entries))):
             entries += page
     return "\n".join(_line(entry, show_keys=arguments.show_keys) for entry in entries)
@@ -189,15 +189,15 @@ def _line(entry: NamedAccount, *, show_keys: bool) -> str:
 
 def _rotate(arguments: argparse.Namespace, directory: Path) -> str:
     if arguments.number not in map(str, KEY_NUMBERS):
-        raise Unusable("the key to rotate must be 1 or 2")
+        raise CommandError("the key to rotate must be 1 or 2")
     number = int(arguments.number)
-    with reach(directory) as store:
+    with open_store(directory) as store:
         store.write(rotate_key, RotateKey(arguments.name, number, new_key()))
     return f"key {number} of {arguments.name} replaced"
 
 
 def _remove(arguments: argparse.Namespace, directory: Path) -> str:
-    with reach(directory) as store:
+    with open_store(directory) as store:
         store.write(remove_account, RemoveAccount(arguments.name))
     return f"account {arguments.name} removed"
 
@@ -240,10 +240,10 @@ class _StoppedStore(Store):
 
 
 @contextmanager
-def reach(directory: Path, *, make: bool = False) -> Iterator[Store]:
+def open_store(directory: Path, *, make: bool = False) -> Iterator[Store]:
     """Opens the store in a directory, and locks the directory if no server uses it. Creates a
     missing store only if `make` is set."""
-    with _told_in_one_line(directory):
+    with _errors_in_one_line(directory):
         if not make:
             require_ledger(directory)
         claimed = _claim(directory)
@@ -269,22 +269,24 @@ def _claim(directory: Path) -> int | None:
     except app.DirectoryInUse as error:
         if is_served(directory):  # a server has started meanwhile
             return None
-        raise Unusable(str(error)) from None
+        raise CommandError(str(error)) from None
 
 
 @contextmanager
-def _told_in_one_line(directory: Path) -> Iterator[None]:
+def _errors_in_one_line(directory: Path) -> Iterator[None]:
     try:
         yield
     except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     except Unknown as error:
         words = f"the outcome is unknown; check with `etagere account list`: {error}"
-        raise Unusable(words) from error
+        raise CommandError(words) from error
     except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
-        raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
+        raise CommandError(f"the ledger in {directory} cannot be used: {error}") from error
     except OSError as error:
-        raise Unusable(f"{error.filename or directory} cannot be used: {error.strerror}") from error
+        raise CommandError(
+            f"{error.filename or directory} cannot be used: {error.strerror}"
+        ) from error
 
 
 def _result(operation: Operation[C, T], answer: Answer) -> T:

@@ -15,7 +15,7 @@ from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Se
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.bodies.audit.walk import check
-from etagere.cli import CLEAN, FINDINGS, Unusable, settings_of, tell
+from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             report = _check(directory, fast=arguments.fast)
     except (CannotCheck, NotALedger, SchemaTooNew) as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     if arguments.json:
         print(json.dumps(_as_json(directory, report, removed), ensure_ascii=False, indent=1))
     else:
@@ -90,16 +90,16 @@ def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
     try:
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
-        raise Unusable(f"{error}; stop the server before a repair") from error
+        raise CommandError(f"{error}; stop the server before a repair") from error
     except app.CannotUse as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     try:
         report = _check(directory, fast=fast)
         if not report.count(LEAK):
             return report, 0
         removed, troubles = repair(directory, report.findings, Config(), SystemClock())
         for trouble in troubles:
-            tell(f"cannot remove a leak: {trouble}")
+            notify(f"cannot remove a leak: {trouble}")
         return _check(directory, fast=fast), removed
     finally:
         os.close(claimed)
@@ -113,7 +113,7 @@ def _print(report: Report, removed: int | None) -> None:
             for line in _lines([found for found in findings if found.kind == kind]):
                 print(f"  {line}")
             print(f"  What to do: {kind.advice}\n")
-    if not report.judged:
+    if not report.is_complete:
         print("Some records are unreadable or refer to missing data. Data that seems unused may")
         print("belong to them, and is neither reported nor removed.\n")
     if removed is not None:
@@ -152,7 +152,7 @@ def _as_json(directory: Path, report: Report, removed: int | None) -> dict[str, 
     return {
         "directory": str(directory),
         "clean": not report.findings,
-        "judged": report.judged,
+        "judged": report.is_complete,
         "objects": report.objects,
         "extents": report.extents,
         "extent_bytes": report.extent_bytes,

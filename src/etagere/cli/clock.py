@@ -13,7 +13,7 @@ import msgspec
 
 from etagere import app
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, FINDINGS, Unusable, settings_of
+from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, reserve, timeline, wire
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     directory, clock = settings_of(arguments).data, SystemClock()
-    with _told_in_one_line(directory):
+    with _errors_in_one_line(directory):
         require_ledger(directory)
         if arguments.reset:
             changed = reset_times(directory, clock)
@@ -73,11 +73,11 @@ def reset_times(directory: Path, clock: Clock) -> int:
     """Sets the store's date to the clock; returns the number of changed records."""
     if clock.wall() < PLAUSIBLE_SINCE:
         shown = format_instant(clock.wall())
-        raise Unusable(f"the clock of this machine shows {shown}; set it before a reset")
+        raise CommandError(f"the clock of this machine shows {shown}; set it before a reset")
     try:
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
-        raise Unusable(f"{error}; stop the server before a reset") from error
+        raise CommandError(f"{error}; stop the server before a reset") from error
     try:
         reserve.release_if_full(directory)
         stored = ledger.create(directory, Config(), clock)
@@ -99,20 +99,22 @@ def _write(directory: Path, clock: Clock, command: ResetClock) -> TimesReset:
     finally:
         writer.close()
     if answer.outcome is not wire.Outcome.RESULT:
-        raise Unusable(f"the reset failed; its outcome is {answer.outcome.name.lower()}")
+        raise CommandError(f"the reset failed; its outcome is {answer.outcome.name.lower()}")
     return _decode_result(answer.payload)
 
 
 @contextmanager
-def _told_in_one_line(directory: Path) -> Iterator[None]:
+def _errors_in_one_line(directory: Path) -> Iterator[None]:
     try:
         yield
     except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     except (ledger.DatabaseError, msgspec.DecodeError) as error:
-        raise Unusable(f"the ledger in {directory} cannot be used: {error}") from error
+        raise CommandError(f"the ledger in {directory} cannot be used: {error}") from error
     except OSError as error:
-        raise Unusable(f"{error.filename or directory} cannot be used: {error.strerror}") from error
+        raise CommandError(
+            f"{error.filename or directory} cannot be used: {error.strerror}"
+        ) from error
 
 
 def _print(stored: Timeline, clock: Clock) -> None:

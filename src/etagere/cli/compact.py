@@ -8,7 +8,7 @@ from pathlib import Path
 
 from etagere import app
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, Unusable, settings_of
+from etagere.cli import CLEAN, CommandError, settings_of
 from etagere.config import Config
 from etagere.engine import ledger
 from etagere.settings import add_arguments as add_settings
@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
         require_ledger(directory)
         claimed = app.claim(directory)
     except app.DirectoryInUse as error:
-        raise Unusable(f"{error}; stop the server first") from error
+        raise CommandError(f"{error}; stop the server first") from error
     except (app.CannotUse, CannotCheck) as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     try:
         before = _bytes(directory)
         _compact(directory)
@@ -51,9 +51,9 @@ def _compact(directory: Path) -> None:
     try:
         ledger.compact(directory, Config())
     except (ledger.NotALedger, ledger.SchemaTooNew) as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     except ledger.DatabaseError as error:
-        raise Unusable(f"the ledger in {directory} was not compacted: {error}") from error
+        raise CommandError(f"the ledger in {directory} was not compacted: {error}") from error
 
 
 def _bytes(directory: Path) -> int:

@@ -8,8 +8,8 @@ import ipaddress
 from collections.abc import Mapping
 
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, Unusable, settings_of, tell
-from etagere.cli.account import reach, require_name
+from etagere.cli import CLEAN, CommandError, notify, settings_of
+from etagere.cli.account import open_store, require_name
 from etagere.operations.accounts import get_account
 from etagere.settings import DEVELOPMENT_ACCOUNT, Settings
 from etagere.settings import add_arguments as add_settings
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(connection_string(name, _find_key(name, settings), settings, ports))
     if name == DEVELOPMENT_ACCOUNT.name and is_development_storage(settings, ports):
         # Not on standard output, which a script may use.
-        tell(f"{DEVELOPMENT_STORAGE} is equivalent, except for File")
+        notify(f"{DEVELOPMENT_STORAGE} is equivalent, except for File")
     return CLEAN
 
 
@@ -96,11 +96,11 @@ def _find_key(name: str, settings: Settings) -> bytes:
     try:
         require_ledger(settings.data)
     except CannotCheck as error:
-        raise Unusable(f"account {name} is not in the settings, and {error}") from None
-    with reach(settings.data) as store:
+        raise CommandError(f"account {name} is not in the settings, and {error}") from None
+    with open_store(settings.data) as store:
         stored = store.read(get_account, name)
     if stored is None:
-        raise Unusable(f"account {name} does not exist in the settings or in {settings.data}")
+        raise CommandError(f"account {name} does not exist in the settings or in {settings.data}")
     return stored.key1
 
 
@@ -115,7 +115,7 @@ def _ports(settings: Settings) -> dict[str, int]:
     for service, port in ports.items():
         if not port:
             name = service.capitalize()
-            raise Unusable(
+            raise CommandError(
                 f"the port of {name} is 0; only the running server knows the port it uses"
             )
     return ports

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
 from etagere.cli import (
-    UNUSABLE,
-    Unusable,
+    FAILED,
+    CommandError,
     account,
     check,
     clock,
     compact,
     connection_string,
+    notify,
     serve,
     status,
-    tell,
     version,
 )
 from etagere.settings import did_you_mean
@@ -92,9 +92,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         # The quoted part of a message is an argument.
-        told = re.sub(r""" ['"].*""", "", message, flags=re.DOTALL)
-        joined = told if told.endswith("?") else f"{told};"
-        raise Unusable(f"{joined} see `{self.prog} --help`")
+        text = re.sub(r""" ['"].*""", "", message, flags=re.DOTALL)
+        joined = text if text.endswith("?") else f"{text};"
+        raise CommandError(f"{joined} see `{self.prog} --help`")
 
     def refuse(self, unknown: list[str]) -> NoReturn:
         """Reports arguments that the parser did not recognize."""
@@ -124,9 +124,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.command.run(arguments)
         sys.stdout.flush()
         return status
-    except Unusable as error:
-        tell(str(error))
-        return UNUSABLE
+    except CommandError as error:
+        notify(str(error))
+        return FAILED
     except BrokenPipeError:
         # The reader of the output has closed it; the interpreter must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

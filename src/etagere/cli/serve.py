@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from etagere import app
-from etagere.cli import Unusable, settings_of
+from etagere.cli import CommandError, settings_of
 from etagere.cli.connection_string import (
     DEVELOPMENT_STORAGE,
     connection_string,
@@ -76,9 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return app.serve(settings, announce, accept_clock=arguments.accept_clock)
     except app.CannotUse as error:
-        raise Unusable(str(error)) from error
+        raise CommandError(str(error)) from error
     except OSError as error:
-        raise Unusable(f"the server cannot run: {error}") from error
+        raise CommandError(f"the server cannot run: {error}") from error
 
 
 def _introduction(settings: Settings, ports: Mapping[str, int], pid: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from etagere import app
-from etagere.cli import CLEAN, FINDINGS, Unusable, settings_of
+from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
 from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import MIB, Config
 from etagere.engine import ledger, reserve, timeline
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         clock_seconds = _clock_seconds(directory)
     except OSError as error:
         path = error.filename or directory
-        raise Unusable(f"{path} cannot be used: {error.strerror}") from error
+        raise CommandError(f"{path} cannot be used: {error.strerror}") from error
     problems = _problems(is_used, supervisor, front_ends)
     problems += _disk_problems(disk)
     problems += _clock_problems(clock_seconds)

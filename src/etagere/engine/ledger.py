@@ -64,7 +64,7 @@ class Statements(NamedTuple):
 
     get: str
     get_many: str
-    """`GOT_TOGETHER` keys at once."""
+    """`GET_BATCH` keys at once."""
     find_any: str
     """Whether there is a key between two, inclusive."""
     put: str
@@ -74,8 +74,8 @@ class Statements(NamedTuple):
     count_rows: str
 
 
-GOT_TOGETHER = 64
-_MANY = 8
+GET_BATCH = 64
+_MANY_KEYS = 8
 """For this many keys it pays to check first whether there is any record between them."""
 
 _STATEMENTS: dict[Collection[Any, Any], Statements] = {}
@@ -86,7 +86,7 @@ def statements(collection: Collection[Any, Any]) -> Statements:
         return _STATEMENTS[collection]
     except KeyError:
         name = collection.name
-        several = ", ".join("?" * GOT_TOGETHER)
+        several = ", ".join("?" * GET_BATCH)
         scan = f"SELECT key, value FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
         keys = f"SELECT key FROM {name} WHERE key >= ? AND key < ? ORDER BY key"  # noqa: S608
         put = f"REPLACE INTO {name} VALUES (?, ?)"  # noqa: S608
@@ -268,13 +268,13 @@ def get_many(
     """Returns the stored values of the keys that exist."""
     found: dict[bytes, bytes] = {}
     sql = statements(collection).get_many
-    if len(keys) >= _MANY and not _any_between(cursor, collection, min(keys), max(keys)):
+    if len(keys) >= _MANY_KEYS and not _any_between(cursor, collection, min(keys), max(keys)):
         # As when the rows of a new partition are inserted: one search instead of one per key.
         return found
-    for at in range(0, len(keys), GOT_TOGETHER):
-        some = keys[at : at + GOT_TOGETHER]
+    for at in range(0, len(keys), GET_BATCH):
+        some = keys[at : at + GET_BATCH]
         # Padded with the last key, so that one statement serves any number of keys.
-        padded = (*some, *some[-1:] * (GOT_TOGETHER - len(some)))
+        padded = (*some, *some[-1:] * (GET_BATCH - len(some)))
         found.update(cursor.execute(sql, padded))
     return found
 

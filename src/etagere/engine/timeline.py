@@ -5,7 +5,7 @@
 `steady_now` measures durations, such as those of leases. When the wall clock is corrected, it
 neither runs backwards nor stops nor jumps, but drifts towards it by at most 500 ppm.
 
-`now` is the date, for times that clients are told or set (visibility and expiry of messages). It is
+`now` is the date, for times that clients see or set (visibility and expiry of messages). It is
 the steady time, except that it follows a wall clock that has been ahead for a while, as after a
 machine was paused, in one step.
 

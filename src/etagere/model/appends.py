@@ -27,7 +27,7 @@ class AppendBlock(Command, frozen=True):
     """The pieces belong to another blob too."""
 
     def unconditional(self) -> AppendBlock:
-        """The same append, whatever is there."""
+        """Returns the same append without conditions."""
         return replace(self, conditions=NO_CONDITIONS, position=None, length_max=None)
 
 

@@ -351,7 +351,7 @@ class PutBlockList(Command, frozen=True):
     tier: str = ""
     tags: Tags = ()
     base_chunks_max: int | None = None
-    """How many chunks of the blob as it is may be read to find blocks; None: as many as it has."""
+    """The maximum number of chunks of the current blob to read for blocks; None: all."""
 
 
 class DraftSources(Part, frozen=True):

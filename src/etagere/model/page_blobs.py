@@ -47,7 +47,7 @@ class PutPage(Command, frozen=True):
         return self.start + self.body.length
 
     def unconditional(self) -> PutPage:
-        """The same write, whatever is there."""
+        """Returns the same write without conditions."""
         return replace(self, conditions=NO_CONDITIONS, sequence=ANY_SEQUENCE)
 
 

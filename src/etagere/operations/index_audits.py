@@ -41,7 +41,7 @@ def _containers(audit: Audit) -> dict[bytes, tuple[str, str]]:
     """Returns account and name of containers by id, including deleted ones that are not removed
     yet."""
     rows = audit.rows(TAGGED_CONTAINERS, first_time=False)
-    found = {container_id: (told.account, told.name) for _, (container_id,), told, _ in rows}
+    found = {container_id: (record.account, record.name) for _, (container_id,), record, _ in rows}
     containers = audit.rows(CONTAINERS, first_time=False)
     return found | {container.id: key for _, key, container, _ in containers}
 

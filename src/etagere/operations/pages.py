@@ -102,8 +102,8 @@ def scan_in_steps(
 
 
 def in_slices(rows: Iterator[Row], step_size: StepSize) -> Iterator[list[Row]]:
-    """The rows of a listing that does not read them in order. A slice is short if finding its rows
-    takes long: each of them may need a scan."""
+    """Yields slices of rows that are not read in order. A slice is short if finding its rows takes
+    long, since each of them may need a scan."""
     while some := list(_found_soon(islice(rows, step_size.rows))):
         yield some
 

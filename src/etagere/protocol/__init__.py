@@ -1,1 +1,1 @@
-"""What clients speak: front ends that turn bytes into operations and results into bytes."""
+"""The protocols of clients: from bytes to operations, and from results to bytes."""

@@ -1,7 +1,7 @@
-"""The access log: a line for each answer.
+"""The access log: one line per response.
 
-Lines are put together here and written a few times a second. A call of the logging module, with
-a system call in it, for each of them would cost as much as half of a small read.
+Lines are formatted here and written a few times a second. A call of the logging module, with a
+system call in it, for each of them would cost as much as half of a small read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from etagere.protocol.http.messages import Request, Response
 logger = logging.getLogger("etagere.access")
 
 LINE: Final = "%(message)s"
-"""The format of its handler: when and what kind of line it is, a line says itself."""
+"""The format of its handler: each line contains its own time."""
 _FLUSH_SECONDS = 0.1
 _LINES_MAX = 1_000
 
 
 class AccessLog:
-    """The lines of one front end. What a process that is killed has not written yet is lost."""
+    """The access log of one front end. Lines that a killed process has not written are lost."""
 
     def __init__(self) -> None:
         self._second = 0

@@ -1,7 +1,7 @@
 """Conditional requests: conditions on ETags and dates.
 
-    If-Match                one of these ETags is current; *: there is something
-    If-None-Match           none of these is current; *: there is nothing
+    If-Match                one of these ETags is current; *: the resource exists
+    If-None-Match           none of these is current; *: it does not exist
     If-Modified-Since       modified after this second
     If-Unmodified-Since     not modified after this second
 

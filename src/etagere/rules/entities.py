@@ -79,7 +79,7 @@ def _check_key(name: str, key: str) -> Refusal | None:
 
 # The Unicode categories of C# identifiers (ECMA-334, section 6.4.3).
 _LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
-_LETTERS_AND_MORE: Final = _LETTERS | {"Mn", "Mc", "Nd", "Pc", "Cf"}
+_IDENTIFIER_CATEGORIES: Final = _LETTERS | {"Mn", "Mc", "Nd", "Pc", "Cf"}
 
 
 def check_property_name(name: str) -> Refusal | None:
@@ -96,7 +96,7 @@ def _is_identifier(name: str) -> bool:
     in the basic plane."""
     return (
         (name[0] == "_" or category(name[0]) in _LETTERS)
-        and all(category(character) in _LETTERS_AND_MORE for character in name)
+        and all(category(character) in _IDENTIFIER_CATEGORIES for character in name)
         and max(name) <= "\uffff"
     )
 
@@ -204,7 +204,7 @@ NEVER: Final = -1
 _WEAK_ETAG = re.compile(r'[Ww]/"([^"]*)"')
 _STAMP_IN_ETAG = re.compile(r"datetime'(.*)'")
 _COLON_IN_ETAG: Final = "%3A"
-_SHOWN_MAX = 256
+_QUOTED_MAX = 256
 """The most characters of an invalid value that a refusal repeats."""
 
 
@@ -246,7 +246,7 @@ def parse_etag(text: str) -> IfMatch | Refusal:
     if found is None:
         facts: dict[str, str | int] = {"HeaderName": "If-Match", "HeaderValue": text}
         message = (
-            f"The etag value '{text[:_SHOWN_MAX]}' specified in one of the request headers is not "
+            f"The etag value '{text[:_QUOTED_MAX]}' specified in one of the request headers is not "
             "valid. Please make sure only one etag value is specified and is valid."
         )
         return Refusal("InvalidInput", facts, message_override=message)

@@ -141,7 +141,7 @@ beyond ASCII."""
 
 _REPEATED_MAX = 2_048
 """The most characters of a malformed filter that a refusal repeats."""
-_SHOWN_MAX = 40
+_QUOTED_MAX = 40
 """The most characters of an unexpected token that a refusal repeats."""
 
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
@@ -307,5 +307,5 @@ class _Parser:
     def _unexpected(self, expected: str) -> _MalformedError:
         if self._text == "'":
             return _MalformedError("The quote is not closed.", self._position)
-        found = f"'{self._text[:_SHOWN_MAX]}'" if self._text else "the end"
+        found = f"'{self._text[:_QUOTED_MAX]}'" if self._text else "the end"
         return _MalformedError(f"Expected {expected}, not {found}.", self._position)

@@ -186,7 +186,7 @@ _TOKEN = re.compile(
 """Matches at every position."""
 
 _RESERVED: Final = frozenset({"and", "or", "not"})
-_SHOWN_MAX = 40
+_QUOTED_MAX = 40
 """The most characters of an unexpected token that a refusal repeats."""
 
 
@@ -336,7 +336,7 @@ class _Parser:
             name = self._text
             if self._searches and name[0] == "@" and name.lower() != CONTAINER:
                 raise _MalformedError(
-                    f"Unsupported parameter '{name[:_SHOWN_MAX]}'.", self._position
+                    f"Unsupported parameter '{name[:_QUOTED_MAX]}'.", self._position
                 )
             is_tag = name[0] != "@" and name.lower() not in _RESERVED
             is_container = self._searches and name.lower() == CONTAINER
@@ -357,5 +357,5 @@ class _Parser:
     def _unexpected(self, expected: str) -> _MalformedError:
         if self._text in ("'", '"'):
             return _MalformedError("The quote is not closed.", self._position)
-        found = f"'{self._text[:_SHOWN_MAX]}'" if self._text else "the end"
+        found = f"'{self._text[:_QUOTED_MAX]}'" if self._text else "the end"
         return _MalformedError(f"Expected {expected}, not {found}.", self._position)

@@ -353,6 +353,19 @@ async def test_one_transaction_reads_a_bounded_part_of_the_blob(blobs: BlobFixtu
     await _remove(blobs, "blob")
 
 
+@blob_test
+async def test_a_draft_keeps_only_the_blocks_that_the_list_names(blobs: BlobFixture) -> None:
+    """Otherwise, many short lists at once take much memory if the blob is large."""
+    await blobs.create()
+    await _prepare(blobs, "blob")
+    drafting = Drafting(blobs.engine, _asked("blob", latest(b"02", b"04", b"09")), new_id())
+    async for _ in drafting.steps():
+        assert drafting._committed is not None
+        assert set(drafting._committed) == {b"02", b"04", b"09"}
+        assert not drafting._chunker._shareable
+    await _remove(blobs, "blob")
+
+
 class ConcurrentStagingEngine(InterruptedEngine):
     """An engine that stages another block of the blob before every read."""
 
@@ -369,8 +382,8 @@ def test_a_long_list_during_constant_staging(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not put in one transaction, for which all others would wait."""
-    monkeypatch.setattr(drafting, "_ONE_STEP", drafting._Reach(2, 4))
-    monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._Reach(len(NAMES), 4))
+    monkeypatch.setattr(drafting, "_ONE_STEP", drafting._StepLimits(2, 4))
+    monkeypatch.setattr(drafting, "_ONE_LONG_STEP", drafting._StepLimits(len(NAMES), 4))
 
     async def body(blobs: BlobFixture) -> None:
         await blobs.create()
@@ -387,6 +400,26 @@ def test_a_long_list_during_constant_staging(
         assert await put_list(blobs.engine, asked) is not None
         await _remove(blobs, "blob")
         await blobs.require_empty()
+
+    blob_test(body)(start, tmp_path)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2_000, Refused), (2_001, Fault)])
+def test_the_longest_list_that_is_put_during_constant_staging(
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    expected: type[Exception],
+) -> None:
+    """Only a list that is put in one transaction is refused because its blocks are missing."""
+    monkeypatch.setattr(drafting, "_DRAFT_PAUSES_SECONDS", (0.0, 0.0))
+
+    async def body(blobs: BlobFixture) -> None:
+        await blobs.create()
+        asked = _asked("blob", uncommitted(*(b"%04d" % number for number in range(count))))
+        with pytest.raises(expected):
+            await put_list(ConcurrentStagingEngine(blobs), asked)
 
     blob_test(body)(start, tmp_path)
 

@@ -108,7 +108,7 @@ async def test_searches_match_a_model(blobs: BlobFixture, example: Example) -> N
         # Lowers the limits, so that few blobs are many.
         patch.setattr(operations, "_PROBES", example.probes)
         patch.setattr(operations, "_STEPS", (2, 3))
-        patch.setattr(operations, "_LOOKED_AT_MAX", 3)
+        patch.setattr(operations, "_VISITED_MAX", 3)
         assert await found(blobs, where, example.limit, container=scope) == expected
 
 
@@ -221,7 +221,7 @@ async def test_reads_per_page_are_bounded(blobs: BlobFixture) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operations, "_PROBES", (4,))
         patch.setattr(operations, "_STEPS", (4, 8))
-        patch.setattr(operations, "_LOOKED_AT_MAX", 10)
+        patch.setattr(operations, "_VISITED_MAX", 10)
         command, pages = asked("a = '0' AND b = '1'"), 0
         names: list[str] = []
         while pages < 100:

@@ -6,6 +6,7 @@ from typing import Any
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn
+from etagere.model.accounts import AddAccount, RemoveAccount
 from etagere.model.files import CreatePermission, GetPermission
 from etagere.model.leases import Acquire, Break, Change, LeaseAction, Release, Renew, new_lease_id
 from etagere.model.shares import (
@@ -26,6 +27,7 @@ from etagere.model.shares import (
     SnapshotsOfShare,
     TimedShare,
 )
+from etagere.operations.accounts import add_account, remove_account
 from etagere.operations.file import collections, listing, shares
 from etagere.operations.file.permissions import create_permission, get_permission
 from etagere.operations.file.purging import OF_SHARES, may_purge
@@ -249,3 +251,18 @@ async def test_permissions_are_stored_once(files: FileFixture) -> None:
     assert await files.read(get_permission, GetPermission(SHARE, second)) == b"two"
     unknown = files.read(get_permission, GetPermission(SHARE, 1))
     assert await code_of(unknown) == "FileInvalidPermissionKey"
+
+
+@file_test
+async def test_an_account_with_a_share_cannot_be_removed(files: FileFixture) -> None:
+    """A new account of that name must not see the content of the old one, deleted or not."""
+    files.clock.freeze()
+    await files.write(add_account, AddAccount(ACCOUNT, b"key one", b"key two"))
+    await files.create()
+    removal = RemoveAccount(ACCOUNT)
+    assert await code_of(files.write(remove_account, removal)) == "AccountProtectedFromDeletion"
+    await files.delete_share(retention_days=1)
+    assert await code_of(files.write(remove_account, removal)) == "AccountProtectedFromDeletion"
+    files.clock.advance(DAY + TICKS_PER_SECOND)
+    await files.purge()
+    await files.write(remove_account, removal)

@@ -38,10 +38,16 @@ INDEXED: Final = ("A", "B", "RowKey")
 HURRY: Final[tuple[dict[str, int], ...]] = (
     {},
     {"step_rows_min": 1},
-    {"_FEW": 0, "step_rows_min": 1, "_SCANNED_FIRST": 1, "_DENSE": 0, "_MANY": 2},
-    {"_FEW": 0, "step_rows_min": 1, "_SCANNED_FIRST": 2, "_DENSE": 0},
-    {"_FEW": 2, "step_rows_min": 2, "_SCANNED_FIRST": 3, "step_rows_max": 2},
-    {"_FEW": 0, "_SCANNED_FIRST": 1, "page_bytes_max": 60},
+    {
+        "_FEW_ROWS_MAX": 0,
+        "step_rows_min": 1,
+        "_SCANNED_FIRST_ROWS": 1,
+        "_DENSE_RATIO": 0,
+        "_MANY_ROWS_MAX": 2,
+    },
+    {"_FEW_ROWS_MAX": 0, "step_rows_min": 1, "_SCANNED_FIRST_ROWS": 2, "_DENSE_RATIO": 0},
+    {"_FEW_ROWS_MAX": 2, "step_rows_min": 2, "_SCANNED_FIRST_ROWS": 3, "step_rows_max": 2},
+    {"_FEW_ROWS_MAX": 0, "_SCANNED_FIRST_ROWS": 1, "page_bytes_max": 60},
 )
 
 

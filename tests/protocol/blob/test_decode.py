@@ -47,8 +47,8 @@ def with_value(name: str, value: str) -> Exchange:
         (decode.blob_kind, "x-ms-blob-type", "APPENDBLOB", BlobKind.APPEND),
         (decode.public_access, "x-ms-blob-public-access", "Container", PublicAccess.EVERYTHING),
         (decode.public_access, "x-ms-blob-public-access", "blob", PublicAccess.BLOBS),
-        (decode.snapshots_too, "x-ms-delete-snapshots", "Include", Snapshots.INCLUDE),
-        (decode.snapshots_too, "x-ms-delete-snapshots", "only", Snapshots.ONLY),
+        (decode.delete_snapshots, "x-ms-delete-snapshots", "Include", Snapshots.INCLUDE),
+        (decode.delete_snapshots, "x-ms-delete-snapshots", "only", Snapshots.ONLY),
         (decode.snapshot, "?snapshot", MOMENT, parse_instant(MOMENT)),
         (decode.names_snapshot, "?snapshot", MOMENT, True),
         (decode.block_name, "?blockid", "AAEC", b"\x00\x01\x02"),
@@ -69,7 +69,7 @@ def test_values(decoder: Decoder, name: str, value: str, expected: object) -> No
     ("decoder", "default"),
     [
         (decode.public_access, PublicAccess.NOTHING),
-        (decode.snapshots_too, Snapshots.NO),
+        (decode.delete_snapshots, Snapshots.NO),
         (decode.snapshot, None),
         (decode.names_snapshot, False),
         (decode.refuse_snapshot, None),
@@ -97,7 +97,7 @@ def test_defaults(decoder: Decoder, default: object) -> None:
         (decode.public_access, "x-ms-blob-public-access", "private", "InvalidHeaderValue"),
         # Private is said by leaving the header out.
         (decode.public_access, "x-ms-blob-public-access", "", "InvalidHeaderValue"),
-        (decode.snapshots_too, "x-ms-delete-snapshots", "all", "InvalidHeaderValue"),
+        (decode.delete_snapshots, "x-ms-delete-snapshots", "all", "InvalidHeaderValue"),
         (decode.snapshot, "?snapshot", "yesterday", "InvalidQueryParameterValue"),
         (decode.refuse_snapshot, "?snapshot", MOMENT, "InvalidQueryParameterValue"),
         (decode.block_name, "?blockid", "", "MissingRequiredQueryParameter"),

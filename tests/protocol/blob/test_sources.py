@@ -27,9 +27,9 @@ from etagere.operations.blob.sharing import (
 )
 from etagere.operations.blob.snapshots import delete_snapshot
 from etagere.protocol.http.ranges import Range
-from etagere.protocol.rest.refusals import UnreadSource, unread
+from etagere.protocol.rest.refusals import UnreadSource, unread_source
 from etagere.protocol.sources import fetching
-from etagere.protocol.sources.addresses import SourceAddress, is_allowed, is_here, parse
+from etagere.protocol.sources.addresses import SourceAddress, is_allowed, is_this_server, parse
 from etagere.protocol.sources.fetching import Fetcher
 from etagere.settings import CopySource, parse_copy_source
 from tests.engine.conftest import start
@@ -84,7 +84,7 @@ def test_any_text_is_an_address_or_none(text: str) -> None:
     for written in (text, f"http://{text}", f"http://a/{text}"):
         found = parse(written)
         if found is not None:
-            assert parse(found._replace(query="").shown()) == found._replace(query="")
+            assert parse(found._replace(query="").without_secrets()) == found._replace(query="")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_any_text_is_an_address_or_none(text: str) -> None:
 def test_addresses_are_shown_without_secrets(query: str, shown: str) -> None:
     found = parse(f"http://a.b:8080/c/d?{query}")
     assert found is not None
-    assert found.shown() == f"http://a.b:8080/c/d{shown}"
+    assert found.without_secrets() == f"http://a.b:8080/c/d{shown}"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_addresses_are_shown_without_secrets(query: str, shown: str) -> None:
 def test_what_is_here(source: str, host: str, here: bool) -> None:
     found = parse(source)
     assert found is not None
-    assert is_here(found, host, "http", 10_000) is here
+    assert is_this_server(found, host, "http", 10_000) is here
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_settings_that_name_no_host(text: str) -> None:
 
 def test_the_status_of_a_source_is_repeated_only_if_it_blames_the_request() -> None:
     for told, expected in ((404, 404), (304, 304), (302, 400), (418, 400), (503, 500), (200, 500)):
-        refusal = unread(told, "Code", "Said.").refusal
+        refusal = unread_source(told, "Code", "Said.").refusal
         assert isinstance(refusal, UnreadSource)
         assert refusal.status == expected
 

@@ -21,7 +21,7 @@ from etagere.model.blobs import (
 from etagere.model.containers import ContainerName
 from etagere.protocol.codecs import block_lists as codec
 from etagere.protocol.codecs.block_lists import BYTES_MAX
-from etagere.protocol.turns import at_once
+from etagere.protocol.time_slices import run_at_once
 from etagere.rules.blocks import encode_block_name
 
 COMMITTED, UNCOMMITTED = BlockSource.COMMITTED, BlockSource.UNCOMMITTED
@@ -29,11 +29,11 @@ LATEST = BlockSource.LATEST
 
 
 def decode(document: bytes) -> tuple[ListedBlock, ...] | Refusal:
-    return at_once(codec.decode(document))
+    return run_at_once(codec.decode(document))
 
 
 def encode(shown: BlockListResult, asked: GetBlockList) -> bytes:
-    return at_once(codec.encode(shown, asked))
+    return run_at_once(codec.encode(shown, asked))
 
 
 # Requests

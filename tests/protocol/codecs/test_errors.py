@@ -102,14 +102,14 @@ FACTS = st.dictionaries(st.text(), st.text() | st.integers(), max_size=4)
 
 @given(st.sampled_from(sorted(ERRORS)), FACTS, st.text())
 def test_every_body_can_be_parsed(code: str, facts: dict[str, str | int], request_id: str) -> None:
-    occasion = ErrorContext(request_id, NOW, shows_details=True)
+    context = ErrorContext(request_id, NOW, shows_details=True)
     refusal = Refusal(code, facts)
-    root = ElementTree.fromstring(errors.encode_xml(refusal, occasion))
+    root = ElementTree.fromstring(errors.encode_xml(refusal, context))
     assert root.findtext("Code") == code
     assert (root.findtext("Message") or "").startswith(ERRORS[code].message)
     assert len(root) <= 2 + len(facts)
-    assert msgspec.json.decode(errors.encode_json(refusal, occasion))["error"]["code"] == code
-    odata = msgspec.json.decode(errors.encode_odata(refusal, occasion))
+    assert msgspec.json.decode(errors.encode_json(refusal, context))["error"]["code"] == code
+    odata = msgspec.json.decode(errors.encode_odata(refusal, context))
     assert odata["odata.error"]["code"] == code
 
 

@@ -138,7 +138,7 @@ def test_a_long_body_bypasses_the_parser(secure: bool) -> None:
     # Over TLS the socket cannot be lent, so there is no reason to wait for a reader.
     assert framed.seen.holds == (0 if secure else 1)
     framed.feed(whole[1000:2000])
-    framed.framing.feed_elsewhere(rest - 1000)
+    framed.framing.count_direct_bytes(rest - 1000)
     assert framed.framing.unparsed_bytes == 0
     assert not framed.framing.in_message
     framed.feed(get())

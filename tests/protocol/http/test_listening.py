@@ -96,7 +96,7 @@ async def test_it_does_not_wait_for_an_unresponsive_front_end() -> None:
 async def test_it_does_not_wait_for_a_front_end_that_does_not_accept() -> None:
     with beside_another() as row, row.connect(), row.connect(), row.connect():
         await until(lambda: len(row.accepted) == 3)
-        assert row.share.mine.connections(0) == 3
+        assert row.share.own_row.connections(0) == 3
         assert not row.listener._unresponsive
 
 
@@ -105,7 +105,7 @@ async def test_an_idle_front_end_is_not_taken_for_unresponsive() -> None:
     """After a pause that the other front end ended."""
     with beside_another() as row:
         row.other.accepts = True
-        row.share.mine.add_connections(0, 1)
+        row.share.own_row.add_connections(0, 1)
         with row.connect():
             await asyncio.sleep(0.005)
             row.listening.accept()[0].close()

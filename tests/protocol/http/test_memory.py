@@ -181,7 +181,7 @@ async def test_announced_but_unsent_bytes_hold_little_memory(
         for client in slow:
             assert (await client.ask(body[1:])).body == body
         await until(lambda: memory.used_bytes == 0)
-        assert not memory._promised
+        assert not memory._reclaimable
 
 
 @on_loops

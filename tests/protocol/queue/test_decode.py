@@ -198,10 +198,10 @@ def test_invalid_numbers_of_messages(written: str) -> None:
     ("name", "read"),
     [
         ("numofmessages", decode.count),
-        ("visibilitytimeout", decode.taken_seconds),
-        ("visibilitytimeout", decode.updated_seconds),
-        ("visibilitytimeout", decode.times_of_new),
-        ("messagettl", decode.times_of_new),
+        ("visibilitytimeout", decode.get_timeout_seconds),
+        ("visibilitytimeout", decode.update_timeout_seconds),
+        ("visibilitytimeout", decode.new_message_times),
+        ("messagettl", decode.new_message_times),
     ],
 )
 def test_invalid_numbers(name: str, read: Callable[[Exchange], object], written: str) -> None:
@@ -212,26 +212,26 @@ def test_invalid_numbers(name: str, read: Callable[[Exchange], object], written:
     ("written", "seconds"), [("", 30), ("1", 1), (str(WEEK_SECONDS), WEEK_SECONDS)]
 )
 def test_visibility_timeout_of_get(written: str, seconds: int) -> None:
-    assert decode.taken_seconds(exchange(f"visibilitytimeout={written}")) == seconds
+    assert decode.get_timeout_seconds(exchange(f"visibilitytimeout={written}")) == seconds
 
 
 @pytest.mark.parametrize("written", ["0", "-1", str(WEEK_SECONDS + 1)])
 def test_invalid_visibility_timeouts_of_get(written: str) -> None:
     asked = exchange(f"visibilitytimeout={written}")
-    assert refusal_of(decode.taken_seconds, asked).code == OUT_OF_RANGE
+    assert refusal_of(decode.get_timeout_seconds, asked).code == OUT_OF_RANGE
 
 
 def test_visibility_timeout_of_update() -> None:
     """It is required and may be zero."""
-    refusal = refusal_of(decode.updated_seconds, exchange())
+    refusal = refusal_of(decode.update_timeout_seconds, exchange())
     assert refusal == Refusal(
         "MissingRequiredQueryParameter", {"QueryParameterName": "visibilitytimeout"}
     )
     for seconds in (0, 1, WEEK_SECONDS):
-        assert decode.updated_seconds(exchange(f"visibilitytimeout={seconds}")) == seconds
+        assert decode.update_timeout_seconds(exchange(f"visibilitytimeout={seconds}")) == seconds
     for seconds in (-1, WEEK_SECONDS + 1):
         asked = exchange(f"visibilitytimeout={seconds}")
-        assert refusal_of(decode.updated_seconds, asked).code == OUT_OF_RANGE
+        assert refusal_of(decode.update_timeout_seconds, asked).code == OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_visibility_timeout_of_update() -> None:
     ],
 )
 def test_times_of_a_new_message(query: str, times: tuple[int, int | None]) -> None:
-    assert decode.times_of_new(exchange(query)) == times
+    assert decode.new_message_times(exchange(query)) == times
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,9 @@ def test_times_of_a_new_message(query: str, times: tuple[int, int | None]) -> No
     ],
 )
 def test_invalid_times_of_a_new_message(query: str, version: str) -> None:
-    assert refusal_of(decode.times_of_new, exchange(query, version=version)).code == OUT_OF_RANGE
+    assert (
+        refusal_of(decode.new_message_times, exchange(query, version=version)).code == OUT_OF_RANGE
+    )
 
 
 # Names, ids, receipts

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.queues import Message, MessageResult, Queue
 from etagere.protocol.queue import encode
-from etagere.protocol.turns import at_once
+from etagere.protocol.time_slices import run_at_once
 from tests.protocol.queue.exchanges import exchange
 
 ID: Final = uuid.UUID("5f6a9c52-8b0e-4f4e-9e76-3a7e3f1e2d10")
@@ -56,17 +56,17 @@ def read(document: bytes) -> list[dict[str, str]]:
 def test_elements_by_operation() -> None:
     assert read(encode.put(shown())) == [TIMES | RECEIPT]
     result = {"DequeueCount": "3", "MessageText": "text"}
-    assert read(at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | result]
-    assert read(at_once(encode.peeked([shown()]))) == [TIMES | result]
+    assert read(run_at_once(encode.taken([shown()]))) == [TIMES | RECEIPT | result]
+    assert read(run_at_once(encode.peeked([shown()]))) == [TIMES | result]
 
 
 def test_the_order_of_the_elements() -> None:
-    names = [list(message) for message in read(at_once(encode.taken([shown()] * 2)))]
+    names = [list(message) for message in read(run_at_once(encode.taken([shown()] * 2)))]
     assert names == [[*TIMES, *RECEIPT, "DequeueCount", "MessageText"]] * 2
 
 
 def test_no_messages() -> None:
-    assert read(at_once(encode.taken([]))) == read(at_once(encode.peeked([]))) == []
+    assert read(run_at_once(encode.taken([]))) == read(run_at_once(encode.peeked([]))) == []
 
 
 def test_messages_that_never_expire() -> None:
@@ -94,7 +94,10 @@ def test_receipts_are_as_long_as_a_stamp() -> None:
     ],
 )
 def test_escapes(text: str, written: bytes) -> None:
-    for document in (at_once(encode.taken([shown(text)])), at_once(encode.peeked([shown(text)]))):
+    for document in (
+        run_at_once(encode.taken([shown(text)])),
+        run_at_once(encode.peeked([shown(text)])),
+    ):
         assert b"<MessageText>" + written + b"</MessageText>" in document
         assert read(document)[0]["MessageText"] == text
 
@@ -110,7 +113,7 @@ def test_escapes(text: str, written: bytes) -> None:
     )
 )
 def test_texts_round_trip(text: str) -> None:
-    assert read(at_once(encode.taken([shown(text)])))[0]["MessageText"] == text
+    assert read(run_at_once(encode.taken([shown(text)])))[0]["MessageText"] == text
 
 
 # Listings
@@ -151,7 +154,7 @@ def test_a_page_repeats_the_request_and_has_a_marker() -> None:
 
 def test_empty_elements_are_one_tag() -> None:
     end = b"<Queues /><NextMarker /></EnumerationResults>"
-    assert at_once(encode.taken([])).endswith(b"?><QueueMessagesList />")
-    assert b"<MessageText />" in at_once(encode.peeked([shown("")]))
+    assert run_at_once(encode.taken([])).endswith(b"?><QueueMessagesList />")
+    assert b"<MessageText />" in run_at_once(encode.peeked([shown("")]))
     assert encode.queues_end(None).encode().endswith(end.removeprefix(b"<Queues />"))
     assert "<Metadata />" in encode.queue_rows([("one", Queue(b""))], 0, include={"metadata"})[0]

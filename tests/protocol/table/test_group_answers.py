@@ -7,7 +7,7 @@ import re
 from etagere.model.tables import ChangeKind, EntityChange, Keys, Properties
 from etagere.protocol.codecs.entity_answers import Level, Origin, parse_level
 from etagere.protocol.codecs.multipart import PartResponse, format_part
-from etagere.protocol.table.changes import Asked, answer
+from etagere.protocol.table.changes import RequestedChange, answer
 from etagere.protocol.table.groups import Answers, Part
 
 ORIGIN = Origin("http://127.0.0.1:10002/devstoreaccount1", "devstoreaccount1")
@@ -17,7 +17,7 @@ def _part(table: str, row: str, change: ChangeKind, prefer: str) -> Part:
     level = parse_level("application/json;odata=nometadata", "")
     assert isinstance(level, Level)
     asked = EntityChange(change, Keys("it's", row), Properties(("A",), "s", ("a",)))
-    return Part(table, Asked(asked, level, prefer))
+    return Part(table, RequestedChange(asked, level, prefer))
 
 
 def test_each_change_gets_the_response_of_a_single_request() -> None:

@@ -79,7 +79,7 @@ def check_holders(audit: Audit) -> None:
                     is_object = True
                     if not isinstance(content, Empty):
                         _count_holder(audit, content, number, packed)
-                refer(audit, holder.pieces(record), number, packed)
+                count_references(audit, holder.pieces(record), number, packed)
             audit.report.objects += is_object
 
 
@@ -96,7 +96,7 @@ def _count_holder(
         count_generation(audit, content.id, content.generation, length, content.id, holder)
     elif count == 1:
         if isinstance(content, Pieces):
-            refer(audit, content.pieces, BY_CONTENT, content.id)
+            count_references(audit, content.pieces, BY_CONTENT, content.id)
             _compare_lengths(audit, content, sum(piece.length for piece in content.pieces))
     elif known != encoded:
         where = audit.name(HOLDERS[number].collection, packed)
@@ -123,7 +123,7 @@ def count_generation(
         audit.find(kinds.CONTENTS_DIFFER, where(), f"{what}, which shares it")
 
 
-def refer(audit: Audit, pieces: Iterable[Piece], holder: int, user: bytes) -> None:
+def count_references(audit: Audit, pieces: Iterable[Piece], holder: int, user: bytes) -> None:
     """Counts references to the extents of pieces, by the places where they were first written."""
     for piece in pieces:
         place = _place(audit, piece, holder, user)
@@ -232,7 +232,7 @@ def check_chunks(audit: Audit) -> None:
     rows = audit.rows(CHUNKS, ", u.low, u.high, u.user", join)
     for packed, key, record, (low, high, user) in rows:
         pieces = [piece for block in record.blocks for piece in block.pieces]
-        refer(audit, pieces, BY_CONTENT, key[0] if user is None else user)
+        count_references(audit, pieces, BY_CONTENT, key[0] if user is None else user)
         if user is None:
             remedy = LedgerRemedy(release_unused_chunk, ChunkKey(*key))
             what = f"no block list has this chunk of {len(record.blocks)} blocks"

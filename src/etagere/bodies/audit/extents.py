@@ -13,8 +13,8 @@ from etagere.bodies.contents import EXTENTS, MOVES
 from etagere.bodies.files import DIRECTORY_NAME, segment_path
 from etagere.model.bodies import Extent
 
-_TAKE = "DELETE FROM audit_references WHERE place = ? RETURNING *"
-_GIVE = """
+_REMOVE_REFERENCES = "DELETE FROM audit_references WHERE place = ? RETURNING *"
+_ADD_REFERENCES = """
 INSERT INTO audit_references VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, reach = max(reach, excluded.reach),
     crc = iif(excluded.crc_length > crc_length, excluded.crc, crc),
@@ -36,8 +36,8 @@ def check_moves(audit: Audit) -> None:
         )
         if place is None:
             continue
-        for _, *counted in audit.execute(_TAKE, (packed,)):
-            audit.execute(_GIVE, (place, *counted))
+        for _, *counted in audit.execute(_REMOVE_REFERENCES, (packed,)):
+            audit.execute(_ADD_REFERENCES, (place, *counted))
         audit.execute("INSERT OR IGNORE INTO audit_moves VALUES (?, ?)", (place, packed))
         if not audit.snapshot.changed_rows():
             target = where_of(audit, move.segment, move.offset)
@@ -87,8 +87,8 @@ def _check_move(
     if list(audit.execute("SELECT 1 FROM extents WHERE key = ?", (said,))):
         return counted
     audit.execute("DELETE FROM audit_moves WHERE place = ?", (said,))
-    for _, *elsewhere in audit.execute(_TAKE, (said,)):
-        audit.execute(_GIVE, (packed, *elsewhere))
+    for _, *elsewhere in audit.execute(_REMOVE_REFERENCES, (said,)):
+        audit.execute(_ADD_REFERENCES, (packed, *elsewhere))
     query = f"SELECT {_COUNTED} FROM audit_references WHERE place = ?"  # noqa: S608
     return next(([*row] for row in audit.execute(query, (packed,))), counted)
 

@@ -209,7 +209,7 @@ class Report:
     extents: int = 0
     extent_bytes: int = 0
     segments: int = 0
-    judged: bool = True
+    is_complete: bool = True
     """Whether unused data is known. False if something could not be read, or refers to something
     missing."""
 

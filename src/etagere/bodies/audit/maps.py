@@ -9,7 +9,7 @@ from typing import Any
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies.audit import findings as kinds
-from etagere.bodies.audit.contents import count_generation, refer
+from etagere.bodies.audit.contents import count_generation, count_references
 from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.remedies import (
     ContentId,
@@ -161,7 +161,7 @@ def _check_interval(
     if interval.piece is None:
         return
     if isinstance(interval.piece, Piece):
-        refer(audit, (interval.piece,), BY_CONTENT, map_id)
+        count_references(audit, (interval.piece,), BY_CONTENT, map_id)
     length = length_of(interval.piece)
     if length != interval.length:
         what = f"has {interval.length} bytes, but its piece has {length}"

@@ -22,7 +22,7 @@ from etagere.bodies.contents import (
     DEAD_TOTALS,
     EXTENTS,
     MOVES,
-    drop,
+    drop_references,
     mark_dead,
 )
 from etagere.bodies.maps import (
@@ -74,7 +74,7 @@ def release_unused_chunk(txn: WriteTxn, command: ChunkKey) -> None:
     if chunk is None:
         return
     for block in chunk.blocks:
-        drop(txn, block.pieces)
+        drop_references(txn, block.pieces)
     txn.delete(CHUNKS, key)
 
 
@@ -91,7 +91,7 @@ def release_unused_interval(txn: WriteTxn, command: IntervalKey) -> None:
     if interval is None:
         return
     if isinstance(interval.piece, Piece):
-        drop(txn, (interval.piece,))
+        drop_references(txn, (interval.piece,))
     txn.delete(INTERVALS, key)
 
 
@@ -108,7 +108,7 @@ def release_unused_former(txn: WriteTxn, command: FormerKey) -> None:
     if interval is None:
         return
     if isinstance(interval.piece, Piece):
-        drop(txn, (interval.piece,))
+        drop_references(txn, (interval.piece,))
     txn.delete(FORMER_INTERVALS, key)
 
 

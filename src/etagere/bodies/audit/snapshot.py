@@ -115,17 +115,17 @@ class Audit:
 
     def mark_incomplete(self) -> None:
         """Notes that a record that may refer to other data is unreadable or missing."""
-        self.report.judged = False
+        self.report.is_complete = False
 
     def conclude(self) -> Report:
         """Returns the report, without findings of unused data that may be in use."""
-        if self.report.judged:
+        if self.report.is_complete:
             doubts = set[FindingKind]().union(
                 *(kinds.DOUBTS.get(found.kind, ()) for found in self.report.findings)
             )
             certain = [found for found in self._suspects if found.kind not in doubts]
             self.report.findings += certain
-            self.report.judged = len(certain) == len(self._suspects)
+            self.report.is_complete = len(certain) == len(self._suspects)
         return self.report
 
     # Reading

@@ -94,7 +94,8 @@ def check(
     try:
         coordinator = LocalCoordinator(directory)
     except OSError as error:
-        raise CannotCheck(f"{error.filename} cannot be written: {error.strerror}") from error
+        path = error.filename or directory
+        raise CannotCheck(f"{path} cannot be written: {error.strerror}") from error
     try:
         # Like every reader, the check pins first, so that the segments of its snapshot stay on
         # disk.

@@ -57,7 +57,7 @@ def append_small_block(txn: WriteTxn, command: AppendBlock) -> Appended | None:
     content = intervals.write_inline(txn, before, offset, data, command.child_id)
     longer = replace(blob, content=content, traits=replace(traits, blocks=traits.blocks + 1))
     stored = txn.put(BLOBS, key, with_new_stamp(txn, longer))
-    return Appended(offset, stored, folding.has_come_due(before, content))
+    return Appended(offset, stored, folding.became_due(before, content))
 
 
 @operation

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, adopt, is_long, locate, release
+from etagere.bodies.contents import Plan, adopt_body, is_long, locate, release
 from etagere.engine.interface import (
     ReadTxn,
     Refused,
@@ -85,7 +85,7 @@ def put_blob(txn: WriteTxn, command: PutBlob) -> Blob:
 
 def _content(txn: WriteTxn, command: PutBlob) -> Content:
     if command.kind is BlobKind.BLOCK:
-        return adopt(txn, command.body)
+        return adopt_body(txn, command.body)
     abort_if(tier_rules.check_length(command.tier, command.length))
     return intervals.begin(txn, command.content_id, command.length)
 
@@ -213,8 +213,8 @@ def lease_blob(txn: WriteTxn, command: LeaseBlob) -> BlobResult:
 
 @operation(reclaims=True)
 def delete_blob(txn: WriteTxn, command: DeleteBlob) -> bool:
-    """Returns whether everything is deleted. A blob with very many snapshots takes several of these
-    steps: each of them decides anew, and the last one deletes the blob."""
+    """Deletes a blob; returns whether everything is deleted. A blob with very many snapshots takes
+    several such steps: each of them decides again, and the last one deletes the blob."""
     if command.snapshots is DeleteSnapshots.ONLY:
         return snapshots.delete_some(txn, _kept(txn, command))
     key, blob = find_for_change(txn, command.blob)

@@ -64,12 +64,13 @@ from etagere.rules.blocks import STAGED_BLOCKS_MAX, may_refer_to_committed, reso
 
 _DRAFT_SECONDS_MAX = 3600
 # A lookup by key costs as much as this many rows of a scan.
-_LOOKUPS_WORTH = 4
+_LOOKUPS_WORTH = 2
 
 
 @operation
 def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob | None:
-    """None if more of the blob as it is would have to be read than the command allows."""
+    """Puts a block list; returns None if more of the current blob would have to be read than the
+    command allows."""
     key, old = find_for_change(txn, command.blob)
     check_replace(old, command, txn.steady_now)
     staging = txn.get(STAGINGS, key, EXCLUSIVE)
@@ -77,7 +78,7 @@ def put_block_list(txn: WriteTxn, command: PutBlockList) -> Blob | None:
     blocks = resolve(command.blocks, staged, {})
     base, committed = None, dict[bytes, Block]()
     if isinstance(blocks, Refusal) and may_refer_to_committed(command.blocks):
-        # Some may be those of the blob as it is.
+        # Some may be those of the current blob.
         base = _base(old)
         if base is not None:
             most = command.base_chunks_max
@@ -133,7 +134,7 @@ def _take(txn: WriteTxn, staging: Staging, staged: dict[bytes, Block], blocks: l
 def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
     """Returns the sources of a draft. Like every read of them, refuses what would be refused
     now."""
-    old, staging = _as_they_are(txn, command)
+    old, staging = _current_state(txn, command)
     base = _base(old) if may_refer_to_committed(command.blocks) else None
     return DraftSources(
         staging.stamp if staging is not None else None,
@@ -145,7 +146,7 @@ def draft_sources(txn: ReadTxn, command: PutBlockList) -> DraftSources:
 def find_staged_blocks(txn: ReadTxn, command: FindStagedBlocks) -> dict[bytes, Block] | None:
     """Returns the staged blocks of these names, and perhaps others; None if the sources have
     changed."""
-    old, staging = _as_they_are(txn, command.asked)
+    old, staging = _current_state(txn, command.asked)
     if not _are_same(command.sources, old, staging):
         return None
     if staging is None:
@@ -158,12 +159,12 @@ def find_committed_blocks(
     txn: ReadTxn, command: FindCommittedBlocks
 ) -> list[tuple[Block, ...]] | None:
     """Returns the blocks of each chunk; None if the sources have changed."""
-    if not _are_same(command.sources, *_as_they_are(txn, command.asked)):
+    if not _are_same(command.sources, *_current_state(txn, command.asked)):
         return None
     return [blocks_in(txn, use) for use in command.chunks]
 
 
-def _as_they_are(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Staging | None]:
+def _current_state(txn: ReadTxn, command: PutBlockList) -> tuple[Blob | None, Staging | None]:
     key = (find(txn, command.blob.container).id, command.blob.name)
     old = txn.get(BLOBS, key)
     check_replace(old, command, txn.steady_now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etagere.bodies.contents import holds
+from etagere.bodies.contents import declare_holder
 from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
 from etagere.model.blobs import Blob, DiscardedStaging, Draft, StagedBlock, Staging, StagingAge
 from etagere.model.containers import Container, DeletedContainer
@@ -41,7 +41,7 @@ TAGGED_CONTAINERS: Collection[tuple[bytes], TaggedContainer] = Collection(
     "tagged_containers", TaggedContainer, (ID,)
 )
 
-holds(BLOBS, contents=lambda blob: (blob.content,))
-holds(SNAPSHOTS, contents=lambda blob: (blob.content,))
-holds(STAGED_BLOCKS, pieces=lambda block: block.pieces)
-holds(DRAFTS, contents=lambda draft: (draft.content,))
+declare_holder(BLOBS, contents=lambda blob: (blob.content,))
+declare_holder(SNAPSHOTS, contents=lambda blob: (blob.content,))
+declare_holder(STAGED_BLOCKS, pieces=lambda block: block.pieces)
+declare_holder(DRAFTS, contents=lambda draft: (draft.content,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etagere.bodies.contents import adopt, release, share
+from etagere.bodies.contents import adopt_body, release, share
 from etagere.engine.interface import (
     ReadTxn,
     Refused,
@@ -68,7 +68,7 @@ def put_copy(txn: WriteTxn, command: PutCopy) -> Blob:
     destination, length = command.destination, command.body.length
     key, old = find_for_change(txn, destination.blob)
     check_destination(old, destination, BlobKind.BLOCK, txn.steady_now)
-    content = adopt(txn, command.body)
+    content = adopt_body(txn, command.body)
     copied = copy_state(destination, CopyStatus.SUCCESS, length, length, txn.now)
     copy = Blob(BlobKind.BLOCK, 0, 0, content, command.headers, command.metadata)
     return replace_by_copy(txn, key, old, destination, copy, copied)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etagere.bodies.contents import adopt
+from etagere.bodies.contents import adopt_body
 from etagere.engine.interface import (
     EXCLUSIVE,
     SHARED,
@@ -82,7 +82,7 @@ def finish_copy(txn: WriteTxn, command: FinishCopy) -> bool:
     if blob is None:
         return False
     length = command.body.length
-    finished = msgspec.structs.replace(blob, content=adopt(txn, command.body))
+    finished = msgspec.structs.replace(blob, content=adopt_body(txn, command.body))
     _end(txn, command.copy_ref.key, finished, CopyStatus.SUCCESS, copied=length)
     return True
 

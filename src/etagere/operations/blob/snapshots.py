@@ -18,7 +18,7 @@ from etagere.operations.blob.lookup import find_for_change, find_ref_for_change
 from etagere.operations.blob.preconditions import check_change, check_non_modifying
 from etagere.rules.tiers import check_online
 
-# Others wait for the transaction that deletes these: it takes a few milliseconds.
+# Other writes wait for the transaction that deletes these, which takes a few milliseconds.
 DELETED_TOGETHER_MAX = 200
 
 

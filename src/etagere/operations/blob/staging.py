@@ -9,7 +9,7 @@ A change of the staging of a name guards its record, present or not.
 
 from __future__ import annotations
 
-from etagere.bodies.contents import drop, hold
+from etagere.bodies.contents import create_extents, drop_references
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import (
     EXCLUSIVE,
@@ -83,10 +83,10 @@ def put_block(txn: WriteTxn, command: PutBlock) -> None:
     former = txn.get(STAGED_BLOCKS, place)
     count = staging.count + (former is None)
     abort_if(check_staged_count(count))
-    hold(txn, command.body.pieces)
+    create_extents(txn, command.body.pieces)
     txn.put(STAGED_BLOCKS, place, StagedBlock(command.body.pieces, command.body.length))
     if former is not None:
-        drop(txn, former.pieces)
+        drop_references(txn, former.pieces)
     _note_age(txn, key, staging)
     changed = Staging(staging.id, staging.block_name_bytes, count, txn.stamp, txn.steady_now)
     txn.put(STAGINGS, key, changed)
@@ -159,7 +159,7 @@ def purge_discarded(txn: WriteTxn, command: PurgeStagings) -> int:
         rows = txn.scan(STAGED_BLOCKS, STAGED_BLOCKS.under((staging_id,)), command.rows_max)
         for place, _ in rows:
             txn.delete(STAGED_BLOCKS, place)
-        drop(txn, [piece for _, block in rows for piece in block.pieces])
+        drop_references(txn, [piece for _, block in rows for piece in block.pieces])
         if len(rows) < command.rows_max:
             txn.delete(DISCARDED_STAGINGS, (staging_id,))
         return len(rows) + 1

@@ -69,8 +69,8 @@ def index(
         return
     container_id, blob = key
     if not old and txn.get(TAGGED_CONTAINERS, (container_id,)) is None:
-        told = TaggedContainer(container.account, container.name)
-        txn.put(TAGGED_CONTAINERS, (container_id,), told)
+        record = TaggedContainer(container.account, container.name)
+        txn.put(TAGGED_CONTAINERS, (container_id,), record)
     place = container.name, container_id, blob
     names = {name for name, _ in new}
     for name, value in old:
@@ -86,10 +86,10 @@ def index(
 
 def forget(txn: WriteTxn, key: tuple[bytes, str], tags: Tags) -> int:
     """Removes a blob of a deleted container from the index; returns the number of rows."""
-    told = txn.get(TAGGED_CONTAINERS, (key[0],)) if tags else None
-    if told is None:
+    record = txn.get(TAGGED_CONTAINERS, (key[0],)) if tags else None
+    if record is None:
         return 0
-    index(txn, key, ContainerName(told.account, told.name), tags, ())
+    index(txn, key, ContainerName(record.account, record.name), tags, ())
     return 2 * len(tags)
 
 
@@ -97,7 +97,7 @@ def forget(txn: WriteTxn, key: tuple[bytes, str], tags: Tags) -> int:
 
 _PROBES: Final = (64, 512, 4_096)
 _STEPS: Final = (64, 1_024)
-_LOOKED_AT_MAX: Final = 10_000
+_VISITED_MAX: Final = 10_000
 
 
 class BlobPlace(NamedTuple):
@@ -147,7 +147,7 @@ def find_blobs(
             if txn.is_overdue:
                 following = place, ()
                 break
-        if count == asked.limit or looked_at == _LOOKED_AT_MAX:
+        if count == asked.limit or looked_at == _VISITED_MAX:
             following = place, ()
             break
         if not search.is_alive(place):

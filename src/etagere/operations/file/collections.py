@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from etagere.bodies.contents import holds
+from etagere.bodies.contents import declare_holder
 from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
 from etagere.model.bodies import Content
 from etagere.model.files import (
@@ -69,6 +69,6 @@ def _contents(entry: Entry) -> Iterable[Content]:
     return (entry.node.content,) if isinstance(entry.node, FileNode) else ()
 
 
-holds(ENTRIES, contents=_contents)
-holds(FORMER_ENTRIES, contents=_contents)
-holds(LINKED_FILES, contents=lambda linked: _contents(linked.entry))
+declare_holder(ENTRIES, contents=_contents)
+declare_holder(FORMER_ENTRIES, contents=_contents)
+declare_holder(LINKED_FILES, contents=lambda linked: _contents(linked.entry))

@@ -35,11 +35,11 @@ from etagere.operations.table.collections import (
 )
 from etagere.rules.indexes import INDEXES_MAX, decayed, index_to_replace, indexed_value, is_unused
 
-_READ_TOGETHER: Final = 20
+_READ_BATCH: Final = 20
 # Reading a few hundred of the largest entities would delay other requests.
 _STEP_BYTES_MAX: Final = 1 << 20
 
-_TABLES_TOGETHER: Final = 200
+_TABLES_BATCH: Final = 200
 
 _ROW: Final = PropertyIndexRow()
 
@@ -123,13 +123,13 @@ class UnusedIndexes(NamedTuple):
 def find_unused(txn: ReadTxn, behind: tuple[str, str] | None) -> UnusedIndexes:
     """Searches some tables after `behind` for unused indexes."""
     span = TABLES.all() if behind is None else TABLES.after(TABLES.all(), behind)
-    rows = txn.scan(TABLES, span, _TABLES_TOGETHER)
+    rows = txn.scan(TABLES, span, _TABLES_BATCH)
     found = [
         TableName(account, table.name)
         for (account, _), table in rows
         if any(not index.created_at or is_unused(index, txn.now) for index in table.indexes)
     ]
-    return UnusedIndexes(found, rows[-1][0] if len(rows) == _TABLES_TOGETHER else None)
+    return UnusedIndexes(found, rows[-1][0] if len(rows) == _TABLES_BATCH else None)
 
 
 class DropUnused(Command, frozen=True):
@@ -208,7 +208,7 @@ def _next_entities(
     found: list[tuple[Keys, Entity]] = []
     found_bytes = 0
     while len(found) < rows_max and found_bytes < _STEP_BYTES_MAX:
-        rows = txn.scan(ENTITIES, rest, min(_READ_TOGETHER, rows_max - len(found)))
+        rows = txn.scan(ENTITIES, rest, min(_READ_BATCH, rows_max - len(found)))
         if not rows:
             break
         rest = ENTITIES.after(rest, rows[-1][0])

@@ -55,12 +55,12 @@ class QueryLimits:
 LIMITS: Final = QueryLimits()
 
 # If an index has no more than this many rows for the filter, only those are read.
-_FEW = 128
+_FEW_ROWS_MAX = 128
 # Otherwise this many entities are scanned first, because the page may soon be full. If fewer than
-# one in `_DENSE` matches, an index with up to `_MANY` rows is used.
-_SCANNED_FIRST = 512
-_DENSE = 8
-_MANY = 4_096
+# one in `_DENSE_RATIO` matches, an index with up to `_MANY_ROWS_MAX` rows is used.
+_SCANNED_FIRST_ROWS = 512
+_DENSE_RATIO = 8
+_MANY_ROWS_MAX = 4_096
 # A query that read this many entities, and of which fewer than one in `_INDEX_WORTH_RATIO` matched,
 # requests an index. So does one that reached its time limit after reading fewer.
 _INDEX_WORTH_ROWS = 5_000
@@ -116,7 +116,7 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
     span = _span(table.id, query, bounds)
     usable = [] if not table.indexes or bounds.is_point else usable_indexes(table, query.filter)
     table_scan = TableScan(txn, span, passes)
-    few = key_list_scan(txn, usable, span, _FEW, passes) if usable else None
+    few = key_list_scan(txn, usable, span, _FEW_ROWS_MAX, passes) if usable else None
     scan: EntityScan = table_scan if few is None else few
     step, seen = LIMITS.step_rows_min, 0
     following: Keys | None = None
@@ -139,8 +139,8 @@ def query_entities(txn: ReadTxn, query: Query) -> EntityPage | None:
         if is_late:
             following = scan.following()
             break
-        if scan is table_scan and usable and seen >= _SCANNED_FIRST:
-            if table_scan.rest is not None and len(page.entities) * _DENSE < seen:
+        if scan is table_scan and usable and seen >= _SCANNED_FIRST_ROWS:
+            if table_scan.rest is not None and len(page.entities) * _DENSE_RATIO < seen:
                 scan = _by_index(txn, usable, table_scan.rest, passes) or table_scan
             # Indexes are tried only once.
             usable = []
@@ -184,7 +184,7 @@ def _by_index(
     """Returns an index scan to use instead of the table scan; None if there is none."""
     if len(usable) == 1 and usable[0].is_point:
         return equal_value_scan(txn, usable, rest, passes)
-    return key_list_scan(txn, usable, rest, _MANY, passes) or equal_value_scan(
+    return key_list_scan(txn, usable, rest, _MANY_ROWS_MAX, passes) or equal_value_scan(
         txn, usable, rest, passes
     )
 

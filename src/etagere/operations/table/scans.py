@@ -23,7 +23,7 @@ Found: TypeAlias = FilteredRows[EntityKey, Entity]
 Passes: TypeAlias = Callable[[Entity], bool]
 
 
-_LOOKED_UP_TOGETHER: Final = 64
+_LOOKUP_BATCH: Final = 64
 """The number of entities that are looked up by their keys at once, however large they are."""
 
 
@@ -89,7 +89,7 @@ class KeyListScan:
         return self._at >= len(self._keys)
 
     def take(self, count: int, bytes_max: int) -> Found:
-        count = min(count, _LOOKED_UP_TOGETHER)
+        count = min(count, _LOOKUP_BATCH)
         some = self._keys[self._at : self._at + count]
         self._at += count
         return self._txn.get_filtered(ENTITIES, some, self._passes)
@@ -114,7 +114,7 @@ class EqualValueScan:
 
     def take(self, count: int, bytes_max: int) -> Found:
         assert self._rest is not None
-        count = min(count, _LOOKED_UP_TOGETHER)
+        count = min(count, _LOOKUP_BATCH)
         places = self._txn.scan(PROPERTY_VALUES, self._rest, count)
         if len(places) < count:
             self._rest = None

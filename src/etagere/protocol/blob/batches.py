@@ -1,10 +1,9 @@
-"""Blob batches: requests inside of a request, each of which is carried out by itself.
+"""Blob batches: independent requests nested in a request.
 
-A batch is taken or refused as a whole for its form: that all of its parts can be read, are for the
-same account (and container, if it is sent to one) and ask for the same. What cannot be taken apart,
-or has a part that cannot belong to it, is answered like the service does: by a batch of one part
-without a name, which is the refusal. Whatever else is wrong with a part is told in the answer to
-it, and the others are carried out nevertheless.
+A batch is refused as a whole if a part cannot be parsed, is for another account (or another
+container than that of the batch), or for another operation than the others. As by the service, the
+response is then a batch of one part without a Content-ID, which is the error. Any other error of a
+part is in the response to that part, and the other parts are executed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from etagere.protocol.rest.requests import required_header
 BYTES_MAX: Final = 4 << 20
 PARTS_MAX: Final = 256
 ANSWERED_INSIDE: Final = frozenset({"InvalidHeaderValue", "InvalidInput"})
-"""The codes of refusals of a whole batch that are its only part."""
+"""The codes of refusals of a batch that are returned as its only part."""
 _OPERATIONS: Final = frozenset({"delete_blob", "set_blob_tier"})
 
 
@@ -48,7 +47,7 @@ def parts_of(
     container: str,
     operation_of: Callable[[Exchange], str | None],
 ) -> list[Exchange]:
-    """Returns each part as a request of its own, to this container if one is given."""
+    """Returns each part as a nested request, to this container if one is given."""
     parts = [
         exchange.nested(request.method, request.target, request.headers) for request in requests
     ]
@@ -69,7 +68,7 @@ def _unusable(reason: str) -> Refused:
 
 
 def answer(requests: Sequence[PartRequest], responses: Sequence[Response]) -> Response:
-    """In the order of the requests, each under the name that its client gave it."""
+    """Returns the responses in the order of the requests, with their Content-IDs."""
     parts = [
         _part_of(response, request.content_id)
         for request, response in zip(requests, responses, strict=True)
@@ -79,7 +78,7 @@ def answer(requests: Sequence[PartRequest], responses: Sequence[Response]) -> Re
 
 
 def answer_refused(exchange: Exchange, refusal: Refusal) -> Response:
-    """By one part that answers none of the requests."""
+    """Returns the response to a refused batch: one part that belongs to none of the requests."""
     form = error_form_of(exchange.request.service, refusal)
     response = error_response(exchange, refusal, form)
     response.headers = [*exchange.common_headers(), *response.headers]

@@ -1,20 +1,20 @@
-"""Long block lists, shown as they were in one moment but read in many."""
+"""Consistent listings of long block lists, read in many short transactions."""
 
 from __future__ import annotations
 
 from etagere.engine.interface import Engine
 from etagere.model.blobs import BlockListResult, BlockSize, ListStagedBlocks, OpenedBlockList
 from etagere.operations.blob import block_lists
-from etagere.protocol.turns import Turn
+from etagere.protocol.time_slices import TimeSlice
 
-# In one look, so that nobody waits for it for more than a millisecond.
+# Per transaction, so that other requests wait for at most a millisecond.
 CHUNKS_MAX = 4
 STAGED_MAX = 512
 
 
 async def list_blocks(engine: Engine, opened: OpenedBlockList) -> BlockListResult | None:
-    """The blocks that there were when the list was opened; None if some are gone by now."""
-    turn = Turn()
+    """Returns the blocks of an opened list; None if some are gone."""
+    time_slice = TimeSlice()
     committed: list[BlockSize] = []
     for at in range(0, len(opened.chunks), CHUNKS_MAX):
         chunks = opened.chunks[at : at + CHUNKS_MAX]
@@ -22,7 +22,7 @@ async def list_blocks(engine: Engine, opened: OpenedBlockList) -> BlockListResul
         if found is None:
             return None
         committed += found
-        await turn.give_way()
+        await time_slice.yield_if_over()
     uncommitted: list[BlockSize] = []
     while opened.staging is not None and len(uncommitted) < opened.staging.count:
         after = uncommitted[-1].name if uncommitted else b""
@@ -31,5 +31,5 @@ async def list_blocks(engine: Engine, opened: OpenedBlockList) -> BlockListResul
         if not found:
             return None
         uncommitted += found
-        await turn.give_way()
+        await time_slice.yield_if_over()
     return BlockListResult(opened.now, opened.blob, tuple(committed), tuple(uncommitted))

@@ -1,4 +1,4 @@
-"""Requests to the blob service, as commands. Raw headers stop here."""
+"""Decoding of requests to the blob service into commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from etagere.rules import names
 from etagere.rules.blocks import check_block_name, decode_block_name
 from etagere.rules.dates import parse_instant
 
-# Which
+# Resources
 
 
 def container_name(exchange: Exchange) -> ContainerName:
@@ -51,7 +51,7 @@ def blob_kind(exchange: Exchange) -> BlobKind:
 
 
 def snapshot(exchange: Exchange) -> int | None:
-    """The moment that names a snapshot."""
+    """Returns the time in the parameter `snapshot`."""
     written = exchange.parameter("snapshot")
     if not written:
         return None
@@ -66,7 +66,7 @@ def names_snapshot(exchange: Exchange) -> bool:
 
 
 def refuse_snapshot(exchange: Exchange) -> None:
-    """For what cannot be done to one."""
+    """Refuses a snapshot, for operations that do not accept one."""
     written = exchange.parameter("snapshot")
     if written is not None:
         raise bad_parameter("InvalidQueryParameterValue", "snapshot", written)
@@ -104,9 +104,9 @@ def blob_headers(
     default_type: str = "",
     md5_of_body: bool = False,
 ) -> BlobHeaders:
-    """How the blob is to be described. Where the body of a request is that of the blob, its
-    `standard` headers describe both, unless there is an `x-ms-blob-` one. `md5_of_body`: the MD5
-    of the blob is compared with a body, so that it has to be one."""
+    """Returns the headers of the blob. If the body of the request is that of the blob, its
+    `standard` headers apply to both, unless there is an `x-ms-blob-` one. `md5_of_body`: the MD5 is
+    compared with the body, so it must be valid."""
 
     def value(name: str, default: str = "") -> str:
         found = exchange.header(f"x-ms-blob-{name}")
@@ -122,7 +122,7 @@ def blob_headers(
         value("content-language"),
         value("content-disposition"),
         value("cache-control"),
-        # Where there is no body to hold it against, it is a property like the others, of any size.
+        # Without a body to compare it with, it is a property like the others, of any size.
         checksums.digest(
             exchange,
             "x-ms-blob-content-md5",
@@ -164,7 +164,7 @@ def get_block_list(exchange: Exchange) -> GetBlockList:
     )
 
 
-def snapshots_too(exchange: Exchange) -> DeleteSnapshots:
+def delete_snapshots(exchange: Exchange) -> DeleteSnapshots:
     written = exchange.header("x-ms-delete-snapshots")
     if not written:
         return DeleteSnapshots.NO
@@ -175,6 +175,6 @@ def snapshots_too(exchange: Exchange) -> DeleteSnapshots:
 
 
 def overrides(exchange: Exchange) -> dict[str, str]:
-    """Response headers that a token replaces."""
+    """Returns the response headers that a token overrides."""
     principal = exchange.principal
     return principal.overrides if isinstance(principal, TokenHolder) else {}

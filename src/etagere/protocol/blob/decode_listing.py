@@ -1,4 +1,4 @@
-"""Requests for pages of blobs, as commands."""
+"""Decoding of requests for listings of blobs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from etagere.rules import names
 
 
 def marker(exchange: Exchange) -> tuple[str, int]:
-    """The name, and the snapshot of it, that a page starts with, from the marker that the page
-    before ended with."""
+    """Returns the first name of a page, and the snapshot of it, from the marker."""
     written = exchange.parameter("marker")
     if not written:
         return "", 0
@@ -74,7 +73,7 @@ def list_blobs(exchange: Exchange) -> tuple[ListBlobs, set[str]]:
         uncommitted="uncommittedblobs" in include,
     )
     if command.delimiter and command.snapshots:
-        # A prefix cannot say which of its snapshots it stands for.
+        # With a prefix, the snapshot would be ambiguous.
         written = exchange.parameter("include") or ""
         raise bad_parameter("InvalidQueryParameterValue", "include", written)
     return command, include

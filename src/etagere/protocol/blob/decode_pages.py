@@ -1,4 +1,4 @@
-"""Requests about pages and appended blocks, as commands."""
+"""Decoding of requests about pages and append blobs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _sequence_conditions(exchange: Exchange) -> SequenceConditions:
 
 
 def _long(exchange: Exchange, name: str) -> int | None:
-    """A number of up to 63 bits."""
+    """Parses a header with a number of up to 63 bits."""
     written = exchange.header(name)
     if written is None:
         return None
@@ -77,7 +77,7 @@ def _long(exchange: Exchange, name: str) -> int | None:
 
 
 def is_clear(exchange: Exchange) -> bool:
-    """Whether pages are to be cleared, not written."""
+    """Returns whether pages are to be cleared rather than written."""
     written = required_header(exchange, "x-ms-page-write")
     if written.lower() not in {"update", "clear"}:
         raise invalid_header("x-ms-page-write", written)
@@ -85,7 +85,7 @@ def is_clear(exchange: Exchange) -> bool:
 
 
 def pages(exchange: Exchange) -> tuple[int, int]:
-    """The range of whole pages that is to be changed; its end does not belong to it."""
+    """Returns the range of pages to change; the end is exclusive."""
     name = "range" if exchange.header("range") else "x-ms-range"
     written = exchange.header("x-ms-range") or required_header(exchange, name)
     asked = parse_range(written)
@@ -134,8 +134,8 @@ _DESCRIPTIONS: Final = (
 
 
 def page_blob_properties(exchange: Exchange, child_id: bytes) -> SetPageBlobProperties | None:
-    """What only page blobs have and is to be changed; None if it is nothing of that kind. The
-    headers are set together, but only if one of them is named."""
+    """Returns the changes of properties that only page blobs have; None if there are none. The
+    headers are set together, but only if one of them is present."""
     if all(exchange.header(name) is None for name in _PAGE_PROPERTIES):
         return None
     described = any(exchange.header(name) is not None for name in _DESCRIPTIONS)
@@ -156,7 +156,7 @@ def _sequence_change(exchange: Exchange) -> SequenceChange | None:
     written, number = exchange.header(name), sequence_number(exchange)
     if written is None:
         if number is not None:
-            # It would not say what to do with the number.
+            # The number alone does not say how to use it.
             required_header(exchange, name)
         return None
     try:
@@ -176,12 +176,13 @@ _PAGE_RANGES_AT_ONCE_MAX: Final = 1_000_000
 
 
 def asks_for_part(exchange: Exchange) -> bool:
-    """Whether a request for page ranges says how many it wants, or where to go on."""
+    """Returns whether a request for page ranges has a limit or a marker."""
     return bool(exchange.parameter("maxresults") or exchange.parameter("marker"))
 
 
 def get_page_ranges(exchange: Exchange) -> GetPageRanges:
-    """Older clients cannot ask for more, so they get all at once."""
+    """Decodes a request for page ranges. Older versions have no markers, so they get all ranges at
+    once."""
     asked = byte_range(exchange) or Range(0, None)
     in_parts = exchange.version >= PAGE_RANGES_IN_PARTS_SINCE
     limit = page_limit(exchange) if exchange.parameter("maxresults") else PAGE_RANGES_MAX
@@ -199,7 +200,7 @@ def get_page_ranges(exchange: Exchange) -> GetPageRanges:
 
 
 def _previous_snapshot(exchange: Exchange) -> int | None:
-    """By its moment, or by its address."""
+    """Returns the previous snapshot, from its time or its URL."""
     written = exchange.parameter("prevsnapshot")
     if written:
         moment = parse_instant(written)

@@ -1,4 +1,4 @@
-"""What requests say of the sources that they copy or read from."""
+"""Decoding of the sources of copies and of uploads from URLs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NOT_YET_OF_SOURCES: Final = (
 
 
 def copy_source(exchange: Exchange) -> str:
-    """The address of a source. What gives the right to read it in ways that are not there yet is
-    refused: the source must not be read without."""
+    """Returns the URL of a source. Headers with credentials of unsupported kinds are refused,
+    because the source must not be read without them."""
     for name in _NOT_YET_OF_SOURCES:
         if exchange.header(name) is not None:
             raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
@@ -38,22 +38,22 @@ def source_conditions(exchange: Exchange) -> Conditions:
 
 
 def forwarded_conditions(exchange: Exchange) -> dict[str, str]:
-    """The conditions of a source on another server, as that server is asked."""
+    """Returns the conditions on a source, as headers for another server."""
     prefix = condition_rules.SOURCE_PREFIX
     forwarded = {
         header.value: exchange.header(f"{prefix}{header.value.lower()}")
         for header in condition_rules.ConditionHeader
     }
     forwarded["x-ms-if-tags"] = exchange.header(f"{prefix}if-tags")
-    told = {name: value for name, value in forwarded.items() if value is not None}
-    for name, value in told.items():
+    present = {name: value for name, value in forwarded.items() if value is not None}
+    for name, value in present.items():
         if not value.isascii() or not value.isprintable():
             raise invalid_header(f"{prefix}{name.lower()}", value)
-    return told
+    return present
 
 
 def copies_properties(exchange: Exchange) -> bool:
-    """Whether a blob is described as its source is, where the request says nothing."""
+    """Returns whether properties that the request does not set are copied from the source."""
     name = "x-ms-copy-source-blob-properties"
     written = exchange.header(name)
     if written is None or written.lower() == "true":
@@ -64,7 +64,7 @@ def copies_properties(exchange: Exchange) -> bool:
 
 
 def copies_tags(exchange: Exchange) -> bool:
-    """Whether a blob gets the tags of its source, and not those of the request."""
+    """Returns whether the tags of the source are copied, instead of those in the request."""
     name = "x-ms-copy-source-tag-option"
     written = exchange.header(name)
     if written is None or written.lower() == "replace":
@@ -77,7 +77,7 @@ def copies_tags(exchange: Exchange) -> bool:
 
 
 def seals(exchange: Exchange) -> bool | None:
-    """Whether a copy is to be sealed; None: as its source is."""
+    """Returns whether to seal the copy; None: like the source."""
     name = "x-ms-seal-blob"
     written = exchange.header(name)
     if written is None:
@@ -88,7 +88,7 @@ def seals(exchange: Exchange) -> bool | None:
 
 
 def aborted_copy(exchange: Exchange) -> bytes:
-    """The copy that is to be aborted."""
+    """Returns the id of the copy to abort."""
     action = required_header(exchange, "x-ms-copy-action")
     if action.lower() != "abort":
         raise invalid_header("x-ms-copy-action", action)

@@ -1,4 +1,4 @@
-"""What requests say of tags."""
+"""Decoding of requests about tags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from etagere.rules.tag_expressions import Search
 
 
 def tags(exchange: Exchange) -> Tags:
-    """The tags that a blob is put with."""
+    """Returns the tags of a new blob."""
     written = exchange.header("x-ms-tags")
     if not written:
         return ()
@@ -32,8 +32,8 @@ def tags(exchange: Exchange) -> Tags:
 
 
 def tag_conditions(exchange: Exchange) -> Conditions:
-    """What a request for tags asks of its blob, in headers of its own; those that others have
-    would be about the tags, which have neither an ETag nor a date."""
+    """Returns the conditions of a request for tags on its blob, which have headers of their own:
+    the usual ones would refer to the tags, which have neither an ETag nor a date."""
     refuse_conditions(exchange)
     asked = conditions_under(exchange, "x-ms-blob-")
     abort_if(condition_rules.check_write_headers(asked))
@@ -60,7 +60,7 @@ def tag_search(exchange: Exchange) -> Search:
 
 
 def found_marker(exchange: Exchange) -> BlobPlace | None:
-    """Where a page of what was found starts, from the marker that the page before ended with."""
+    """Returns where a page of search results begins, from the marker."""
     written = exchange.parameter("marker")
     if not written:
         return None

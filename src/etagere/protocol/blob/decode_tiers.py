@@ -1,4 +1,4 @@
-"""What requests say of tiers."""
+"""Decoding of access tiers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etagere.rules import tiers as tier_rules
 
 
 def tier(exchange: Exchange, kind: BlobKind = BlobKind.BLOCK) -> str:
-    """That a blob is put with."""
+    """Returns the tier of a new blob."""
     chosen = any_tier(exchange)
     if chosen:
         abort_if(tier_rules.check_kind(chosen, kind))
@@ -22,7 +22,7 @@ def tier(exchange: Exchange, kind: BlobKind = BlobKind.BLOCK) -> str:
 
 
 def any_tier(exchange: Exchange) -> str:
-    """A tier, whichever kind of blob it is for; nothing if none is named."""
+    """Returns the tier, for any type of blob; "" if there is none."""
     written = exchange.header("x-ms-access-tier")
     if not written:
         return ""
@@ -33,7 +33,7 @@ def any_tier(exchange: Exchange) -> str:
 
 
 def tier_dates(exchange: Exchange) -> tuple[int | None, int | None]:
-    """Since when the tier must, and must not, have changed."""
+    """Returns the conditions on the time at which the tier was changed."""
     return (
         date(exchange, tier_rules.CHANGED_SINCE),
         date(exchange, tier_rules.UNCHANGED_SINCE),

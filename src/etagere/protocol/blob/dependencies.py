@@ -1,4 +1,4 @@
-"""What the handlers of the blob service are given beside the request."""
+"""The dependencies of the handlers of the blob service."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class BlobDependencies(Dependencies):
     read_recording: ReadRecording | None
     """None: last access times are not tracked."""
     operation_of: Callable[[Exchange], str | None]
-    """Returns the name of the operation that a request asks for, or None."""
+    """Returns the name of the operation of a request, or None."""
     answer_nested: Callable[[Exchange, Exchange], Awaitable[Response]]
-    """Answers a request that came inside of another one, which is the first argument."""
+    """Answers a nested request; the first argument is the outer one."""
 
     def shows_last_access(self, exchange: Exchange) -> bool:
-        """Whether the answer to a request shows last access times."""
+        """Returns whether the response to a request has last access times."""
         return self.read_recording is not None and exchange.version >= _LAST_ACCESS_SHOWN_SINCE

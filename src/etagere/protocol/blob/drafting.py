@@ -1,4 +1,4 @@
-"""Drafts of long block lists: what is to be read and put together, in short steps."""
+"""Drafts of long block lists: reading the sources and assembling the list, in short steps."""
 
 from __future__ import annotations
 
@@ -27,28 +27,29 @@ from etagere.model.blobs import (
 from etagere.model.bodies import Block, ChunkUse
 from etagere.model.ids import new_id
 from etagere.operations.blob import block_lists
-from etagere.protocol.turns import Turn
+from etagere.protocol.time_slices import TimeSlice
 from etagere.rules.blocks import resolve
 
-# In one step, so that nobody waits for it for more than a millisecond or two.
+# Per step, so that other requests wait for at most a millisecond or two.
 DRAFTED_PIECES_MAX = 192
 SHARED_CHUNKS_MAX = 16
 READ_CHUNKS_MAX = 8
-_FREED_BLOCKS = 2_000
+_BLOCKS_PER_STEP = 2_000
 
 
-class _Reach(NamedTuple):
-    """What may be put in one step: how many blocks a list may have, and how many chunks of the blob
-    may be read for it."""
+class _StepLimits(NamedTuple):
+    """The limits of a list that is put in one step: the number of its blocks, and of chunks of the
+    blob that are read for it."""
 
     blocks_max: int
     chunks_max: int
 
 
-# Longer lists, or those that need more of the blob, would keep others waiting for too long.
-_ONE_STEP = _Reach(1_000, 4)
-# If somebody changes the blocks during each of several drafts, others wait a little longer.
-_ONE_LONG_STEP = _Reach(10_000, 20)
+# Longer lists, or those that read more of the blob, would delay other requests for too long.
+_ONE_STEP = _StepLimits(1_000, 4)
+# If the blocks are changed during each of several drafts, other requests wait a little longer, but
+# not much longer: many such lists may be sent at once.
+_ONE_LONG_STEP = _StepLimits(2_000, 8)
 _DRAFT_PAUSES_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8)
 
 
@@ -66,16 +67,16 @@ async def put_list(engine: Engine, command: PutBlockList) -> Blob:
     return blob
 
 
-async def _put_at_once(engine: Engine, command: PutBlockList, reach: _Reach) -> Blob | None:
-    if len(command.blocks) > reach.blocks_max:
+async def _put_at_once(engine: Engine, command: PutBlockList, limits: _StepLimits) -> Blob | None:
+    if len(command.blocks) > limits.blocks_max:
         return None
-    limited = replace(command, base_chunks_max=reach.chunks_max)
+    limited = replace(command, base_chunks_max=limits.chunks_max)
     return await engine.write(block_lists.put_block_list, limited)
 
 
 async def put_drafted(engine: Engine, command: PutBlockList) -> Blob | None:
-    """Puts a block list in many short steps and one that decides; None if somebody changed
-    meanwhile what the draft was made of, so that nothing is decided yet."""
+    """Puts a block list in many short steps and one that decides; returns None, without a decision,
+    if the sources of the draft were changed meanwhile."""
     drafting = Drafting(engine, command, new_id())
     blob: Blob | None = None
     try:
@@ -89,7 +90,7 @@ async def put_drafted(engine: Engine, command: PutBlockList) -> Blob | None:
 
 
 async def _draft(engine: Engine, drafting: Drafting) -> bool:
-    """Says whether it came to its end."""
+    """Creates the draft; returns whether it is complete."""
     try:
         async with contextlib.aclosing(drafting.steps()) as steps:
             async for step in steps:
@@ -103,14 +104,14 @@ async def _draft(engine: Engine, drafting: Drafting) -> bool:
 
 
 class Outdated(Exception):
-    """What a draft was being made from is not there any more."""
+    """The sources of a draft have changed."""
 
 
 class Drafting:
-    """Finds out what a list comes to without ever looking at all of it.
+    """Assembles a list from many short reads.
 
-    Each look is a transaction of its own. That they see one thing all of them make sure of, and
-    so does the decision in the end: the stamp of the staging, and the content of the blob.
+    Each read is a transaction of its own. All of them, and the final decision, check the stamp of
+    the staging and the content of the blob, so that they see the same state.
     """
 
     def __init__(self, engine: Engine, command: PutBlockList, content_id: bytes) -> None:
@@ -122,31 +123,31 @@ class Drafting:
         self._chunker = Chunker(DRAFTED_PIECES_MAX)
         self._shared: list[ChunkUse] = []
         self._begins = True
-        self._turn = Turn()
+        self._time_slice = TimeSlice()
 
     def decision(self) -> PutDraft:
-        """The command that makes a blob of the draft when every step is done."""
+        """Returns the command that puts the blob, once all steps are done."""
         return PutDraft(self._asked, self._sources.staging_stamp, self._sources.base_id)
 
     def abandoned(self) -> AbandonDraft:
         return AbandonDraft(self._asked.content_id)
 
     async def steps(self) -> AsyncGenerator[ExtendDraft, None]:
-        """Commands that put the draft together, each short. Raises `Outdated`, or the refusal of
-        the list."""
+        """Yields short commands that assemble the draft. Raises `Outdated`, or the refusal of the
+        list."""
         self._sources = await self._engine.read(block_lists.draft_sources, self._command)
         listed = self._command.blocks
         for at in range(0, len(listed), DRAFTED_PIECES_MAX):
             blocks = await self._look_up(listed[at : at + DRAFTED_PIECES_MAX])
             for step in self._extended_by(self._chunker.add(blocks)):
                 yield step
-                self._turn.begin()
-            await self._turn.give_way()
+                self._time_slice.restart()
+            await self._time_slice.yield_if_over()
         for step in self._extended_by(self._chunker.finish()):
             yield step
         if self._shared:
             yield self._step(())
-        await self._let_go()
+        await self._free_blocks()
 
     async def _look_up(self, bit: tuple[ListedBlock, ...]) -> list[Block]:
         staged = await self._find_staged(bit)
@@ -169,8 +170,12 @@ class Drafting:
         return found
 
     async def _find_committed(self) -> dict[bytes, Block]:
-        """All of them: of two that have one name the last one counts."""
+        """Returns the committed blocks that the list names; of two with the same name, the last one
+        counts. No more blocks are kept than the list has: memory is reserved for the list, and not
+        for the blob, which may have many more."""
+        wanted = await self._names_of_committed()
         committed: dict[bytes, Block] = {}
+        shareable_max = len(self._command.blocks)
         uses = self._sources.base_chunks
         for at in range(0, len(uses), READ_CHUNKS_MAX):
             some = uses[at : at + READ_CHUNKS_MAX]
@@ -179,20 +184,34 @@ class Drafting:
             if found is None:
                 raise Outdated
             for use, blocks in zip(some, found, strict=True):
-                self._chunker.offer(use, blocks)
-                for block in blocks:
+                named = [block for block in blocks if block.name in wanted]
+                if len(named) == len(blocks) <= shareable_max:
+                    self._chunker.offer(use, blocks)
+                    shareable_max -= len(blocks)
+                for block in named:
                     committed[block.name] = block
-            await self._turn.give_way()
+            await self._time_slice.yield_if_over()
         return committed
 
-    async def _let_go(self) -> None:
-        """Tens of thousands of blocks are not freed in a moment."""
+    async def _names_of_committed(self) -> set[bytes]:
+        """Returns the names of the listed blocks that may be committed ones."""
+        names: set[bytes] = set()
+        listed = self._command.blocks
+        for at in range(0, len(listed), _BLOCKS_PER_STEP):
+            for block in listed[at : at + _BLOCKS_PER_STEP]:
+                if block.source is not BlockSource.UNCOMMITTED:
+                    names.add(block.name)
+            await self._time_slice.yield_if_over()
+        return names
+
+    async def _free_blocks(self) -> None:
+        """Frees the blocks in steps, since there may be tens of thousands."""
         self._chunker = Chunker(DRAFTED_PIECES_MAX)
         committed = self._committed or {}
         while committed:
-            for _ in range(min(len(committed), _FREED_BLOCKS)):
+            for _ in range(min(len(committed), _BLOCKS_PER_STEP)):
                 committed.popitem()
-            await self._turn.give_way()
+            await self._time_slice.yield_if_over()
 
     def _extended_by(self, chunks: Iterable[ReusableChunk | list[Block]]) -> Iterator[ExtendDraft]:
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""What the blob service answers: headers."""
+"""Response headers of the blob service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
 NOT_ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"false")
-"""For an operation that stores no bytes, but is answered like one that does."""
+"""For an operation that stores no bytes, but has the response of one that does."""
 
 
 VERSION_LEVEL_IMMUTABILITY_SINCE: Final = "2020-10-02"
@@ -67,13 +67,13 @@ def blob_headers(
     blob = result.blob
     headers = stamp_headers(blob.stamp)
     headers += metadata_headers(blob.metadata)
-    told = blob.headers
+    fields = blob.headers
     for name, value in (
-        (b"Content-Type", told.content_type),
-        (b"Content-Encoding", told.content_encoding),
-        (b"Content-Language", told.content_language),
-        (b"Content-Disposition", told.content_disposition),
-        (b"Cache-Control", told.cache_control),
+        (b"Content-Type", fields.content_type),
+        (b"Content-Encoding", fields.content_encoding),
+        (b"Content-Language", fields.content_language),
+        (b"Content-Disposition", fields.content_disposition),
+        (b"Cache-Control", fields.cache_control),
     ):
         shown_value = overrides.get(name.decode().lower(), value) if overrides else value
         if shown_value:
@@ -100,7 +100,7 @@ def blob_headers(
 
 
 def tier_headers(blob: Blob, now: int) -> Headers:
-    """Where a blob is, and where it is on the way to."""
+    """Returns the headers of the tier and of a pending rehydration."""
     if not blob.tier and blob.kind is BlobKind.BLOCK:
         return _USUAL_TIER
     place = tier_state(blob, now)
@@ -135,13 +135,14 @@ _USUAL_TIER: Headers = [(b"x-ms-access-tier", INFERRED_TIER.encode()), _INFERRED
 
 
 def md5_headers(blob: Blob, name: bytes) -> Headers:
-    """The checksum of the whole blob, under the name that does not claim it for a part."""
+    """Returns the MD5 of the whole blob, under this name, which depends on whether the body is the
+    whole blob."""
     md5 = blob.headers.content_md5
     return [] if md5 is None else [(name, checksums.digest_text(md5))]
 
 
 def length_header(blob: Blob) -> tuple[bytes, bytes]:
-    """Of a blob, in an answer whose body is something else."""
+    """Returns the length of a blob, for a response whose body is something else."""
     return b"x-ms-blob-content-length", b"%d" % blob.content.length
 
 
@@ -167,7 +168,7 @@ def sealed_headers(blob: Blob) -> Headers:
 
 
 def copy_headers(blob: Blob) -> Headers:
-    """How far the last copy to this blob is, or how it ended."""
+    """Returns the status of the last copy to this blob."""
     copied = blob.copied
     if copied is None:
         return []
@@ -190,12 +191,12 @@ def copy_headers(blob: Blob) -> Headers:
 
 
 def appended_headers(done: Appended) -> Headers:
-    """What the answer to an append says of the blob as it is then."""
+    """Returns the headers of the response to an append."""
     headers = stamp_headers(done.blob.stamp)
     headers.append((b"x-ms-blob-append-offset", b"%d" % done.offset))
     return headers + block_count_headers(done.blob)
 
 
 def page_headers(blob: Blob) -> Headers:
-    """What the answer to a change of pages says of the blob as it is then."""
+    """Returns the headers of the response to a change of pages."""
     return stamp_headers(blob.stamp) + sequence_headers(blob)

@@ -1,4 +1,4 @@
-"""How long the bodies of uploads to the blob service may be."""
+"""The maximum lengths of uploads to the blob service."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ from etagere.rules.names import check_container_write
 
 
 class Level(enum.Enum):
-    """What the address of a request names."""
+    """The kind of resource in the address of a request."""
 
     SERVICE = enum.auto()
     CONTAINER = enum.auto()
@@ -62,14 +62,14 @@ class Level(enum.Enum):
 
 
 class Source(enum.Enum):
-    """What a request with `x-ms-copy-source` asks for."""
+    """The meaning of `x-ms-copy-source` in a request."""
 
     COPY = enum.auto()
-    """To copy all that the source is, and to answer before that is done."""
+    """Copy the source asynchronously."""
     SYNCHRONOUS_COPY = enum.auto()
-    """To do so before it is answered."""
+    """Copy the source synchronously."""
     UPLOAD = enum.auto()
-    """To store the bytes of the source in a blob of a given type."""
+    """Store the bytes of the source in a blob of a given type."""
 
 
 SERVICE, CONTAINER, BLOB = Level
@@ -97,16 +97,16 @@ class BlobOperation(Operation):
     conditions: bool = True
     """Whether it accepts conditions on ETags and dates."""
     tag_conditions: bool = True
-    """Whether it accepts conditions on tags, if it is about a blob: nothing else has tags."""
+    """Whether it accepts conditions on tags, for operations on blobs: nothing else has tags."""
     snapshot: bool = False
     """Whether it accepts the parameter `snapshot`."""
     writes: bool | None = None
     """Whether it writes to the container that the request names: blobs into it, or the container
     itself. None: if it changes anything."""
     ignores_blob_parameters: bool = False
-    """Whether it leaves out the checks of parameters and headers that are about blobs."""
+    """Whether parameters and headers about blobs are not checked."""
     extra_letters: Callable[[Exchange], str] = _no_letters
-    """Returns the letters that a token needs beside those of the permission."""
+    """Returns the letters that a token needs in addition to those of the permission."""
 
     @property
     def permissions(self) -> Mapping[str, Permission]:
@@ -121,7 +121,7 @@ class BlobOperation(Operation):
         }
 
 
-# A row reads as a few lines, which the formatter would spread over many.
+# The formatter would spread each row over many lines.
 # fmt: off
 OPERATIONS: Final = (
     # The service
@@ -156,7 +156,7 @@ OPERATIONS: Final = (
     BlobOperation(
         name="blob_batch", handler=batches.blob_batch, conditions=False,
         permission=on_batch(),
-        # With a `restype` as the JavaScript SDK asks an account that stands in the path: it takes
+        # With a `restype`, as sent by the JavaScript SDK if the account is in the path: it takes
         # that for a container.
         routes=(Route("POST", SERVICE, "batch"), Route("POST", SERVICE, "batch", "container"))),
     # Containers
@@ -326,7 +326,7 @@ OPERATIONS: Final = (
 GET_ACCESS_CONTROL: Final = BlobOperation(
     name="get_access_control",
     handler=service.refuse_access_control,
-    # By its parameter `action`, whatever else the request says.
+    # Selected by the parameter `action` alone.
     routes=(),
     permission=on_account_information("r"),
     ignores_blob_parameters=True,
@@ -337,7 +337,7 @@ _INDEX: Final = index_routes(OPERATIONS, Source)
 
 
 def find_operation(exchange: Exchange) -> BlobOperation | None:
-    """Returns the operation that a request asks for, or None if there is no such operation."""
+    """Returns the operation of a request, or None if there is no such operation."""
     request = exchange.request
     method, (container, blob) = request.method, request.resource
     parameters, fields = request.parameters, request.fields
@@ -371,15 +371,15 @@ def permission_of(operation: BlobOperation, exchange: Exchange) -> Permission:
 
 
 def extra_letters(operation: BlobOperation, exchange: Exchange) -> str:
-    """Returns the letters that a token needs beside those of the permission: whoever asks
-    something of tags needs the right to read them."""
+    """Returns the letters that a token needs in addition to those of the permission: conditions on
+    tags need the permission to read them."""
     if exchange.header("x-ms-if-tags") is not None and _accepts_tag_conditions(operation, exchange):
         return "t"
     return operation.extra_letters(exchange)
 
 
-# What would change the meaning of a request and is not implemented: better refused than done to
-# something else.
+# Unsupported parameters and headers that would change the meaning of a request are refused rather
+# than ignored.
 _UNSUPPORTED_PARAMETERS: Final = ("versionid", "deletetype")
 _UNSUPPORTED_HEADERS: Final = (
     "x-ms-encryption-key",
@@ -421,5 +421,5 @@ def _refuse_unsupported(exchange: Exchange) -> None:
             raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
     principal = exchange.principal
     if isinstance(principal, TokenHolder) and principal.encryption_scope:
-        # What it writes must be encrypted with that.
+        # Writes would have to be encrypted with it.
         raise Refused(Refusal("UnsupportedQueryParameter", {"QueryParameterName": "ses"}))

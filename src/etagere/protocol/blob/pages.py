@@ -1,7 +1,7 @@
 """Listings of containers and blobs, as XML.
 
-A page has up to 5,000 rows, so what rows have in common is put together once, and what is looked
-for in each name is looked for in many of them at once.
+A page has up to 5,000 rows, so common parts of rows are built once, and names are checked many at a
+time.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from etagere.rules.last_access import last_access
 from etagere.rules.leases import format_lease_id, report
 from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
-_REPLICATION_TOLD_SINCE: Final = "2021-08-06"
-"""From this version on each blob has an element for the rules that it is replicated by."""
+_REPLICATION_SINCE: Final = "2021-08-06"
+"""The first version in which each blob has an element for its replication rules."""
 
 
 # Containers
@@ -123,13 +123,13 @@ def blob_rows(
     version: str,
     with_last_access: bool = False,
 ) -> list[str]:
-    """In one loop, because calls would cost more than what they do. What a blob has in common with
-    the one before is not put together again."""
+    """Encodes rows in one loop, because function calls would cost more than their work. Parts that
+    equal those of the previous blob are reused."""
     with_more = not include.isdisjoint(_MORE)
     plain = xml.is_plain("".join([name for name, _, _ in entries]))
     rows = []
     block, usual_state = BlobKind.BLOCK, _USUAL_STATE
-    end = "<OrMetadata /></Blob>" if version >= _REPLICATION_TOLD_SINCE else "</Blob>"
+    end = "<OrMetadata /></Blob>" if version >= _REPLICATION_SINCE else "</Blob>"
     described: tuple[str, ...] = ()
     before_md5 = after_md5 = without_md5 = changed = accessed = ""
     second = -1
@@ -143,16 +143,16 @@ def blob_rows(
             shown += f"<Snapshot>{format_instant(snapshot)}</Snapshot>"
             usual = _USUAL_STATE_OF_SNAPSHOTS
         headers, stamp = blob.headers, blob.stamp
-        told = (
+        fields = (
             headers.content_type,
             headers.content_encoding,
             headers.content_language,
             headers.content_disposition,
             headers.cache_control,
         )
-        if told != described:
-            described = told
-            before_md5, after_md5, without_md5 = _described(*told)
+        if fields != described:
+            described = fields
+            before_md5, after_md5, without_md5 = _described(*fields)
         if stamp // TICKS_PER_SECOND != second:
             second = stamp // TICKS_PER_SECOND
             changed = format_http_date(second)
@@ -182,7 +182,8 @@ def blob_rows(
 
 
 def _other_row(name: str, staging: Staging | None, end: str) -> str:
-    """A prefix, or blocks for a blob that is not there yet: it has neither an ETag nor times."""
+    """Encodes a prefix, or uncommitted blocks without a blob, which have neither an ETag nor
+    times."""
     if staging is None:
         return f"<BlobPrefix>{name}</BlobPrefix>"
     return f"<Blob>{name}<Properties><Content-Length>0</Content-Length>{_USUAL_STATE}{end}"
@@ -197,8 +198,7 @@ _ENCRYPTED = "<ServerEncrypted>true</ServerEncrypted>"
 
 
 def _state(blob: Blob, now: int, include: set[str], is_snapshot: bool) -> str:
-    """What nobody said of a blob when it was put, up to the end of its properties. Snapshots have
-    no lease."""
+    """Encodes the state of a blob, up to the end of its properties. Snapshots have no lease."""
     traits = blob.traits
     number = sealed = ""
     if isinstance(traits, PageTraits):
@@ -240,7 +240,7 @@ _MORE: Final = frozenset({"metadata", "tags"})
 
 
 def _more(blob: Blob, include: set[str]) -> str:
-    """What is only told if it is asked for, behind the properties."""
+    """Encodes the optional details after the properties."""
     tagged = tags_element(blob.tags) if blob.tags and "tags" in include else ""
     return tagged + metadata_element(blob.metadata) if "metadata" in include else tagged
 
@@ -271,8 +271,8 @@ _INFERRED_TIER = (
 def _described(
     content_type: str, encoding: str, language: str, disposition: str, cache_control: str
 ) -> tuple[str, str, str]:
-    """What the client said of a blob, before and after the checksum, and if there is none. Most
-    blobs of a container have the same."""
+    """Encodes the headers of a blob: before and after the checksum, and without one. Cached,
+    because most blobs of a container have the same."""
     before = (
         f"{element('Content-Type', content_type)}{element('Content-Encoding', encoding)}"
         f"{element('Content-Language', language)}<Content-CRC64 />"
@@ -283,7 +283,7 @@ def _described(
     return f"{before}<Content-MD5>", f"</Content-MD5>{after}", f"{before}<Content-MD5 />{after}"
 
 
-# What both have
+# Shared
 
 
 def _lease(lease: Lease, now: int) -> str:
@@ -296,7 +296,7 @@ def _lease(lease: Lease, now: int) -> str:
 
 _IN_USUAL_TIER = f"<BlobType>{BlobKind.BLOCK.value}</BlobType>{_INFERRED_TIER}"
 _USUAL_STATE = f"{_IN_USUAL_TIER}{_lease(NoLease(), 0)}{_ENCRYPTED}</Properties>"
-"""Of block blobs that nobody leased or chose a tier for: nearly all."""
+"""The state of block blobs without a lease and an explicit tier: nearly all."""
 _USUAL_STATE_OF_SNAPSHOTS = f"{_IN_USUAL_TIER}{_ENCRYPTED}</Properties>"
 
 
@@ -313,7 +313,7 @@ _ECHOED: Final = (
 
 
 def echo(exchange: Exchange) -> str:
-    """What the request says of the page, as it was sent, and nothing that it does not say."""
+    """Returns the elements that repeat the parameters of the request, if they are present."""
     sent = [(tag, exchange.parameter(name)) for name, tag in _ECHOED]
     return "".join(
         [
@@ -329,8 +329,8 @@ def _next(marker: str) -> str:
 
 
 def format_marker(name: str, snapshot: int = NO_SNAPSHOT) -> str:
-    """Names may hold what XML cannot; a marker is opaque to clients anyway. What stands between
-    name and snapshot is in no name."""
+    """Formats a marker, which is opaque to clients and may contain characters that XML does not
+    allow. The separator between name and snapshot occurs in no name."""
     place = octets(name)
     if snapshot != NO_SNAPSHOT:
         place += b"\xff%d" % snapshot

@@ -1,4 +1,4 @@
-"""Reads of what a container may show to everybody, decided in the snapshot that they read."""
+"""Reads that check public access in the same snapshot."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def permitted(
     operation: Callable[[ReadTxn, C], T],
     container: ContainerName,
 ) -> Callable[[ReadTxn, C], T]:
-    """The operation for this caller: one without a name sees what the container lets everyone
-    see."""
+    """Returns the operation with a check of public access, for anonymous callers."""
     if permit.public is Public.NOTHING:
         return operation
 
@@ -48,7 +47,7 @@ async def read_as_caller(
     *,
     in_thread: bool = False,
 ) -> T:
-    """Reads what the sender of a request may see. `in_thread`: the read may take long."""
+    """Runs a read with the permit of a request. `in_thread`: the read may take long."""
     read_class = exchange.read_class(operation.__name__) if in_thread else None
     return await read_permitted(
         engine,
@@ -71,7 +70,7 @@ async def read_permitted(
     *,
     read_class: ReadClass | None = None,
 ) -> T:
-    """With a read class, it runs in a thread."""
+    """Runs a read with a permit. With a read class, it runs in a thread."""
     read = (
         engine.read if read_class is None else partial(engine.read_in_thread, read_class=read_class)
     )

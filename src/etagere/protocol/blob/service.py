@@ -1,4 +1,4 @@
-"""The blob service: from each request to its operation."""
+"""The blob service: routing of requests to operations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from etagere.settings import Settings
 
 
 class BlobService(Service):
-    """Containers and blobs."""
+    """The blob service."""
 
     name = "blob"
 

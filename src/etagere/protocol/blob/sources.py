@@ -1,14 +1,14 @@
-"""The sources of copies and of uploads from URLs: blobs of this store, or what another server has.
+"""The sources of copies and of uploads from URLs: blobs of this store or of another server.
 
     async with await deps.sources.open(exchange, UPLOAD) as source:
-        if isinstance(source, Here):
-            ...     # source.found pins it; its record is source.blob
+        if isinstance(source, LocalSource):
+            ...     # source.found identifies the version; its record is source.blob
         async for chunk in source.chunks():
             ...
 
-A source *here* is looked up in the ledger, never fetched, whatever name of this server its address
-uses. The right to read it is judged as if the caller had asked for it, with nothing but what the
-address carries. A source *elsewhere* is fetched only if the operator named its host.
+A *local* source is looked up in the ledger, never fetched, whatever name of this server its URL
+has. Access is checked as for a request of the caller with nothing but the URL. A *remote* source is
+fetched only if the operator allows its host.
 
 A source that cannot be read is refused with an `UnreadSource`.
 """
@@ -35,12 +35,12 @@ from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.ranges import source_range
-from etagere.protocol.rest.refusals import unread, unread_as
+from etagere.protocol.rest.refusals import unread_source, unread_source_for
 from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.sources import addresses
 from etagere.protocol.sources.addresses import SourceAddress
-from etagere.protocol.sources.elsewhere import UPLOAD_SECONDS_MAX, Elsewhere, too_large
-from etagere.protocol.sources.here import Here
+from etagere.protocol.sources.local import LocalSource
+from etagere.protocol.sources.remote import UPLOAD_SECONDS_MAX, RemoteSource, too_large
 from etagere.rules import conditions as condition_rules
 from etagere.rules import copies as copy_rules
 from etagere.rules import tags as tag_rules
@@ -49,25 +49,25 @@ from etagere.settings import CopySource
 if TYPE_CHECKING:
     from etagere.protocol.sources.fetching import Fetcher
 
-__all__ = ["Elsewhere", "Here", "Source", "Sources"]
+__all__ = ["LocalSource", "RemoteSource", "Source", "Sources"]
 
-Source = Here | Elsewhere
+Source = LocalSource | RemoteSource
 
 
 class SourceUse(NamedTuple):
-    """What a source is opened for."""
+    """The use that a source is opened for."""
 
     is_copy: bool
     """Unmet conditions are refused as `SourceConditionNotMet` (412); otherwise as a source that
     could not be read (304 or 412)."""
     owner_reads: bool = False
-    """Who signed the request with a key of the account may read all of the account; otherwise the
-    address has to carry a token, or the container has to be public."""
+    """Whether an account key that signed the request grants access to all sources of the account;
+    otherwise the URL must have a token, or the container must be public."""
     reads: bool = True
-    """Without, a source here has no `chunks` and no range, and is found in no time, whatever its
-    size."""
+    """Whether the bytes are read. Otherwise a local source has no `chunks` and no range, and is
+    found quickly, whatever its size."""
     seconds_max: float | None = UPLOAD_SECONDS_MAX
-    """How long another server has until its last byte; None: as long as it goes on sending."""
+    """The maximum time to read a remote source; None: as long as it keeps sending."""
 
 
 COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False, seconds_max=None)
@@ -77,7 +77,7 @@ UPLOAD: Final = SourceUse(is_copy=False)
 
 
 class Sources:
-    """Opens what requests name as their source."""
+    """Opens the sources of requests."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Sources:
         allowed: tuple[CopySource, ...],
         port: int,
     ) -> None:
-        """`allowed` are the other servers that may be read; `port` is the one of our Blob."""
+        """`allowed` are the other servers that may be read; `port` is that of the blob service."""
         self._engine = engine
         self._store = store
         self._authenticator = authenticator
@@ -108,17 +108,16 @@ class Sources:
         reads_tags: bool = False,
         precheck: Callable[[], Awaitable[None]] | None = None,
     ) -> Source:
-        """Opens the source that `x-ms-copy-source` names, or the range of it that
-        `x-ms-source-range` asks for, if it meets the conditions `x-ms-source-if-*`. Close it, or
-        use it as a context.
+        """Opens the source of `x-ms-copy-source`, or its range of `x-ms-source-range`, if it meets
+        the conditions `x-ms-source-if-*`. Close it, or use it as a context manager.
 
         `bytes_max`: what is longer is refused. `reads_tags`: the tags are copied, for which a
         token needs `t`, as it does for `x-ms-source-if-tags`. `precheck` refuses what the
         destination would refuse; it is called after the request was decoded and before anything
         is read.
 
-        Raises `Refused`: with `InvalidHeaderValue` for what is no address, and with an
-        `UnreadSource` for a source that does not exist, must not be read or could not be.
+        Raises `Refused`: with `InvalidHeaderValue` for an invalid URL, and with an `UnreadSource`
+        for a source that does not exist, may not be read or could not be.
         """
         written = decode_sources.copy_source(exchange)
         source = addresses.parse(written)
@@ -132,19 +131,19 @@ class Sources:
         request = exchange.request
         host = exchange.header("host") or ""
         is_allowed = addresses.is_allowed(source, self._allowed)
-        if addresses.is_here(source, host, request.scheme, self._port) or (
+        if addresses.is_this_server(source, host, request.scheme, self._port) or (
             not is_allowed and addresses.is_public_endpoint_of(source, request.account)
         ):
-            opened = await self._open_here(exchange, source, asked, use, conditions, needs_tags)
+            opened = await self._open_local(exchange, source, asked, use, conditions, needs_tags)
             if bytes_max is not None and opened.length > bytes_max:
                 await opened.close()
                 raise too_large(bytes_max)
             return opened
         if self._fetcher is None or not is_allowed:
             message = "The source is on a server that this one must not read from."
-            raise unread(403, "AuthorizationFailure", message)
+            raise unread_source(403, "AuthorizationFailure", message)
         if not written.isascii() or reads_tags:
-            raise invalid_header("x-ms-copy-source", source.shown())
+            raise invalid_header("x-ms-copy-source", source.without_secrets())
         forwarded = decode_sources.forwarded_conditions(exchange)
         try:
             return await self._fetcher.fetch(source, forwarded, asked, bytes_max, use.seconds_max)
@@ -153,9 +152,9 @@ class Sources:
                 raise Refused(Refusal("SourceConditionNotMet")) from None
             raise
 
-    # Here
+    # Local sources
 
-    async def _open_here(
+    async def _open_local(
         self,
         exchange: Exchange,
         source: SourceAddress,
@@ -163,7 +162,7 @@ class Sources:
         use: SourceUse,
         conditions: Conditions,
         needs_tags: bool,
-    ) -> Here:
+    ) -> LocalSource:
         asking = _request_for(exchange, source)
         try:
             if asking.parameter("versionid") is not None:
@@ -190,9 +189,9 @@ class Sources:
         except _Unfit:
             raise
         except Refused as refused:
-            raise unread_as(refused.refusal) from None
+            raise unread_source_for(refused.refusal) from None
         found = SourceBlob(name, snapshot, blob.stamp)
-        return Here(source.shown(), found, blob, opened, reader)
+        return LocalSource(source.without_secrets(), found, blob, opened, reader)
 
     async def _permit(
         self,
@@ -202,7 +201,7 @@ class Sources:
         use: SourceUse,
         needs_tags: bool,
     ) -> Permit:
-        """As for a request of its own, which says no more than its address does."""
+        """Authorizes the read like a separate request with nothing but the URL."""
         principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
         if (
@@ -224,7 +223,7 @@ class Sources:
             )
         )
         if needs_tags and permit.public is not Public.NOTHING:
-            # What a container shows to everybody are its blobs, not their tags.
+            # Public access includes blobs, but not their tags.
             raise Refused(refuse_anonymous(exchange.version))
         return permit
 
@@ -265,15 +264,15 @@ class Sources:
 
 
 def _fetcher() -> Fetcher:
-    """Loaded by the servers that need it, when they start."""
+    """Imports the HTTP client, only in servers that need it, at start."""
     from etagere.protocol.sources.fetching import Fetcher  # noqa: PLC0415
 
     return Fetcher()
 
 
 def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
-    """The request that the caller could have sent for the source."""
-    # A token for encrypted connections only was not sent over one if the request was not.
+    """Returns the request that the caller could have sent for the source."""
+    # A token for HTTPS only is not valid if the request was sent over HTTP.
     is_encrypted = source.scheme == exchange.request.scheme == "https"
     return exchange.nested(
         "GET",
@@ -285,12 +284,12 @@ def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
 
 
 class _Unfit(Refused):
-    """A source here is not as the request wants it, or cannot be copied. Other than what the read
-    of it is refused for, this is the response as it is."""
+    """A local source that does not meet the conditions, or cannot be copied. Unlike other refusals
+    of its read, this is the response to the request."""
 
 
 class _OpenSource(NamedTuple):
-    """What to open, if it is as the request wants it."""
+    """The source to open, and its conditions."""
 
     command: OpenBlob
     conditions: Conditions
@@ -298,14 +297,14 @@ class _OpenSource(NamedTuple):
 
 
 def _open_source(txn: ReadTxn, asked: _OpenSource) -> blobs.OpenedBlob | None:
-    """Conditions come before the range, as they do for any read."""
+    """Opens a source; conditions are checked before the range, as in any read."""
     result = blobs.get_blob(txn, asked.command.ask)
     _check(result.blob, asked.conditions, is_copy=asked.is_copy)
     return blobs.open_found(txn, asked.command, result)
 
 
 def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
-    """Whether a source here is as the request wants it, and can be copied at all."""
+    """Refuses a local source that does not meet the conditions, or cannot be copied."""
     judge = condition_rules.check_source if is_copy else condition_rules.check_source_read
     unmet = judge(conditions, blob.stamp)
     if unmet is None:
@@ -314,7 +313,7 @@ def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
     if refusal is None:
         return
     if not is_copy:
-        raise _Unfit(unread_as(refusal).refusal)
+        raise _Unfit(unread_source_for(refusal).refusal)
     if refusal is unmet:
         raise _Unfit(Refusal("SourceConditionNotMet", unmet.facts))
     raise _Unfit(refusal)

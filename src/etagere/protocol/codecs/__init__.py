@@ -1,1 +1,1 @@
-"""Bodies: what is written and read between the bytes of a message and the model."""
+"""Encoders and decoders of request and response bodies."""

@@ -1,8 +1,7 @@
-"""The stored access policies of a container, queue, table or share, in both directions.
+"""Stored access policies of a container, queue, table or share as XML.
 
-They are kept in the words in which they were set. That the words mean something is checked here,
-once, so that it need not be doubted when a token names the policy. Times are shown with all digits,
-as the service shows them.
+They are stored as they were sent. They are validated here, so that they need not be checked when a
+token names the policy. Times are returned with all digits, as by the service.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _LETTERS: Final[dict[str, frozenset[str]]] = {
 }
 
 
-# Reading
+# Decoding
 
 
 def decode(body: bytes, service: str) -> tuple[SignedIdentifier, ...] | Refusal:
-    """The policies that a document sets; no body sets none, as an empty document does."""
+    """Decodes the policies of a document; an empty body means none, like an empty document."""
     if not body:
         return ()
     root = xml.read(body, ROOT)
@@ -74,7 +73,7 @@ def _policy(element: Element, service: str) -> AccessPolicy:
 
 
 def _time(element: Element | None) -> str | None:
-    """As it is written. An empty element says no more than none."""
+    """Returns a time as it was sent. An empty element is treated like a missing one."""
     text = "" if element is None else xml.value(element)
     if element is None or not text:
         return None
@@ -92,7 +91,7 @@ def _permission(element: Element | None, service: str) -> str | None:
     return text
 
 
-# Writing
+# Encoding
 
 
 def encode(identifiers: Iterable[SignedIdentifier]) -> bytes:
@@ -111,7 +110,7 @@ def _write_identifier(identifier: SignedIdentifier) -> str:
         )
         if text is not None
     )
-    # The service tells nothing of a policy without limits, and clients tell that apart.
+    # The service returns no element for a policy without limits, and clients distinguish that.
     written = f"<AccessPolicy>{parts}</AccessPolicy>" if parts else ""
     return f"<SignedIdentifier>{xml.element('Id', identifier.id)}{written}</SignedIdentifier>"
 

@@ -1,7 +1,7 @@
-"""Block lists as XML: which blocks are to make a blob, and which there are.
+"""Block lists as XML, in requests and responses.
 
-A list may have 50,000 blocks, for which others should not have to wait: it is read and written in
-steps, between which whoever asked may do something else.
+A list may have 50,000 blocks. It is decoded and encoded in steps, so that other requests can run in
+between.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SOURCES: Final = {source.value: source for source in BlockSource}
 
 
 def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | Refusal]:
-    """The blocks in the order of the document, whichever elements they stand in."""
+    """Decodes the blocks in the order of the document, whatever their elements are."""
     plain = yield from _read_plain(document)
     if plain is not None:
         return (yield from _with_one_source_each(plain))
@@ -48,7 +48,7 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
     if too_long is not None:
         return too_long
     listed: list[ListedBlock] = []
-    # To let go of all of them at once would take as long as several steps.
+    # Freeing all of them at once would take as long as several steps.
     elements.reverse()
     while elements:
         element = elements.pop()
@@ -69,8 +69,8 @@ def decode(document: bytes) -> Generator[None, None, tuple[ListedBlock, ...] | R
 def _with_one_source_each(
     listed: list[ListedBlock],
 ) -> Generator[None, None, tuple[ListedBlock, ...] | Refusal]:
-    """The list, unless it names a block under different elements."""
-    # Nearly always all stand under one, which is seen in a millisecond or two.
+    """Returns the list, or a refusal if it names a block in different elements."""
+    # Nearly always all are in one kind of element, which is found out in a millisecond or two.
     if all(block.source is listed[0].source for block in listed):
         return tuple(listed)
     sources: dict[bytes, BlockSource] = {}
@@ -82,7 +82,7 @@ def _with_one_source_each(
     return tuple(listed)
 
 
-# As clients write it, which is read in a third of the time.
+# The form that clients send, which is decoded in a third of the time.
 _HEAD = re.compile(
     r"""(?:<\?xml version=["']1\.0["'](?: encoding=["']utf-8["'])? ?\?>)?\s{,9}<(?-i:BlockList)>""",
     re.ASCII | re.IGNORECASE,
@@ -93,8 +93,8 @@ _SLICE = 32 << 10
 
 
 def _read_plain(document: bytes) -> Generator[None, None, list[ListedBlock] | None]:
-    """The blocks, if the document is nothing but a plain list of them and not to be refused;
-    None: it may be something else."""
+    """Decodes a document that is a plain list of valid blocks; returns None if it may be something
+    else."""
     text = document.decode("ascii") if document.isascii() else ""
     head = _HEAD.match(text)
     if head is None or not text.endswith(_TAIL) or len(document) > BYTES_MAX:
@@ -102,7 +102,8 @@ def _read_plain(document: bytes) -> Generator[None, None, list[ListedBlock] | No
     listed: list[ListedBlock] = []
     at, end = head.end(), len(text) - len(_TAIL)
     while at < end:
-        # Between two blocks, and not far: nothing else runs while one call looks for them.
+        # At the end of a block, and soon: nothing else runs during one call of the regular
+        # expression.
         stop = end if end - at <= _SLICE else text.rfind("><", at, at + _SLICE) + 1
         for element, written in _BLOCK.findall(text, at, stop):
             name = decode_block_name(written)
@@ -110,7 +111,7 @@ def _read_plain(document: bytes) -> Generator[None, None, list[ListedBlock] | No
                 return None
             listed.append(ListedBlock(_SOURCES[element], name))
             at += 2 * len(element) + len(written) + len("<></>")
-        # Whatever is no block would be left over.
+        # Anything but blocks would be left over.
         if at != stop or check_list_length(len(listed)) is not None:
             return None
         yield
@@ -118,7 +119,7 @@ def _read_plain(document: bytes) -> Generator[None, None, list[ListedBlock] | No
 
 
 def encode(shown: BlockListResult, asked: GetBlockList) -> Generator[None, None, bytes]:
-    """Only the kinds that were asked for, and those also if there are none."""
+    """Encodes the requested kinds of blocks, even if there are none."""
     parts = [xml.document("<BlockList>")]
     for name, wanted, blocks in (
         ("CommittedBlocks", asked.committed, shown.committed),

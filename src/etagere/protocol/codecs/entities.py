@@ -1,15 +1,15 @@
-"""Entities and tables as JSON, as far as it is sent to us.
+"""Decoding of entities and tables from JSON.
 
-A property's type is that of its JSON, unless a member beside it says otherwise, which may come
-before or after it:
+The type of a property is that of its JSON value, unless another member, before or after it,
+specifies one:
 
     "Born@odata.type": "Edm.DateTime", "Born": "1815-12-10T00:00:00Z"
 
-What the service itself says of an entity is not read, so that clients can send back what they got:
-its timestamp, and all that begins with `odata.`.
+Members that the service adds to entities are ignored, so that clients can send back what they
+received: the timestamp, and all names that begin with `odata.`.
 
-A member that comes twice is refused. Only the standard library's reader tells of them, and it is
-the slower one, so it is asked only where counting quotes does not tell.
+Duplicate members are refused. Only the parser of the standard library reports them, and it is
+slower, so it is used only if counting quotes is not enough.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from etagere.rules.entities import (
 )
 
 MEMBERS_MAX: Final = 1_024
-"""Members of one entity: each property and its type, the keys, what the service itself says of
-entities, and room for properties that are null, which are not stored."""
+"""The maximum number of members of an entity: properties with their types, keys, members that the
+service adds, and null properties, which are not stored."""
 
 
 class DecodedEntity(NamedTuple):
-    """What a body says of an entity. Requests that name it in their address need no keys here."""
+    """A decoded entity. Its keys may be missing if the address of the request has them."""
 
     partition: str | None
     row: str | None
@@ -51,8 +51,8 @@ class DecodedEntity(NamedTuple):
 
 
 def decode_entity(body: bytes, *, is_addressed: bool = False) -> DecodedEntity | Refusal:
-    """What a body says, of the right form. Whether an entity may be so, the rules say. Where an
-    address names it, the types of its keys in the body are not looked at."""
+    """Decodes an entity; the rules check its limits. If the address has the keys, the types of keys
+    in the body are ignored."""
     try:
         _check_structure(body)
         members = _members(body)
@@ -68,24 +68,24 @@ def decode_entity(body: bytes, *, is_addressed: bool = False) -> DecodedEntity |
 
 
 def decode_table(body: bytes) -> str | Refusal:
-    """The name of the table that a body asks for."""
+    """Decodes the name of a table."""
     try:
         members = _members(body)
     except _Unreadable as unreadable:
         return unreadable.refusal
-    members = {name: value for name, value in members.items() if not _is_said_by_us(name)}
+    members = {name: value for name, value in members.items() if not _is_service_annotation(name)}
     name = members.pop("TableName", None)
     if name is None:
         return Refusal("PropertiesNeedValue", {"PropertyName": "TableName"})
     if not isinstance(name, str):
-        return _misfit("TableName")
+        return _wrong_type("TableName")
     if members:
         return _invalid_input("A table has no such property.", next(iter(members)))
     return name
 
 
 class _Unreadable(Exception):
-    """A body that does not say what it should. Never leaves this module."""
+    """A body that cannot be decoded. Only used within this module."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)
@@ -97,8 +97,8 @@ def _invalid_input(reason: str, name: str | None = None) -> Refusal:
     return Refusal("InvalidInput", {**facts, "Reason": reason})
 
 
-def _misfit(name: str) -> Refusal:
-    """What the service says of a value that is not one of its type."""
+def _wrong_type(name: str) -> Refusal:
+    """Returns the refusal of a value that does not have its type."""
     facts: dict[str, str | int] = {"PropertyName": name}
     facts["Reason"] = "The value does not fit its type."
     return Refusal(
@@ -117,22 +117,23 @@ def _too_many() -> Refusal:
 
 _UNCHECKED_BYTES_MAX: Final = 64 << 10
 _QUOTES_MAX: Final = 4 * MEMBERS_MAX
-"""Two for each name, and two more for each value that is a string."""
+"""Two for each name, and two for each string value."""
 _NESTED_MAX: Final = 1_024
 _OUTSIDE_STRINGS_BYTES_MAX: Final = 2 << 20
-"""Numbers, punctuation and space. Without the space, an entity has less than 32 KiB of these."""
+"""Numbers, punctuation and whitespace. Without the whitespace, an entity has less than 32 KiB of
+these."""
 
 
 def _check_structure(body: bytes) -> None:
-    """Refuses a long document that has more values in it than an entity can have."""
+    """Refuses a long document that has more values than an entity can have."""
     if len(body) <= _UNCHECKED_BYTES_MAX:
         return
     if b"\\" in body:
-        # Without these, every quote begins or ends a string.
+        # Without escapes, every quote begins or ends a string.
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     pieces = body.split(b'"', _QUOTES_MAX)
     has_too_many = len(pieces) > _QUOTES_MAX
-    # What is behind the last quote is not looked at, if that is not the end.
+    # The text behind the last quote is not checked.
     outside = b"".join(pieces[: _QUOTES_MAX if has_too_many else None : 2])
     nested = outside.count(b"{") + outside.count(b"[")
     if nested > _NESTED_MAX or len(outside) > _OUTSIDE_STRINGS_BYTES_MAX:
@@ -150,7 +151,7 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-# With objects as tuples of pairs, they can be told from arrays, and have all of their members.
+# As tuples of pairs, objects can be distinguished from arrays, and keep duplicate members.
 _read_pairs: Final = json.JSONDecoder(
     object_pairs_hook=tuple, parse_constant=_refuse_constant
 ).decode
@@ -163,20 +164,20 @@ _TIMESTAMP: Final = "Timestamp"
 
 
 def _members(body: bytes) -> _Members:
-    """The members of an object, each of which is there once."""
+    """Returns the members of an object without duplicates."""
     if b"\\" not in body:
-        # Without escapes every quote begins or ends a name or a text.
+        # Without escapes, every quote begins or ends a name or a string.
         try:
             members: _Members = _read_quickly(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return _members_with_care(body)
+            return _members_strictly(body)
         texts = list(map(type, members.values())).count(str)
         if body.count(b'"') == 2 * (len(members) + texts):
             return members
-    return _members_with_care(body)
+    return _members_strictly(body)
 
 
-def _members_with_care(body: bytes) -> _Members:
+def _members_strictly(body: bytes) -> _Members:
     try:
         text = body.decode()
         pairs = _read_pairs(text)
@@ -193,7 +194,8 @@ def _members_with_care(body: bytes) -> _Members:
 
 
 def _refuse_halves(members: _Members) -> None:
-    """Escapes can write half of a surrogate pair, which is no character and has no UTF-8."""
+    """Refuses lone surrogates, which escapes can contain: they are not characters and have no UTF-8
+    form."""
     for name, value in members.items():
         try:
             name.encode()
@@ -204,33 +206,33 @@ def _refuse_halves(members: _Members) -> None:
             raise _Unreadable(_invalid_input(reason)) from None
 
 
-# What each member is
+# Layout
 
 
 class _Named(NamedTuple):
-    """A value, and the member that says its type, if there is one."""
+    """A value, and the member with its type, if there is one."""
 
     name: str
     typed_by: str | None
 
 
 class _Layout(NamedTuple):
-    """What the members of an object are, by their names. Most entities of a table have the same,
-    so this is found out once."""
+    """The meaning of the members of an object, by their names. Cached, because most entities of a
+    table have the same names."""
 
     partition: _Named
     row: _Named
     properties: tuple[_Named, ...]
     names: tuple[str, ...]
-    """Of the properties."""
+    """The names of the properties."""
     values_of: Callable[[tuple[object, ...]], tuple[object, ...]]
-    """Their values, of those of all members."""
+    """Selects their values from those of all members."""
     typed: tuple[int, ...]
-    """Which of them have a member that says their type,"""
+    """The properties that have a member with their type,"""
     types_of: Callable[[tuple[object, ...]], tuple[object, ...]]
-    """and the values of those members."""
+    """and a function that selects the values of those members."""
     without_value: tuple[_Named, ...]
-    """What has a type and no value."""
+    """Names that have a type but no value."""
 
 
 _KNOWN_BYTES_MAX: Final = 64 << 10
@@ -240,7 +242,7 @@ def _layout_of(names: tuple[str, ...]) -> _Layout:
     types = {name.removesuffix(_TYPE): name for name in names if _is_type(name)}
     types.pop(_TIMESTAMP, None)
     keys = [_Named(name, types.pop(name, None)) for name in ("PartitionKey", "RowKey")]
-    values = [name for name in names if not _is_said_by_us(name) and name not in _KEYS]
+    values = [name for name in names if not _is_service_annotation(name) and name not in _KEYS]
     properties = tuple([_Named(name, types.pop(name, None)) for name in values])
     without_value = tuple([_Named(*pair) for pair in types.items()])
     places = {name: place for place, name in enumerate(names)}
@@ -257,7 +259,7 @@ def _layout_of(names: tuple[str, ...]) -> _Layout:
 
 
 def _picker(places: list[int]) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
-    """What takes the items at these places out of a tuple."""
+    """Returns a function that selects the items at these positions of a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda items: tuple([items[place] for place in places])
@@ -273,8 +275,9 @@ def _is_type(name: str) -> bool:
     return _ANNOTATION not in name.removesuffix(_TYPE)
 
 
-def _is_said_by_us(name: str) -> bool:
-    """What is not of the entity itself; also what is said of an annotation, as some clients do."""
+def _is_service_annotation(name: str) -> bool:
+    """Returns whether a member was added by the service; also annotations of annotations, which
+    some clients send."""
     return name == _TIMESTAMP or name.startswith(_SYSTEM_PREFIX) or _ANNOTATION in name
 
 
@@ -294,31 +297,31 @@ def _properties(members: _Members, layout: _Layout) -> Properties:
     values: list[Any] = list(layout.values_of(written))
     try:
         form = _known_form(layout.typed, layout.types_of(written), tuple(map(type, values)))
-    except TypeError:  # what says a type may be anything, also what has no hash
+    except TypeError:  # the type may be any value, even one without a hash
         form = None
     if form is None or layout.without_value:
         return _properties_one_by_one(members, layout)
     for at, read in form.reads:
         value = read(values[at])
         if value is None:
-            raise _Unreadable(_misfit(layout.names[at]))
+            raise _Unreadable(_wrong_type(layout.names[at]))
         values[at] = value
     return Properties(layout.names, form.letters, tuple(values))
 
 
 class _Form(NamedTuple):
-    """What becomes of values whose types are known. Most entities of a table have the same form,
-    so this is found out once; nothing is done to the values that are what they are stored as."""
+    """How values of known types are converted. Cached, because most entities of a table have the
+    same form; values that are stored as they are need no conversion."""
 
     letters: str
     reads: tuple[tuple[int, Callable[[object], Value | None]], ...]
-    """The places of all others, and what makes values of them."""
+    """The positions of the others, and their converters."""
 
 
 def _form_of(
     typed: tuple[int, ...], said: tuple[object, ...], kinds: tuple[type, ...]
 ) -> _Form | None:
-    """None if there is none: a type or a value is not known, or a value is absent."""
+    """Returns None if a type or a value is unknown, or a value is absent."""
     types = dict(zip(typed, said, strict=True))
     letters: list[str] = []
     reads: list[tuple[int, Callable[[object], Value | None]]] = []
@@ -356,7 +359,7 @@ def _properties_one_by_one(members: _Members, layout: _Layout) -> Properties:
             continue
         value = read(written)
         if value is None:
-            raise _Unreadable(_misfit(name))
+            raise _Unreadable(_wrong_type(name))
         letters.append(letter)
         values.append(value)
     if layout.without_value:
@@ -370,7 +373,7 @@ def _properties_one_by_one(members: _Members, layout: _Layout) -> Properties:
 
 
 _Reader = tuple[str, Callable[[object], Value | None]]
-"""The letter of a type, and what makes one of its values of what JSON has; None if that is none."""
+"""The letter of a type, and the converter from JSON values, which returns None for invalid ones."""
 
 
 def _typed_reader(name: str, type_name: object) -> _Reader:
@@ -388,7 +391,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def _boolean(written: object) -> bool | None:
-    """Where its type is given, a value may also be written as a string: here and below."""
+    """Converts a boolean. With an explicit type, a value may also be a string, here and below."""
     if isinstance(written, str):
         return _BOOLEANS.get(written.lower())
     return written if isinstance(written, bool) else None
@@ -400,7 +403,7 @@ def _int32(written: object) -> int | None:
 
 
 def _int64(written: object) -> int | None:
-    """Mostly a string, because the numbers of many clients are not as exact."""
+    """Converts an Int64. Mostly a string, because numbers of many clients have less precision."""
     number = _integer(written)
     return number if number is not None and INT64_MIN <= number <= INT64_MAX else None
 
@@ -411,7 +414,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 def _integer(written: object) -> int | None:
     if isinstance(written, str):
         return int(written) if _INTEGER.fullmatch(written) is not None else None
-    # Not isinstance: JSON's true is no number.
+    # Not isinstance: true is not a number in JSON.
     return written if type(written) is int else None
 
 
@@ -430,7 +433,7 @@ def _double(written: object) -> float | None:
             return float(written)
         except OverflowError:
             return None
-    # What was written with digits and came out infinite was too large.
+    # Digits that result in infinity are out of range.
     return written if isinstance(written, float) and -inf < written < inf else None
 
 

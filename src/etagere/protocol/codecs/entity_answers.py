@@ -1,4 +1,4 @@
-"""Entities and tables as JSON, as far as it is sent by us.
+"""Encoding of entities and tables as JSON.
 
 A client chooses how much is said of them beside what they are:
 
@@ -24,7 +24,7 @@ from etagere.protocol.codecs.entity_forms import Frame, to_json, write_entities,
 
 
 class Level(enum.Enum):
-    """How much is said, in the words in which it is asked for."""
+    """The level of metadata, as requested."""
 
     NO_METADATA = "nometadata"
     MINIMAL = "minimalmetadata"
@@ -47,7 +47,7 @@ _ATOM: Final = frozenset(
 
 
 def parse_level(accept: str | None, query_format: str | None) -> Level | Refusal:
-    """What Accept asks for, or `$format`, which goes before it: the first that we can do."""
+    """Parses Accept, or `$format`, which takes precedence; returns the first supported level."""
     asked = query_format or accept or "*/*"
     return _known_level(asked) if len(asked) <= _KNOWN_LENGTH_MAX else _level_of(asked)
 
@@ -89,10 +89,10 @@ _known_level = lru_cache(maxsize=64)(_level_of)
 
 
 class Origin(NamedTuple):
-    """Which service answers, for the addresses in its answers."""
+    """The service, for URLs in responses."""
 
     address: str
-    """As the client reaches it, without a slash at the end."""
+    """The URL of the service for the client, without a trailing slash."""
     account: str
 
     def metadata(self, of: str) -> str:
@@ -103,7 +103,7 @@ _TABLES: Final = "Tables"
 
 
 def table_path(table: str) -> str:
-    """Where a table is as an object of its own, below its service."""
+    """Returns the path of a table, below its service."""
     return f"{_TABLES}('{table}')"
 
 
@@ -121,13 +121,13 @@ def encode_entity(
     written = write_entity(keys, entity, _frame(table, origin, level, select))
     if level is Level.NO_METADATA:
         return written
-    # Behind it comes at least the ETag.
+    # At least the ETag follows.
     metadata = to_json(origin.metadata(f"{table}/@Element{_projection(select)}"))
     return b'{"odata.metadata":%b,%b' % (metadata, written[1:])
 
 
 class EntityEncoder:
-    """A page of entities, encoded in several steps. A selected property that an entity lacks is
+    """Encodes a page of entities in several steps. A selected property that an entity lacks is
     null."""
 
     def __init__(
@@ -142,7 +142,7 @@ class EntityEncoder:
         self._bytes = 0
 
     def add(self, entities: Sequence[tuple[Keys, Entity]]) -> int:
-        """Returns how many of these the page has room for. The first one always fits."""
+        """Adds entities; returns how many fit on the page. The first one always fits."""
         encoded = write_entities(entities, self._frame)
         encoded_bytes = sum(map(len, encoded)) + len(encoded)
         if self._bytes + encoded_bytes > PAGE_BYTES_MAX:
@@ -171,14 +171,14 @@ named, and properties that are selected and not there."""
 
 
 def select_bytes(select: Sequence[str] | None) -> int:
-    """How long an entity can become by null properties that are selected."""
+    """Returns the maximum size of null properties that are selected."""
     if select is None:
         return 0
     return sum([len(name.encode()) for name in select]) + len('"":null,') * len(select)
 
 
 def _projection(select: Sequence[str] | None) -> str:
-    """What the address of the metadata says besides if not all properties are told."""
+    """Returns the part of the metadata URL for a selection of properties."""
     return "" if select is None else f"&$select={','.join(select)}"
 
 

@@ -1,8 +1,7 @@
-"""How entities are written that have properties of the same names and types: the same form.
+"""Fast encoding of entities with the same form: the same names and types of properties.
 
-Most entities of a table have the same, so all that does not differ between them is put together
-once, and remembered. A page is written column by column: then little is done for each value but
-to write it.
+Most entities of a table have the same form, so the constant parts are built once and cached. A page
+is encoded column by column, which minimizes the work per value.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ to_json: Final = msgspec.json.Encoder().encode
 
 
 class Frame(NamedTuple):
-    """What is the same for all entities of an answer, whatever their form is."""
+    """What is the same for all entities of a response, whatever their form is."""
 
     select: tuple[str, ...] | None
-    """The members to tell, each once; None: all."""
+    """The members to include, each once; None: all."""
     has_metadata: bool = False
-    """The ETag, and the types that JSON does not show."""
+    """Whether to include the ETag, and the types that JSON does not show."""
     address: str | None = None
-    """Of the service, if it is also told what entities are and where."""
+    """The URL of the service, for the links of full metadata."""
     table: str = ""
     type_name: str = ""
-    """That of the entities of this table."""
+    """The type name of the entities."""
 
 
 def entity_path(table: str, keys: Keys) -> str:
-    """Where an entity is, below its service."""
+    """Returns the path of an entity, below its service."""
     return f"{table}(PartitionKey='{_in_path(keys.partition)}',RowKey='{_in_path(keys.row)}')"
 
 
@@ -47,7 +46,7 @@ def _in_path(key: str) -> str:
     return quote(key.replace("'", "''"), safe="")
 
 
-# Writing
+# Encoding
 
 
 def write_entity(keys: Keys, entity: Entity, frame: Frame) -> bytes:
@@ -58,9 +57,9 @@ def write_entity(keys: Keys, entity: Entity, frame: Frame) -> bytes:
             form = _form(names, _marked(types, values), frame)
             break
     path = "" if frame.address is None else entity_path(frame.table, keys)
-    told = (format_timestamp(entity.stamp), keys.partition, keys.row, path, *values)
+    row = (format_timestamp(entity.stamp), keys.partition, keys.row, path, *values)
     pieces = [*form.pieces]
-    pieces[1::2] = [write(told[at]) for at, write in form.holes]
+    pieces[1::2] = [write(row[at]) for at, write in form.holes]
     return b"".join(pieces)
 
 
@@ -80,14 +79,14 @@ def write_entities(entities: _Entities, frame: Frame) -> list[bytes]:
 
 
 def _by_form(entities: _Entities) -> list[list[int]]:
-    """The places of those that have the same form."""
+    """Groups the positions of entities by form."""
     groups: dict[tuple[tuple[str, ...], str], list[int]] = {}
     places: list[int] = []
     names: tuple[str, ...] | None = None
     types = ""
     for place, (_, entity) in enumerate(entities):
         properties = entity.properties
-        # Mostly it is that of the one before, and to compare them costs less than a lookup.
+        # Mostly it is that of the previous entity, and comparing is cheaper than a lookup.
         if properties.names != names or properties.types != types:
             names, types = properties.names, properties.types
             places = groups.setdefault((names, types), [])
@@ -104,7 +103,7 @@ def _write_group(group: _Entities, frame: Frame) -> list[bytes]:
     if not all(all(map(isfinite, columns[at])) for at in form.doubles):
         return [write_entity(keys, entity, frame) for keys, entity in group]
     table = frame.table
-    told: list[Sequence[Any]] = [
+    all_columns: list[Sequence[Any]] = [
         [format_timestamp(entity.stamp) for _, entity in group],
         [keys.partition for keys, _ in group],
         [keys.row for keys, _ in group],
@@ -112,46 +111,46 @@ def _write_group(group: _Entities, frame: Frame) -> list[bytes]:
         *columns,
     ]
     pieces: list[Iterable[bytes]] = [repeat(piece, len(group)) for piece in form.pieces]
-    # One column after the other: to write all of an entity before the next takes longer.
-    pieces[1::2] = [list(map(write, told[at])) for at, write in form.holes]
+    # Column by column, which is faster than entity by entity.
+    pieces[1::2] = [list(map(write, all_columns[at])) for at, write in form.holes]
     return list(map(b"".join, zip(*pieces, strict=True)))
 
 
 # Forms
 
 _TIMESTAMP, _PARTITION, _ROW, _PATH, _FIRST = range(5)
-"""The places of what is told of an entity. Its properties begin at the last of them."""
+"""The positions of the values of an entity. Its properties begin at the last one."""
 
 _Write = Callable[[Any], bytes]
 
 
 class _Form(NamedTuple):
     pieces: tuple[bytes, ...]
-    """What an entity is joined of. Each second piece is a hole."""
+    """The parts of an encoded entity. Every second one is a placeholder."""
     holes: tuple[tuple[int, _Write], ...]
-    """What fills each of them: the place of what is told, and how that is written."""
+    """What fills the placeholders: the position of the value, and its encoder."""
     doubles: tuple[int, ...]
-    """The properties that are numbers in JSON only if they are finite."""
+    """The positions of doubles, which are numbers in JSON only if they are finite."""
 
 
 _HOLE: Final = b""
 
 
 class _Shape(NamedTuple):
-    """How values of a type are written."""
+    """How values of a type are encoded."""
 
     write: _Write = to_json
     before: bytes = b""
     after: bytes = b""
     type_name: bytes = b""
-    """If JSON does not show it."""
+    """The name of the type, if JSON does not show it."""
 
 
 _Member = tuple[str, int, _Shape]
-"""A name, and the place of what is told under it."""
+"""A name, the position of its value, and its encoding."""
 
 
-# A form of the most and longest names takes 300 KB.
+# The largest possible form takes 300 KB.
 @lru_cache(maxsize=128)
 def _form(names: tuple[str, ...], types: str, frame: Frame) -> _Form:
     members = _members(names, types, frame)
@@ -165,7 +164,7 @@ def _form(names: tuple[str, ...], types: str, frame: Frame) -> _Form:
             between += b'%b@odata.type":"%b",' % (start, shape.type_name)
         pieces += (b'%b%b":%b' % (between, start, shape.before), _HOLE)
         between = shape.after + b","
-    for name in _lacking(members, frame):
+    for name in _missing(members, frame):
         between += to_json(name) + b":null,"
     pieces.append(between.removesuffix(b",") + b"}")
     holes = [(at, shape.write) for _, at, shape in members]
@@ -174,7 +173,7 @@ def _form(names: tuple[str, ...], types: str, frame: Frame) -> _Form:
 
 
 def _members(names: tuple[str, ...], types: str, frame: Frame) -> list[_Member]:
-    """All that are told, in their order."""
+    """Returns the members to include, in order."""
     members: list[_Member] = [
         ("PartitionKey", _PARTITION, _PLAIN),
         ("RowKey", _ROW, _PLAIN),
@@ -198,20 +197,20 @@ def _members(names: tuple[str, ...], types: str, frame: Frame) -> list[_Member]:
     return members
 
 
-def _lacking(members: list[_Member], frame: Frame) -> list[str]:
-    """What is selected and not there."""
+def _missing(members: list[_Member], frame: Frame) -> list[str]:
+    """Returns the selected names that are missing."""
     if frame.select is None:
         return []
-    told = {name for name, _, _ in members}
+    present = {name for name, _, _ in members}
     if frame.has_metadata:
-        told |= {f"{name}@odata.type" for name, _, shape in members if shape.type_name}
+        present |= {f"{name}@odata.type" for name, _, shape in members if shape.type_name}
     if frame.address is not None:
-        told.add("odata.type")
-    return [name for name in frame.select if name not in told]
+        present.add("odata.type")
+    return [name for name in frame.select if name not in present]
 
 
 def _marked(types: str, values: tuple[Any, ...]) -> str:
-    """Types in which the doubles that are no numbers in JSON have a letter of their own."""
+    """Returns the types, with another letter for doubles that are not numbers in JSON."""
     return "".join(
         [
             _NOT_FINITE if type(value) is float and not isfinite(value) else letter

@@ -1,10 +1,11 @@
-"""The bodies of errors: one row and one refusal, in the form that each service's clients read.
+"""The bodies of errors, in the form of each service.
 
     blob, queue, file   XML      details as elements after Message
     table               OData    details beside the error; XML for what is no entity or table
     dfs                 JSON     details in detail
 
-A refusal's facts are shown only if the caller may see them, which whoever knows the caller says.
+The details of a refusal are included only if the caller may see them, which the caller of this
+module decides.
 """
 
 from __future__ import annotations
@@ -24,53 +25,53 @@ ODATA_TYPE: Final = "application/json;odata=minimalmetadata;streaming=true;chars
 JSON_TYPE: Final = "application/json;charset=utf-8"
 
 _DETAIL_CHARACTERS_MAX = 1024
-"""Facts repeat what a client sent, which may be long."""
+"""Details repeat what a client sent, which may be long."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 _NOT_FIRST_IN_NAMES = re.compile(r"[0-9.-]+|xml", re.IGNORECASE)
 _TAKEN: Final = frozenset({"Code", "Message"})
 
 
 class ErrorContext(NamedTuple):
-    """What the edge adds to a refusal: whose it was, and when."""
+    """The context of an error: the request and the time."""
 
     request_id: str
     now: int
     """Ticks since 1970."""
     shows_details: bool = False
-    """Whether the caller may see what the refusal is based on."""
+    """Whether the caller may see the details of the refusal."""
     operation_index: int | None = None
-    """Which operation of a change set failed; tables put it before the message."""
+    """The operation of a change set that failed; tables prefix the message with it."""
 
 
-def encode_xml(refusal: Refusal, occasion: ErrorContext) -> bytes:
-    details = "".join(xml.element(*detail) for detail in _details(refusal, occasion).items())
+def encode_xml(refusal: Refusal, context: ErrorContext) -> bytes:
+    details = "".join(xml.element(*detail) for detail in _details(refusal, context).items())
     return xml.document(
         f"<Error>{xml.element('Code', refusal.code)}"
-        f"{xml.element('Message', _message(refusal, occasion))}{details}</Error>"
+        f"{xml.element('Message', _message(refusal, context))}{details}</Error>"
     )
 
 
-def encode_odata(refusal: Refusal, occasion: ErrorContext) -> bytes:
-    message = _message(refusal, occasion)
-    if occasion.operation_index is not None:
-        message = f"{occasion.operation_index}:{message}"
+def encode_odata(refusal: Refusal, context: ErrorContext) -> bytes:
+    message = _message(refusal, context)
+    if context.operation_index is not None:
+        message = f"{context.operation_index}:{message}"
     error = {"code": refusal.code, "message": {"lang": "en-US", "value": message}}
     answer: dict[str, object] = {"odata.error": error}
-    # Beside the error: Microsoft's client for Python takes none that has more members than these.
-    details = _details(refusal, occasion)
+    # Outside of the error: Microsoft's Python SDK accepts no other members in it.
+    details = _details(refusal, context)
     if details:
         answer["details"] = details
     return msgspec.json.encode(answer)
 
 
-def encode_table_xml(refusal: Refusal, occasion: ErrorContext) -> bytes:
-    """The form of the table service for requests that are no OData. It has no details, but for
-    those who sign requests: they are told what was to be signed."""
+def encode_table_xml(refusal: Refusal, context: ErrorContext) -> bytes:
+    """Encodes an error of the table service for requests that are not OData. It has details only
+    for authentication failures, such as the string to sign."""
     details = ""
-    if refusal.code in AUTHENTICATION_CODES and (facts := _details(refusal, occasion)):
+    if refusal.code in AUTHENTICATION_CODES and (facts := _details(refusal, context)):
         elements = "".join(xml.element(f"m:{name}", fact) for name, fact in facts.items())
         details = f"<m:innererror>{elements}</m:innererror>"
-    message = xml.escape(_message(refusal, occasion))
+    message = xml.escape(_message(refusal, context))
     return xml.document(
         f'<m:error xmlns:m="{_ODATA_NAMESPACE}">{xml.element("m:code", refusal.code)}'
         f'<m:message xml:lang="en-US">{message}</m:message>{details}</m:error>'
@@ -80,13 +81,13 @@ def encode_table_xml(refusal: Refusal, occasion: ErrorContext) -> bytes:
 AUTHENTICATION_CODES: Final = frozenset(
     {"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"}
 )
-"""Refusals of requests whose sender is not known."""
+"""The codes of authentication failures."""
 _ODATA_NAMESPACE: Final = "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata"
 
 
-def encode_json(refusal: Refusal, occasion: ErrorContext) -> bytes:
-    error: dict[str, object] = {"code": refusal.code, "message": _message(refusal, occasion)}
-    details = _details(refusal, occasion)
+def encode_json(refusal: Refusal, context: ErrorContext) -> bytes:
+    error: dict[str, object] = {"code": refusal.code, "message": _message(refusal, context)}
+    details = _details(refusal, context)
     if details:
         error["detail"] = details
     return msgspec.json.encode({"error": error})
@@ -101,17 +102,17 @@ BY_SERVICE: Final[dict[str, tuple[str, Encoder]]] = {
     "table": (ODATA_TYPE, encode_odata),
     "dfs": (JSON_TYPE, encode_json),
 }
-"""The Content-Type of each service's errors, and what encodes them."""
+"""The Content-Type and the encoder of the errors of each service."""
 
 
-def _message(refusal: Refusal, occasion: ErrorContext) -> str:
+def _message(refusal: Refusal, context: ErrorContext) -> str:
     return _text(
-        f"{refusal.message}\nRequestId:{occasion.request_id}\nTime:{format_instant(occasion.now)}"
+        f"{refusal.message}\nRequestId:{context.request_id}\nTime:{format_instant(context.now)}"
     )
 
 
-def _details(refusal: Refusal, occasion: ErrorContext) -> dict[str, str]:
-    if not occasion.shows_details:
+def _details(refusal: Refusal, context: ErrorContext) -> dict[str, str]:
+    if not context.shows_details:
         return {}
     return {
         detail_name(name): _text(str(fact)[:_DETAIL_CHARACTERS_MAX])
@@ -120,7 +121,7 @@ def _details(refusal: Refusal, occasion: ErrorContext) -> dict[str, str]:
 
 
 def detail_name(name: str) -> str:
-    """A fact's name as that of an element, which may have fewer characters."""
+    """Returns the name of a detail as a valid XML element name."""
     name = _NOT_IN_NAMES.sub("", name)
     while (first := _NOT_FIRST_IN_NAMES.match(name)) is not None:
         name = name[first.end() :]
@@ -128,5 +129,5 @@ def detail_name(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Half of a surrogate pair has no UTF-8."""
+    """Replaces lone surrogates, which have no UTF-8 form."""
     return text if text.isascii() else text.encode(errors="replace").decode()

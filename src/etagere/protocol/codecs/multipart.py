@@ -1,4 +1,4 @@
-"""Batches: requests inside of a request, and their answers.
+"""Batches: requests nested in a request, and their responses.
 
     `$batch`        multipart/mixed, of exactly one part:
       change set    multipart/mixed, of requests that are carried out together
@@ -9,9 +9,8 @@ Lines may end as they do in HTTP or with a bare line feed. What stands before th
 and after the last is not looked at (RFC 2046, section 5.1.1). The last one must be there: without
 it nobody can tell whether something is missing, and a change set is all or nothing.
 
-A part ends where the next boundary is; a Content-Length inside of it is not asked. Whatever cannot
-be read is refused as `InvalidInput`, with the reason. Each byte is looked at a fixed number of
-times, however the boundaries are placed.
+A part ends at the next boundary; its Content-Length is ignored. Malformed batches are refused as
+`InvalidInput`, with the reason. Parsing takes linear time, wherever the boundaries are.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ _CONTENT_TYPE_CHARACTERS_MAX = 1024
 
 
 class PartRequest(NamedTuple):
-    """One of the requests inside of a batch."""
+    """A request nested in a batch."""
 
     method: str
     target: str
-    """As it is written: an address or only its path."""
+    """The target as sent: a URL or only its path."""
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """The headers, by names in lower case."""
     body: bytes
     content_id: str
-    """What the client calls it; empty if it does not."""
+    """The Content-ID of the client; "" if there is none."""
 
 
 class ChangeSet(NamedTuple):
     requests: list[PartRequest]
-    """If there are too many, only the last one that is not."""
+    """If there are too many, only the last one within the limit."""
     is_too_long: bool = False
 
 
@@ -58,22 +57,22 @@ Batch = ChangeSet | SingleQuery
 
 
 class PartResponse(NamedTuple):
-    """The answer to one of them."""
+    """The response to a nested request."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
     content_id: str = ""
-    """What the client called the request, where it wants to hear it again."""
+    """The Content-ID of the request, if the response repeats it."""
     reason: str = ""
-    """What the status line says in place of the usual phrase."""
+    """The reason phrase, if it is not the standard one."""
 
 
-# Reading
+# Parsing
 
 
 def parse_batch(content_type: str, body: bytes) -> Batch | Refusal:
-    """What a batch asks for. How long its body may be, the caller has seen to."""
+    """Parses a batch, whose length the caller has checked."""
     try:
         return _batch(content_type, body)
     except _Unreadable as unreadable:
@@ -83,7 +82,7 @@ def parse_batch(content_type: str, body: bytes) -> Batch | Refusal:
 def parse_requests(
     content_type: str, body: bytes, requests_max: int
 ) -> list[PartRequest] | Refusal:
-    """The requests of a batch that are carried out each by itself."""
+    """Parses a batch of independent requests."""
     try:
         parts, is_all = _parts(body, _boundary(content_type), requests_max)
         if not is_all:
@@ -97,11 +96,11 @@ def parse_requests(
 
 
 class _Unreadable(Exception):
-    """Not a batch, and why. Never leaves this module."""
+    """A malformed batch, with the reason. Only used within this module."""
 
 
 class _NoBoundary(_Unreadable):
-    """Nor could it be one, whatever its body: its type does not say how to tell its parts apart."""
+    """A batch whose Content-Type has no boundary."""
 
 
 _CHANGES: Final = frozenset({"POST", "PUT", "MERGE", "PATCH", "DELETE"})
@@ -133,8 +132,8 @@ def _change_set(content_type: str, body: bytes) -> ChangeSet:
 
 
 def _requests(parts: list[bytes]) -> list[PartRequest]:
-    """Inserts into one table mostly differ in their bodies alone. A part that begins with the whole
-    head of the one before, the blank line included, has that head."""
+    """Parses the requests. Inserts into one table mostly differ only in their bodies: a part that
+    begins with the complete head of the previous one, including the blank line, has that head."""
     requests: list[PartRequest] = []
     last, head = _NO_REQUEST, b""
     for part in parts:
@@ -143,7 +142,7 @@ def _requests(parts: list[bytes]) -> list[PartRequest]:
             request = PartRequest(last.method, last.target, last.headers, body, last.content_id)
         else:
             last = request = _request(*_mime_part(part))
-            # Without a body there may be no blank line, and the last header may go on.
+            # Without a body there may be no blank line, and the last header may be longer.
             head = part[: -len(request.body)] if request.body else b""
         requests.append(request)
     return requests
@@ -153,12 +152,12 @@ _NO_REQUEST: Final = PartRequest("", "", {}, b"", "")
 
 
 def _request(mime_headers: Mapping[str, str], content: bytes) -> PartRequest:
-    """The request that a part holds. Some clients write its Content-ID inside of it."""
+    """Parses the request in a part. Some clients put the Content-ID inside of it."""
     if _media_type(mime_headers.get("content-type", "")) != _HTTP:
         raise _Unreadable("A part is neither a change set nor a request.")
     if mime_headers.get("content-transfer-encoding", "binary").lower() not in _UNENCODED:
         raise _Unreadable("The transfer encoding of a part is not supported.")
-    # As a server forgives lines before a request (RFC 9112, section 2.2).
+    # Empty lines before a request are ignored (RFC 9112, section 2.2).
     head, body = _split_head(content.lstrip(b"\r\n"))
     line, _, lines = head.partition(b"\n")
     found = _REQUEST_LINE.fullmatch(_text(line))
@@ -204,13 +203,13 @@ def _boundary(content_type: str) -> bytes:
 
 
 def _parts(body: bytes, boundary: bytes, parts_max: int) -> tuple[list[bytes], bool]:
-    """What stands between the boundaries, no more than so many parts; and whether these are all."""
+    """Returns the parts between the boundaries, at most `parts_max`, and whether these are all."""
     body = b"\n" + body
     beginning = b"\n--" + boundary
     parts: list[bytes] = []
     start: int | None = None
-    # Not one pattern for all of it: every batch has boundaries of its own, and to compile
-    # a pattern takes longer than to read a small batch.
+    # Not one regular expression for all of it: every batch has its own boundary, and compiling
+    # takes longer than parsing a small batch.
     at = body.find(beginning)
     for _ in range(_LIKE_DELIMITERS_MAX):
         if at < 0:
@@ -239,7 +238,8 @@ def _parts(body: bytes, boundary: bytes, parts_max: int) -> tuple[list[bytes], b
 
 _REST_OF_DELIMITER = re.compile(rb"(--)?[ \t]*+\r?+(?=\n|\Z)")
 _LIKE_DELIMITERS_MAX = 10 * OPERATIONS_MAX
-"""Lines that go on differently are met when one boundary is the beginning of another."""
+"""The maximum number of lines that begin with the boundary but continue differently, as when one
+boundary is a prefix of another."""
 
 
 # Heads
@@ -249,7 +249,8 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]++):([^\x00-\x08\x0a-\x1f\x7f]
 
 
 def _split_head(content: bytes) -> tuple[bytes, bytes]:
-    """Head and body. Without a body the blank line may be missing: it was the boundary's."""
+    """Splits a part into head and body. Without a body the blank line may be missing, because it
+    belongs to the boundary."""
     blank = _BLANK_LINE.search(content)
     head, body = (
         (content, b"") if blank is None else (content[: blank.start()], content[blank.end() :])
@@ -267,8 +268,8 @@ def _text(head: bytes) -> str:
 
 
 def _headers(head: bytes) -> Mapping[str, str]:
-    """By names in lower case. The parts of a batch mostly have the same, so short ones are
-    remembered: nobody changes what is returned."""
+    """Parses headers, by names in lower case. Short heads are cached, because the parts of a batch
+    mostly have the same; the result must not be modified."""
     return _known_headers(head) if len(head) <= _KNOWN_BYTES_MAX else _read_headers(head)
 
 
@@ -298,7 +299,7 @@ def _read_headers(head: bytes) -> Mapping[str, str]:
 _known_headers = lru_cache(maxsize=256)(_read_headers)
 
 
-# Writing
+# Formatting
 
 _PART_HEAD: Final = f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n".encode()
 _BEGINNINGS: Final = {
@@ -307,8 +308,8 @@ _BEGINNINGS: Final = {
 
 
 def format_changeset(parts: Sequence[bytes], batch_id: str, changeset_id: str) -> tuple[str, bytes]:
-    """Content-Type and body of the answer to a change set: all of its answers, as `format_part`
-    gives them, or, if it failed, only that to the operation which did."""
+    """Returns the Content-Type and body of the response to a change set: all responses, from
+    `format_part`, or only that of the operation that failed."""
     boundary = f"changesetresponse_{changeset_id}"
     formatted = _multipart(boundary, parts)
     return _batch_answer(
@@ -317,12 +318,12 @@ def format_changeset(parts: Sequence[bytes], batch_id: str, changeset_id: str) -
 
 
 def format_query(response: PartResponse, batch_id: str) -> tuple[str, bytes]:
-    """Content-Type and body of the answer to a single query."""
+    """Returns the Content-Type and body of the response to a single query."""
     return _batch_answer(batch_id, format_part(response))
 
 
 def format_responses(responses: Sequence[PartResponse], batch_id: str) -> tuple[str, bytes]:
-    """Content-Type and body of the answer to requests that were carried out each by itself."""
+    """Returns the Content-Type and body of the response to independent requests."""
     return _batch_answer(batch_id, *map(format_part, responses))
 
 
@@ -342,11 +343,11 @@ def _multipart(boundary: str, parts: Sequence[bytes]) -> bytes:
 
 
 def format_part(response: PartResponse) -> bytes:
-    """An answer inside of another one."""
+    """Formats a nested response."""
     lines = [b"%b: %b\r\n" % header for header in response.headers]
     head = b"".join(lines)
     if head.count(b"\n") > len(lines) or head.count(b"\r") > len(lines):
-        # A line end in a value would make more headers, or a body, of it.
+        # A newline in a value would begin another header, or the body.
         head = b"".join([line.translate(None, b"\r\n") + b"\r\n" for line in lines])
     beginning = _BEGINNINGS[response.status]
     if response.reason:

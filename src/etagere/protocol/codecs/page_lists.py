@@ -1,4 +1,4 @@
-"""Page lists as XML: which pages of a blob were written, and which were cleared."""
+"""Page lists as XML."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from etagere.protocol.codecs import xml
 
 
 def encode(shown: PageRangesResult, *, in_parts: bool) -> bytes:
-    """In the order of the pages. On the wire the end of a range belongs to it. `in_parts`: the
-    client has asked for a part, and is told where the next one begins even if there is none."""
+    """Encodes page ranges in order; on the wire the end of a range is inclusive. `in_parts`: the
+    client has requested a part, and gets a marker even if nothing follows."""
     content = "".join(
         f"<{kind}><Start>{found.start}</Start><End>{found.end - 1}</End></{kind}>"
         for found in shown.ranges

@@ -1,8 +1,8 @@
-"""The document of a service's properties, in both directions.
+"""Service properties as XML.
 
-Reading asks for the nodes that are always needed and for values of the right kind; what may be
-set, `rules/service_properties.py` says. Writing has every element that a service has, and of
-each of them only what counts.
+Decoding requires the mandatory nodes and values of the right type; `rules/service_properties.py`
+checks the rest. Encoding includes every element of the service, without options of disabled
+features.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ ROOT: Final = "StorageServiceProperties"
 _T = TypeVar("_T")
 
 
-# Reading
+# Decoding
 
 
 def decode(body: bytes) -> ServicePropertiesChange | Refusal:
-    """What a document sets. Its elements may come in any order."""
+    """Decodes a document. Its elements may be in any order."""
     root = xml.read(body, ROOT, with_positions=True)
     if isinstance(root, Refusal):
         return root
@@ -132,11 +132,11 @@ def _static_website(element: Element) -> StaticWebsite:
     return StaticWebsite(xml.boolean(xml.required(found, "Enabled")), index, default_index, error)
 
 
-# Writing
+# Encoding
 
 
 def encode(properties: ServiceProperties, service: str, version: str) -> bytes:
-    """The document as a request of this version to this service gets it."""
+    """Encodes the properties of a service for a version."""
     content = "".join(_WRITERS[name](properties, version) for name in elements(service, version))
     return xml.document(f"<{ROOT}>{content}</{ROOT}>")
 
@@ -196,7 +196,7 @@ def _write_cors_rule(rule: CorsRule) -> str:
 
 
 def _header_list(names: Sequence[str]) -> str:
-    """Whole names stand before prefixes, whatever the order in which they were set."""
+    """Joins header names: complete names before prefixes, whatever their original order."""
     return ",".join(sorted(names, key=lambda name: name.endswith("*")))
 
 
@@ -232,7 +232,7 @@ _WRITERS: Final[dict[str, Callable[[ServiceProperties, str], str]]] = {
     "StaticWebsite": _write_website,
     "DefaultServiceVersion": _write_default_version,
 }
-"""Each writes an element of the properties for a request of a version."""
+"""The encoders of the elements, for a version."""
 
 
 def _word(truth: bool) -> str:

@@ -1,4 +1,4 @@
-"""Structured messages: bodies that carry the checksums of their segments along with them.
+"""Structured messages: bodies that contain checksums of their segments.
 
 A message is a header, segments and a trailer. Its numbers are little-endian:
 
@@ -6,8 +6,8 @@ A message is a header, segments and a trailer. Its numbers are little-endian:
     segment  number, from 1 (2 bytes), length of its content (8), content, CRC64 of the content (8)
     trailer  CRC64 of all contents (8)
 
-Whoever sends a checksum behind what it covers need not read anything twice, and whoever receives
-it knows of damage before the whole has arrived. Neither side holds more than a chunk.
+With the checksum after the data, the sender reads everything only once, and the receiver detects
+damage before the whole message has arrived. Neither side buffers more than a chunk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 
 KIND: Final = "XSM/1.0; properties=crc64"
-"""What the header `x-ms-structured-body` calls the only kind that there is."""
+"""The value of the header `x-ms-structured-body` for the only supported kind."""
 SEGMENT_BYTES: Final = 4 << 20
-"""Of the segments that are sent, unless there would be too many of them."""
+"""The length of sent segments, unless there would be too many."""
 SEGMENTS_MAX: Final = 0xFFFF
 
 _VERSION: Final = 1
@@ -50,22 +50,22 @@ def message_length(content_length: int, segments: int) -> int:
 
 
 def segment_count(length: int, content_length: int) -> int | None:
-    """How many segments a message of this length has around its content; None if there is no
-    such message."""
+    """Returns the number of segments of a message of this length; None if there is no such
+    message."""
     count, rest = divmod(length - content_length - _OVERHEAD, _SEGMENT_OVERHEAD)
-    # What has no content may have no segment either.
+    # An empty message may have no segment.
     fewest = 1 if content_length else 0
     return count if not rest and fewest <= count <= SEGMENTS_MAX else None
 
 
-# Reading
+# Decoding
 
 
 class Decoder:
-    """Takes a message as it arrives, in chunks of any size, and gives its content."""
+    """Decodes a message in chunks of any size."""
 
     def __init__(self, length: int, content_length: int) -> None:
-        """Both lengths as they were announced."""
+        """The lengths are those in the headers of the request."""
         self._length = length
         self._content_length = content_length
         self._content_rest = content_length
@@ -80,8 +80,8 @@ class Decoder:
         self._part_bytes = _HEADER.size
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The content in the next chunk, and nothing between the segments: others may have their
-        turn there. What is nothing but content is not copied."""
+        """Yields the content of the next chunk, and b"" between segments, so that other requests
+        can run there. Chunks that are only content are not copied."""
         at = 0
         while at < len(data):
             if self._segment_rest:
@@ -102,7 +102,7 @@ class Decoder:
                 yield b""
 
     def finish(self) -> None:
-        """Nothing follows: what was fed must have been all of it."""
+        """Ends the message, which must be complete."""
         if self._part_bytes:
             raise _malformed("It ends before its last segment does.")
 
@@ -151,15 +151,15 @@ class Decoder:
         self._part_bytes, self._read = part.size, read
 
 
-def _require_crc(told: bytes, crc: int) -> None:
+def _require_crc(sent: bytes, crc: int) -> None:
     calculated = _CRC.pack(crc)
-    if told != calculated:
-        raise Refused(crc_mismatch(told, calculated))
+    if sent != calculated:
+        raise Refused(crc_mismatch(sent, calculated))
 
 
-def crc_mismatch(told: bytes, calculated: bytes) -> Refusal:
+def crc_mismatch(sent: bytes, calculated: bytes) -> Refusal:
     facts: dict[str, str | int] = {
-        "UserSpecifiedCrc": base64.b64encode(told).decode(),
+        "UserSpecifiedCrc": base64.b64encode(sent).decode(),
         "ServerCalculatedCrc": base64.b64encode(calculated).decode(),
     }
     return Refusal("Crc64Mismatch", facts)
@@ -170,16 +170,16 @@ def _malformed(reason: str) -> Refused:
     return Refused(Refusal("InvalidInput", {"Reason": reason}, message_override=message))
 
 
-# Writing
+# Encoding
 
 
 class Encoder:
-    """Makes a message of a content as it comes, in chunks of any size."""
+    """Encodes a message in chunks of any size."""
 
     def __init__(self, content_length: int, segment_bytes: int = SEGMENT_BYTES) -> None:
-        # Numbers of segments have 16 bits: of a very long content, the segments are longer.
+        # The number of a segment has 16 bits, so very long contents have longer segments.
         self._segment_bytes = max(segment_bytes, -(-content_length // SEGMENTS_MAX))
-        # Clients expect a segment even where there is nothing to put into it.
+        # Clients expect a segment even if it is empty.
         self._segments = -(-content_length // self._segment_bytes) or 1
         self._rest = content_length
         self._number = 0
@@ -188,14 +188,14 @@ class Encoder:
         self._segment_crc = 0
         self._crc = 0
         self.length = message_length(content_length, self._segments)
-        """Of the message."""
+        """The length of the message."""
 
     def start(self) -> bytes:
         header = _HEADER.pack(_VERSION, self.length, _CRC64_FLAG, self._segments)
         return header + self._next_segment()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Content, and what stands between its segments. It is copied only at their ends."""
+        """Yields the encoded content, which is copied only at the ends of segments."""
         at = 0
         while at < len(data):
             if not self._segment_rest:
@@ -226,13 +226,13 @@ class Encoder:
 
 
 def encoded(content: bytes) -> bytes:
-    """The message of a content that is not long."""
+    """Encodes a short content."""
     encoder = Encoder(len(content))
     return b"".join((encoder.start(), *encoder.feed(content), encoder.end()))
 
 
 async def stream(encoder: Encoder, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The message of a content of any length, which is read as fast as the message is taken."""
+    """Encodes a content of any length, which is read as fast as the message is consumed."""
     yield encoder.start()
     async for chunk in chunks:
         for part in encoder.feed(chunk):

@@ -1,4 +1,4 @@
-"""Tags as XML, and what was found by them."""
+"""Tags as XML, and the results of searches by tags."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BYTES_MAX: Final = 64 << 10
 _LIMITS: Final = xml.Limits(bytes_max=BYTES_MAX, elements_max=1_000, depth_max=4)
 
 
-# Set and shown
+# Tags
 
 
 def decode(document: bytes) -> Tags | Refusal:
@@ -42,7 +42,7 @@ def _pair(element: xml.Element) -> tuple[str, str]:
 
 
 def tags_element(tags: Tags) -> str:
-    """No character that a tag may have needs to be escaped."""
+    """Encodes tags. Their characters need no escaping."""
     rows = [f"<Tag><Key>{name}</Key><Value>{value}</Value></Tag>" for name, value in tags]
     return f"<Tags><TagSet>{''.join(rows)}</TagSet></Tags>"
 
@@ -51,14 +51,15 @@ def encode(tags: Tags) -> bytes:
     return xml.document(tags_element(tags))
 
 
-# Found
+# Search results
 
 
-_ALL_TAGS_TOLD_SINCE: Final = "2020-04-08"
+_ALL_TAGS_SINCE: Final = "2020-04-08"
 
 
 def found_start(where: str, endpoint: str, marker: str | None, maxresults: str | None) -> str:
-    """The marker and the number of results stand here only if the request has them."""
+    """Returns the start of a page. It has the marker and the number of results only if the request
+    has them."""
     return (
         f"{xml.DECLARATION}"
         f'<EnumerationResults ServiceEndpoint="{xml.escape_attribute(endpoint)}">'
@@ -68,8 +69,8 @@ def found_start(where: str, endpoint: str, marker: str | None, maxresults: str |
 
 
 def found_rows(found: Sequence[TaggedBlobRow], _now: int, *, version: str) -> list[str]:
-    """Clients before the version that tells all tags know one value."""
-    tagged = tags_element if version >= _ALL_TAGS_TOLD_SINCE else _value_element
+    """Encodes rows. Older versions have only one value instead of all tags."""
+    tagged = tags_element if version >= _ALL_TAGS_SINCE else _value_element
     return [
         f"<Blob>{xml.name_element('Name', place.blob)}"
         f"<ContainerName>{place.container}</ContainerName>{tagged(tags)}</Blob>"
@@ -87,17 +88,17 @@ def found_end(following: TaggedBlobRow | None) -> str:
 
 
 def format_marker(place: BlobPlace) -> str:
-    told = place.container_id + f"{place.container}/{place.blob}".encode()
-    return base64.urlsafe_b64encode(told).decode()
+    packed = place.container_id + f"{place.container}/{place.blob}".encode()
+    return base64.urlsafe_b64encode(packed).decode()
 
 
 def parse_marker(written: str) -> BlobPlace | None:
-    """None if no page ended with it."""
+    """Parses a marker; returns None if it is invalid."""
     try:
-        told = base64.b64decode(written, b"-_", validate=True)
-        container, slash, blob = told[ID_BYTES:].decode().partition("/")
+        packed = base64.b64decode(written, b"-_", validate=True)
+        container, slash, blob = packed[ID_BYTES:].decode().partition("/")
     except (binascii.Error, ValueError):
         return None
-    if not slash or told[0] == 0xFF or check_container_name(container) or check_blob_name(blob):
+    if not slash or packed[0] == 0xFF or check_container_name(container) or check_blob_name(blob):
         return None
-    return BlobPlace(container, told[:ID_BYTES], blob)
+    return BlobPlace(container, packed[:ID_BYTES], blob)

@@ -1,15 +1,14 @@
-"""XML, as much of it as the protocols need: small trees in, text out.
+"""A minimal XML parser and writer for the protocols.
 
-Reading is safe because of what it leaves out. A document type declaration ends it, so there are
-no entities but the five and nothing outside the document; size, depth, the number of elements and
-attributes and the length of a token have limits, so the cost of a document is linear in its bytes.
-Whatever cannot be read is refused as `InvalidXmlDocument`, with the place.
+Parsing is safe because of what it omits. A document type declaration is refused, so there are no
+entities but the five predefined ones and no external references; size, depth, the number of
+elements and attributes and the length of a token are limited, so the cost of a document is linear
+in its size. Malformed documents are refused as `InvalidXmlDocument`, with the position.
 
-Namespaces are understood and forgotten: clients declare some, and no two elements of ours differ
-by them. Attributes are not read, since no request has one that says anything.
+Namespaces are parsed and ignored: clients declare some, but no elements are distinguished by them.
+Attributes are ignored, since no request uses them.
 
-Writing is putting strings together. Almost every text is found to need no escaping, which costs
-little.
+Writing is string concatenation. Almost no text needs escaping, which is found out cheaply.
 """
 
 from __future__ import annotations
@@ -23,52 +22,53 @@ from urllib.parse import quote
 from xml.parsers import expat
 
 from etagere.errors import Refusal
-from etagere.protocol.turns import at_once
+from etagere.protocol.time_slices import run_at_once
 
-# Reading
+# Parsing
 
 
 @dataclass(slots=True)
 class Element:
-    """An element: its name without a namespace, its own text, its children in their order."""
+    """An element: its name without a namespace, its own text, and its children in order."""
 
     name: str
     text: str = ""
     children: list[Element] = field(default_factory=list)
     end_line: int = 0
-    """Where its end tag is, or what follows the tag of an empty element; 0 if positions were not
-    asked for."""
+    """The line of its end tag, or of the end of the tag of an empty element; 0 if positions were
+    not requested."""
     end_position: int = 0
-    """The same in its line, counted from 1."""
+    """The position in the line, counted from 1."""
 
 
 class Limits(NamedTuple):
-    """How much a document may be. The root is at depth 1."""
+    """The limits of a document. The root is at depth 1."""
 
     bytes_max: int
     elements_max: int
     depth_max: int
     attributes_max: int = 1000
-    """Of the whole document, declarations of namespaces included: the parser keeps the name of each
-    until its end."""
+    """Of the whole document, including namespace declarations: the parser keeps each name until the
+    end."""
     token_bytes_max: int = 64 * 1024
-    """A token is a tag, a comment, a processing instruction or a literal; text is none. The parser
-    reads an unfinished token again, from its start, whenever more of the document arrives."""
+    """A token is a tag, a comment, a processing instruction or a literal, but not text. The parser
+    scans an unfinished token again, from its start, whenever more of the document arrives."""
 
 
 SMALL: Final = Limits(bytes_max=256 * 1024, elements_max=1000, depth_max=16)
-"""For documents of settings; lists of blocks need their own."""
+"""For small documents; block lists have their own limits."""
 
 _ENCODINGS: Final = frozenset({"utf-8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "iso-8859-1"})
-"""Those that expat knows itself. For others Python would go and look for a codec of that name."""
+"""The encodings that expat supports itself. For others Python would look up a codec of that
+name."""
 
 
 class _Unacceptable(Exception):
-    """Raised inside of the parser to end it."""
+    """Raised inside the parser to stop it."""
 
 
 class _Builder:
-    """Makes a tree of what the parser finds."""
+    """Builds a tree from the events of the parser."""
 
     def __init__(self, limits: Limits) -> None:
         self.root: Element | None = None
@@ -118,28 +118,28 @@ class _Builder:
         self.end(name)
 
     def data(self, text: str) -> None:
-        # Joined at the end: comments can cut a text into very many pieces.
+        # Joined at the end: comments can split a text into very many pieces.
         self._open[-1][1].append(text)
 
 
 _NAMESPACE_END: Final = " "
 _NOT_WELL_FORMED: Final = "Error parsing Xml content"
-"""The words of the service; the position says more."""
+"""The message of the service; the position tells more."""
 _STEP_BYTES: Final = 16 << 10
 
 
 def read(
     body: bytes, root_name: str, limits: Limits = SMALL, *, with_positions: bool = False
 ) -> Element | Refusal:
-    """The root of a document, if it has this name. `with_positions`: each element says where it
-    ends, for refusals of what it holds."""
-    return at_once(read_in_steps(body, root_name, limits, with_positions=with_positions))
+    """Returns the root of a document, which must have this name. `with_positions`: elements have
+    their end positions, for refusals."""
+    return run_at_once(read_in_steps(body, root_name, limits, with_positions=with_positions))
 
 
 def read_in_steps(
     body: bytes, root_name: str, limits: Limits, *, with_positions: bool = False
 ) -> Generator[None, None, Element | Refusal]:
-    """The same for a document that may be long: stops after each bit of it."""
+    """Parses a document that may be long, in steps."""
     if len(body) > limits.bytes_max:
         return invalid_document("The document is too large.")
     builder = _Builder(limits)
@@ -156,7 +156,7 @@ def read_in_steps(
         for at in range(0, len(body), _STEP_BYTES):
             step = body[at : at + _STEP_BYTES]
             parser.Parse(step, False)
-            # What was read up to now ends where the token that is not finished yet begins.
+            # The unfinished token begins at this position.
             if at + len(step) - parser.CurrentByteIndex > limits.token_bytes_max:
                 raise _Unacceptable("A tag, a comment or an instruction is too long.")
             yield
@@ -180,11 +180,11 @@ def invalid_document(reason: str, line: int | None = None, position: int | None 
     return Refusal("InvalidXmlDocument", {**facts, "Reason": reason})
 
 
-# What a tree says
+# Access
 
 
 class Unreadable(Exception):
-    """A tree that does not say what it should. Caught by each codec, which returns the refusal."""
+    """A tree that cannot be decoded. Caught by each codec, which returns the refusal."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)
@@ -192,7 +192,7 @@ class Unreadable(Exception):
 
 
 def children(element: Element, names: Iterable[str]) -> dict[str, Element]:
-    """The children by name, each there at most once and of a name that is known."""
+    """Returns the children by name; each may occur once, and must have a known name."""
     known = frozenset(names)
     found: dict[str, Element] = {}
     for child in element.children:
@@ -212,14 +212,14 @@ def required(found: dict[str, Element], name: str) -> Element:
 
 
 def text(element: Element) -> str:
-    """The text of an element that has nothing else, exactly as it is."""
+    """Returns the text of an element without children, unchanged."""
     if element.children:
         raise Unreadable(invalid_document(f"The element {element.name} has elements inside."))
     return element.text
 
 
 def value(element: Element) -> str:
-    """The same without the space around it, where space says nothing."""
+    """Returns the text of an element without surrounding whitespace."""
     return text(element).strip(SPACE)
 
 
@@ -231,7 +231,7 @@ def boolean(element: Element) -> bool:
 
 
 def integer(element: Element) -> int:
-    """A number of ten digits at most; which of them will do, the rules say."""
+    """Parses a number of at most ten digits; the rules check its range."""
     digits = value(element)
     if _INTEGER.fullmatch(digits) is None:
         raise bad_value(element)
@@ -251,23 +251,23 @@ SPACE: Final = " \t\r\n"
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 
 
-# Writing
+# Formatting
 
 DECLARATION: Final = '<?xml version="1.0" encoding="utf-8"?>'
 
-_UNCARRIABLE_CLASS = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
-_UNCARRIABLE = re.compile(f"[{_UNCARRIABLE_CLASS}]")
-_NOT_TEXT = re.compile(f"[&<>\r{_UNCARRIABLE_CLASS}]")
+_NOT_IN_XML_CLASS = "\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff"
+_NOT_IN_XML = re.compile(f"[{_NOT_IN_XML_CLASS}]")
+_NOT_TEXT = re.compile(f"[&<>\r{_NOT_IN_XML_CLASS}]")
 _REPLACEMENT: Final = "\ufffd"
 
 
 def escape(text: str) -> str:
-    """Text between tags. What XML cannot carry becomes the character that says so."""
-    # All of it in C: a text may be long, and nothing but characters that need a reference. What
-    # is printable can be carried, which is faster to find out than what cannot.
+    """Escapes text between tags. Characters that XML does not allow become U+FFFD."""
+    # Implemented with C functions, because a text may be long and consist of characters that need a
+    # reference. Printable text is allowed, which is faster to check than what is not.
     if not text.isprintable():
-        # Readers make other white space of this one, unless it comes as a number.
-        text = _UNCARRIABLE.sub(_REPLACEMENT, text)
+        # Parsers normalize this whitespace, unless it is a character reference.
+        text = _NOT_IN_XML.sub(_REPLACEMENT, text)
         return _referenced(text).replace("\r", "&#13;")
     return _referenced(text)
 
@@ -281,7 +281,7 @@ def _referenced(text: str) -> str:
 
 
 def escape_attribute(text: str) -> str:
-    """Text between double quotes."""
+    """Escapes text between double quotes."""
     escaped = escape(text).replace('"', "&quot;")
     return escaped.replace("\t", "&#9;").replace("\n", "&#10;")
 
@@ -291,22 +291,22 @@ def element(name: str, text: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text, or each of several that were joined, can stand between tags as it is."""
+    """Returns whether a text, or several joined ones, needs no escaping."""
     if text.isprintable():
         return "&" not in text and "<" not in text and ">" not in text
     return _NOT_TEXT.search(text) is None
 
 
 def must_be_encoded(name: str) -> bool:
-    """Whether a blob's name has characters that XML cannot carry, not even as references."""
-    return _UNCARRIABLE.search(name) is not None
+    """Returns whether a blob name has characters that XML does not allow, even as references."""
+    return _NOT_IN_XML.search(name) is not None
 
 
 def name_element(tag: str, name: str) -> str:
-    """A blob's name or the beginning of one, percent-encoded and marked so if need be."""
+    """Encodes a blob name or prefix, percent-encoded and marked as such if necessary."""
     if is_plain(name):
         return f"<{tag}>{name}</{tag}>"
-    # Not every client's parser reads references by number, which a carriage return would need.
+    # Some clients do not parse numeric character references, which a carriage return would need.
     if must_be_encoded(name) or "\r" in name:
         return f'<{tag} Encoded="true">{quote(name, safe="", errors="replace")}</{tag}>'
     return f"<{tag}>{escape(name)}</{tag}>"

@@ -1,7 +1,7 @@
 """HTTP/1.1 on one connection.
 
 Requests are served one at a time, in order; pipelined ones wait. `lifecycle` has the states of a
-connection; `input`, with `framing`, and `output` are its halves; `timing` judges how slow its
+connection; `input`, with `framing`, and `output` are its halves; `timing` measures how slow its
 client is.
 """
 
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
             self._leave()
 
     def _leave(self) -> None:
-        """Ends being counted: the transport is gone, and the last request has ended too."""
+        """Leaves the pool: the transport is gone, and the last request has ended too."""
         self._connections.discard(self)
         self._place.leave()
         if not self.closed.done():
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         return response
 
     def _is_last_response(self, request: Request) -> bool:
-        """Tells whether the connection ends with the response to this request."""
+        """Returns whether the connection ends with the response to this request."""
         if self._lifecycle.connection is not OPEN or not request.keep_alive:
             return True
         if not request.body.complete and self._gives_up(request.body):
@@ -239,13 +239,13 @@ class Connection(asyncio.Protocol):
         return not self._framing.requests and self._input.refusal is None
 
     def _gives_up(self, body: RequestBody) -> bool:
-        """Tells whether a new connection costs less than the rest of a body that nobody reads."""
+        """Returns whether a new connection costs less than the rest of an unread body."""
         if body.expects_continue or self._lifecycle.input is not INPUT_OPEN:
             return True  # whether that rest comes at all is the client's choice
         return (body.length or 0) - body.received > self._limits.discard_bytes_max
 
     def _go_on_after(self, request: Request) -> None:
-        """Serves the next request, if the connection is still good for one."""
+        """Serves the next request, if the connection can still be used."""
         body = request.body
         if not body.complete or body.is_held:
             body.discard()
@@ -319,13 +319,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def drain(self) -> None:
-        """Finishes the request under way and closes."""
+        """Finishes the current request and closes."""
         self._lifecycle.apply(LAST_RESPONSE)
         if self._task is None and self._lifecycle.connection is DRAINING:
             self._close()
 
     def abort(self) -> None:
-        """Ends the connection and the request under way."""
+        """Ends the connection and the current request."""
         self._transport.abort()
         if self._task is not None:
             self._task.cancel()

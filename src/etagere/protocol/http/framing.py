@@ -1,7 +1,7 @@
 """Inbound framing: bytes in, requests and their bodies out. No socket, and nothing about serving.
 
-The parser is llhttp in its strict mode, which refuses what request smuggling is made of:
-conflicting lengths, bare line feeds, folded headers.
+The parser is llhttp in strict mode, which refuses the means of request smuggling: conflicting
+lengths, bare line feeds, folded headers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNPARSED_BYTES_MIN = 256 * 1024
 
 
 class FramingObserver(Protocol):
-    """Is told what has arrived, while the parser runs."""
+    """Receives events while the parser runs."""
 
     def head_begun(self) -> None: ...
 
@@ -42,7 +42,7 @@ class FramingObserver(Protocol):
         ...
 
     def discarded_body_received(self) -> None:
-        """The last byte of a body has arrived that nobody reads any more."""
+        """The last byte of a discarded body has arrived."""
         ...
 
 
@@ -68,7 +68,7 @@ class RequestFraming:
         self._parser = httptools.HttpRequestParser(self)
         self._request_lines = RequestLineScanner()
         self.requests: deque[Request] = deque()
-        """Requests whose heads have arrived, and which nobody serves yet."""
+        """Requests whose heads have arrived, and which are not being served yet."""
         self.in_message = False
         """Whether some bytes of a request have arrived, and more are to come."""
         self.body: RequestBody | None = None
@@ -125,16 +125,16 @@ class RequestFraming:
 
     @property
     def method(self) -> str:
-        """The method of the request that is arriving; empty until its target has begun."""
+        """The method of the current request; empty until its target has begun."""
         if not self.in_message or not self._target:
             return ""
         return self._parser.get_method().decode("ascii")
 
-    def feed_elsewhere(self, count: int) -> None:
+    def count_direct_bytes(self, count: int) -> None:
         """Counts bytes of the body that its reader has taken from the socket itself."""
         assert self.body is not None
         self.unparsed_bytes -= count
-        self.body.feed_elsewhere(count)
+        self.body.count_direct_bytes(count)
         if not self.unparsed_bytes:
             self.on_message_complete()
 
@@ -144,7 +144,7 @@ class RequestFraming:
         return 0 if body is None or body.length is None else body.length - body.received
 
     def fail_body(self) -> None:
-        """Tells the reader of the body that is arriving that its rest will not come."""
+        """Makes the reader of the current body fail, because the rest will not arrive."""
         if self.body is not None:
             self.body.fail()
 
@@ -154,7 +154,7 @@ class RequestFraming:
         self.requests.clear()
 
     def end(self) -> None:
-        """Ends what has not arrived; nothing may be fed any more."""
+        """Ends the incomplete request; nothing more may be fed."""
         self.drop_requests()
         self.fail_body()
         # Each of these refers to this object, which should be freed without the garbage collector.
@@ -191,7 +191,7 @@ class RequestFraming:
         if rest > _UNPARSED_BYTES_MIN:
             self.unparsed_bytes = rest
             if not self._secure:
-                # Its reader may want to take it from the socket.
+                # Its reader may read it directly from the socket.
                 body.hold()
             self._parser = httptools.HttpRequestParser(self)
 

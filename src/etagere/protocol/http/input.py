@@ -1,4 +1,4 @@
-"""The reading half of a connection: when it reads, how much at once, and who reads."""
+"""The reading half of a connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PARSED_BYTES_MAX = 16 * 1024
 
 
 class InputObserver(FramingObserver, Protocol):
-    """Is told what has arrived."""
+    """Receives the events of the input."""
 
     def input_refused(self) -> None:
         """The input is malformed; see `Input.refusal`. Nothing after it is parsed."""
@@ -148,13 +148,13 @@ class Input:
             self.resume()
 
     def read_to_end(self) -> None:
-        """Reads on whatever the holds; everything that comes is ignored."""
+        """Reads on despite the holds; all input is ignored."""
         self.framing.drop_requests()
         if self.holds and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def lose(self) -> None:
-        """Ends what has not arrived: the transport is gone."""
+        """Ends the incomplete request: the transport is gone."""
         self.framing.end()
         self._widened_for = None
         del self._observer  # which refers to this object
@@ -188,7 +188,7 @@ class Input:
         socket = self._transport.get_extra_info("socket")
         if body is not self._widened_for:
             self._widened_for = body
-            sockets.widen(socket, unparsed_bytes)
+            sockets.enlarge_receive_window(socket, unparsed_bytes)
         if sockets.waiting_bytes(socket) < min(_LENT_BYTES_MIN, unparsed_bytes):
             return None
         file = sockets.duplicate(socket)
@@ -201,9 +201,9 @@ class Input:
         if self.framing.body is None or self._lifecycle.connection is CLOSED:
             return
         if taken is None:
-            # Some thread is still reading, and nobody will ever know how far it got.
+            # A thread is still reading, and it will never be known how far it got.
             self.framing.fail_body()
             self._transport.abort()
             return
-        self.framing.feed_elsewhere(taken)
+        self.framing.count_direct_bytes(taken)
         self.resume()

@@ -68,14 +68,14 @@ class Listener:
     def start(self) -> None:
         self._socket.setblocking(False)
         self._pool.freed.append(self._resume_soon)
-        self._share.mine.accepts = True
+        self._share.own_row.accepts = True
         self._resume()
 
     def stop(self) -> None:
         if self._stopped:
             return
         self._stopped = True
-        self._share.mine.accepts = False
+        self._share.own_row.accepts = False
         self._pause()
         self._pool.freed.remove(self._resume_soon)
         self._socket.close()
@@ -109,7 +109,7 @@ class Listener:
     def _look(self) -> None:
         """Accepts connections while it is this front end's turn. If it is not when the socket
         becomes readable, the others get a moment to accept."""
-        self._share.mine.count_turn()
+        self._share.own_row.count_turn()
         if not self._is_my_turn() and not self._has_deferred_enough():
             self._pause_for(_LOOK_AGAIN_SECONDS)
             return
@@ -119,7 +119,7 @@ class Listener:
                 return
 
     def _is_my_turn(self) -> bool:
-        mine = self._share.mine.connections(self._number)
+        mine = self._share.own_row.connections(self._number)
         others = range(len(self._share.others))
         return may_accept(mine, min(map(self._connections_of, others), default=mine))
 
@@ -138,7 +138,7 @@ class Listener:
         the other accepts none, since waiting for it is pointless."""
         other: FrontEndRow = self._share.others[index]
         if not other.accepts or self._unresponsive.get(index) == other.turns:
-            return self._share.mine.connections(self._number)
+            return self._share.own_row.connections(self._number)
         return other.connections(self._number)
 
     def _note_unresponsive(self) -> None:
@@ -150,7 +150,7 @@ class Listener:
         if not self._pool.has_place():
             self._wait_for_place()
             return False
-        self._share.mine.accepts = True
+        self._share.own_row.accepts = True
         try:
             connected, _ = self._socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -162,16 +162,16 @@ class Listener:
             return False
         connected.setblocking(False)
         place = self._pool.take()
-        self._share.mine.add_connections(self._number, 1)
+        self._share.own_row.add_connections(self._number, 1)
         place.left = self._forget_one
         self._accept(connected, place)
         return True
 
     def _forget_one(self) -> None:
-        self._share.mine.add_connections(self._number, -1)
+        self._share.own_row.add_connections(self._number, -1)
 
     def _wait_for_place(self) -> None:
         """Stops accepting for a while. New connections wait in the backlog of the socket, or other
         front ends accept them."""
-        self._share.mine.accepts = False
+        self._share.own_row.accepts = False
         self._pause_for(_EXHAUSTED_SECONDS)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Protocol
 
 from etagere.config import Config
-from etagere.protocol.http.sharing import MEMORY, FrontEndShare, alone
+from etagere.protocol.http.sharing import MEMORY, FrontEndShare, single_front_end
 
 SMALL_BYTES_MAX = 64 * 1024
 """Reservations up to this size may use the whole budget: large bodies never keep small ones out."""
@@ -23,15 +23,15 @@ DOCUMENT_FACTOR = 4
 """How many times its length a document counts: parsing it makes many objects."""
 
 
-# How often those who wait, and what is reserved for bytes to come, are looked at.
+# How often waiting reservations, and reservations for bytes that have not arrived, are checked.
 _LOOK_SECONDS = 0.05
 
 
-class Promised(Protocol):
-    """A body for which memory is reserved before its bytes have arrived."""
+class ReclaimableBody(Protocol):
+    """A body with memory that is reserved for bytes which have not arrived yet."""
 
     def reclaim(self, now: float) -> None:
-        """Returns what is reserved for bytes that do not come as fast as they should."""
+        """Releases memory that is reserved for bytes which arrive too slowly."""
         ...
 
 
@@ -71,18 +71,18 @@ class MemoryBudget:
         *,
         wait_seconds_max: float = 5.0,
     ) -> None:
-        share = share or alone()
+        share = share or single_front_end()
         self._bytes_max = bytes_max
         self._large_bytes_max = int(bytes_max * _LARGE_SHARE)
         self._wait_seconds_max = wait_seconds_max
-        self._mine = share.mine
+        self._own_row = share.own_row
         self._others = share.others
         # Updated several times per request.
-        self._words = share.mine.words
+        self._words = share.own_row.words
         self._is_awaited = False
         # Smaller reservations do not wait behind larger ones.
         self._waiting = (_Waiting(), _Waiting(), _Waiting())
-        self._promised: set[Promised] = set()
+        self._reclaimable: set[ReclaimableBody] = set()
         self._next_look: asyncio.TimerHandle | None = None
         self.used_bytes = 0
         """By this front end."""
@@ -114,7 +114,7 @@ class MemoryBudget:
         if waiting.bytes + count > self._bytes_max:
             raise MemoryExhausted
         granted = waiting.append(count)
-        self._is_awaited = self._mine.memory_is_awaited = True
+        self._is_awaited = self._own_row.memory_is_awaited = True
         self._look_soon()
         try:
             async with asyncio.timeout(self._wait_seconds_max):
@@ -126,13 +126,13 @@ class MemoryBudget:
                 raise MemoryExhausted from None
             raise
 
-    def promise(self, body: Promised) -> None:
-        """Notes that the bytes of a body are still to come for which memory is reserved."""
-        self._promised.add(body)
+    def add_reclaimable(self, body: ReclaimableBody) -> None:
+        """Registers a body for which memory is reserved before its bytes have arrived."""
+        self._reclaimable.add(body)
         self._look_soon()
 
-    def end_promise(self, body: Promised) -> None:
-        self._promised.discard(body)
+    def remove_reclaimable(self, body: ReclaimableBody) -> None:
+        self._reclaimable.discard(body)
 
     def _look_soon(self) -> None:
         if self._next_look is None:
@@ -140,25 +140,25 @@ class MemoryBudget:
             self._next_look = loop.call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Reclaims memory for those who wait, here or in another front end."""
+        """Reclaims memory for waiting reservations, here or in another front end."""
         self._next_look = None
-        if any(row.memory_is_awaited for row in (self._mine, *self._others)):
+        if any(row.memory_is_awaited for row in (self._own_row, *self._others)):
             self._reclaim()
             self.grant()
-        if self._promised or self._is_awaited:
+        if self._reclaimable or self._is_awaited:
             self._look_soon()
 
     def _reclaim(self) -> None:
         now = asyncio.get_running_loop().time()
-        for body in list(self._promised):
+        for body in list(self._reclaimable):
             body.reclaim(now)
 
     def has_room(self) -> bool:
-        """Returns whether a large reservation would succeed now. If not, memory is reclaimed, in
-        other front ends for the next who asks."""
+        """Returns whether a large reservation would succeed now. If not, memory is reclaimed; in
+        other front ends, for the next request."""
         if not self.is_scarce:
             return True
-        self._mine.memory_is_awaited = True
+        self._own_row.memory_is_awaited = True
         self._look_soon()
         self._reclaim()
         return not self.is_scarce
@@ -173,8 +173,8 @@ class MemoryBudget:
             self.grant()
 
     def grant(self) -> None:
-        """Grants waiting reservations as far as there is memory. Also called every now and then,
-        because other front ends may have released some."""
+        """Grants waiting reservations as far as there is memory. Also called periodically, because
+        other front ends may have released some."""
         for waiting in self._waiting:
             while waiting.queue:
                 count, granted = waiting.queue[0]
@@ -185,12 +185,12 @@ class MemoryBudget:
                 if not granted.done():
                     granted.set_result(None)
         self._is_awaited = any(waiting.queue for waiting in self._waiting)
-        self._mine.memory_is_awaited = self._is_awaited
+        self._own_row.memory_is_awaited = self._is_awaited
 
     @property
     def is_wanted(self) -> bool:
         """Whether requests wait for memory, here or in another front end, or large ones would."""
-        rows = (self._mine, *self._others)
+        rows = (self._own_row, *self._others)
         return self.is_scarce or any(row.memory_is_awaited for row in rows)
 
     @property

@@ -24,7 +24,7 @@ class ConnectionPool:
         self.freed: list[Callable[[], None]] = []
         """Called when a place has become free, or can be freed by an eviction."""
         self.is_exhausted = False
-        """Whether somebody found no place, and waits for one."""
+        """Whether a caller found no place, and waits for one."""
 
     def has_place(self) -> bool:
         """Returns whether there is a place for a new connection, possibly by an eviction. If not,
@@ -52,7 +52,7 @@ class ConnectionPool:
         self.announce()
 
     def announce(self) -> None:
-        """Calls the callbacks of those who found no place."""
+        """Calls the callbacks of callers that found no place."""
         if self.is_exhausted:
             self.is_exhausted = False
             for callback in self.freed:

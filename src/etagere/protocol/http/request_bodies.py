@@ -30,7 +30,7 @@ class Flow(Protocol):
     """The reading half of a connection, as the body that arrives on it sees it."""
 
     def wanted(self, body: RequestBody) -> None:
-        """Is told that somebody waits for the body. A client that expects 100 Continue gets it."""
+        """Called when a reader waits for the body. A client that expects 100 Continue gets it."""
         ...
 
     def pause(self) -> None: ...
@@ -42,7 +42,8 @@ class Flow(Protocol):
         ...
 
     def return_socket(self, taken: int | None) -> None:
-        """Is told how many bytes of the body were read from the socket; None if nobody knows."""
+        """Called with the number of bytes of the body that were read from the socket; None if it is
+        unknown."""
         ...
 
 
@@ -61,7 +62,7 @@ class LentSocket:
 
     def __exit__(self, *_: object) -> None:
         if self.taken is None:
-            sockets.shut(self.file.descriptor)
+            sockets.shut_down_socket(self.file.descriptor)
         del self.file  # a thread that still reads has a reference too
         self._flow.return_socket(self.taken)
 
@@ -75,9 +76,10 @@ _JOINED_BYTES_MAX = 2 * 1024
 _GROWTH_BYTES = SMALL_BYTES_MAX // DOCUMENT_FACTOR
 
 
-# What is reserved for bytes to come is reclaimed for others if the client is so far behind the rate
-# at which it would send as many bytes in a minute. Then it holds twice what it has sent.
-_PROMISE_SECONDS = 60.0
+# Memory that is reserved for bytes which have not arrived is reclaimed if the client is this far
+# behind the rate at which it would send all of them in a minute. It then keeps twice what it has
+# sent.
+_FULL_RATE_SECONDS = 60.0
 _BEHIND_SECONDS_MAX = 0.1
 _RECLAIMED_BYTES_MIN = 1024
 
@@ -104,7 +106,7 @@ class RequestBody:
         self._flow = flow
         self._memory = memory or MemoryBudget()
         self._reserved = 0
-        self._promised_at = 0.0
+        self._reserved_at = 0.0
         self._is_reclaimed = False
         self._factor = 1
         self.is_held = False
@@ -119,7 +121,7 @@ class RequestBody:
     # Called by the connection
 
     def hold(self) -> None:
-        """Pauses the connection until somebody reads."""
+        """Pauses the connection until the body is read."""
         if not self.is_held and not self.is_discarded:
             self.is_held = True
             self._flow.pause()
@@ -144,7 +146,7 @@ class RequestBody:
         if self._waiter is not None:
             self._wake()
 
-    def feed_elsewhere(self, count: int) -> None:
+    def count_direct_bytes(self, count: int) -> None:
         """Counts bytes that were read from the lent socket."""
         if count:
             self.expects_continue = False
@@ -174,7 +176,7 @@ class RequestBody:
 
     def release(self) -> None:
         """Releases all memory: the request has ended."""
-        self._memory.end_promise(self)
+        self._memory.remove_reclaimable(self)
         self.is_discarded = True
         self._chunks.clear()
         held = self.buffered + self._reserved
@@ -184,20 +186,20 @@ class RequestBody:
 
     def keep(self, count: int) -> None:
         """Counts more memory that is in use until the request has ended."""
-        self._memory.end_promise(self)
+        self._memory.remove_reclaimable(self)
         self._memory.add(count)
         self._reserved += count
 
     def reclaim(self, now: float) -> None:
-        """Returns what is reserved for bytes that come too slowly, for others who need it now. It
-        is reserved again when they come."""
+        """Releases memory that is reserved for bytes which arrive too slowly, if others need it. It
+        is reserved again when they arrive."""
         if self.complete or not self._reserved:
-            self._memory.end_promise(self)
+            self._memory.remove_reclaimable(self)
             return
-        on_time_seconds = self.received * _PROMISE_SECONDS / self._reserved
-        if now - self._promised_at - on_time_seconds < _BEHIND_SECONDS_MAX:
+        on_time_seconds = self.received * _FULL_RATE_SECONDS / self._reserved
+        if now - self._reserved_at - on_time_seconds < _BEHIND_SECONDS_MAX:
             return
-        self._memory.end_promise(self)
+        self._memory.remove_reclaimable(self)
         surplus = self._reserved - self._factor * max(_RECLAIMED_BYTES_MIN, 2 * self.received)
         if surplus > 0:
             self._is_reclaimed = True
@@ -263,8 +265,8 @@ class RequestBody:
         await self._memory.reserve_in_turn(count)
         self._reserved += count
         if not self.complete:
-            self._promised_at = asyncio.get_running_loop().time()
-            self._memory.promise(self)
+            self._reserved_at = asyncio.get_running_loop().time()
+            self._memory.add_reclaimable(self)
 
     async def read(self, bytes_max: int) -> bytes:
         """Returns the whole body. Raises BodyTooLarge if it is longer than `bytes_max`."""

@@ -35,7 +35,7 @@ async def send_response(
         is_error = response.status >= 400
         chunked = is_error and request.minor_version > 0
         if response.status in _NO_BODY or is_error:
-            # Some clients would take the length of an error for that of what they asked about.
+            # Some clients would take the length of an error for that of the resource.
             length = None
         framing = _framing(request, length, chunked=chunked, is_last=is_last)
         output.write(head(response, framing))

@@ -15,7 +15,7 @@ from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
-from etagere.protocol.http.sharing import FrontEndShare, alone
+from etagere.protocol.http.sharing import FrontEndShare, single_front_end
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class HttpServer:
             listener_number,
             self._accept,
             pool or ConnectionPool(),
-            share or alone(),
+            share or single_front_end(),
         )
         self._sweeper: asyncio.Task[None] | None = None
 

@@ -1,8 +1,8 @@
 """Counters that the front ends of one server publish to each other in shared memory.
 
 There are no locks: each row is written by one process only, and of the one word that all of them
-write it only matters that it changes. Whoever decides by the numbers of others may decide by ones
-that are a moment old.
+write it only matters that it changes. Decisions may be based on numbers of other front ends that
+are slightly old.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FrontEndRow:
 
     @property
     def turns(self) -> int:
-        """How often it has looked for new connections, which shows that it is alive."""
+        """How often it has checked for new connections, which shows that it is alive."""
         return self.words[_TURNS]
 
     def count_turn(self) -> None:
@@ -92,26 +92,27 @@ class FrontEndShare:
     """One front end's view of the table: its own row, and those of the others."""
 
     def __init__(self, table: FrontEndTable, number: int) -> None:
-        self.mine = table.row(number)
-        self.mine.clear()
+        self.own_row = table.row(number)
+        self.own_row.clear()
         self.others = table.others(number)
         self._properties_changed = table.properties_changed
-        # The process in whose place this one is may have died before it could say so.
+        # The process that this one replaces may have died before it could reset this.
         self.publish_change_of_properties()
 
     @property
     def properties_changed(self) -> int:
-        """Differs from what it was if any front end has changed properties of a service since."""
+        """A number that differs from its earlier value if any front end has changed service
+        properties."""
         return self._properties_changed[0]
 
     def publish_change_of_properties(self) -> None:
         self._properties_changed[0] = time.monotonic_ns()
 
     def rows(self) -> Iterator[FrontEndRow]:
-        yield self.mine
+        yield self.own_row
         yield from self.others
 
 
-def alone() -> FrontEndShare:
+def single_front_end() -> FrontEndShare:
     """Returns the view of the only front end of a server."""
     return FrontEndShare(FrontEndTable(1, 1), 0)

@@ -14,7 +14,7 @@ from etagere.descriptors import OpenFile
 _WINDOW_BYTES_MAX = 8 << 20
 
 
-def widen(connected: socket.socket, length: int) -> None:
+def enlarge_receive_window(connected: socket.socket, length: int) -> None:
     """Enlarges the receive window for a body of this length.
 
     Setting SO_RCVLOWAT makes the kernel enlarge the window at once, and resetting it leaves the
@@ -41,8 +41,8 @@ def duplicate(connected: socket.socket) -> OpenFile | None:
         return None
 
 
-def shut(descriptor: int) -> None:
-    """Shuts a connection down for everybody who has a descriptor of it."""
+def shut_down_socket(descriptor: int) -> None:
+    """Shuts a connection down for all descriptors of it."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connected:
         connected.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""Request targets (RFC 9112, section 3.2) and the lines that they stand in."""
+"""Request targets (RFC 9112, section 3.2) and request lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OriginForm(NamedTuple):
 
 
 def origin_form(target: bytes) -> OriginForm | None:
-    """Splits a target in absolute form; returns None for what is not an HTTP address."""
+    """Splits a target in absolute form; returns None if it is not an HTTP URL."""
     found = _ABSOLUTE.fullmatch(target)
     if found is None:
         return None

@@ -15,7 +15,7 @@ NEVER = float("inf")
 
 
 class _BodyPace:
-    """A pace that starts anew with each body."""
+    """A pace that restarts with each body."""
 
     __slots__ = ("_body", "_pace")
 
@@ -34,7 +34,7 @@ class _BodyPace:
 
 
 class ClientTimer:
-    """Judges whether the client of a connection is too slow.
+    """Decides whether the client of a connection is too slow.
 
     A client that owes a head has a deadline. One that sends a body, reads a response or holds
     memory that others need has to keep a minimum rate, which is measured whenever the server asks.
@@ -51,10 +51,10 @@ class ClientTimer:
         self._input_pace = _BodyPace()
         self._memory_pace = _BodyPace()
         self.deadline = NEVER
-        """When the client must have sent what it owes, unless that is a body."""
+        """The deadline for the next head, or the rest of it."""
 
     def expect_within(self, seconds: float) -> None:
-        # While the server does not read, it is not the client who is slow.
+        # While the server does not read, the client is not slow.
         self.deadline = NEVER if self._input.holds else self._loop.time() + seconds
 
     def is_late(self, now: float) -> bool:
@@ -74,13 +74,13 @@ class ClientTimer:
             self._input_pace.forget()
             return 0.0
         pace = self._input_pace.of(body)
-        # While nobody waits for its bytes, or nobody reads them, it is not the client who is slow.
+        # While nobody waits for its bytes, or reads them, the client is not slow.
         waited_seconds = elapsed_seconds if body.awaited and not self._input.holds else 0.0
         pace.measure(waited_seconds, body.received, self._limits.body_bytes_per_second_min)
         return pace.behind_seconds
 
     def holds_wanted_memory(self, elapsed_seconds: float, served: RequestBody | None) -> bool:
-        """Measures how fast a client returns the memory that its requests hold; tells whether it
+        """Measures how fast a client returns the memory that its requests hold; returns whether it
         is too slow while others need that memory."""
         if served is None:
             self._memory_pace.forget()

@@ -1,1 +1,1 @@
-"""The queue service over REST: routes, and what turns requests into commands and back."""
+"""The REST interface of the queue service."""

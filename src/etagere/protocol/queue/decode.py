@@ -1,4 +1,4 @@
-"""Requests to the queue service, as commands."""
+"""Decoding of requests to the queue service into commands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from etagere.protocol.rest.requests import bad_parameter
 from etagere.rules import queues
 
 BODY_BYTES_MAX: Final = 8 * queues.TEXT_BYTES_MAX
-"""Every character of a text may come as a reference of several."""
+"""Each character of a text may be sent as a character reference."""
 _LIMITS: Final = xml.Limits(bytes_max=BODY_BYTES_MAX, elements_max=1_000, depth_max=16)
 _RECEIPT_BYTES = 8
 _NUMBER: Final = re.compile(r"-?[0-9]{1,1000}")
-"""More digits than any range has, so that a number is out of it whatever its size."""
-# What almost every message is: a text without markup, references, or anything beyond ASCII.
-# Whatever else it may be, the parser finds out.
+"""More digits than any valid number has, so that larger numbers are refused as out of range."""
+# The form of almost every message: text without markup, references or non-ASCII characters. The
+# parser handles the others.
 _PLAIN: Final = re.compile(
     rb"(?:<\?xml version=['\"]1\.0['\"] encoding=['\"]utf-8['\"]\?>)?[\t\n\r ]*"
     rb"<QueueMessage>[\t\n\r ]*<MessageText>([\t\n\x20-\x25\x27-\x3b\x3d\x3f-\x7e]*)</MessageText>"
@@ -39,7 +39,7 @@ def queue_name(exchange: Exchange) -> QueueName:
 
 
 def message_id(exchange: Exchange) -> bytes:
-    """What is not written as one is the id of no message."""
+    """Returns the id of a message. An invalid id is that of no message."""
     _, below = exchange.request.resource
     try:
         return uuid.UUID(below.partition("/")[2]).bytes
@@ -67,16 +67,16 @@ def count(exchange: Exchange) -> int:
     return found
 
 
-def taken_seconds(exchange: Exchange) -> int:
-    """How long a message that is taken is hidden from others."""
+def get_timeout_seconds(exchange: Exchange) -> int:
+    """Returns the visibility timeout of Get Messages."""
     found = _number(exchange, "visibilitytimeout", queues.INVISIBLE_SECONDS_DEFAULT)
     most = queues.INVISIBLE_SECONDS_MAX
     abort_if(queues.check_parameter("visibilitytimeout", found, 1, most))
     return found
 
 
-def updated_seconds(exchange: Exchange) -> int:
-    """How long a message that is updated is hidden, which has to be said."""
+def update_timeout_seconds(exchange: Exchange) -> int:
+    """Returns the visibility timeout of Update Message, which is required."""
     if not exchange.parameter("visibilitytimeout"):
         facts: dict[str, str | int] = {"QueryParameterName": "visibilitytimeout"}
         raise Refused(Refusal("MissingRequiredQueryParameter", facts))
@@ -86,8 +86,8 @@ def updated_seconds(exchange: Exchange) -> int:
     return found
 
 
-def times_of_new(exchange: Exchange) -> tuple[int, int | None]:
-    """How long a new message is hidden, and how long it lives."""
+def new_message_times(exchange: Exchange) -> tuple[int, int | None]:
+    """Returns the visibility timeout and the TTL of a new message."""
     asked = _number(exchange, "messagettl", queues.TTL_SECONDS_DEFAULT)
     abort_if(queues.check_ttl(asked, exchange.version))
     lives = None if asked == queues.TTL_INFINITE else min(asked, queues.TTL_SECONDS_MAX)
@@ -126,7 +126,7 @@ async def optional_text(exchange: Exchange) -> str | None:
     root = unwrap(xml.read(body, "QueueMessage", _LIMITS))
     for child in root.children:
         if child.name == "MessageText":
-            # Markup inside of a text is left out of it.
+            # Markup inside a text is dropped.
             abort_if(queues.check_text(child.text))
             return child.text
     raise Refused(Refusal("MissingRequiredXmlNode", {"XmlNodeName": "MessageText"}))

@@ -1,4 +1,4 @@
-"""What the queue service answers."""
+"""Encoding of the responses of the queue service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put(shown: MessageResult) -> bytes:
 
 
 def taken(messages: Iterable[MessageResult]) -> Generator[None, None, bytes]:
-    """In steps, since there may be several megabytes of them."""
+    """Encodes messages in steps, since there may be several megabytes."""
     return _list(
         _times(shown) + _receipt(shown.message) + _count(shown.message) + _text(shown)
         for shown in messages

@@ -29,7 +29,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.listings import listed
 from etagere.protocol.rest.metadata import metadata_headers, read_metadata
 from etagere.protocol.rest.responses import XML, http_date
-from etagere.protocol.turns import in_turns
+from etagere.protocol.time_slices import run_in_slices
 from etagere.rules.queues import PUT_RETURNS_MESSAGE_SINCE, check_queue_name
 
 _DETAILS = frozenset({"metadata"})
@@ -104,7 +104,7 @@ async def set_queue_acl(exchange: Exchange, deps: Dependencies) -> Response:
 
 
 async def put_message(exchange: Exchange, deps: Dependencies) -> Response:
-    hidden, lives = decode.times_of_new(exchange)
+    hidden, lives = decode.new_message_times(exchange)
     text = await decode.message_text(exchange)
     command = PutMessage(decode.queue_name(exchange), new_id(), text, hidden, lives)
     shown = await deps.engine.write(messages.put_message, command)
@@ -115,19 +115,19 @@ async def put_message(exchange: Exchange, deps: Dependencies) -> Response:
 
 async def get_messages(exchange: Exchange, deps: Dependencies) -> Response:
     command = GetMessages(
-        decode.queue_name(exchange), decode.count(exchange), decode.taken_seconds(exchange)
+        decode.queue_name(exchange), decode.count(exchange), decode.get_timeout_seconds(exchange)
     )
     read_class = exchange.read_class("search for messages")
     taken = await take_messages(deps.engine, command, read_class)
-    # They are hidden now: who were told otherwise would wait for them in vain.
-    return Response(200, [XML], await in_turns(encode.taken(taken)), has_effect=True)
+    # The messages are hidden now: no error may be sent in place of this response.
+    return Response(200, [XML], await run_in_slices(encode.taken(taken)), has_effect=True)
 
 
 async def peek_messages(exchange: Exchange, deps: Dependencies) -> Response:
     queue, count = decode.queue_name(exchange), decode.count(exchange)
     read_class = exchange.read_class("search for messages")
     peeked = await peek_all_messages(deps.engine, queue, count, read_class)
-    return Response(200, [XML], await in_turns(encode.peeked(peeked)))
+    return Response(200, [XML], await run_in_slices(encode.peeked(peeked)))
 
 
 async def update_message(exchange: Exchange, deps: Dependencies) -> Response:
@@ -135,7 +135,7 @@ async def update_message(exchange: Exchange, deps: Dependencies) -> Response:
         decode.queue_name(exchange),
         decode.message_id(exchange),
         decode.receipt(exchange),
-        decode.updated_seconds(exchange),
+        decode.update_timeout_seconds(exchange),
         await decode.optional_text(exchange),
     )
     updated = (await deps.engine.write(messages.update_message, command)).message
@@ -163,7 +163,7 @@ async def clear_messages(exchange: Exchange, deps: Dependencies) -> Response:
 
 
 def _marker(exchange: Exchange) -> str:
-    """The name that a page begins with, from the marker that the page before ended with."""
+    """Returns the first name of a page, from the marker."""
     written = exchange.parameter("marker")
     if not written:
         return ""

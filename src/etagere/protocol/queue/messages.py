@@ -1,7 +1,7 @@
-"""Messages taken or shown, however many expired ones stand before them.
+"""Getting and peeking messages, however many expired ones precede them.
 
-Most requests need one transaction. Where many messages have expired and are not removed yet, the
-visible ones are searched in a snapshot, in a thread: the transactions of others do not wait for it.
+Most requests need one transaction. If many messages have expired and are not removed yet, the
+visible ones are searched in a snapshot, in a thread, so that other transactions do not wait.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from etagere.operations.queue.messages import (
 )
 
 _ROWS_AT_ONCE_MAX: Final = 256
-"""How many rows are looked at on the event loop."""
+"""The maximum number of rows that are read on the event loop."""
 
 
 async def take_messages(
     engine: Engine, command: GetMessages, read_class: ReadClass
 ) -> tuple[MessageResult, ...]:
-    """Takes as many visible messages as are asked for, or all that there are."""
+    """Gets as many visible messages as requested, or all."""
     while True:
         taken = await engine.write(get_messages, command)
         if taken is not None:
@@ -38,7 +38,7 @@ async def take_messages(
         if not found.messages:
             return ()
         among = GetMessages(command.queue, command.count, command.invisible_seconds, found.places)
-        # If others were faster, there may be more behind those.
+        # If other requests took some, there may be more messages behind those.
         if taken := await engine.write(get_messages, among):
             return taken
 
@@ -46,10 +46,10 @@ async def take_messages(
 async def peek_all_messages(
     engine: Engine, queue: QueueName, count: int, read_class: ReadClass
 ) -> tuple[MessageResult, ...]:
-    """The first visible messages, which stay visible."""
+    """Returns the first visible messages, which stay visible."""
     find = FindMessages(queue, count)
-    at_once = find._replace(rows_max=_ROWS_AT_ONCE_MAX)
-    peeked = await engine.read(peek_messages, at_once)
+    first = find._replace(rows_max=_ROWS_AT_ONCE_MAX)
+    peeked = await engine.read(peek_messages, first)
     while peeked.found.rest is not None:
         goes_on = find._replace(before=peeked.found)
         peeked = await engine.read_in_thread(peek_messages, goes_on, read_class)

@@ -1,7 +1,7 @@
 """The operations of the queue service: one row each.
 
-A row names its routes (method, level, `comp`, and whether messages are only peeked at), the
-permission that the caller needs, and its handler.
+A row names its routes (method, level, `comp`, and `peekonly`), the permission that the caller
+needs, and its handler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from etagere.protocol.rest.operations import Operation, Route, index_routes
 
 
 class Level(enum.Enum):
-    """What the address of a request names."""
+    """The kind of resource in the address of a request."""
 
     SERVICE = enum.auto()
     QUEUE = enum.auto()
@@ -31,7 +31,7 @@ class Level(enum.Enum):
 
 
 class Peek(enum.Enum):
-    """Whether a request says `peekonly`."""
+    """Whether a request has `peekonly`."""
 
     PEEK_ONLY = enum.auto()
 
@@ -45,12 +45,12 @@ class QueueOperation(Operation):
 
     @property
     def is_cacheable(self) -> bool:
-        """Whether caches may keep its answers as far as the service is concerned: it tells them
-        not to keep those of GET."""
+        """Whether the response has no header against caching: the service forbids caching of
+        GET."""
         return all(route.method != "GET" for route in self.routes)
 
 
-# A row reads as a few lines, which the formatter would spread over many.
+# The formatter would spread each row over many lines.
 # fmt: off
 OPERATIONS: Final = (
     # The service
@@ -100,7 +100,7 @@ OPERATIONS: Final = (
     QueueOperation(
         name="get_messages", handler=handlers.get_messages, routes=(Route("GET", MESSAGES),),
         permission=on_messages("p", "p"),
-        # It hides messages; nobody does that without wanting to see them.
+        # It hides messages, so HEAD is not accepted.
         changes=True, answers_head=False),
     QueueOperation(
         name="peek_messages", handler=handlers.peek_messages, answers_head=False,
@@ -124,7 +124,7 @@ _INDEX: Final = index_routes(OPERATIONS, Peek)
 
 
 def find_operation(exchange: Exchange) -> QueueOperation | None:
-    """Returns the operation that a request asks for, or None if there is no such operation."""
+    """Returns the operation of a request, or None if there is no such operation."""
     request = exchange.request
     level, parameters = _level(*request.resource), request.parameters
     peek = Peek.PEEK_ONLY if parameters.get("peekonly", "").lower() == "true" else None

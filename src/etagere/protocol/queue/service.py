@@ -1,4 +1,4 @@
-"""The queue service: from each request to its operation."""
+"""The queue service: routing of requests to operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etagere.protocol.rest.service import Call, Routed, Service
 
 
 class QueueService(Service):
-    """Queues and messages."""
+    """The queue service."""
 
     name = "queue"
 

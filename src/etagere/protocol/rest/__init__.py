@@ -1,1 +1,1 @@
-"""What every REST service shares: from the request head to the error response."""
+"""Shared by all REST services: from the request head to the error response."""

@@ -1,4 +1,4 @@
-"""Authentication: who sent a request, by SharedKey, SAS or no credentials at all."""
+"""Authentication of requests: SharedKey, SAS or anonymous."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Authenticator:
         self._unknown_account_keys: Keys = (AccountKey(os.urandom(KEY_BYTES_MAX)),)
 
     async def authenticate(self, exchange: Exchange) -> Principal:
-        """Returns who sent a request; raises `Refused`."""
+        """Returns the sender of a request; raises `Refused`."""
         return await self._authenticate(exchange, exchange.request.fields.get("host"))
 
     async def authenticate_source(self, exchange: Exchange, source: Exchange) -> Principal:
-        """Returns who reads the source that a request names; raises `Refused`. The server is
-        reached under the name in the request, whatever name the address of the source has."""
+        """Returns the principal that reads the source of a request; raises `Refused`. The request
+        for the source has the host of the request, whatever host is in the URL of the source."""
         return await self._authenticate(source, exchange.request.fields.get("host"))
 
     async def _authenticate(self, exchange: Exchange, host: str | None) -> Principal:
@@ -85,7 +85,7 @@ class Authenticator:
             return await self._token_holder(exchange, keys, now)
         account_exists = keys is not self._unknown_account_keys
         if not account_exists and check_account_name(request.account) is not None:
-            # No account can have this name, and nothing can be looked up by it.
+            # No account can have this name, and it cannot be looked up.
             raise Refused(refuse_anonymous(exchange.challenge_version))
         return Anonymous(request.account, account_exists)
 
@@ -114,7 +114,7 @@ class Authenticator:
         return KnownToken(token, granted, sas.principal(token, granted))
 
     async def _policy(self, token: sas.Sas) -> sas.Policy | None:
-        """The stored policy that a token names, as it is now."""
+        """Returns the current stored policy that a token names."""
         place = token.account, token.scope.partition("/")[0]
         for stored in await self._engine.read(self._policies[token.service], place):
             if stored.id == token.policy_id:

@@ -1,4 +1,4 @@
-"""Checksums of bodies: those that requests announce, and those that responses carry."""
+"""Checksums of bodies in requests and responses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from etagere.protocol.codecs import structured_messages
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.rest.responses import Headers
-from etagere.protocol.turns import Turn
+from etagere.protocol.time_slices import TimeSlice
 
 MD5_BYTES = 16
 CRC64_BYTES = 8
 _CHECKED_RANGE_MAX = 4 << 20
 _CRC64_BESIDES_MD5_SINCE: Final = "2026-10-06"
 _MD5_OF_LISTS_SINCE: Final = "2019-07-07"
-"""From this version on, the response to a block list that was sent with an MD5 repeats it."""
+"""The first version in which the response to a block list repeats the MD5 of the request."""
 _CHECKSUMS: Final = ("content-md5", "x-ms-blob-content-md5", "x-ms-content-crc64")
 
 
@@ -56,7 +56,7 @@ def announced_crc64(exchange: Exchange) -> int | None:
 
 
 def announces_checksum(exchange: Exchange) -> bool:
-    """Whether a request announces a checksum of its body."""
+    """Returns whether a request has a checksum of its body."""
     return any(exchange.header(name) is not None for name in _CHECKSUMS)
 
 
@@ -224,7 +224,7 @@ async def known_crc(plan: Plan) -> int | None:
     may be very many ranges."""
     if isinstance(plan, bytes):
         plan = (plan,)
-    turn, crc = Turn(), 0
+    time_slice, crc = TimeSlice(), 0
     for part in plan:
         if isinstance(part, bytes):
             crc = crc64nvme(part, crc)
@@ -232,5 +232,5 @@ async def known_crc(plan: Plan) -> int | None:
         if not isinstance(part, SegmentRange) or part.crc is None:
             return None
         crc = combine_crc64nvme(crc, part.crc, part.length)
-        await turn.give_way()
+        await time_slice.yield_if_over()
     return crc

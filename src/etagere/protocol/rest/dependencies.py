@@ -1,4 +1,4 @@
-"""What the handlers of every REST service are given beside the request."""
+"""The dependencies of the handlers of all REST services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request on its way through a service: its version, its id, its sender and what they may do."""
+"""A request in a service, with its version, id, sender and permit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etagere.model.ids import random_bytes
 from etagere.protocol.http.messages import Request
 
 VERSION_NEWEST: Final = "2026-10-06"
-"""The newest version of the protocol that is spoken; newer requests are served as this."""
+"""The newest supported version; newer requests are served as this."""
 
 _CLIENT_REQUEST_ID_MAX = 1024
 _VERSION = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -34,7 +34,7 @@ def _is_version(written: str) -> bool:
 
 
 class Exchange:
-    """A request, taken apart as far as every service needs it."""
+    """A request, parsed as far as every service needs it."""
 
     __slots__ = (
         "_asked_version",
@@ -68,7 +68,7 @@ class Exchange:
         asked = self.request.fields.get("x-ms-version") or self.request.parameters.get("sv", "")
         self.names_version = bool(asked)
         self._asked_version = asked or VERSION_NEWEST
-        # What is no version is not repeated in the answer: it may have come percent-encoded.
+        # An invalid version is not repeated in the response: it may have been percent-encoded.
         known = _is_version(self._asked_version)
         self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
 
@@ -82,12 +82,12 @@ class Exchange:
         scheme: str | None = None,
         same_sender: bool = False,
     ) -> Exchange:
-        """A request inside of this one: a part of a batch, or the read of a source that the sender
-        could have asked for.
+        """Returns a request nested in this one: a part of a batch, or the read of a source that the
+        sender could have requested.
 
-        It is served as this version, whatever it says, and was sent to the same host, unless
-        `host` is given. It has to be authenticated and authorized by itself, unless it is of the
-        `same_sender`: then it has the principal, the permit and the id of this request.
+        It has the version of this request and, unless `host` is given, its host. It must be
+        authenticated and authorized separately, unless `same_sender` is set: then it has the
+        principal, the permit and the id of this request.
         """
         nested = copy.copy(self)
         if not same_sender:
@@ -119,12 +119,12 @@ class Exchange:
 
     @property
     def challenge_version(self) -> str:
-        """The version that decides how an anonymous request is refused. A request that names no
+        """The version that determines how an anonymous request is refused. A request that names no
         version is refused as one of the first versions."""
         return self.version if self.names_version else ""
 
     def read_class(self, kind: str) -> ReadClass:
-        """Where a long read for this request waits for its turn."""
+        """Returns the scheduling class of a long read for this request."""
         return ReadClass(kind, self.request.client)
 
     def header(self, name: str) -> str | None:
@@ -134,7 +134,7 @@ class Exchange:
         return self.request.parameters.get(name)
 
     def common_headers(self) -> list[tuple[bytes, bytes]]:
-        """What every answer has."""
+        """Returns the headers of every response."""
         headers = [
             (b"x-ms-request-id", self.request_id.encode()),
             (b"x-ms-version", octets(self.version)),

@@ -1,9 +1,8 @@
 """Listings of any length, sent in pages that are bounded in rows, bytes and time.
 
-The rows of a page are encoded while they are read, and each part is let go of when it is sent: a
-client that reads slowly holds what it has not taken yet, which is at most a page. While many pages
-wait for their clients, new ones are shorter. The protocol allows that of every page, since it has
-a marker with which the next one begins.
+The rows of a page are encoded while they are read, and each part is freed when it is sent: a slow
+client uses the memory of at most one page. While many pages wait for their clients, new ones are
+shorter, which the protocol allows for every page.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from etagere.engine.interface import Engine, ReadClass, ReadTxn, Steps
 from etagere.operations.pages import Asked, FilledPage, FillPage, Row
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.responses import XML
-from etagere.protocol.turns import at_once
+from etagere.protocol.time_slices import run_at_once
 
 _JOINED_BYTES_MAX: Final = 64 * KIB
 """A page up to this length is sent in one piece."""
@@ -27,21 +26,21 @@ _JOINED_BYTES_MAX: Final = 64 * KIB
 
 @dataclass(frozen=True)
 class Limits:
-    """How long pages may be."""
+    """The limits of pages."""
 
     page_bytes_max: int = 8 * MIB
     step_bytes: int = 256 * KIB
-    """About as many are put together without a pause."""
+    """The approximate number of bytes that are encoded without a pause."""
     unsent_bytes_max: int = 128 * MIB
-    """Of all pages of a process that wait for their clients. Near it, pages are shorter, but not
-    shorter than the next."""
+    """The maximum of all unsent pages of a process. Near it, pages are shorter, but not shorter
+    than the next limit."""
     short_bytes: int = 256 * KIB
     unsent_share: int = 8
-    """A page takes at most this part of what is left of `unsent_bytes_max`."""
+    """A page takes at most this fraction of the rest of `unsent_bytes_max`."""
 
 
 class UnsentPages:
-    """The pages of this process that their clients have not taken yet, counted in bytes."""
+    """The number of bytes of pages in this process that have not been sent yet."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -58,7 +57,7 @@ UNSENT: Final = UnsentPages(LIMITS)
 
 
 class EncodedRows(Generic[Row]):
-    """The rows of a page as they are sent: as many as fit into so many bytes."""
+    """The encoded rows of a page, up to a maximum number of bytes."""
 
     def __init__(self, encode: Callable[[Sequence[Row]], list[str]], bytes_max: int) -> None:
         self._encode = encode
@@ -67,7 +66,7 @@ class EncodedRows(Generic[Row]):
         self.parts: deque[bytes] = deque()
 
     def add(self, rows: Sequence[Row]) -> int:
-        """Keeps only those that fit."""
+        """Adds the rows that fit; returns how many."""
         texts = self._encode(rows)
         part = "".join(texts).encode()
         if len(part) > self._left:
@@ -91,7 +90,7 @@ Operation = Callable[[ReadTxn, FillPage[Asked, Row]], Steps[FilledPage[Row]]]
 
 
 EncodeRows = Callable[[Sequence[Row], int], list[str]]
-"""Rows as of a moment, each as text."""
+"""Encodes rows, for a given time, as text."""
 
 
 async def listed(
@@ -105,9 +104,9 @@ async def listed(
     *,
     in_thread: bool = False,
 ) -> Response:
-    """A page between its start and its end, which says what the next one begins with. The start
-    ends with the tag that opens the element of the rows, and the end begins with the one that
-    closes it. `in_thread`: the steps of the operation may be long."""
+    """Returns the response with a page, between a start and an end with the marker of the next
+    page. The start ends with the opening tag of the rows, and the end begins with the closing one.
+    `in_thread`: the steps of the operation may be long."""
 
     def new_page(now: int) -> EncodedRows[Row]:
         return EncodedRows(lambda rows: encode(rows, now), UNSENT.page_bytes_max())
@@ -115,7 +114,7 @@ async def listed(
     command = FillPage(asked, new_page)
     if in_thread:
         filled = await engine.read_in_thread(
-            lambda txn, command: at_once(operation(txn, command)), command, read_class
+            lambda txn, command: run_at_once(operation(txn, command)), command, read_class
         )
     else:
         filled = await engine.read_in_steps(operation, command, read_class)
@@ -123,7 +122,7 @@ async def listed(
     assert isinstance(page, EncodedRows)
     parts, tail = page.parts, end(filled.following)
     if not parts:
-        # An element without rows is empty: it has one tag.
+        # Without rows, the element has a single tag.
         start, tail = f"{start.removesuffix('>')} />", tail.partition(">")[2]
     parts.appendleft(start.encode())
     parts.append(tail.encode())
@@ -135,7 +134,7 @@ async def listed(
 
 
 class _Sending:
-    """A page on its way to its client."""
+    """A page that is being sent."""
 
     def __init__(self, parts: deque[bytes], length: int) -> None:
         self._parts = parts
@@ -146,12 +145,12 @@ class _Sending:
         while self._parts:
             length = len(self._parts[0])
             yield self._parts.popleft()
-            # Asked for the next one: this one is on its way.
+            # The next part is requested, so this one has been sent.
             self._unsent -= length
             UNSENT.bytes -= length
 
     def finish(self) -> None:
-        """Sent or given up."""
+        """Called when the page was sent or abandoned."""
         self._parts.clear()
         UNSENT.bytes -= self._unsent
         self._unsent = 0

@@ -1,8 +1,8 @@
 """Operations of a REST service: one row per operation, and an index from routes to rows.
 
-A service lists its operations in `protocol/<service>/operations.py`. A row says which requests ask
-for the operation, which permission the caller needs, what it accepts, and which function handles
-it. Nothing else is known about an operation outside of its row and its handler.
+A service lists its operations in `protocol/<service>/operations.py`. A row defines the routes of
+the operation, the permission that the caller needs, what it accepts, and its handler. Everything
+about an operation is in its row and its handler.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from etagere.errors import Refusal
 from etagere.protocol.http.messages import Response
 
 Handler = Callable[..., Awaitable[Response]]
-"""Called with the exchange, what the service has parsed of the address, and the dependencies."""
+"""Called with the exchange, the parsed address and the dependencies."""
 
 _READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Route(NamedTuple):
-    """A form of request: what has to be the same for it to ask for an operation."""
+    """A route: the properties of a request that select an operation."""
 
     method: str
     level: Enum
-    """What the address names: the service, a container, a blob…"""
+    """The kind of resource in the address: the service, a container, a blob…"""
     comp: str = ""
     restype: str = ""
     variant: Enum | None = None
-    """What else tells two operations apart, such as a header. None: any, unless another row has
-    that variant."""
+    """Another distinction, such as a header. None: any, unless another row has that variant."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,14 +40,14 @@ class Operation:
     """One row: an operation of a service."""
 
     name: str
-    """As in the catalogue of operations: the name of the REST reference in snake case."""
+    """The name of the REST reference in snake case, as in the catalogue of operations."""
     routes: tuple[Route, ...]
     handler: Handler
     permission: Permission
     changes: bool | None = None
-    """Whether it changes something. None: the method says so."""
+    """Whether it changes something. None: determined by the method."""
     answers_head: bool = True
-    """Whether HEAD asks for it too, where GET does: the same answer without its body."""
+    """Whether HEAD is accepted as well as GET, with the same response without its body."""
 
     @property
     def permissions(self) -> Mapping[str, Permission]:
@@ -58,13 +57,13 @@ class Operation:
 
 Row = TypeVar("Row", bound=Operation)
 RouteIndex = dict[tuple[str, Any, str, str, Any], Row]
-"""From the fields of a `Route` to the operation that such a request asks for."""
+"""The operation for the fields of a `Route`."""
 
 
 def index_routes(operations: Iterable[Row], variants: Iterable[Enum] = ()) -> RouteIndex[Row]:
-    """Returns an index with an entry for every form of request, so that one look finds the row.
+    """Returns an index with an entry for every possible request, so that one lookup finds the row.
 
-    `variants` are all that a request to the service may have.
+    `variants` are all variants of the service.
     """
     index: RouteIndex[Row] = {}
     for operation in operations:
@@ -83,12 +82,12 @@ def index_routes(operations: Iterable[Row], variants: Iterable[Enum] = ()) -> Ro
 
 
 def is_change(operation: Operation, method: str) -> bool:
-    """Whether a request for the operation changes something."""
+    """Returns whether a request for the operation changes something."""
     return method not in _READING_METHODS if operation.changes is None else operation.changes
 
 
 def no_route(method: str, comp: str) -> Refused:
-    """The refusal of a request that asks for no operation."""
+    """Returns the refusal of a request for an unknown operation."""
     if comp:
         facts: dict[str, str | int] = {"QueryParameterName": "comp", "QueryParameterValue": comp}
         return Refused(Refusal("InvalidQueryParameterValue", facts))

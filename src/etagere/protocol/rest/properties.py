@@ -1,4 +1,4 @@
-"""Service properties: reading and changing them, and what they decide (CORS, default version)."""
+"""Service properties, and their effects: CORS and the default version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etagere.operations.service import (
     set_service_properties,
 )
 from etagere.protocol.http.messages import Response
-from etagere.protocol.http.sharing import FrontEndShare, alone
+from etagere.protocol.http.sharing import FrontEndShare, single_front_end
 from etagere.protocol.rest import responses
 from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange
 from etagere.rules import cors
@@ -24,10 +24,10 @@ from etagere.rules.accounts import check_account_name
 _BYTES_MAX: Final = 64 << 10
 _ACCOUNTS_KNOWN_MAX: Final = 1_024
 _RULES_KNOWN_SECONDS: Final = 5.0
-"""How long CORS rules are cached at most. If the client of a change disconnects, the change may be
-published before it is made."""
+"""The maximum time for which CORS rules are cached. If the client of a change disconnects, the
+change may be published before it is made."""
 _NOT_CACHED_STATUS_MIN: Final = 300
-# The service names these first and last, whether an answer has the last ones or not.
+# The service lists these first and last, whether or not the response has the last ones.
 _EXPOSED_FIRST: Final = ("x-ms-request-id", "x-ms-client-request-id", "Server", "x-ms-version")
 _EXPOSED_LAST: Final = ("Content-Length", "Date", "Transfer-Encoding")
 
@@ -38,14 +38,14 @@ class PropertiesStore:
     def __init__(self, engine: Engine, service: str, share: FrontEndShare | None = None) -> None:
         self._engine = engine
         self._service = service
-        self._share = share or alone()
+        self._share = share or single_front_end()
         self._rules_as_of = self._share.properties_changed
         self._rules_until = 0.0
         self._rules: dict[str, Sequence[CorsRule]] = {}
 
     async def read(self, account: str) -> ServiceProperties:
         if check_account_name(account) is not None:
-            # Callers of preflights need not be known, nor need the account that they name.
+            # Preflights are not authenticated, and their account may not exist.
             return ServiceProperties()
         return await self._engine.read(get_service_properties, (account, self._service))
 
@@ -54,11 +54,11 @@ class PropertiesStore:
         try:
             await self._engine.write(set_service_properties, command)
         finally:
-            # It may have happened, or be about to, even if nobody waits for it any more.
+            # The change may have been made, or be about to, even if the request was cancelled.
             self._share.publish_change_of_properties()
 
     async def default_version(self, exchange: Exchange) -> str | None:
-        """The version of a request that names none, if the owner of the account has set one."""
+        """Returns the default version that the owner of the account has set, if any."""
         version = (await self.read(exchange.request.account)).default_service_version
         return None if version is None else min(version, VERSION_NEWEST)
 
@@ -82,7 +82,7 @@ class PropertiesStore:
                 return []
             rules = self._known_rules().get(exchange.request.account)
             if rules is None:
-                rules = await self._learn_rules(exchange)
+                rules = await self._load_rules(exchange)
         elif method == "OPTIONS":
             return []
         else:
@@ -101,12 +101,12 @@ class PropertiesStore:
             self._rules_until = now + _RULES_KNOWN_SECONDS
         return self._rules
 
-    async def _learn_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
+    async def _load_rules(self, exchange: Exchange) -> Sequence[CorsRule]:
         known = self._rules
         rules = (await self.read(exchange.request.account)).cors
         if len(known) >= _ACCOUNTS_KNOWN_MAX:
             known.clear()
-        # Not in what has taken its place by now, if there was a change meanwhile.
+        # Not into the new cache, if there was a change meanwhile.
         known[exchange.request.account] = rules
         return rules
 
@@ -116,7 +116,7 @@ def _exposable(exchange: Exchange, response: Response) -> list[str]:
     real service."""
     names = {name.decode(): None for name, _ in response.headers}
     if exchange.parameter("comp") == "properties":
-        # Scripts may read it anyway, and the service leaves it out here, though not of listings.
+        # Scripts may read it anyway. The service omits it here, except for listings.
         names.pop("Content-Type", None)
     # The first ones are listed whether the response has them or not.
     rest = [name for name in names if name not in _EXPOSED_FIRST]

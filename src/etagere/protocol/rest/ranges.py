@@ -1,4 +1,4 @@
-"""The byte ranges that requests ask for."""
+"""The byte ranges of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def byte_range(exchange: Exchange) -> Range | None:
 
 
 def source_range(exchange: Exchange) -> Range | None:
-    """Returns the range of a source that is to be read, or None for all of it."""
+    """Returns the requested range of a source; None for all of it."""
     written = exchange.header("x-ms-source-range")
     if written is None:
         return None

@@ -1,4 +1,4 @@
-"""From refusals to error responses: the one place where any refusal becomes an answer.
+"""Conversion of refusals to error responses, in one place for all services.
 
 Requests, the parts of batches and the changes of an entity group are refused here, whether a rule,
 a permission or the source of a copy was the reason.
@@ -28,12 +28,12 @@ class ErrorForm(NamedTuple):
     """The form of an error response."""
 
     headers: Headers
-    """Beside those of every response."""
+    """The headers besides those of every response."""
     encode: Encoder
 
 
 def error_form_of(service: str, refusal: Refusal) -> ErrorForm:
-    """The form that a service has for most of its errors."""
+    """Returns the usual form of the errors of a service."""
     content_type, encode = BY_SERVICE[service]
     headers = [
         (b"x-ms-error-code", refusal.code.encode()),
@@ -45,7 +45,8 @@ def error_form_of(service: str, refusal: Refusal) -> ErrorForm:
 def error_response(
     exchange: Exchange, refusal: Refusal, form: ErrorForm, *, operation_index: int | None = None
 ) -> Response:
-    """The answer to a request that was refused. `operation_index`: which change of a group was."""
+    """Returns the response to a refused request. `operation_index` is the index of the refused
+    change in a group."""
     if isinstance(refusal, UnreadSource):
         return _unread_source_response(exchange, refusal, form)
     if isinstance(refusal, NotModified):
@@ -79,16 +80,16 @@ def _error_context(
 
 
 def now() -> int:
-    """The time of an error response, in ticks since 1970."""
+    """Returns the time for an error response, in ticks since 1970."""
     return time.time_ns() // 100
 
 
 def _is_trusted(exchange: Exchange, refusal: Refusal) -> bool:
-    """Whether the caller may see the facts of a refusal: those who may read the object may, or its
-    tags if the facts are about them.
+    """Returns whether the caller may see the details of a refusal: those who may read the object
+    may, or its tags if the details are about them.
 
-    Until the caller is known, facts are about the request alone. An anonymous caller who was let
-    in reads a public container; in a private one they are refused without facts.
+    Before authentication, details are only about the request. An authorized anonymous caller reads
+    a public container; in a private one they are refused without details.
     """
     principal = getattr(exchange, "principal", None)
     if principal is None or isinstance(principal, KeyOwner):
@@ -100,8 +101,9 @@ def _is_trusted(exchange: Exchange, refusal: Refusal) -> bool:
 
 
 def _visible(refusal: Refusal, exchange: Exchange) -> Refusal:
-    """The refusal with the facts that this caller may see: tags have a permission of their own.
-    With conditions on the tags of a source, nobody can tell whose tags the facts are about."""
+    """Returns the refusal with the details that this caller may see: tags need a separate
+    permission. If the source has conditions on tags, too, it is not known whose tags the details
+    contain."""
     facts = refusal.facts
     if facts.get("Condition") != tags.CONDITION_HEADER or tags.CURRENT not in facts:
         return refusal
@@ -131,30 +133,29 @@ SOURCE_STATUS: Final = "CopySourceStatusCode"
 SOURCE_CODE: Final = "CopySourceErrorCode"
 _SOURCE_MESSAGE: Final = "CopySourceErrorMessage"
 _SOURCE_HEADERS_SINCE: Final = "2024-02-04"
-"""The version from which headers repeat what the source answered; recordings up to 2023-08-03 have
+"""The first version whose headers repeat the error of the source; recordings up to 2023-08-03 have
 none."""
 _REPEATED_STATUSES: Final = frozenset({304, 400, 401, 403, 404, 409, 412, 416})
 
 
 class UnreadSource(Refusal, frozen=True):
-    """What a source answered in place of bytes.
+    """The refusal of a request because its source could not be read.
 
-    A request that reads a source fails as its source does: with the same status, and with its
-    error beside our own. So a client can tell a source that does not exist from one that it may
-    not read.
+    Such a request fails with the status of the source, and with its error code in addition to its
+    own. So a client can distinguish a source that does not exist from one that it may not read.
     """
 
     @property
     def status(self) -> int:
-        """That of the source, as far as it blames the request."""
+        """The status of the source, if it is a client error."""
         status = int(self.facts.get(SOURCE_STATUS, 0))
         if status in _REPEATED_STATUSES:
             return status
         return 400 if 300 <= status < 500 else self.error.status
 
 
-def unread(status: int, code: str, message: str) -> Refused:
-    """A source that answered so, or would have."""
+def unread_source(status: int, code: str, message: str) -> Refused:
+    """Returns the refusal for a source that sent, or would have sent, this error."""
     facts: dict[str, str | int] = {
         SOURCE_STATUS: status,
         SOURCE_CODE: code,
@@ -163,15 +164,15 @@ def unread(status: int, code: str, message: str) -> Refused:
     return Refused(UnreadSource(_CANNOT_VERIFY, facts, message_override=message))
 
 
-def unread_as(refusal: Refusal) -> Refused:
-    """A source in this store, which would have refused a request for it like this."""
+def unread_source_for(refusal: Refusal) -> Refused:
+    """Returns the refusal for a source in this store that would refuse a read like this."""
     status = 304 if isinstance(refusal, NotModified) else http_status(refusal.code, "blob")
-    return unread(status, refusal.code, refusal.message)
+    return unread_source(status, refusal.code, refusal.message)
 
 
 def without_source_message(refused: Refused) -> Refused:
-    """The refusal of a request that adds the bytes of its source to a blob: the service answers
-    those with its general message."""
+    """Returns the refusal of a request that adds the bytes of its source to a blob, for which the
+    service uses its general message."""
     if not isinstance(refused.refusal, UnreadSource):
         return refused
     return Refused(replace(refused.refusal, message_override=""))
@@ -185,7 +186,7 @@ def _unread_source_response(exchange: Exchange, refusal: UnreadSource, form: Err
             (b"x-ms-copy-source-status-code", b"%d" % int(refusal.facts[SOURCE_STATUS])),
             (b"x-ms-copy-source-error-code", octets(str(refusal.facts[SOURCE_CODE]))),
         ]
-    # The status line repeats the source's message, even where the body has the general one.
+    # The status line repeats the message of the source, even if the body has the general one.
     reason = str(refusal.facts[_SOURCE_MESSAGE])
     if refusal.status == 304:
         return Response(304, headers, reason=reason)

@@ -12,7 +12,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.rules import names
 
 PAGE_MAX: Final = 5_000
-# Python reads no number of thousands of digits, and none of ours has more than these.
+# Python refuses to parse numbers with thousands of digits; no valid one has more than these.
 NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 

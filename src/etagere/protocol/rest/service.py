@@ -1,5 +1,5 @@
-"""A REST service: takes a request through routing, authentication, authorization and its handler,
-and makes a response of any outcome."""
+"""A REST service: routing, authentication, authorization and handling of requests, with a response
+for any outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from etagere.protocol.rest.responses import Headers
 
 logger = logging.getLogger(__name__)
 
-# What a status means where there was no request to refuse.
+# The error codes for input that is not a request, by status.
 _MALFORMED: Final = {
     413: "RequestBodyTooLarge",
     414: "RequestUrlFailedToParse",
@@ -42,16 +42,16 @@ Call = Callable[[Exchange], Awaitable[Response]]
 
 
 class Routed(NamedTuple):
-    """What a request asks for."""
+    """The operation that a request is routed to."""
 
     operation: Operation
     permission: Permission
     """The permission of the operation that this request needs."""
     target: str
-    """The resource that it concerns, as in `authorize`."""
+    """The resource of the request, as in `authorize`."""
     call: Call
     extra_letters: str = ""
-    """Letters that a token needs beside those of the permission."""
+    """Letters that a token needs in addition to those of the permission."""
 
 
 class Service(ABC):
@@ -73,7 +73,7 @@ class Service(ABC):
 
     @abstractmethod
     def route(self, exchange: Exchange) -> Routed:
-        """Returns what a request asks for; raises `Refused` if there is no such operation."""
+        """Routes a request; raises `Refused` if there is no such operation."""
 
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
@@ -87,15 +87,15 @@ class Service(ABC):
         return response
 
     async def answer_nested(self, outer: Exchange, nested: Exchange) -> Response:
-        """Answers a request that came inside of another one as if it had come alone, except that
-        a token of the outer request is valid for it, too."""
+        """Answers a nested request as if it had been sent alone, except that a token of the outer
+        request is valid for it, too."""
         holder = outer.principal if isinstance(outer.principal, TokenHolder) else None
         response = await self._outcome(nested, holder)
         response.headers = [*nested.common_headers(), *response.headers]
         return response
 
     async def _outcome(self, exchange: Exchange, holder: TokenHolder | None = None) -> Response:
-        """Returns a response, whatever happens."""
+        """Returns the response for any outcome."""
         try:
             return await self._carry_out(exchange, holder)
         except Refused as refused:
@@ -105,7 +105,8 @@ class Service(ABC):
         except MemoryExhausted:
             return self._refused(exchange, Refusal("ServerBusy"))
         except Fault as fault:
-            # Nothing happened, and clients know 503 to mean that; 500 is for what nobody knows.
+            # Nothing was changed, which clients infer from 503; 500 means that the outcome is
+            # unknown.
             logger.error("request %s: %s", exchange.request_id, fault)
             return self._refused(exchange, Refusal("ServerBusy"))
         except Unknown as unknown:
@@ -131,7 +132,7 @@ class Service(ABC):
         if holder is not None and isinstance(exchange.principal, Anonymous):
             exchange.principal = holder
         if request.secondary and is_change(routed.operation, request.method):
-            # It is there to be read when the primary cannot be.
+            # The secondary endpoint is for reads while the primary is unavailable.
             message = "Write operations are not allowed."
             raise Refused(Refusal("InsufficientAccountPermissions", message_override=message))
         exchange.permit = unwrap(
@@ -156,10 +157,11 @@ class Service(ABC):
         return error_response(exchange, refusal, self.error_form(exchange, refusal))
 
     def error_form(self, _exchange: Exchange, refusal: Refusal) -> ErrorForm:
-        """The form of an error response; that of the service, unless it depends on the request."""
+        """Returns the form of an error response: that of the service, unless it depends on the
+        request."""
         return error_form_of(self.name, refusal)
 
-    # What the connection asks for
+    # Called by the connection
 
     def malformed(self, status: int, detail: str, method: str) -> Response:
         """Returns the response to bytes that are not a valid request."""

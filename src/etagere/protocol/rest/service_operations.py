@@ -30,7 +30,7 @@ async def set_service_properties(exchange: Exchange, deps: Dependencies) -> Resp
 
 
 async def get_service_stats(exchange: Exchange, _: Dependencies) -> Response:
-    """Only the secondary endpoint has statistics."""
+    """Returns statistics, which only the secondary endpoint has."""
     if not exchange.request.secondary:
         raise Refused(Refusal("InvalidQueryParameterValue", {"QueryParameterName": "comp"}))
     return Response(200, [responses.XML], responses.stats())

@@ -1,4 +1,4 @@
-"""The bodies of uploads: how long they may be, and how they are received."""
+"""The bodies of uploads: limits and receiving."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from etagere.protocol.codecs import structured_messages
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import NUMBER, invalid_header, required_header
 from etagere.protocol.rest.responses import Headers
-from etagere.protocol.turns import Turn
+from etagere.protocol.time_slices import TimeSlice
 
 NO_BODY: Final = Body(b"", 0, 0)
 """The body in a command until the real one has been received."""
 PRECHECK_BYTES_MIN: Final = 256 << 10
 """Longer bodies are received only after a check that the write would be accepted now."""
 Limits = tuple[tuple[str, int], ...]
-"""The maximum length of a body in bytes, by the version from which on it holds, newest first."""
+"""The maximum length of a body in bytes, by first version, newest first."""
 
 
 def announced_length(exchange: Exchange, limits: Limits) -> int:
-    """Returns the length of the content, which a client has to announce."""
+    """Returns the length of the content, which a request must have."""
     length = exchange.http.body.length
     if length is None:
         raise Refused(Refusal("MissingContentLengthHeader"))
@@ -59,14 +59,14 @@ async def receive(exchange: Exchange, writer: BodyWriter) -> Body:
         await writer.append_body(body)
         return await writer.seal()
     decoder = structured_messages.Decoder(body.length or 0, content_length)
-    turn = Turn()
+    time_slice = TimeSlice()
     async for chunk in body:
         for content in decoder.feed(chunk):
             if content:
                 await writer.append(content)
             # Segments may be tiny, and thousands of them in a chunk.
-            await turn.give_way()
-        turn.begin()
+            await time_slice.yield_if_over()
+        time_slice.restart()
     decoder.finish()
     return await writer.seal()
 
@@ -84,7 +84,7 @@ STRUCTURED_BODY: Headers = [(b"x-ms-structured-body", structured_messages.KIND.e
 
 
 def is_structured(exchange: Exchange) -> bool:
-    """Whether the body of the request, or the requested one, is a structured message."""
+    """Returns whether the body of the request, or the requested one, is a structured message."""
     written = exchange.header("x-ms-structured-body")
     if written is None:
         return False
@@ -99,7 +99,7 @@ def structured_content_length(exchange: Exchange, body_length: int) -> int | Non
     name = "x-ms-structured-content-length"
     if not is_structured(exchange):
         if exchange.header(name) is not None:
-            # Or what frames a message would be stored as if it were content.
+            # Otherwise the framing of the message would be stored as content.
             required_header(exchange, "x-ms-structured-body")
         return None
     written = required_header(exchange, name)

@@ -1,1 +1,1 @@
-"""Where the bytes of copies and from-URL uploads come from."""
+"""The sources of copies and of uploads from URLs."""

@@ -1,9 +1,8 @@
-"""The addresses of sources: what they name, whether that is here, and whether it may be read.
+"""The URLs of sources: parsing, and whether a source is on this server or on an allowed one.
 
-One strict parser decides, and what is fetched is put together from its result, so that nobody
-further down can read another host out of the same text. Names are compared as they are written,
-before anything is resolved: what the operator did not write cannot be reached, whatever it
-resolves to.
+One strict parser decides, and the URL to fetch is built from its result, so that no other parser
+can find another host in the same text. Host names are compared before they are resolved: only hosts
+that the operator listed can be reached, whatever they resolve to.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from etagere.auth.request import SECONDARY
 from etagere.settings import CopySource
 
 ADDRESS_CHARACTERS_MAX: Final = 16 << 10
-"""Room for the longest name of a blob, percent-encoded, and a token."""
+"""Enough for the longest blob name, percent-encoded, and a token."""
 _PORT_MAX = 65_535
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PUBLIC_BLOB_DOMAIN: Final = "blob.core.windows.net"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
-# Neither a name before the host nor anything that one reader takes for the end of the host and
-# another does not.
+# No user name, and no characters that some parsers, but not others, treat as the end of the host.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[^\x00-\x20\x7f?#]*)?(?:\?(?P<query>[^\x00-\x20\x7f#]*))?",
@@ -33,7 +31,7 @@ _HOST = re.compile(r"(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,
 
 
 class SourceAddress(NamedTuple):
-    """An address, taken apart. Path and query are still percent-encoded."""
+    """A parsed URL. Path and query are percent-encoded."""
 
     scheme: str
     host: str
@@ -47,9 +45,8 @@ class SourceAddress(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
-    def shown(self) -> str:
-        """The address without what may give the right to read it: all of the query but what
-        names a snapshot or a version."""
+    def without_secrets(self) -> str:
+        """Returns the URL without secrets: of the query only what names a snapshot or a version."""
         kept = [pair for pair in self.query.split("&") if _name(pair) in ("snapshot", "versionid")]
         query = "?" + "&".join(kept) if kept else ""
         return f"{self.scheme}://{self.authority}{self.path}{query}"
@@ -60,7 +57,7 @@ def _name(pair: str) -> str:
 
 
 def parse(written: str) -> SourceAddress | None:
-    """None for what is no absolute address of HTTP."""
+    """Parses a URL; returns None if it is not an absolute HTTP URL."""
     if len(written) > ADDRESS_CHARACTERS_MAX:
         return None
     found = _ADDRESS.fullmatch(written)
@@ -74,9 +71,9 @@ def parse(written: str) -> SourceAddress | None:
     return SourceAddress(scheme, host, port, found["path"] or "/", found["query"] or "")
 
 
-def is_here(source: SourceAddress, host: str, scheme: str, port: int) -> bool:
-    """Whether an address is one of this server: that which a request was sent to (`host` is its
-    header), or this machine and our port. The name of an account may stand before either."""
+def is_this_server(source: SourceAddress, host: str, scheme: str, port: int) -> bool:
+    """Returns whether a URL is on this server: at the host that the request was sent to (`host` is
+    its header), or on this machine with our port. The name of an account may precede either."""
     base = _without_account(source.host)
     if base in _LOOPBACK and source.port == port:
         return True
@@ -94,8 +91,8 @@ def _without_account(host: str) -> str:
 
 
 def is_public_endpoint_of(source: SourceAddress, account: str) -> bool:
-    """Whether an address is below the endpoint that an account of this name has in the public
-    cloud. The Azure CLI writes the source of a copy so, whatever endpoint it was given."""
+    """Returns whether a URL is below the public cloud endpoint of an account. The Azure CLI sends
+    the source of a copy like this, whatever endpoint it was given."""
     owner, _, domain = source.host.partition(".")
     return (
         domain == _PUBLIC_BLOB_DOMAIN
@@ -105,7 +102,8 @@ def is_public_endpoint_of(source: SourceAddress, account: str) -> bool:
 
 
 def is_allowed(source: SourceAddress, allowed: Iterable[CopySource]) -> bool:
-    """Whether the operator named this host, and this port or, without one, the usual one."""
+    """Returns whether the operator allows this host, and this port or, without one, the default
+    port."""
     usual = source.port == _DEFAULT_PORTS[source.scheme]
     return any(
         one.host == source.host and (usual if one.port is None else one.port == source.port)

@@ -1,10 +1,11 @@
 """Reads sources on other servers over HTTP.
 
-Only what the operator named is read, and just that. Redirects are not followed, since they would
-lead elsewhere; the environment's proxies and passwords are not used; cookies are not kept. Bytes
-are taken as they are sent, never decompressed, and only as fast as they are written.
+Only hosts that the operator listed are read. Redirects are not followed, since they lead to other
+URLs; proxies and passwords of the environment are not used; cookies are not kept. Bytes are
+received as they are sent, never decompressed, and only as fast as they are written.
 
-This is imported only where other servers may be read: the client takes a while to load.
+This module is imported only if other servers may be read, because the HTTP client takes a while to
+load.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from yarl import URL
 from etagere.model.common import Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.sources.addresses import SourceAddress
-from etagere.protocol.sources.elsewhere import Elsewhere, failed
+from etagere.protocol.sources.remote import RemoteSource, failed
 
 _META = "x-ms-meta-"
 _CONNECTIONS_MAX = 64
@@ -29,7 +30,7 @@ _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
 
 class Fetcher:
-    """Asks other servers, over connections of this process."""
+    """An HTTP client for sources on other servers."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -41,14 +42,14 @@ class Fetcher:
         asked: Range | None,
         bytes_max: int | None,
         seconds_max: float | None,
-    ) -> Elsewhere:
-        """Its answer, once the head of it is there. Raises `Refused` if it is none with bytes, or
-        with more than are taken."""
+    ) -> RemoteSource:
+        """Returns the response once its head has arrived. Raises `Refused` if it has no bytes, or
+        too many."""
         headers = {"Accept-Encoding": "identity", "User-Agent": "etagere", **conditions}
         if asked is not None:
             headers["Range"] = f"bytes={asked.start}-{'' if asked.end is None else asked.end}"
             if asked.end is not None:
-                # Nor is more taken of somebody who does not keep to what was asked for.
+                # Nothing more is read from a server that does not send what was requested.
                 count = asked.end + 1 - asked.start
                 bytes_max = count if bytes_max is None else min(bytes_max, count)
         timeout = aiohttp.ClientTimeout(
@@ -62,7 +63,7 @@ class Fetcher:
             raise failed(address.authority, error) from None
         fields = {name.lower(): value for name, value in response.headers.items()}
         received = _received(address, response)
-        source = Elsewhere(
+        source = RemoteSource(
             address,
             response.status,
             fields,
@@ -79,7 +80,7 @@ class Fetcher:
         return source
 
     def _opened(self) -> aiohttp.ClientSession:
-        """Made where there is a loop for it to run in."""
+        """Creates the session in the running event loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX, force_close=True),
@@ -106,7 +107,7 @@ def _metadata(headers: Iterable[tuple[str, str]]) -> Metadata:
 
 
 def _url(address: SourceAddress) -> URL:
-    """Put together from what was judged, and not read again."""
+    """Builds the URL from the checked parts, without parsing it again."""
     return URL.build(
         scheme=address.scheme,
         host=address.host,

@@ -1,1 +1,1 @@
-"""The table service over REST: addresses, and what turns requests into commands and back."""
+"""The REST interface of the table service."""

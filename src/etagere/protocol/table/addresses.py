@@ -19,7 +19,7 @@ from etagere.model.tables import Keys
 
 
 class AddressKind(enum.Enum):
-    """What kind of thing an address names."""
+    """The kind of resource in an address."""
 
     SERVICE = enum.auto()
     TABLES = enum.auto()
@@ -47,14 +47,14 @@ _TABLES: Final = frozenset({"Tables", "Tables()"})
 
 
 def parse_address(path: str) -> Address | None:
-    """What a path below the account names, decoded; None if it is no address."""
+    """Parses the path below the account; returns None if it is invalid."""
     if not path:
         return Address(AddressKind.SERVICE)
     if path in _TABLES:
         return Address(AddressKind.TABLES)
     if path == "$batch":
         return Address(AddressKind.GROUP)
-    # Nearly all, and a pattern that does not fit takes as long as one that does.
+    # The most common form first: a pattern that does not match takes as long as one that does.
     if path.endswith("')") and (found := _ENTITY.fullmatch(path)) is not None:
         return _entity(found)
     if (found := _TABLE.fullmatch(path)) is not None:

@@ -1,4 +1,4 @@
-"""Changes of entities, alone or in a group: from a request to what is asked, and to its answer."""
+"""Changes of entities, alone or in a group: decoding of requests, and responses."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from etagere.rules.entities import (
 TUNNELLED_METHODS: Final = frozenset({"PUT", "DELETE", "MERGE", "PATCH"})
 
 
-class Asked(NamedTuple):
-    """A change, and how its answer is wanted."""
+class RequestedChange(NamedTuple):
+    """A change, and the requested form of its response."""
 
     change: EntityChange
     level: Level
@@ -37,7 +37,8 @@ class Asked(NamedTuple):
 
 
 def method_of(method: str, fields: Mapping[str, str]) -> str:
-    """The method that is meant: those that a proxy would not let through come inside of a POST."""
+    """Returns the effective method: methods that a proxy would not forward are sent in a header of
+    a POST."""
     tunnelled = fields.get("x-http-method")
     if tunnelled is None:
         return method
@@ -56,13 +57,13 @@ def check_content_type(fields: Mapping[str, str]) -> Refusal | None:
 
 
 class ChangeHead(NamedTuple):
-    """What the head of a request says of a change."""
+    """The part of a change that is in the head of a request."""
 
     kind: ChangeKind
     address: Address
     if_match: int | None
     level: Level | Refusal
-    """Refused only if nothing is wrong with the body."""
+    """A refusal is raised only if the body is valid."""
     prefer: str
 
 
@@ -76,8 +77,8 @@ def decode_head(
 
 
 def _if_match(kind: ChangeKind, fields: Mapping[str, str]) -> IfMatch:
-    """What If-Match asks for. An empty one is refused: taken for none, it would make a conditional
-    write unconditional."""
+    """Parses If-Match. An empty one is refused: ignoring it would make a conditional write
+    unconditional."""
     written = fields.get("if-match")
     if written is None:
         if kind is ChangeKind.DELETE:
@@ -87,7 +88,7 @@ def _if_match(kind: ChangeKind, fields: Mapping[str, str]) -> IfMatch:
 
 
 def check_upsert(kind: ChangeKind, version: str) -> Refusal | None:
-    """Versions without upserts need an If-Match for every change of an entity."""
+    """Refuses a change without If-Match in versions without upserts."""
     if version < UPSERTS_SINCE and kind in _UPSERTS:
         return Refusal("MissingRequiredHeader", {"HeaderName": "If-Match"})
     return None
@@ -98,14 +99,14 @@ _UPSERTS: Final = frozenset({ChangeKind.INSERT_OR_REPLACE, ChangeKind.INSERT_OR_
 
 
 def with_sent_condition(refusal: Refusal, fields: Mapping[str, str]) -> Refusal:
-    """A refusal of an unmet condition, with the condition as it was sent."""
+    """Returns the refusal of a condition, with the condition as it was sent."""
     if "Condition" not in refusal.facts:
         return refusal
     sent: dict[str, str | int] = {"Sent": fields.get("if-match", "")}
     return msgspec.structs.replace(refusal, facts=refusal.facts | sent)
 
 
-def decode_body(head: ChangeHead, body: bytes) -> Asked:
+def decode_body(head: ChangeHead, body: bytes) -> RequestedChange:
     kind, address, if_match, level, prefer = head
     keys = address.keys
     if kind is ChangeKind.DELETE:
@@ -118,26 +119,26 @@ def decode_body(head: ChangeHead, body: bytes) -> Asked:
     abort_if(check_entity(keys, properties, sent_bytes=len(body)))
     if isinstance(level, Refusal):
         raise Refused(level)
-    return Asked(EntityChange(kind, keys, properties, if_match), level, prefer)
+    return RequestedChange(EntityChange(kind, keys, properties, if_match), level, prefer)
 
 
 def decode_change(
     kind: ChangeKind, address: Address, fields: Mapping[str, str], body: bytes, query_format: str
-) -> Asked:
+) -> RequestedChange:
     return decode_body(decode_head(kind, address, fields, query_format), body)
 
 
 def _keys(decoded: DecodedEntity, address: Address) -> Keys:
-    """The keys in the address, or where it has none, those in the body."""
+    """Returns the keys in the address or, if it has none, in the body."""
     if address.keys is not None:
         in_body = (decoded.partition, decoded.row)
-        for name, told, meant in zip(
+        for name, sent, addressed in zip(
             ("PartitionKey", "RowKey"),
             in_body,
             (address.keys.partition, address.keys.row),
             strict=True,
         ):
-            if told is not None and told != meant:
+            if sent is not None and sent != addressed:
                 facts: dict[str, str | int] = {"PropertyName": name}
                 raise Refused(Refusal("InvalidInput", facts))
         return address.keys
@@ -147,7 +148,7 @@ def _keys(decoded: DecodedEntity, address: Address) -> Keys:
     return Keys(decoded.partition, decoded.row)
 
 
-# Answers
+# Responses
 
 NO_CONTENT: Final = "return-no-content"
 CONTENT: Final = "return-content"
@@ -156,11 +157,11 @@ COMMON: Final[Headers] = [
     (b"Cache-Control", b"no-cache"),
     (b"X-Content-Type-Options", b"nosniff"),
 ]
-"""What every answer about tables and entities has."""
+"""The headers of all responses about tables and entities."""
 
 
 def preference_headers(prefer: str) -> Headers:
-    """Said only if it was asked for."""
+    """Returns the header that confirms a preference, if there was one."""
     if prefer in (NO_CONTENT, CONTENT):
         return [(b"Preference-Applied", prefer.encode())]
     return []
@@ -170,8 +171,8 @@ def address_of_entity(origin: Origin, table: str, keys: Keys) -> bytes:
     return f"{origin.address}/{entity_path(table, keys)}".encode()
 
 
-def answer(asked: Asked, stamp: int, table: str, origin: Origin) -> Response:
-    """What is told of a change that was carried out."""
+def answer(asked: RequestedChange, stamp: int, table: str, origin: Origin) -> Response:
+    """Returns the response to a change."""
     change = asked.change
     if change.change is ChangeKind.DELETE:
         return Response(204, list(COMMON))

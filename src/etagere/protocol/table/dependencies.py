@@ -1,4 +1,4 @@
-"""What the handlers of the table service are given beside the request."""
+"""The dependencies of the handlers of the table service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etagere.protocol.rest.dependencies import Dependencies
 from etagere.protocol.table.addresses import Address
 
 ChangeOf = Callable[[str, Address, Mapping[str, str]], ChangeKind | None]
-"""Returns what a request with this method, address and headers does to an entity, or None."""
+"""Returns the kind of change of a request with this method, address and headers, or None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Entity group transactions: requests inside of a request, carried out together or not at all."""
+"""Entity group transactions: requests nested in a request that are executed atomically."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from etagere.protocol.table.addresses import Address, parse_address
 from etagere.protocol.table.changes import (
     COMMON,
     NO_CONTENT,
-    Asked,
     ChangeHead,
+    RequestedChange,
     address_of_entity,
     answer,
     check_upsert,
@@ -46,10 +46,10 @@ BYTES_MAX: Final = 4 << 20
 
 
 class Part(NamedTuple):
-    """One change of a group, and the table that its address names."""
+    """A change of a group, and the table in its address."""
 
     table: str
-    asked: Asked
+    asked: RequestedChange
 
 
 async def read_batch(exchange: Exchange) -> Batch:
@@ -64,7 +64,8 @@ async def read_batch(exchange: Exchange) -> Batch:
 
 
 def address_of(exchange: Exchange, request: PartRequest) -> tuple[Address, str]:
-    """What the address of a part names, and its query. It may be whole, or begin at any level."""
+    """Returns the address of a part, and its query. The URL may be absolute, or begin at any
+    level."""
     host, account, target = exchange.header("host") or "", exchange.request.account, request.target
     find = _known_address if len(target) <= _KNOWN_LENGTH_MAX else _address_of
     found, query = find(host, account, target)
@@ -78,7 +79,7 @@ _KNOWN_LENGTH_MAX: Final = 1024
 
 def _address_of(host: str, account: str, target: str) -> tuple[Address | None, str]:
     scheme, _, rest = target.partition("://")
-    # A filter may hold an address too.
+    # A filter may contain a URL too.
     path = f"/{rest.partition('/')[2]}" if rest and scheme.isalpha() else target
     path, _, query = path.partition("?")
     below = path.lstrip("/")
@@ -89,7 +90,7 @@ def _address_of(host: str, account: str, target: str) -> tuple[Address | None, s
     return parse_address(percent_decoded(below)), query
 
 
-# The inserts of a group have one address, that of their table.
+# The inserts of a group have the same address, that of their table.
 _known_address = lru_cache(maxsize=256)(_address_of)
 
 
@@ -110,17 +111,18 @@ def too_long() -> Refusal:
     return Refusal("InvalidInput", {"MaxLimit": OPERATIONS_MAX}, message_override=message)
 
 
-def index_told(refusal: Refusal, index: int, count: int) -> int | None:
-    """The index that a refusal's message begins with, of the change that was refused among so many.
-    The service leaves it out of what depends on the entity itself, if it is the only one."""
+def reported_index(refusal: Refusal, index: int, count: int) -> int | None:
+    """Returns the index in the message of a refusal, of the refused change among `count`. The
+    service omits it if the refusal depends on the entity itself and there is only one."""
     return None if count == 1 and refusal.code in _WITHOUT_INDEX else index
 
 
 _WITHOUT_INDEX: Final = frozenset({"ResourceNotFound", "UpdateConditionNotSatisfied"})
 
 
-def preference_told(refusal: Refusal, request: PartRequest) -> Headers:
-    """What the answer to a refused insert says of its Prefer: nothing if there is no such table."""
+def preference_of_refused(refusal: Refusal, request: PartRequest) -> Headers:
+    """Returns the preference header of the response to a refused insert: none if there is no such
+    table."""
     if request.method != "POST" or refusal.code in _BEFORE_PREFERENCE:
         return []
     return preference_headers(request.headers.get("prefer", "").strip().lower())
@@ -130,7 +132,7 @@ _BEFORE_PREFERENCE: Final = frozenset({"TableNotFound", "InvalidResourceName", "
 
 
 class Group:
-    """The parts of a group so far: of one table, of one partition, and no entity twice."""
+    """The parts of a group: of one table and one partition, without duplicate entities."""
 
     def __init__(self, exchange: Exchange, change_of: ChangeOf) -> None:
         self.parts: list[Part] = []
@@ -140,8 +142,8 @@ class Group:
         self._last: tuple[PartRequest, ChangeHead] | None = None
 
     def decode(self, request: PartRequest) -> Part:
-        """The change that a part asks for. What the head says is not read again if it is that of
-        the part before: equal headers are mostly one object."""
+        """Decodes the change of a part. The head is not decoded again if it is that of the previous
+        part: equal headers are mostly the same object."""
         last = self._last
         if (
             last is None
@@ -164,12 +166,12 @@ class Group:
         self.parts.append(part)
 
 
-# Answers
+# Responses
 
 
 _VERSION_1: Final = (b"DataServiceVersion", b"1.0;")
 _VERSION_3: Final = (b"DataServiceVersion", b"3.0;")
-"""Only parts of a batch say this: the first those that need nothing of OData 3."""
+"""Only parts of a batch have this: the first form those that do not need OData 3."""
 
 
 def _part_of(response: Response, version: tuple[bytes, bytes] = _VERSION_3) -> PartResponse:
@@ -178,12 +180,12 @@ def _part_of(response: Response, version: tuple[bytes, bytes] = _VERSION_3) -> P
 
 
 class Answers:
-    """The answers to the changes of a group that was carried out."""
+    """The responses to the changes of a group."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
         self._formatted: list[bytes] = []
-        # Those to inserts differ only in the address, which stands between these.
+        # Responses to inserts differ only in the address, which is between these parts.
         self._similar: tuple[str, int] | None = None
         self._around: list[bytes] = []
 
@@ -208,7 +210,7 @@ class Answers:
 
 
 def refused_answer(refused: Response) -> Response:
-    """That to the change that was refused, with which the others were."""
+    """Returns the response to a refused group: that of the refused change."""
     return _changes_answer([format_part(_part_of(refused))])
 
 

@@ -49,26 +49,26 @@ from etagere.protocol.table import changes, groups, queries
 from etagere.protocol.table.addresses import Address, AddressKind
 from etagere.protocol.table.dependencies import TableDependencies
 from etagere.protocol.table.refusals import ODATA_PART
-from etagere.protocol.turns import Turn
+from etagere.protocol.time_slices import TimeSlice
 from etagere.rules.entities import check_keys, check_table_name, format_etag
 
 _ENTITY_BYTES_MAX: Final = 4 << 20
-"""The text of an entity of the largest size, 512 Ki UTF-16 units, takes 3 MiB if all of it is
-written as escapes. A binary is only a third longer in base64."""
+"""The text of the largest entity, 512 Ki UTF-16 units, takes 3 MiB if all of it is escaped. A
+binary is only a third longer in base64."""
 _TABLE_BYTES_MAX: Final = 64 << 10
 _KEYS_NOT_ALL: Final = (
     "The number of keys specified in the URI does not match number of key properties for the "
     "resource '{resource}'."
 )
-# Groups and pages are short work mostly, and each turn that is given away has its price.
-_TURN_SECONDS_MAX: Final = 0.005
-# What is encoded before others get their turn: about as much work.
+# Groups and pages are mostly short, and each pause has a cost.
+_SLICE_SECONDS: Final = 0.005
+# The most that is encoded before other requests run: about as much work.
 _ENCODED_VALUES_MAX: Final = 4_000
 _ENCODED_BYTES_MAX: Final = 256 << 10
 _SEARCH_SECONDS_MAX: Final = 5.0
-"""After so long without a match, a client is given an empty page, and may go on."""
-# What an entity takes besides its properties: its keys, its timestamp and its ETag.
-_VALUES_BESIDE: Final = 6
+"""After this time without a match, the client gets an empty page, and may continue."""
+# The values of an entity besides its properties: keys, timestamp and ETag.
+_VALUES_BESIDES_PROPERTIES: Final = 6
 
 
 # Tables
@@ -164,7 +164,7 @@ async def query_entities(exchange: Exchange, address: Address, deps: TableDepend
 
 
 async def _no_page(deps: TableDependencies, query: Query) -> EntityPage:
-    """What is found by a query that asks for no entities: nothing, and nothing follows."""
+    """Returns the result of a query for no entities: an empty last page."""
     await deps.engine.read(tables.get_table, query.table)
     return EntityPage([], [])
 
@@ -172,14 +172,16 @@ async def _no_page(deps: TableDependencies, query: Query) -> EntityPage:
 async def _found(exchange: Exchange, deps: TableDependencies, query: Query) -> EntityPage:
     page = None if _is_long(query) else await deps.engine.read(entity_queries.query_entities, query)
     if page is None:
-        return await _found_aside(exchange, deps, query._replace(rows_max=None))
+        return await _search_in_thread(exchange, deps, query._replace(rows_max=None))
     _note(deps, query, page)
     return page
 
 
-async def _found_aside(exchange: Exchange, deps: TableDependencies, query: Query) -> EntityPage:
-    """For as long as nothing is found, the search goes on in new snapshots: what is found in
-    the end is still of one."""
+async def _search_in_thread(
+    exchange: Exchange, deps: TableDependencies, query: Query
+) -> EntityPage:
+    """Searches in a thread, and continues in new snapshots until something is found. The entities
+    found are from one snapshot."""
     read_class = exchange.read_class("query of entities")
     ends = time.monotonic() + _SEARCH_SECONDS_MAX
     while True:
@@ -226,13 +228,14 @@ async def change_entity(
     try:
         (stamp,) = await deps.engine.write(entities.change_entities, command)
     except Refused as refused:
-        told = changes.with_sent_condition(_without_index(refused.refusal), fields)
-        raise Refused(told) from None
+        refusal = changes.with_sent_condition(_without_index(refused.refusal), fields)
+        raise Refused(refusal) from None
     return changes.answer(asked, stamp, address.table, _origin(exchange))
 
 
 async def refuse_below(exchange: Exchange, address: Address, deps: TableDependencies) -> Response:
-    """Says what is wrong in the words of the service, by which clients know the mistake."""
+    """Refuses the request with the message of the service, by which clients recognize the
+    mistake."""
     await deps.engine.read(tables.get_table, _table_name(exchange, address.table))
     if exchange.request.method == "POST":
         abort_if(changes.check_content_type(exchange.request.fields))
@@ -253,17 +256,17 @@ async def entity_group_transaction(
     group = groups.Group(exchange, deps.change_of)
     key_limits = queries.key_limits_of(exchange)
     allowed: set[tuple[ChangeKind, str]] = set()
-    turn = Turn(_TURN_SECONDS_MAX)
+    time_slice = TimeSlice(_SLICE_SECONDS)
     parts_asked = batch.requests
     if batch.is_too_long:
         index = OPERATIONS_MAX - 1
         return _refused_group(exchange, groups.too_long(), parts_asked[-1], index)
     try:
         for request in parts_asked:
-            await turn.give_way()
+            await time_slice.yield_if_over()
             part = group.decode(request)
             kind = part.asked.change.change
-            # Each part needs what it would need alone.
+            # Each part needs the permission that it would need alone.
             if (kind, part.table) not in allowed:
                 abort_if(check_table_name(part.table))
                 _authorize(exchange, deps.permissions[kind], part.table)
@@ -272,8 +275,8 @@ async def entity_group_transaction(
             group.add(part)
     except Refused as refused:
         index = len(group.parts)
-        told = groups.index_told(refused.refusal, index, len(parts_asked))
-        return _refused_group(exchange, refused.refusal, parts_asked[index], told)
+        reported = groups.reported_index(refused.refusal, index, len(parts_asked))
+        return _refused_group(exchange, refused.refusal, parts_asked[index], reported)
     parts = group.parts
     table = _table_name(exchange, parts[0].table)
     command = ChangeEntities(table, tuple(part.asked.change for part in parts))
@@ -283,12 +286,12 @@ async def entity_group_transaction(
         index = int(refused.refusal.facts.get(entities.INDEX, 0))
         request = parts_asked[index]
         refusal = changes.with_sent_condition(_without_index(refused.refusal), request.headers)
-        told = groups.index_told(refusal, index, len(parts_asked))
-        return _refused_group(exchange, refusal, request, told)
+        reported = groups.reported_index(refusal, index, len(parts_asked))
+        return _refused_group(exchange, refusal, request, reported)
     answers = groups.Answers(_origin(exchange))
     for part, stamp in zip(parts, stamps, strict=True):
         answers.add(part, stamp)
-        await turn.give_way()
+        await time_slice.yield_if_over()
     return answers.response()
 
 
@@ -299,7 +302,7 @@ def _authorize(exchange: Exchange, permission: Permission, table: str) -> None:
 async def _single_query(
     exchange: Exchange, deps: TableDependencies, request: PartRequest
 ) -> Response:
-    """A query that comes as a batch is the only thing in it."""
+    """Answers a batch that consists of one query."""
     try:
         address, query = groups.address_of(exchange, request)
         if address.kind not in (AddressKind.ENTITIES, AddressKind.ENTITY):
@@ -313,7 +316,7 @@ async def _single_query(
         )
         response = await query_entities(inner, address, deps)
     except Refused as refused:
-        # Only changes are counted.
+        # Only changes have an index.
         response = _refused(exchange, refused.refusal, None)
     return groups.query_answer(response)
 
@@ -321,18 +324,17 @@ async def _single_query(
 def _is_long(query: Query) -> bool:
     """Whether to query in a thread at once."""
     terms = 0 if query.filter is None else query.filter.terms
-    # Who goes on with large pages mostly has a whole one to come.
+    # A client that continues with large pages mostly gets another full one.
     goes_on = query.start is not None and query.limit > LIMITS.brief_rows_max
     return goes_on or terms * LIMITS.step_rows_min > LIMITS.brief_terms_max
 
 
 async def _encode(page: EntityPage, encoder: EntityEncoder) -> Keys | None:
-    """Encodes a page in steps, between which others have their turn. Returns what the next page
-    starts with."""
-    turn = Turn(_TURN_SECONDS_MAX)
+    """Encodes a page in time slices; returns the first entity of the next page."""
+    time_slice = TimeSlice(_SLICE_SECONDS)
     start, values, stored_bytes = 0, 0, 0
     for at, ((_, entity), size) in enumerate(zip(page.entities, page.sizes, strict=True), 1):
-        values += len(entity.properties.names) + _VALUES_BESIDE
+        values += len(entity.properties.names) + _VALUES_BESIDES_PROPERTIES
         stored_bytes += size
         if values < _ENCODED_VALUES_MAX and stored_bytes < _ENCODED_BYTES_MAX:
             continue
@@ -340,7 +342,7 @@ async def _encode(page: EntityPage, encoder: EntityEncoder) -> Keys | None:
         if start + added < at:
             return page.entities[start + added][0]
         start, values, stored_bytes = at, 0, 0
-        await turn.give_way()
+        await time_slice.yield_if_over()
     added = encoder.add(page.entities[start:])
     if start + added < len(page.entities):
         return page.entities[start + added][0]
@@ -376,7 +378,7 @@ def _without_index(refusal: Refusal) -> Refusal:
 
 @contextmanager
 def _as_resource() -> Iterator[None]:
-    """A table that is asked for as an object of its own is a resource like others."""
+    """Changes the error code for a missing table that is requested as a resource."""
     try:
         yield
     except Refused as refused:
@@ -388,12 +390,12 @@ def _as_resource() -> Iterator[None]:
 def _refused_group(
     exchange: Exchange, refusal: Refusal, request: PartRequest, index: int | None
 ) -> Response:
-    """The answer to a group of which this change was refused."""
+    """Returns the response to a group of which this change was refused."""
     response = _refused(exchange, refusal, index)
-    response.headers = [*response.headers, *groups.preference_told(refusal, request)]
+    response.headers = [*response.headers, *groups.preference_of_refused(refusal, request)]
     return groups.refused_answer(response)
 
 
 def _refused(exchange: Exchange, refusal: Refusal, index: int | None) -> Response:
-    """The answer to a part of a batch, which says which change it was."""
+    """Returns the response to a part of a batch, with the index of the change, if any."""
     return error_response(exchange, refusal, ODATA_PART, operation_index=index)

@@ -38,7 +38,7 @@ class TableOperation(Operation):
     """One row: an operation of the table service."""
 
     change: ChangeKind | None = None
-    """What it does to an entity."""
+    """The kind of its change of an entity."""
 
 
 SERVICE, TABLES, TABLE, ENTITIES, ENTITY, GROUP = AddressKind
@@ -51,7 +51,7 @@ def _of_service(handler: Handler) -> Handler:
     return lambda exchange, _, deps: handler(exchange, deps)
 
 
-# A row reads as a few lines, which the formatter would spread over many.
+# The formatter would spread each row over many lines.
 # fmt: off
 OPERATIONS: Final = (
     # The service
@@ -129,8 +129,8 @@ OPERATIONS: Final = (
         routes=(Route("POST", GROUP),)),
 )
 
-# Requests to a path below a table mostly come from a client that was given the address of a table
-# for that of the service. They are refused.
+# Requests to a path below a table are refused. They mostly come from clients that use the URL of a
+# table as that of the service.
 _BELOW_TABLE: Final = TableOperation(
     name="below_table", permission=READ_ENTITIES, handler=handlers.refuse_below, routes=())
 _POST_BELOW_TABLE: Final = TableOperation(
@@ -149,7 +149,7 @@ PERMISSIONS: Final = {
 def find_operation(
     method: str, address: Address, comp: str, fields: Mapping[str, str]
 ) -> TableOperation | None:
-    """Returns the operation that a request asks for, or None if there is no such operation."""
+    """Returns the operation of a request, or None if there is no such operation."""
     condition = IF_MATCH if "if-match" in fields else None
     return _INDEX.get((method, address.kind, comp, "", condition))
 
@@ -159,6 +159,6 @@ def find_operation_below_table(method: str) -> TableOperation:
 
 
 def change_of(method: str, address: Address, fields: Mapping[str, str]) -> ChangeKind | None:
-    """Returns what a request does to an entity, or None if it does not change one."""
+    """Returns the kind of change of a request, or None if it does not change an entity."""
     operation = find_operation(method, address, "", fields)
     return None if operation is None else operation.change

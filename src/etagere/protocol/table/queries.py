@@ -1,4 +1,4 @@
-"""Queries of entities and tables: from a request to what is looked for, and the pages found."""
+"""Queries of entities and tables: decoding of requests, and continuation tokens."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _TOKEN_VERSION: Final = "1"
 
 
 def check_parameters(exchange: Exchange) -> None:
-    """Refuses what the service has no query option for. What is asked for and repeated in answers
-    has to be text."""
+    """Refuses unsupported query options, and parameters that are not valid text."""
     parameters = exchange.request.parameters
     for name in NOT_IMPLEMENTED & parameters.keys():
         raise bad_parameter("NotImplemented", name, parameters[name])
@@ -34,7 +33,7 @@ def check_parameters(exchange: Exchange) -> None:
 
 
 NOT_IMPLEMENTED: Final = frozenset({"$skip", "$orderby", "$expand", "$inlinecount"})
-"""Options of OData that would change an answer, and that the service does not have."""
+"""Query options of OData that the service does not support."""
 
 _TEXTS: Final = frozenset(
     {
@@ -78,7 +77,7 @@ def select_of(exchange: Exchange) -> tuple[str, ...] | None:
 
 
 def key_limits_of(exchange: Exchange) -> KeyLimits:
-    """The entities that the caller's token is good for."""
+    """Returns the limits of the caller's token on keys."""
     principal = exchange.principal
     if not isinstance(principal, TokenHolder) or principal.keys is None:
         return NO_KEY_LIMITS
@@ -86,7 +85,7 @@ def key_limits_of(exchange: Exchange) -> KeyLimits:
     return KeyLimits(keys.start_partition, keys.start_row, keys.end_partition, keys.end_row)
 
 
-# Where pages go on
+# Continuation tokens
 
 
 def start_of(exchange: Exchange) -> Keys | None:
@@ -110,7 +109,7 @@ def continuation(following: Keys | None) -> Headers:
 def table_start_of(exchange: Exchange) -> str:
     written = exchange.parameter("nexttablename")
     start = _decode("NextTableName", written) if written else ""
-    # What differs only behind the longest name is in the same place between all names.
+    # Names that differ only beyond the maximum length have the same position among all names.
     return start[: TABLE_NAME_LENGTH_MAX + 1]
 
 
@@ -119,7 +118,7 @@ def table_continuation(following: str) -> Headers:
 
 
 def _encode(text: str) -> bytes:
-    """Opaque, in the form that the service gives it."""
+    """Encodes text for a continuation token, in the form of the service."""
     encoded = base64.b64encode(text.encode()).replace(b"=", b"-")
     return b"%b!%d!%b" % (_TOKEN_VERSION.encode(), len(encoded), encoded)
 
@@ -137,7 +136,7 @@ def _decode(name: str, written: str) -> str:
         raise bad_parameter("InvalidInput", name, written) from None
 
 
-# Tables, which are filtered as if they were entities
+# Tables, which are filtered like entities
 
 
 def table_matcher(asked: Filter) -> Callable[[Table], bool]:

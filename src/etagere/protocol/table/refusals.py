@@ -1,4 +1,4 @@
-"""How the table service answers requests that it refuses.
+"""The error responses of the table service.
 
 Requests for tables and entities are OData, and so are their errors: JSON, without x-ms-error-code.
 Errors of all others (properties and statistics of the service, access policies) are XML, with that
@@ -22,16 +22,16 @@ from etagere.protocol.rest.responses import XML
 from etagere.protocol.table.changes import COMMON
 
 ODATA_PART: Final = ErrorForm([*COMMON, (b"Content-Type", ODATA_TYPE.encode())], encode_odata)
-"""The form of errors about tables and entities, and of all those inside of a batch."""
+"""The form of errors about tables and entities, and of all errors in a batch."""
 
 
 def error_form(exchange: Exchange, refusal: Refusal) -> ErrorForm:
-    """The form of an error response of the table service."""
+    """Returns the form of an error response of the table service."""
     is_authentication = refusal.code in AUTHENTICATION_CODES
     code = (b"x-ms-error-code", refusal.code.encode())
     if not _is_odata(exchange) or (is_authentication and not _asks_for_json(exchange)):
         return ErrorForm([code, XML], encode_table_xml)
-    # The answer to HEAD has no body that could name it.
+    # A response to HEAD has no body with the code.
     has_code = is_authentication or exchange.request.method == "HEAD"
     return ErrorForm([*ODATA_PART.headers, code], encode_odata) if has_code else ODATA_PART
 

@@ -1,4 +1,4 @@
-"""The table service: from each request to its operation."""
+"""The table service: routing of requests to operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from etagere.protocol.table.operations import (
 
 
 class TableService(Service):
-    """Tables and entities."""
+    """The table service."""
 
     name = "table"
 

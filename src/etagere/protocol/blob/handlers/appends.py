@@ -29,7 +29,7 @@ async def append_block(exchange: Exchange, deps: BlobDependencies) -> Response:
     command = decode_pages.append_block(exchange, announced, new_id())
     abort_if(check_etag(command.conditions.if_match))
     if length > uploads.PRECHECK_BYTES_MIN:
-        # A wrong checksum is told before unmet conditions.
+        # A wrong checksum takes precedence over conditions that are not met.
         announces_checksum = checksums.announces_checksum(exchange)
         checked = command.unconditional() if announces_checksum else command
         await deps.engine.read(appends.precheck_append, checked)

@@ -1,4 +1,4 @@
-"""Several requests in one."""
+"""Handlers of blob batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.exchange import Exchange
 
-# As many as share a commit well, and leave room for those who come alone.
+# Enough to share a commit, without delaying other requests.
 _TOGETHER_MAX: Final = 64
 
 

@@ -39,16 +39,16 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import metadata_headers, read_metadata
 from etagere.protocol.rest.ranges import byte_range
 from etagere.protocol.rest.responses import Headers, stamp_headers
-from etagere.protocol.turns import Turn
+from etagere.protocol.time_slices import TimeSlice
 from etagere.rules.dates import format_instant
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 _TIER_OF_DOWNLOADS_SINCE: Final = "2026-10-06"
 """Before this version, only Get Blob Properties returns the access tier."""
 _READ_BYTES_MAX: Final = 64 * KIB
-"""What is not longer is read at once, compared with its checksums, and sent with its head."""
+"""Shorter bodies are read completely, verified, and sent together with the head."""
 _UNCOMMITTED_DELETED_SINCE: Final = "2013-08-15"
-"""The version from which on a blob with nothing but uncommitted blocks can be deleted."""
+"""The first version in which uncommitted blocks without a blob can be deleted."""
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
 
 
@@ -75,7 +75,7 @@ async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     if length > uploads.PRECHECK_BYTES_MIN:
         checked = command
         if checksums.announces_checksum(exchange):
-            # A wrong checksum is told before unmet conditions.
+            # A wrong checksum takes precedence over conditions that are not met.
             checked = replace(command, conditions=NO_CONDITIONS)
         await deps.engine.read(blobs.precheck_put, checked)
     async with deps.store.writer(length, md5=True) as writer:
@@ -100,7 +100,7 @@ async def put_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
 async def _put_without_bytes(
     exchange: Exchange, deps: BlobDependencies, kind: BlobKind
 ) -> Response:
-    """A page blob, which begins as a hole, or an append blob, which begins as nothing."""
+    """Puts a page or append blob, which is empty at first."""
     if exchange.http.body.length:
         raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
     is_page = kind is BlobKind.PAGE
@@ -123,11 +123,11 @@ async def _put_without_bytes(
     return Response(201, [*stamp_headers(blob.stamp), ENCRYPTED])
 
 
-# Shown
+# Get
 
 
 async def get_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Response:
-    shown = await _shown(exchange, deps)
+    shown = await _get_result(exchange, deps)
     headers = encode.blob_headers(
         shown,
         decode.overrides(exchange),
@@ -140,12 +140,12 @@ async def get_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
 
 
 async def get_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Response:
-    blob = (await _shown(exchange, deps)).blob
+    blob = (await _get_result(exchange, deps)).blob
     headers = stamp_headers(blob.stamp)
     return Response(200, headers + metadata_headers(blob.metadata))
 
 
-async def _shown(exchange: Exchange, deps: BlobDependencies) -> BlobResult:
+async def _get_result(exchange: Exchange, deps: BlobDependencies) -> BlobResult:
     command = decode.get_blob(exchange)
     return await read_as_caller(
         exchange, deps.engine, blobs.get_blob, command, command.blob.container
@@ -159,7 +159,7 @@ async def get_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     except BaseException:
         reader.close()
         raise
-    # What was found stays readable until the last byte is out.
+    # The plan stays readable until the last byte was sent.
     response.finished = reader.close
     return response
 
@@ -231,15 +231,15 @@ async def _located(
 def _body(
     exchange: Exchange, plan: Plan, reader: BodyReader
 ) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
-    """What is encrypted or has bytes of the ledger in it passes through this process, and is
-    compared with its checksums. The kernel sends the rest from the page cache."""
+    """Returns the body of a download. Over TLS, or with bytes from the ledger, it passes through
+    this process and is verified. Otherwise the kernel sends it from the page cache."""
     if isinstance(plan, bytes):
         return plan
     parts = None if exchange.http.secure else reader.file_parts(plan)
     return reader.chunks(plan, final=True) if parts is None else parts
 
 
-# Described
+# Properties
 
 
 async def set_blob_metadata(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -268,7 +268,7 @@ async def set_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
     return Response(200, encode.page_headers(blob))
 
 
-# Leased
+# Leases
 
 
 async def lease_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -281,7 +281,7 @@ async def lease_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     return Response(leases.LEASE_STATUS.get(action.verb, 200), headers)
 
 
-# Kept as they are
+# Snapshots
 
 
 async def snapshot_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -296,31 +296,31 @@ async def snapshot_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     return Response(201, [*stamp_headers(taken.blob.stamp), moment, NOT_ENCRYPTED])
 
 
-# Deleted
+# Delete
 
 
 async def delete_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     name, snapshot = decode.blob_name(exchange), decode.snapshot(exchange)
-    snapshots_too = decode.snapshots_too(exchange)
+    delete_snapshots = decode.delete_snapshots(exchange)
     conditions, lease_id = write_conditions(exchange), leases.lease_id(exchange)
     if snapshot is None:
         dates = decode_tiers.tier_dates(exchange)
         uncommitted = exchange.version >= _UNCOMMITTED_DELETED_SINCE
-        command = DeleteBlob(name, conditions, lease_id, snapshots_too, *dates, uncommitted)
+        command = DeleteBlob(name, conditions, lease_id, delete_snapshots, *dates, uncommitted)
         while not await deps.engine.write(blobs.delete_blob, command):
             pass
         return Response(202, [_DELETED])
-    if snapshots_too is not DeleteSnapshots.NO:
-        raise requests.invalid_header("x-ms-delete-snapshots", snapshots_too.value)
+    if delete_snapshots is not DeleteSnapshots.NO:
+        raise requests.invalid_header("x-ms-delete-snapshots", delete_snapshots.value)
     taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
     await deps.engine.write(snapshots.delete_snapshot, taken)
     return Response(202, [_DELETED])
 
 
 async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
-    """A blob may be made of very many small pieces."""
-    turn, joined = Turn(), []
+    """Joins chunks in time slices, since a blob may have very many small pieces."""
+    time_slice, joined = TimeSlice(), []
     async for chunk in chunks:
         joined.append(chunk)
-        await turn.give_way()
+        await time_slice.yield_if_over()
     return b"".join(joined)

@@ -23,7 +23,7 @@ from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.responses import XML, stamp_headers
-from etagere.protocol.turns import in_turns
+from etagere.protocol.time_slices import run_in_slices
 
 _LONG_DOCUMENT_BYTES = 1 << 20
 
@@ -55,7 +55,7 @@ async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
 async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response:
     document = await exchange.http.body.read(codec.BYTES_MAX)
     checksum = await _checked(exchange, document)
-    blocks = unwrap(await in_turns(codec.decode(document)))
+    blocks = unwrap(await run_in_slices(codec.decode(document)))
     command = PutBlockList(
         decode.blob_name(exchange),
         new_id(),
@@ -79,13 +79,13 @@ async def get_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
     if shown.blob is not None:
         headers += stamp_headers(shown.blob.stamp)
         headers.append(encode.length_header(shown.blob))
-    return Response(200, headers, await in_turns(codec.encode(shown, command)))
+    return Response(200, headers, await run_in_slices(codec.encode(shown, command)))
 
 
 async def _listed_blocks(
     exchange: Exchange, deps: BlobDependencies, command: GetBlockList
 ) -> BlockListResult:
-    """Bit by bit, unless somebody changes meanwhile what is to be seen."""
+    """Returns the blocks in steps or, if they change meanwhile, from one snapshot."""
     container = command.blob.container
     opened = await read_as_caller(
         exchange, deps.engine, block_lists.open_block_list, command, container
@@ -99,7 +99,7 @@ async def _listed_blocks(
 
 
 async def _checked(exchange: Exchange, document: bytes) -> tuple[bytes, bytes]:
-    """Checksums are what a thread is good for: the interpreter is not needed for them."""
+    """Computes checksums in a thread, since they do not need the interpreter."""
     if len(document) > _LONG_DOCUMENT_BYTES:
         return await asyncio.to_thread(checksums.checked_document, exchange, document)
     return checksums.checked_document(exchange, document)

@@ -1,7 +1,7 @@
 """Copies of blobs.
 
-What is in this store is copied while the client waits, whatever its size. What is elsewhere is read
-afterwards, unless the client asks to wait for it.
+Sources in this store are copied synchronously, whatever their size. Sources on other servers are
+read asynchronously, unless the client requests a synchronous copy.
 """
 
 from __future__ import annotations
@@ -31,16 +31,22 @@ from etagere.operations.blob import copies, pending_copies
 from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.blob.sources import COPY, INCREMENTAL_COPY, SYNCHRONOUS_COPY, Here, Source
+from etagere.protocol.blob.sources import (
+    COPY,
+    INCREMENTAL_COPY,
+    SYNCHRONOUS_COPY,
+    LocalSource,
+    Source,
+)
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, uploads
 from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
-from etagere.protocol.rest.refusals import UnreadSource, unread
+from etagere.protocol.rest.refusals import UnreadSource, unread_source
 from etagere.protocol.rest.responses import Headers, stamp_headers
 from etagere.protocol.sources import addresses
-from etagere.protocol.sources.elsewhere import Elsewhere
+from etagere.protocol.sources.remote import RemoteSource
 from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
 from etagere.rules.leases import format_lease_id
 from etagere.rules.names import check_metadata
@@ -58,9 +64,9 @@ async def copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     try:
         source = await deps.sources.open(exchange, COPY, bytes_max=COPY_BYTES_MAX)
     except Refused as refused:
-        raise _as_own(exchange, refused) from None
+        raise _as_direct_refusal(exchange, refused) from None
     asked = replace(asked, source=source.address)
-    if isinstance(source, Elsewhere):
+    if isinstance(source, RemoteSource):
         return _accepted(await _begin_copy(deps, asked, source))
     async with source:
         command = CopyBlob(asked, _blob_source(exchange, source))
@@ -69,8 +75,8 @@ async def copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     return _accepted(blob)
 
 
-async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Elsewhere) -> Blob:
-    """Whoever carries the copy closes its source."""
+async def _begin_copy(deps: BlobDependencies, asked: Destination, source: RemoteSource) -> Blob:
+    """Starts an asynchronous copy, which closes its source."""
     try:
         command = BeginCopy(
             asked,
@@ -96,7 +102,7 @@ async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     for _ in range(_ATTEMPTS_MAX):
         async with await _opened_in_time(exchange, deps, reads_tags=copies_tags) as source:
             asked = replace(asked, source=source.address)
-            if isinstance(source, Elsewhere):
+            if isinstance(source, RemoteSource):
                 blob, crc = await _fetch_copy(deps, asked, source, expected)
                 return _accepted(blob, _received(exchange, crc, expected))
             crc = await _checked(source, expected)
@@ -116,14 +122,14 @@ async def _opened_in_time(
         )
     except Refused as refused:
         if refused.refusal.code != "RequestBodyTooLarge":
-            raise _as_told(refused) from None
-        raise unread(409, "CannotVerifyCopySource", _TOO_LARGE) from None
+            raise _as_own_tag_refusal(refused) from None
+        raise unread_source(409, "CannotVerifyCopySource", _TOO_LARGE) from None
 
 
 async def _fetch_copy(
     deps: BlobDependencies,
     asked: Destination,
-    source: Elsewhere,
+    source: RemoteSource,
     expected: checksums.SourceChecksums,
 ) -> tuple[Blob, int]:
     headers, metadata = _described(source), _metadata(source)
@@ -142,14 +148,14 @@ async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> R
     try:
         source = await deps.sources.open(exchange, INCREMENTAL_COPY)
     except Refused as refused:
-        raise _as_own(exchange, refused) from None
+        raise _as_direct_refusal(exchange, refused) from None
     async with source:
-        if isinstance(source, Elsewhere):
+        if isinstance(source, RemoteSource):
             raise Refused(Refusal("InvalidSourceBlobUrl"))
         asked = replace(asked, source=source.address)
         command = CopyIncrementally(asked, _blob_source(exchange, source))
         blob = await deps.engine.write(copies.copy_incrementally, command)
-    # Clients expect to have to wait, and find the copy made when they look.
+    # Clients expect a pending copy, and find it complete when they check.
     return _accepted(blob, status=CopyStatus.PENDING)
 
 
@@ -163,7 +169,7 @@ async def abort_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Respons
 
 def _destination(exchange: Exchange, tags: tuple[tuple[str, str], ...] = ()) -> Destination:
     if exchange.header("x-ms-source-range") is not None:
-        # A copy is always of all that there is.
+        # A copy is always of the whole source.
         raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "x-ms-source-range"}))
     return Destination(
         decode.blob_name(exchange),
@@ -178,24 +184,26 @@ def _destination(exchange: Exchange, tags: tuple[tuple[str, str], ...] = ()) -> 
     )
 
 
-def _blob_source(exchange: Exchange, source: Here, stamp: int | None = None) -> BlobSource:
+def _blob_source(exchange: Exchange, source: LocalSource, stamp: int | None = None) -> BlobSource:
     conditions = decode_sources.source_conditions(exchange)
     return BlobSource(source.found.blob, source.found.snapshot, conditions, stamp)
 
 
-def _as_told(refused: Refused) -> Refused:
-    """Unmet conditions on the tags of a source are refused like those on the blob's own tags."""
+def _as_own_tag_refusal(refused: Refused) -> Refused:
+    """Returns the refusal for conditions on the tags of a source, which are refused like those on
+    the blob's own tags."""
     refusal = refused.refusal
     if refusal.code != "SourceConditionNotMet" or refusal.facts.get("Condition") != "x-ms-if-tags":
         return refused
     return Refused(Refusal("ConditionNotMet", refusal.facts))
 
 
-def _as_own(exchange: Exchange, refused: Refused) -> Refused:
-    """A source of the same account that is not there is not found, as if it had been asked for."""
+def _as_direct_refusal(exchange: Exchange, refused: Refused) -> Refused:
+    """Returns the refusal for a missing source in the same account, which is like that of a direct
+    request."""
     refusal = refused.refusal
     if not isinstance(refusal, UnreadSource) or refusal.status != 404:
-        return _as_told(refused)
+        return _as_own_tag_refusal(refused)
     named = addresses.parse(decode_sources.copy_source(exchange))
     code = str(refusal.facts.get("CopySourceErrorCode"))
     if named is None or code not in ("BlobNotFound", "ContainerNotFound"):
@@ -205,13 +213,13 @@ def _as_own(exchange: Exchange, refused: Refused) -> Refused:
     return Refused(Refusal(code))
 
 
-_ENCRYPTION_TOLD_SINCE: Final = "2021-06-08"
+_ENCRYPTION_SINCE: Final = "2021-06-08"
 
 
 def _received(exchange: Exchange, crc: int, expected: checksums.SourceChecksums) -> Headers:
-    """What the answer says of bytes that were copied while the client waited."""
+    """Returns the checksum headers of a synchronous copy."""
     headers = [checksums.checksum_header(crc, expected.md5)]
-    return [*headers, ENCRYPTED] if exchange.version >= _ENCRYPTION_TOLD_SINCE else headers
+    return [*headers, ENCRYPTED] if exchange.version >= _ENCRYPTION_SINCE else headers
 
 
 def _accepted(
@@ -226,13 +234,13 @@ def _accepted(
     return Response(202, headers + (received or []))
 
 
-# What a copy takes over from elsewhere
+# Properties of sources on other servers
 
 
-def _described(source: Elsewhere) -> BlobHeaders:
+def _described(source: RemoteSource) -> BlobHeaders:
     kind = source.fields.get("x-ms-blob-type", "BlockBlob")
     if kind != "BlockBlob":
-        # Which pages are there, and where blocks end, cannot be seen from the bytes.
+        # The bytes do not show which pages exist, or where blocks end.
         raise Refused(Refusal("InvalidSourceBlobType", {"Source": kind[:20]}))
     try:
         md5 = base64.b64decode(source.fields.get("content-md5", ""), validate=True)
@@ -244,8 +252,8 @@ def _described(source: Elsewhere) -> BlobHeaders:
 _MD5_BYTES = 16
 
 
-def _metadata(source: Elsewhere) -> Metadata:
-    """None at all if a blob could not have them."""
+def _metadata(source: RemoteSource) -> Metadata:
+    """Returns the metadata of a source, or none if a blob could not have it."""
     pairs = source.metadata
     is_valid = all(is_text(name) and is_text(value) for name, value in pairs)
     return pairs if is_valid and check_metadata(pairs) is None else ()
@@ -254,8 +262,8 @@ def _metadata(source: Elsewhere) -> Metadata:
 # Checksums
 
 
-async def _checked(source: Here, expected: checksums.SourceChecksums) -> int:
-    """The CRC64 of all bytes, after they were compared with what is expected."""
+async def _checked(source: LocalSource, expected: checksums.SourceChecksums) -> int:
+    """Returns the CRC64 of all bytes, after they were compared with the expected checksums."""
     md5 = None
     if expected.md5 is None:
         crc = await source.crc64()

@@ -1,4 +1,4 @@
-"""Uploads whose bytes are read from elsewhere."""
+"""Uploads from URLs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from etagere.protocol.blob import (
 )
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.blob.sources import UPLOAD, Here, Source
+from etagere.protocol.blob.sources import UPLOAD, LocalSource, Source
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, requests, uploads
 from etagere.protocol.rest.conditions import write_conditions
@@ -40,22 +40,22 @@ from etagere.protocol.rest.refusals import without_source_message
 from etagere.protocol.rest.responses import Headers, stamp_headers
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
-# To share the bytes of a larger source takes no time, so they are read only if it is to be checked.
+# Sharing the bytes of a larger source takes no time, so they are read only to verify checksums.
 _READ_BYTES_MAX = 4 << 20
 
 T = TypeVar("T")
 
 _Prechecks = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
-"""Refuse what the destination would refuse: whatever its conditions say, and for all it says."""
+"""Check the destination: without its conditions, and with them."""
 
 
 class _Received(NamedTuple):
-    """What came from a source, durable and as it should be."""
+    """Bytes from a source, durable and verified."""
 
     body: Body
     md5: bytes | None
     borrowed: bool = False
-    """Its source holds the pieces too."""
+    """Whether the source holds the pieces too."""
 
     def headers(self, exchange: Exchange) -> Headers:
         """Returns the headers that confirm it."""
@@ -106,7 +106,7 @@ async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> R
 async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
     uploads.require_no_body(exchange)
     if decode_pages.is_clear(exchange):
-        # There is nothing to read for it.
+        # No bytes have to be read for it.
         raise requests.invalid_header("x-ms-page-write", "clear")
     start, end = decode_pages.pages(exchange)
     written = requests.required_header(exchange, "x-ms-source-range")
@@ -142,8 +142,8 @@ async def _add_from_source(
     *,
     on_pages: bool = False,
 ) -> tuple[_Received, T]:
-    """Adds the bytes of the source to a blob: shared with the source if it still has them by then,
-    else copied."""
+    """Adds the bytes of the source to a blob: shared if the source still has them, otherwise
+    copied."""
     try:
         return await _add_source(exchange, deps, limits, prechecks, add, on_pages=on_pages)
     except Refused as refused:
@@ -182,9 +182,9 @@ async def _open_source(
     *,
     reads_tags: bool = False,
 ) -> Source:
-    """A source that is as the request wants it, which the service looks at before the
-    destination's conditions. Those are looked at before any byte is read, unless the bytes
-    are to be compared with a checksum: that comes first too."""
+    """Opens a source and checks its conditions, before those of the destination, as the service
+    does. The conditions of the destination are checked before any byte is read, unless there is a
+    checksum, which takes precedence too."""
     unconditionally, fully = prechecks
     source = await deps.sources.open(
         exchange, UPLOAD, bytes_max=bytes_max, reads_tags=reads_tags, precheck=unconditionally
@@ -202,8 +202,8 @@ async def _open_source(
 async def _shared(
     deps: BlobDependencies, source: Source, expected: checksums.SourceChecksums, on_pages: bool
 ) -> _Received | None:
-    """None if there is nothing to be shared."""
-    if not isinstance(source, Here):
+    """Returns the shared pieces; None if nothing can be shared."""
+    if not isinstance(source, LocalSource):
         return None
     ask = FindPieces(source.found, source.start, source.length)
     pieces = await deps.engine.read(sharing.find_pieces, ask)
@@ -222,7 +222,7 @@ async def _shared(
 async def _copied(
     exchange: Exchange, deps: BlobDependencies, source: Source, expected: checksums.SourceChecksums
 ) -> AsyncIterator[_Received]:
-    """The bytes of the source in pieces of their own; at least one."""
+    """Copies the bytes of the source to new pieces, at least one."""
     wants_md5 = expected.md5 is not None
     async with deps.store.writer(source.length, inline=False, md5=wants_md5) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
@@ -266,7 +266,7 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     async with await _open_source(
         exchange, deps, bytes_max, prechecks, expected, reads_tags=copies_tags
     ) as source:
-        if copies_tags and isinstance(source, Here):
+        if copies_tags and isinstance(source, LocalSource):
             command = replace(command, tags=source.blob.tags)
         described = source.headers if copies_properties else BlobHeaders()
         command = replace(command, headers=_described(command.headers, described))
@@ -279,8 +279,8 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
 async def _put(
     deps: BlobDependencies, source: Source, command: PutBlob, expected: checksums.SourceChecksums
 ) -> tuple[Blob, int]:
-    """The blob, and the CRC64 of its bytes."""
-    if isinstance(source, Here) and source.is_whole and _is_shareable(source):
+    """Puts the blob; returns it with the CRC64 of its bytes."""
+    if isinstance(source, LocalSource) and source.is_whole and _is_shareable(source):
         if expected != checksums.NO_CHECKSUMS or source.length <= _READ_BYTES_MAX:
             crc, md5 = await checksums.checksums_of(source.chunks())
             expected.require(crc, md5)
@@ -291,7 +291,7 @@ async def _put(
         blob = await deps.engine.write(sharing.put_blob_from_blob, shared)
         if blob is not None:
             return blob, crc
-    # What is elsewhere, or was replaced meanwhile, is copied: the version that was opened.
+    # Sources on other servers, and replaced ones, are copied: the version that was opened.
     async with deps.store.writer(source.length, md5=True) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
         md5 = writer.md5
@@ -301,13 +301,14 @@ async def _put(
     return blob, body.crc
 
 
-def _is_shareable(source: Here) -> bool:
-    """Not the bytes of pages and appended blocks: a block blob has none in a map."""
+def _is_shareable(source: LocalSource) -> bool:
+    """Returns whether the content can be shared. Page and append blobs have interval maps, which
+    block blobs cannot have."""
     return not isinstance(source.blob.content, Mapped)
 
 
 def _described(asked: BlobHeaders, source: BlobHeaders) -> BlobHeaders:
-    """What the request says counts before what the source says."""
+    """Merges headers: those of the request take precedence over those of the source."""
     return BlobHeaders(
         asked.content_type or source.content_type,
         asked.content_encoding or source.content_encoding,

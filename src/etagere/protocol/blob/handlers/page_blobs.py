@@ -21,7 +21,7 @@ from etagere.protocol.rest import checksums, requests, uploads
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.responses import XML, stamp_headers
 
-# A longer list is written in a thread, so that others have their turn.
+# A longer list is encoded in a thread, so that other requests can run.
 _LONG_LIST = 1_000
 
 
@@ -34,7 +34,7 @@ async def put_page(exchange: Exchange, deps: BlobDependencies) -> Response:
         raise requests.invalid_header("Content-Length", str(length))
     command = decode_pages.put_page(exchange, start, Body(b"", length, 0), new_id())
     if length > uploads.PRECHECK_BYTES_MIN:
-        # A wrong checksum is told before unmet conditions.
+        # A wrong checksum takes precedence over conditions that are not met.
         announces_checksum = checksums.announces_checksum(exchange)
         checked = command.unconditional() if announces_checksum else command
         await deps.engine.read(page_blobs.precheck_page, checked)
@@ -53,7 +53,7 @@ async def _clear_pages(exchange: Exchange, deps: BlobDependencies) -> Response:
     if exchange.http.body.length:
         raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
     if exchange.header("content-md5") is not None:
-        # There are no bytes that it could be of.
+        # There are no bytes for the checksum.
         raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
     command = decode_pages.clear_pages(exchange, new_id())
     blob = await deps.engine.write(page_blobs.clear_pages, command)
@@ -72,7 +72,7 @@ async def get_page_ranges(exchange: Exchange, deps: BlobDependencies) -> Respons
     )
     in_parts = exchange.version >= decode_pages.PAGE_RANGES_IN_PARTS_SINCE
     if shown.following is not None and not in_parts:
-        # Who does not know that there may be more would take these for all.
+        # Clients that do not support markers would take these for all ranges.
         raise Refused(Refusal("OutOfRangeInput", {"Maximum": command.limit}))
     headers = [XML, *stamp_headers(shown.blob.stamp), encode.length_header(shown.blob)]
     in_parts = in_parts and decode_pages.asks_for_part(exchange)

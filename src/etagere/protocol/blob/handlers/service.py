@@ -16,7 +16,7 @@ from etagere.protocol.rest import requests
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.listings import listed
 
-_HIERARCHY_TOLD_SINCE: Final = "2019-07-07"
+_HIERARCHY_SINCE: Final = "2019-07-07"
 
 
 async def list_containers(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -38,11 +38,11 @@ async def list_containers(exchange: Exchange, deps: BlobDependencies) -> Respons
 
 async def get_account_information(exchange: Exchange, deps: BlobDependencies) -> Response:
     headers = [(b"x-ms-sku-name", b"Standard_RAGRS"), (b"x-ms-account-kind", b"StorageV2")]
-    if exchange.version >= _HIERARCHY_TOLD_SINCE:
+    if exchange.version >= _HIERARCHY_SINCE:
         headers.append((b"x-ms-is-hns-enabled", b"false"))
     return Response(200, headers)
 
 
 async def refuse_access_control(_: Exchange, __: BlobDependencies) -> Response:
-    """Accounts are flat: there are no access control lists of paths."""
+    """Refuses access control of paths, because accounts have no hierarchical namespace."""
     raise Refused(Refusal("HierarchicalNamespaceNotEnabled"))

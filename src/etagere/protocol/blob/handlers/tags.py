@@ -22,10 +22,10 @@ from etagere.protocol.rest.responses import XML
 async def set_blob_tags(exchange: Exchange, deps: BlobDependencies) -> Response:
     document = await exchange.http.body.read(codec.BYTES_MAX)
     checksums.checked_document(exchange, document)
-    told = unwrap(codec.decode(document))
+    new_tags = unwrap(codec.decode(document))
     command = SetBlobTags(
         decode.blob_name(exchange),
-        told,
+        new_tags,
         decode_tags.tag_conditions(exchange),
         leases.lease_id(exchange),
         decode.snapshot(exchange),

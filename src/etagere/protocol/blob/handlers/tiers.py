@@ -30,7 +30,7 @@ async def set_blob_tier(exchange: Exchange, deps: BlobDependencies) -> Response:
 
 
 def _seconds(deps: BlobDependencies, priority: Priority) -> int:
-    """How long the way out of the archive takes."""
+    """Returns the duration of a rehydration."""
     if priority is Priority.HIGH:
         return deps.settings.rehydrate_high_seconds
     return deps.settings.rehydrate_standard_seconds

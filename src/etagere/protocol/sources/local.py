@@ -12,12 +12,11 @@ from etagere.operations.blob.blobs import OpenedBlob
 from etagere.protocol.rest import checksums
 
 
-class Here:
-    """A blob of this store, or a snapshot of one, as it was in one moment.
+class LocalSource:
+    """A blob or snapshot of this store, as of one snapshot of the ledger.
 
-    Its bytes stay readable, as they were then, until it is closed. Whoever shares its content
-    instead of reading it looks it up again in the transaction that does so, and takes it only
-    if its stamp is still that of `found`.
+    Its bytes stay readable until it is closed. To share its content instead of reading it, look it
+    up again in the transaction that shares it, and require that its stamp is that of `found`.
     """
 
     def __init__(
@@ -29,13 +28,13 @@ class Here:
         reader: BodyReader,
     ) -> None:
         self.address = shown_address
-        """Without what gave the right to read it."""
+        """The URL without secrets."""
         self.found = found
-        """Which blob it is, and the stamp that pins it."""
+        """The blob, and the stamp of its version."""
         self.blob = blob
         self.start = 0 if opened is None else opened.start
         self.length = blob.content.length if opened is None else opened.length
-        """Of the range that was asked for, or of all."""
+        """The length of the requested range, or of the blob."""
         self._plan: Plan | None = None if opened is None else opened.plan
         self._reader: BodyReader | None = reader
 
@@ -45,18 +44,18 @@ class Here:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the range is all there is."""
+        """Whether the range is the whole blob."""
         return self.length == self.blob.content.length
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Its bytes, those of the range; only if it was opened to be read."""
+        """Yields the bytes of the range; only if it was opened for reading."""
         plan, reader = self._opened_to_be_read()
         async for chunk in reader.chunks(plan):
             yield chunk
 
     async def crc64(self) -> int:
-        """The CRC64 of its bytes, which are read only if it is not known without; only if it was
-        opened to be read."""
+        """Returns the CRC64 of the bytes, which are read only if it is unknown; only if it was
+        opened for reading."""
         plan, reader = self._opened_to_be_read()
         known = await checksums.known_crc(plan)
         return await checksums.crc64_of(reader.chunks(plan)) if known is None else known
@@ -71,7 +70,7 @@ class Here:
             self._reader.close()
             self._reader = None
 
-    async def __aenter__(self) -> Here:
+    async def __aenter__(self) -> LocalSource:
         return self
 
     async def __aexit__(

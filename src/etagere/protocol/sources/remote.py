@@ -1,4 +1,4 @@
-"""Sources on other servers: what they answered."""
+"""Sources on other servers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from etagere.errors import Refusal
 from etagere.model.blobs import BlobHeaders
 from etagere.model.common import Metadata
 from etagere.protocol.http.ranges import Range
-from etagere.protocol.rest.refusals import unread
+from etagere.protocol.rest.refusals import unread_source
 from etagere.protocol.sources.addresses import SourceAddress
 
 logger = logging.getLogger(__name__)
 
 UPLOAD_SECONDS_MAX: Final = 600.0
-"""How long a source may be read for a request whose client waits."""
+"""The maximum time to read a source while the client waits."""
 _LENGTH_DIGITS_MAX = 18
 _CODE_CHARACTERS_MAX = 100
 
 
-class Elsewhere:
-    """The answer of another server: its headers, and its bytes while they arrive."""
+class RemoteSource:
+    """The response of another server: its headers, and its bytes as they arrive."""
 
     def __init__(
         self,
@@ -37,24 +37,24 @@ class Elsewhere:
         close: Callable[[], None],
         bytes_max: int | None,
     ) -> None:
-        """`received` are its bytes as they come, `close` ends that."""
+        """`received` yields its bytes as they arrive; `close` stops that."""
         self._authority = address.authority
         self._received = received
         self._close = close
         self._bytes_max = bytes_max
-        self.address = address.shown()
-        """Without what gave the right to read it."""
+        self.address = address.without_secrets()
+        """The URL without secrets."""
         self.status = status
         self.fields = fields
-        """Its headers by their names in lower case."""
+        """Its headers, by names in lower case."""
         self.metadata = metadata
-        """Names in the case in which they came."""
+        """Its metadata; names keep their case."""
         self.length = _length(fields.get("content-length"))
-        """None if it did not say."""
+        """None if it is unknown."""
 
     @property
     def headers(self) -> BlobHeaders:
-        """How it describes what it sends, as far as a blob is described so."""
+        """Returns its headers that are also properties of blobs."""
         return BlobHeaders(
             self._text("content-type") or BlobHeaders().content_type,
             self._text("content-encoding"),
@@ -68,25 +68,23 @@ class Elsewhere:
         return value if is_text(value) and value.isprintable() else ""
 
     def require_bytes(self, asked: Range | None) -> None:
-        """It must be an answer with just the bytes that were asked for, and no more than are
-        taken."""
+        """Requires a response with exactly the requested bytes, within the length limit."""
         if self.status not in (200, 206):
-            told = self.fields.get("x-ms-error-code", "")
-            is_code = told.isascii() and told.isalnum() and len(told) <= _CODE_CHARACTERS_MAX
+            code = self.fields.get("x-ms-error-code", "")
+            is_code = code.isascii() and code.isalnum() and len(code) <= _CODE_CHARACTERS_MAX
             message = f"The source answered {self.status}."
-            raise unread(self.status, told if is_code else "Unknown", message)
-        # Whoever does not know ranges sends everything, which nobody asked for.
+            raise unread_source(self.status, code if is_code else "Unknown", message)
+        # A server that ignores ranges sends everything.
         expected = 200 if asked is None else 206
         start = "" if asked is None else f"bytes {asked.start}-"
         if self.status != expected or not self.fields.get("content-range", "").startswith(start):
             message = "The source did not send the range that was asked for."
-            raise unread(400, "InvalidRange", message)
+            raise unread_source(400, "InvalidRange", message)
         if self._bytes_max is not None and (self.length or 0) > self._bytes_max:
             raise too_large(self._bytes_max)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Its bytes, all of them or none at all: raises `Refused` if it stops early or sends more
-        than is taken."""
+        """Yields its bytes; raises `Refused` if it ends early or sends too many."""
         count = 0
         async for chunk in self._received:
             count += len(chunk)
@@ -97,10 +95,10 @@ class Elsewhere:
             raise failed(self._authority, EOFError())
 
     async def close(self) -> None:
-        """Whatever has not arrived yet will not."""
+        """Closes the connection; the rest is not received."""
         self._close()
 
-    async def __aenter__(self) -> Elsewhere:
+    async def __aenter__(self) -> RemoteSource:
         return self
 
     async def __aexit__(
@@ -117,10 +115,11 @@ def too_large(bytes_max: int) -> Refused:
 
 
 def failed(authority: str, error: BaseException) -> Refused:
-    """Why is for the log: it may tell of the network what a client need not know. Not in the
-    words of the error, which may repeat the address and what is secret in it."""
+    """Logs why a source failed, and returns the refusal without the reason, which may reveal
+    details of the network. The text of the error is not logged, because it may contain the URL and
+    its secrets."""
     logger.warning("cannot read a copy source on %s: %s", authority, type(error).__name__)
-    return unread(500, "InternalError", "The source could not be read.")
+    return unread_source(500, "InternalError", "The source could not be read.")
 
 
 def _length(written: str | None) -> int | None:

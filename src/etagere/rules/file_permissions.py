@@ -1,0 +1,161 @@
+"""Rules for the permissions of files and directories, which are security descriptors.
+
+The File service calls a stored descriptor a permission and names it by a key. The descriptors of
+entries that are created without a permission were taken from public tests of the service: a
+directory at the root of a share gets `DEFAULT_DIRECTORY_SDDL`, and a file below it what inheritance
+makes of that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Final
+
+import msgspec
+
+from etagere.model.security_descriptors import (
+    NULL_ACL,
+    Ace,
+    AceFlag,
+    Acl,
+    Control,
+    CustomAce,
+    SecurityDescriptor,
+    Sid,
+)
+from etagere.rules.sddl import SID_ALIASES, parse_sddl
+from etagere.rules.security_descriptors import InvalidDescriptorError, encode_descriptor
+
+INLINE_PERMISSION_BYTES_MAX: Final = 8 * 1024
+"""The longest permission in a header; longer ones are created first and named by their key."""
+
+DEFAULT_DIRECTORY_SDDL: Final = (
+    "O:SYG:SYD:"
+    "(A;OICI;FA;;;BA)"
+    "(A;OICI;FA;;;SY)"
+    "(A;;0x1200a9;;;BU)(A;OICIIO;GXGR;;;BU)"
+    "(A;OICI;0x1301bf;;;AU)"
+    "(A;;FA;;;SY)(A;OICIIO;GA;;;CO)"
+)
+"""The permission of the root of a share, and of directories below it that inherit."""
+DEFAULT_DIRECTORY_DESCRIPTOR: Final = parse_sddl(DEFAULT_DIRECTORY_SDDL)
+
+
+# Permissions
+
+
+def check_permission(descriptor: SecurityDescriptor) -> SecurityDescriptor:
+    """Returns a client's permission as it is stored, or raises InvalidDescriptorError.
+
+    A permission has an owner, a group and a DACL. Where it has no SACL the service stores the null
+    SACL, so that it ends in `S:NO_ACCESS_CONTROL` when it is read.
+    """
+    if descriptor.owner is None or descriptor.group is None or descriptor.dacl is None:
+        raise InvalidDescriptorError("a permission needs an owner, a group and a DACL")
+    if descriptor.sacl is None:
+        return msgspec.structs.replace(descriptor, sacl=NULL_ACL)
+    return descriptor
+
+
+def permission_key(descriptor: SecurityDescriptor) -> str:
+    """Returns the key of a permission, which depends on its content only: `<u64>*<u64>`."""
+    digest = hashlib.sha256(encode_descriptor(descriptor)).digest()
+    return "{}*{}".format(*struct.unpack_from("<QQ", digest))
+
+
+# Inheritance
+
+_CREATOR_OWNER = SID_ALIASES["CO"]
+_CREATOR_GROUP = SID_ALIASES["CG"]
+_INHERITANCE_FLAGS = (
+    AceFlag.OBJECT_INHERIT
+    | AceFlag.CONTAINER_INHERIT
+    | AceFlag.NO_PROPAGATE
+    | AceFlag.INHERIT_ONLY
+    | AceFlag.INHERITED
+)
+_GENERIC_RIGHTS: Final = {
+    0x80000000: 0x00120089,  # read
+    0x40000000: 0x00120116,  # write
+    0x20000000: 0x001200A0,  # execute
+    0x10000000: 0x001F01FF,  # all
+}
+"""What the generic rights mean for files and directories."""
+
+
+def inherit(
+    parent: SecurityDescriptor,
+    owner: Sid,
+    group: Sid,
+    *,
+    directory: bool,
+    mark_inherited: bool = False,
+) -> SecurityDescriptor:
+    """Returns the descriptor of a new entry in a directory (MS-DTYP 2.5.3.4).
+
+    The owner and the group take the place of "creator owner" and "creator group", and the generic
+    rights become the rights of files. Directories keep an entry that differs from its effective
+    form as well, for what is created in them. `mark_inherited` marks the entries and the lists as
+    inherited, as SMB does; REST does not.
+    """
+    control = 0
+    if mark_inherited:
+        control = Control.DACL_AUTO_INHERITED
+        if parent.sacl is not None and parent.sacl.entries is not None:
+            control |= Control.SACL_AUTO_INHERITED
+    return SecurityDescriptor(
+        owner,
+        group,
+        _inherit_acl(parent.dacl, owner, group, directory, mark_inherited),
+        _inherit_acl(parent.sacl, owner, group, directory, mark_inherited),
+        control,
+    )
+
+
+def _inherit_acl(
+    acl: Acl | None, owner: Sid, group: Sid, directory: bool, mark_inherited: bool
+) -> Acl | None:
+    if acl is None or acl.entries is None:
+        return acl
+    mark = AceFlag.INHERITED if mark_inherited else 0
+    entries: list[Ace | CustomAce] = []
+    for ace in acl.entries:
+        # Nobody knows which bytes of a custom entry are rights, so it is not inherited.
+        if isinstance(ace, Ace):
+            entries.extend(_inherit_ace(ace, owner, group, directory, mark))
+    return Acl(tuple(entries), acl.revision)
+
+
+def _inherit_ace(ace: Ace, owner: Sid, group: Sid, directory: bool, mark: int) -> list[Ace]:
+    """Returns the entries that a new file or directory gets from one entry of its parent."""
+    wanted = AceFlag.CONTAINER_INHERIT if directory else AceFlag.OBJECT_INHERIT
+    own_flags = ace.flags & ~_INHERITANCE_FLAGS | mark
+    passed_on = 0
+    if directory and not ace.flags & AceFlag.NO_PROPAGATE:
+        passed_on = ace.flags & (AceFlag.OBJECT_INHERIT | AceFlag.CONTAINER_INHERIT)
+    if not ace.flags & wanted:
+        # A directory passes on what is meant for the files in it, and is not affected itself.
+        if passed_on & AceFlag.OBJECT_INHERIT:
+            flags = own_flags | passed_on | AceFlag.INHERIT_ONLY
+            return [msgspec.structs.replace(ace, flags=flags)]
+        return []
+    effective = msgspec.structs.replace(
+        ace,
+        flags=own_flags,
+        mask=_map_generic_rights(ace.mask),
+        sid={_CREATOR_OWNER: owner, _CREATOR_GROUP: group}.get(ace.sid, ace.sid),
+    )
+    if not passed_on:
+        return [effective]
+    if effective.mask == ace.mask and effective.sid == ace.sid:
+        return [msgspec.structs.replace(effective, flags=own_flags | passed_on)]
+    flags = own_flags | passed_on | AceFlag.INHERIT_ONLY
+    return [effective, msgspec.structs.replace(ace, flags=flags)]
+
+
+def _map_generic_rights(mask: int) -> int:
+    for generic, rights in _GENERIC_RIGHTS.items():
+        if mask & generic:
+            mask = mask & ~generic | rights
+    return mask

@@ -1,0 +1,503 @@
+"""The text form of security descriptors: SDDL (MS-DTYP 2.5.1).
+
+The parser accepts what Windows accepts: the parts in any order, upper and lower case inside an
+entry, spaces before most fields, rights as letters or as a number. Unlike Windows, it refuses
+numbers that do not fit instead of replacing them by the largest number. The formatter prints what
+Windows prints.
+
+Aliases such as `DA` (domain administrators) stand for a RID in a domain. Without a domain they
+are refused, as Windows does on a machine that is not a member of one, and SIDs of domains are
+printed as numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from etagere.model.security_descriptors import (
+    NULL_ACL,
+    Ace,
+    AceFlag,
+    AceType,
+    Acl,
+    Control,
+    CustomAce,
+    SecurityDescriptor,
+    Sid,
+)
+from etagere.rules.security_descriptors import (
+    ACL_BYTES_MAX,
+    DATA_TYPES,
+    OBJECT_TYPES,
+    SUB_AUTHORITIES_MAX,
+    InvalidDescriptorError,
+    encoded_ace_size,
+    revision_for,
+)
+
+SDDL_LENGTH_MAX: Final = 256 * 1024
+"""The longest text that is parsed. A descriptor of 64 KiB is rarely longer in canonical form."""
+
+
+class NoSddlFormError(Exception):
+    """A descriptor has an entry that SDDL cannot express."""
+
+
+# SIDs
+
+
+def _builtin(rid: int) -> Sid:
+    return Sid(5, (32, rid))
+
+
+def _integrity_level(rid: int) -> Sid:
+    return Sid(16, (rid,))
+
+
+SID_ALIASES: Final[Mapping[str, Sid]] = {
+    "AA": _builtin(579),  # access control assistance operators
+    "AC": Sid(15, (2, 1)),  # all app packages
+    "AN": Sid(5, (7,)),  # anonymous logon
+    "AO": _builtin(548),  # account operators
+    "AS": Sid(18, (1,)),  # identity asserted by an authentication authority
+    "AU": Sid(5, (11,)),  # authenticated users
+    "BA": _builtin(544),  # administrators
+    "BG": _builtin(546),  # guests
+    "BO": _builtin(551),  # backup operators
+    "BU": _builtin(545),  # users
+    "CD": _builtin(574),  # users who may connect to certification authorities
+    "CG": Sid(3, (1,)),  # creator group
+    "CO": Sid(3, (0,)),  # creator owner
+    "CY": _builtin(569),  # cryptographic operators
+    "ED": Sid(5, (9,)),  # enterprise domain controllers
+    "ER": _builtin(573),  # event log readers
+    "ES": _builtin(576),  # remote desktop endpoint servers
+    "HA": _builtin(578),  # Hyper-V administrators
+    "HI": _integrity_level(12288),
+    "IS": _builtin(568),  # anonymous users of the web server
+    "IU": Sid(5, (4,)),  # interactive logon
+    "LS": Sid(5, (19,)),  # local service
+    "LU": _builtin(559),  # performance log users
+    "LW": _integrity_level(4096),
+    "ME": _integrity_level(8192),
+    "MP": _integrity_level(8448),
+    "MS": _builtin(577),  # remote desktop management servers
+    "MU": _builtin(558),  # performance monitor users
+    "NO": _builtin(556),  # network configuration operators
+    "NS": Sid(5, (20,)),  # network service
+    "NU": Sid(5, (2,)),  # network logon
+    "OW": Sid(3, (4,)),  # owner rights
+    "PO": _builtin(550),  # printer operators
+    "PS": Sid(5, (10,)),  # principal self
+    "PU": _builtin(547),  # power users
+    "RA": _builtin(575),  # remote access servers
+    "RC": Sid(5, (12,)),  # restricted code
+    "RD": _builtin(555),  # remote desktop users
+    "RE": _builtin(552),  # replicator
+    "RM": _builtin(580),  # remote management users
+    "RU": _builtin(554),  # access for programs older than Windows 2000
+    "SI": _integrity_level(16384),
+    "SO": _builtin(549),  # server operators
+    "SS": Sid(18, (2,)),  # identity asserted by a service
+    "SU": Sid(5, (6,)),  # service logon
+    "SY": Sid(5, (18,)),  # local system
+    "UD": Sid(5, (84, 0, 0, 0, 0, 0)),  # user-mode drivers
+    "WD": Sid(1, (0,)),  # everyone
+    "WR": Sid(5, (33,)),  # write-restricted code
+}
+"""The aliases of SIDs that are the same everywhere."""
+
+DOMAIN_ALIASES: Final[Mapping[str, int]] = {
+    "AP": 525,  # protected users
+    "CA": 517,  # certificate publishers
+    "CN": 522,  # cloneable domain controllers
+    "DA": 512,  # domain administrators
+    "DC": 515,  # domain computers
+    "DD": 516,  # domain controllers
+    "DG": 514,  # domain guests
+    "DU": 513,  # domain users
+    "EA": 519,  # enterprise administrators
+    "EK": 527,  # enterprise key administrators
+    "KA": 526,  # key administrators
+    "LA": 500,  # administrator
+    "LG": 501,  # guest
+    "PA": 520,  # group policy administrators
+    "RO": 498,  # enterprise read-only domain controllers
+    "RS": 553,  # remote access servers
+    "SA": 518,  # schema administrators
+}
+"""The aliases of accounts in a domain, as RIDs."""
+
+_ALIAS_OF_SID = {sid: alias for alias, sid in SID_ALIASES.items()}
+_ALIAS_OF_RID = {rid: alias for alias, rid in DOMAIN_ALIASES.items()}
+
+_NUMBER = r"(?:0[xX][0-9A-Fa-f]{1,12}|[0-9]{1,15})"
+_SID = re.compile(rf"[Ss]-1-({_NUMBER})((?:-{_NUMBER}){{1,{SUB_AUTHORITIES_MAX}}})")
+_SPACES = " \t\r\n"
+
+
+def _upper(text: str) -> str:
+    """Returns the text in upper case; not what only becomes ASCII by that, such as `ſ`."""
+    return text.upper() if text.isascii() else text
+
+
+def parse_sid(text: str, domain: Sid | None = None) -> Sid:
+    """Returns the SID of `S-1-5-18` or `SY`, or raises InvalidDescriptorError."""
+    if len(text) == 2:
+        alias = _upper(text)
+        if (sid := SID_ALIASES.get(alias)) is not None:
+            return sid
+        rid = DOMAIN_ALIASES.get(alias)
+        if rid is not None and domain is not None:
+            return Sid(domain.authority, (*domain.sub_authorities, rid))
+        raise InvalidDescriptorError("an alias is unknown or needs a domain")
+    match = _SID.fullmatch(text)
+    if match is None:
+        raise InvalidDescriptorError("a SID is malformed")
+    authority = _parse_sid_number(match[1])
+    sub_authorities = tuple(_parse_sid_number(number) for number in match[2][1:].split("-"))
+    if authority >= 1 << 48 or max(sub_authorities) >= 1 << 32:
+        raise InvalidDescriptorError("a number in a SID is too large")
+    return Sid(authority, sub_authorities)
+
+
+def _parse_sid_number(text: str) -> int:
+    return int(text, 16) if text[1:2] in ("x", "X") else int(text)
+
+
+def format_sid(sid: Sid, domain: Sid | None = None) -> str:
+    """Returns the alias of a SID, or its numbers if it has none."""
+    alias = _ALIAS_OF_SID.get(sid)
+    if alias is None and domain is not None:
+        *path, rid = sid.sub_authorities
+        if sid.authority == domain.authority and tuple(path) == domain.sub_authorities:
+            alias = _ALIAS_OF_RID.get(rid)
+    return alias if alias is not None else format_sid_numbers(sid)
+
+
+def format_sid_numbers(sid: Sid) -> str:
+    """Returns a SID as `S-1-5-18`."""
+    authority = str(sid.authority) if sid.authority < 1 << 32 else f"0x{sid.authority:X}"
+    return "-".join(("S-1", authority, *map(str, sid.sub_authorities)))
+
+
+# Rights
+
+_RIGHT_BITS: Final[Mapping[str, int]] = {
+    "CC": 0x00000001,
+    "DC": 0x00000002,
+    "LC": 0x00000004,
+    "SW": 0x00000008,
+    "RP": 0x00000010,
+    "WP": 0x00000020,
+    "DT": 0x00000040,
+    "LO": 0x00000080,
+    "CR": 0x00000100,
+    "SD": 0x00010000,
+    "RC": 0x00020000,
+    "WD": 0x00040000,
+    "WO": 0x00080000,
+    "GA": 0x10000000,
+    "GX": 0x20000000,
+    "GW": 0x40000000,
+    "GR": 0x80000000,
+}
+"""Single rights, in the order in which they are printed."""
+_RIGHT_SETS: Final[Mapping[str, int]] = {
+    "FA": 0x001F01FF,
+    "FR": 0x00120089,
+    "FW": 0x00120116,
+    "FX": 0x001200A0,
+    "KA": 0x000F003F,
+    "KR": 0x00020019,
+    "KW": 0x00020006,
+    "KX": 0x00020019,
+}
+"""Sets of rights on files and registry keys, printed only if the mask is exactly that set."""
+_LABEL_BITS: Final[Mapping[str, int]] = {"NW": 0x1, "NR": 0x2, "NX": 0x4}
+"""What an integrity label forbids to processes of a lower level."""
+
+_RIGHTS = {**_RIGHT_BITS, **_RIGHT_SETS, **_LABEL_BITS}
+# KX is KR, and is printed as KR.
+_SET_OF_MASK = {mask: name for name, mask in _RIGHT_SETS.items() if name != "KX"}
+_RIGHTS_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]{1,16})|0([0-7]{1,16})|(0|[1-9][0-9]{0,15})")
+
+
+def parse_rights(text: str) -> int:
+    """Returns the mask of `FA`, `CCDC` or `0x1301bf`, or raises InvalidDescriptorError."""
+    if (known := _RIGHTS.get(text)) is not None:
+        return known
+    text = text.lstrip(_SPACES)
+    match = _RIGHTS_NUMBER.fullmatch(text)
+    if match is None:
+        return _parse_pairs(text, _RIGHTS, "a right")
+    hexadecimal, octal, decimal = match.groups()
+    if hexadecimal is not None:
+        mask = int(hexadecimal, 16)
+    elif octal is not None:
+        mask = int(octal, 8)
+    else:
+        mask = int(decimal)
+    if mask >= 1 << 32:
+        raise InvalidDescriptorError("a number of rights is too large")
+    return mask
+
+
+def format_rights(mask: int, ace_type: AceType = AceType.ALLOWED) -> str:
+    """Returns a mask as letters if they cover it, and as a hexadecimal number otherwise."""
+    bits = _RIGHT_BITS
+    if ace_type is AceType.MANDATORY_LABEL:
+        bits = _LABEL_BITS
+    elif (name := _SET_OF_MASK.get(mask)) is not None:
+        return name
+    return _format_pairs(mask, bits) or (f"{mask:#x}" if mask else "")
+
+
+_PAIRS_LENGTH_MAX = 128
+"""Longer than all names together; bounds the work for names that are repeated."""
+
+
+def _parse_pairs(text: str, values: Mapping[str, int], what: str) -> int:
+    """Returns the combined values of names of two letters."""
+    if len(text) > _PAIRS_LENGTH_MAX:
+        raise InvalidDescriptorError(f"{what} is repeated too often")
+    text = _upper(text)
+    found = 0
+    for start in range(0, len(text), 2):
+        value = values.get(text[start : start + 2])
+        if value is None:
+            raise InvalidDescriptorError(f"{what} is unknown")
+        found |= value
+    return found
+
+
+def _format_pairs(number: int, values: Mapping[str, int]) -> str:
+    """Returns the names of the bits of a number, or nothing if some bit has no name."""
+    names = []
+    for name, value in values.items():
+        if number & value:
+            names.append(name)
+            number &= ~value
+    return "" if number else "".join(names)
+
+
+# Entries
+
+_DACL_TYPES: Final[Mapping[str, AceType]] = {
+    "A": AceType.ALLOWED,
+    "D": AceType.DENIED,
+    "OA": AceType.ALLOWED_OBJECT,
+    "OD": AceType.DENIED_OBJECT,
+    "XA": AceType.ALLOWED_CALLBACK,
+    "XD": AceType.DENIED_CALLBACK,
+    "ZA": AceType.ALLOWED_CALLBACK_OBJECT,
+}
+_SACL_TYPES: Final[Mapping[str, AceType]] = {
+    "AU": AceType.AUDIT,
+    "AL": AceType.ALARM,
+    "OU": AceType.AUDIT_OBJECT,
+    "OL": AceType.ALARM_OBJECT,
+    "XU": AceType.AUDIT_CALLBACK,
+    "ML": AceType.MANDATORY_LABEL,
+    "RA": AceType.RESOURCE_ATTRIBUTE,
+    "SP": AceType.SCOPED_POLICY,
+    "TL": AceType.PROCESS_TRUST_LABEL,
+    "FL": AceType.ACCESS_FILTER,
+}
+_DACL_NAMES = {ace_type: name for name, ace_type in _DACL_TYPES.items()}
+_SACL_NAMES = {ace_type: name for name, ace_type in _SACL_TYPES.items()}
+
+_ACE_FLAGS: Final[Mapping[str, int]] = {
+    "OI": AceFlag.OBJECT_INHERIT,
+    "CI": AceFlag.CONTAINER_INHERIT,
+    "NP": AceFlag.NO_PROPAGATE,
+    "IO": AceFlag.INHERIT_ONLY,
+    "ID": AceFlag.INHERITED,
+    "CR": AceFlag.CRITICAL,
+    "SA": AceFlag.AUDIT_SUCCESS,
+    "FA": AceFlag.AUDIT_FAILURE,
+}
+
+_GUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_ACE = re.compile(r"[ \t\r\n]*\(([^()]*)\)")
+_ACE_FIELDS = 6
+
+
+def _parse_ace(text: str, types: Mapping[str, AceType], domain: Sid | None) -> Ace:
+    fields = text.split(";")
+    if len(fields) != _ACE_FIELDS:
+        raise InvalidDescriptorError("an entry does not have six fields")
+    name, flags, rights, object_type, inherited_object_type, account = fields
+    ace_type = types.get(_upper(name.strip(_SPACES)))
+    if ace_type is None:
+        raise InvalidDescriptorError("a type of entry is unknown in this list")
+    if ace_type in DATA_TYPES:
+        raise InvalidDescriptorError("conditions and attributes are only accepted in binary form")
+    guids = (_parse_guid(object_type), _parse_guid(inherited_object_type))
+    if ace_type not in OBJECT_TYPES and guids != (None, None):
+        raise InvalidDescriptorError("only object entries have GUIDs")
+    return Ace(
+        ace_type,
+        _parse_pairs(flags.strip(_SPACES), _ACE_FLAGS, "a flag of an entry"),
+        parse_rights(rights),
+        _parse_spaced_sid(account, domain),
+        *guids,
+    )
+
+
+def _parse_guid(text: str) -> UUID | None:
+    if not text.strip(_SPACES):
+        return None
+    if _GUID.fullmatch(text) is None:
+        raise InvalidDescriptorError("a GUID is malformed")
+    return UUID(text)
+
+
+def _parse_spaced_sid(text: str, domain: Sid | None) -> Sid:
+    return parse_sid(text.strip(_SPACES), domain)
+
+
+def _format_ace(ace: Ace | CustomAce, names: Mapping[AceType, str], domain: Sid | None) -> str:
+    if isinstance(ace, CustomAce):
+        raise NoSddlFormError("SDDL has no name for the type of an entry")
+    name = names.get(ace.type)
+    if name is None or ace.type in DATA_TYPES:
+        raise NoSddlFormError("SDDL cannot express an entry of this type in this list")
+    return ";".join(
+        (
+            f"({name}",
+            _format_pairs(ace.flags, _ACE_FLAGS),
+            format_rights(ace.mask, ace.type),
+            str(ace.object_type or ""),
+            str(ace.inherited_object_type or ""),
+            f"{format_sid(ace.sid, domain)})",
+        )
+    )
+
+
+# Lists
+
+_NULL_ACL_NAME = "NO_ACCESS_CONTROL"
+_ACL_FLAGS_MAX = 64
+"""Flags may be repeated, as in Windows, but not without end."""
+_FLAGS_OF_ACL = re.compile(
+    rf"(?:[ \t\r\n]*(?:P|AR|AI|{_NULL_ACL_NAME})){{0,{_ACL_FLAGS_MAX}}}[ \t\r\n]*"
+)
+"""No name contains another one, so that each can be looked for in the whole match."""
+_DACL_FLAGS: Final[Mapping[str, int]] = {
+    "P": Control.DACL_PROTECTED,
+    "AR": Control.DACL_AUTO_INHERIT_REQUESTED,
+    "AI": Control.DACL_AUTO_INHERITED,
+}
+_SACL_FLAGS: Final[Mapping[str, int]] = {
+    "P": Control.SACL_PROTECTED,
+    "AR": Control.SACL_AUTO_INHERIT_REQUESTED,
+    "AI": Control.SACL_AUTO_INHERITED,
+}
+
+
+def _parse_acl(
+    text: str,
+    start: int,
+    flags: Mapping[str, int],
+    types: Mapping[str, AceType],
+    domain: Sid | None,
+) -> tuple[Acl, int, int]:
+    """Returns the list that starts there, its control flags, and where it ends."""
+    match = _FLAGS_OF_ACL.match(text, start)
+    names = match[0] if match is not None else ""
+    start += len(names)
+    control = sum(flag for name, flag in flags.items() if name in names)
+    entries = []
+    size = 8
+    while (match := _ACE.match(text, start)) is not None:
+        ace = _parse_ace(match[1], types, domain)
+        size += encoded_ace_size(ace)
+        if size > ACL_BYTES_MAX:
+            raise InvalidDescriptorError("a list is too long")
+        entries.append(ace)
+        start = match.end()
+    if _NULL_ACL_NAME in names:
+        if entries:
+            raise InvalidDescriptorError("the null list has no entries")
+        return NULL_ACL, control, start
+    return Acl(tuple(entries), revision_for(entries)), control, start
+
+
+def _format_acl(
+    acl: Acl,
+    control: int,
+    flags: Mapping[str, int],
+    names: Mapping[AceType, str],
+    domain: Sid | None,
+) -> str:
+    parts = [name for name, flag in flags.items() if control & flag]
+    if acl.entries is None:
+        parts.append(_NULL_ACL_NAME)
+    else:
+        parts.extend(_format_ace(ace, names, domain) for ace in acl.entries)
+    return "".join(parts)
+
+
+# Descriptors
+
+_TAG = re.compile(r"[ \t\r\n]*([OGDS]):")
+
+
+def parse_sddl(text: str, domain: Sid | None = None) -> SecurityDescriptor:
+    """Returns the descriptor of a text such as `O:SYG:SYD:(A;;FA;;;BA)`.
+
+    Raises InvalidDescriptorError. Conditional entries and resource attributes are refused: they
+    are only accepted in binary form.
+    """
+    if len(text) > SDDL_LENGTH_MAX:
+        raise InvalidDescriptorError("the text is too long")
+    text = text.rstrip(_SPACES)
+    sids: dict[str, Sid] = {}
+    acls: dict[str, Acl] = {}
+    control = 0
+    start = 0
+    while start < len(text):
+        match = _TAG.match(text, start)
+        if match is None:
+            raise InvalidDescriptorError("a part does not start with O:, G:, D: or S:")
+        tag, start = match[1], match.end()
+        if tag in sids or tag in acls:
+            raise InvalidDescriptorError("a part is given twice")
+        if tag in ("O", "G"):
+            # A SID ends before the letter of the next colon: in S-1-2-0x200D: the D is a tag.
+            colon = text.find(":", start)
+            end = len(text) if colon < 0 else colon - 1
+            sids[tag] = _parse_spaced_sid(text[start:end], domain)
+            start = end
+        else:
+            flags, types = (_DACL_FLAGS, _DACL_TYPES) if tag == "D" else (_SACL_FLAGS, _SACL_TYPES)
+            acls[tag], acl_control, start = _parse_acl(text, start, flags, types, domain)
+            control |= acl_control
+    return SecurityDescriptor(sids.get("O"), sids.get("G"), acls.get("D"), acls.get("S"), control)
+
+
+def format_sddl(
+    descriptor: SecurityDescriptor, domain: Sid | None = None, *, null_sacl_if_absent: bool = False
+) -> str:
+    """Returns the descriptor as Windows prints it, or raises NoSddlFormError.
+
+    With `null_sacl_if_absent` a descriptor without a SACL ends in `S:NO_ACCESS_CONTROL`.
+    """
+    parts: list[str] = []
+    if descriptor.owner is not None:
+        parts += ("O:", format_sid(descriptor.owner, domain))
+    if descriptor.group is not None:
+        parts += ("G:", format_sid(descriptor.group, domain))
+    control = descriptor.control
+    if descriptor.dacl is not None:
+        parts += ("D:", _format_acl(descriptor.dacl, control, _DACL_FLAGS, _DACL_NAMES, domain))
+    sacl = descriptor.sacl
+    if sacl is None and null_sacl_if_absent:
+        sacl = NULL_ACL
+    if sacl is not None:
+        parts += ("S:", _format_acl(sacl, control, _SACL_FLAGS, _SACL_NAMES, domain))
+    return "".join(parts)

@@ -1,0 +1,197 @@
+"""The rules for permissions of files against what the service is known to answer."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from etagere.model.security_descriptors import (
+    NULL_ACL,
+    AceType,
+    Acl,
+    CustomAce,
+    SecurityDescriptor,
+)
+from etagere.rules.file_permissions import (
+    DEFAULT_DIRECTORY_DESCRIPTOR,
+    DEFAULT_DIRECTORY_SDDL,
+    check_permission,
+    inherit,
+    permission_key,
+)
+from etagere.rules.sddl import SID_ALIASES, format_sddl, parse_sddl, parse_sid
+from etagere.rules.security_descriptors import InvalidDescriptorError, encode_descriptor
+from tests.rules.descriptors import descriptors
+
+SYSTEM = SID_ALIASES["SY"]
+USER = parse_sid("S-1-5-21-1-2-3-1001")
+GROUP = parse_sid("S-1-5-21-1-2-3-513")
+
+
+# Permissions
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("O:SYG:SYD:P(A;;FA;;;BA)", "O:SYG:SYD:P(A;;FA;;;BA)S:NO_ACCESS_CONTROL"),
+        ("O:SYG:SYD:NO_ACCESS_CONTROL", "O:SYG:SYD:NO_ACCESS_CONTROLS:NO_ACCESS_CONTROL"),
+        ("O:SYG:SYD:S:(AU;SA;FA;;;WD)", "O:SYG:SYD:S:(AU;SA;FA;;;WD)"),
+        ("O:SYG:SYD:S:NO_ACCESS_CONTROL", "O:SYG:SYD:S:NO_ACCESS_CONTROL"),
+    ],
+)
+def test_permission_is_stored_with_a_null_sacl(text: str, stored: str) -> None:
+    assert format_sddl(check_permission(parse_sddl(text))) == stored
+
+
+@pytest.mark.parametrize("text", ["", "O:SY", "O:SYG:SY", "G:SYD:", "O:SYD:", "S:", "O:SYG:SYS:"])
+def test_permission_needs_owner_group_and_dacl(text: str) -> None:
+    with pytest.raises(InvalidDescriptorError):
+        check_permission(parse_sddl(text))
+
+
+def test_key_depends_on_the_content() -> None:
+    key = permission_key(DEFAULT_DIRECTORY_DESCRIPTOR)
+    # The key is stored with files, so it must not change between releases.
+    assert key == "16387723505956774855*12644906644411577338"
+    assert permission_key(parse_sddl(DEFAULT_DIRECTORY_SDDL)) == key
+    assert (
+        permission_key(
+            parse_sddl(
+                DEFAULT_DIRECTORY_SDDL.lower()
+                .replace("o:", "O:", 1)
+                .replace("g:", "G:", 1)
+                .replace("d:", "D:", 1)
+            )
+        )
+        == key
+    )
+    assert permission_key(check_permission(DEFAULT_DIRECTORY_DESCRIPTOR)) != key
+
+
+@given(descriptors)
+def test_key_is_two_numbers_of_64_bits(descriptor: SecurityDescriptor) -> None:
+    match = re.fullmatch(r"([0-9]+)\*([0-9]+)", permission_key(descriptor))
+    assert match is not None
+    assert all(int(number) < 1 << 64 for number in match.groups())
+
+
+# Inheritance
+
+
+def inherited(dacl: str, *, directory: bool, mark_inherited: bool = False) -> str:
+    parent = parse_sddl(f"O:BAG:BAD:{dacl}")
+    child = inherit(parent, USER, GROUP, directory=directory, mark_inherited=mark_inherited)
+    assert (child.owner, child.group) == (USER, GROUP)
+    text = format_sddl(child)
+    return text[text.index("D:") + 2 :]
+
+
+def test_default_of_a_directory_is_its_own_heir() -> None:
+    child = inherit(DEFAULT_DIRECTORY_DESCRIPTOR, SYSTEM, SYSTEM, directory=True)
+    assert child == DEFAULT_DIRECTORY_DESCRIPTOR
+    assert format_sddl(child) == DEFAULT_DIRECTORY_SDDL
+
+
+@pytest.mark.parametrize(
+    ("owner", "directory", "expected"),
+    [
+        # Answers of the service for a new file, and for a new directory of another owner.
+        (
+            "SY",
+            False,
+            "O:SYG:SYD:(A;;FA;;;BA)(A;;FA;;;SY)(A;;0x1200a9;;;BU)(A;;0x1301bf;;;AU)(A;;FA;;;SY)",
+        ),
+        (
+            "BA",
+            True,
+            "O:BAG:SYD:(A;OICI;FA;;;BA)(A;OICI;FA;;;SY)(A;;0x1200a9;;;BU)(A;OICIIO;GXGR;;;BU)"
+            "(A;OICI;0x1301bf;;;AU)(A;;FA;;;BA)(A;OICIIO;GA;;;CO)",
+        ),
+    ],
+)
+def test_default_of_new_entries(owner: str, directory: bool, expected: str) -> None:
+    child = inherit(DEFAULT_DIRECTORY_DESCRIPTOR, parse_sid(owner), SYSTEM, directory=directory)
+    assert format_sddl(child) == expected
+
+
+@pytest.mark.parametrize(
+    ("parent", "file", "directory"),
+    [
+        ("(A;;FA;;;WD)", "", ""),
+        ("(A;OI;FA;;;WD)", "(A;;FA;;;WD)", "(A;OIIO;FA;;;WD)"),
+        ("(A;CI;FA;;;WD)", "", "(A;CI;FA;;;WD)"),
+        ("(A;OICI;FA;;;WD)", "(A;;FA;;;WD)", "(A;OICI;FA;;;WD)"),
+        ("(A;OICIIO;FA;;;WD)", "(A;;FA;;;WD)", "(A;OICI;FA;;;WD)"),
+        ("(A;OINP;FA;;;WD)", "(A;;FA;;;WD)", ""),
+        ("(A;CINP;FA;;;WD)", "", "(A;;FA;;;WD)"),
+        ("(A;OICINPIO;FA;;;WD)", "(A;;FA;;;WD)", "(A;;FA;;;WD)"),
+        ("(A;OICIID;FA;;;WD)", "(A;;FA;;;WD)", "(A;OICI;FA;;;WD)"),
+        ("(D;OICI;GW;;;WD)", "(D;;FW;;;WD)", "(D;;FW;;;WD)(D;OICIIO;GW;;;WD)"),
+        ("(A;CI;GR;;;WD)", "", "(A;;FR;;;WD)(A;CIIO;GR;;;WD)"),
+        ("(A;CINP;GR;;;WD)", "", "(A;;FR;;;WD)"),
+        ("(A;OI;GR;;;WD)", "(A;;FR;;;WD)", "(A;OIIO;GR;;;WD)"),
+        (
+            "(A;OICI;FR;;;CG)",
+            "(A;;FR;;;S-1-5-21-1-2-3-513)",
+            "(A;;FR;;;S-1-5-21-1-2-3-513)(A;OICIIO;FR;;;CG)",
+        ),
+    ],
+)
+def test_inheritance_of_an_entry(parent: str, file: str, directory: str) -> None:
+    assert inherited(parent, directory=False) == file
+    assert inherited(parent, directory=True) == directory
+
+
+def test_inherited_entries_can_be_marked() -> None:
+    parent = "(A;OICI;FA;;;WD)(A;OI;FR;;;BU)(A;;FA;;;SY)"
+    assert inherited(parent, directory=False, mark_inherited=True) == (
+        "AI(A;ID;FA;;;WD)(A;ID;FR;;;BU)"
+    )
+    assert inherited(parent, directory=True, mark_inherited=True) == (
+        "AI(A;OICIID;FA;;;WD)(A;OIIOID;FR;;;BU)"
+    )
+
+
+def test_audit_entries_are_inherited_with_their_audit_flags() -> None:
+    parent = parse_sddl("O:BAG:BAD:S:(AU;OICISAFA;FA;;;WD)")
+    child = inherit(parent, SYSTEM, SYSTEM, directory=False, mark_inherited=True)
+    assert format_sddl(child) == "O:SYG:SYD:AIS:AI(AU;IDSAFA;FA;;;WD)"
+
+
+def test_null_and_absent_lists_are_inherited_as_such() -> None:
+    parent = SecurityDescriptor(SYSTEM, SYSTEM, NULL_ACL, None)
+    child = inherit(parent, SYSTEM, SYSTEM, directory=False)
+    assert (child.dacl, child.sacl) == (NULL_ACL, None)
+
+
+def test_custom_entries_are_not_inherited() -> None:
+    parent = SecurityDescriptor(SYSTEM, SYSTEM, Acl((CustomAce(0x99, 3, b"abcd"),)))
+    assert inherit(parent, SYSTEM, SYSTEM, directory=True).dacl == Acl(())
+
+
+@given(descriptors)
+def test_anything_can_be_inherited(parent: SecurityDescriptor) -> None:
+    for directory in (False, True):
+        for mark_inherited in (False, True):
+            child = inherit(
+                parent, SYSTEM, SYSTEM, directory=directory, mark_inherited=mark_inherited
+            )
+            encode_descriptor(child)
+            for acl in (child.dacl, child.sacl):
+                for ace in (acl.entries if acl is not None else None) or ():
+                    assert ace.type in set(AceType)
+                    if not directory:
+                        assert not ace.flags & 0x0F
+
+
+def test_descriptor_can_be_stored_as_a_record() -> None:
+    parent = parse_sddl(
+        "O:SYG:SYD:P(A;OICI;GA;;;CO)(OA;;CR;;bf967aba-0de6-11d0-a285-00aa003049e2;WD)"
+    )
+    for descriptor in (parent, inherit(parent, USER, GROUP, directory=True, mark_inherited=True)):
+        stored = msgspec.msgpack.encode(descriptor)
+        assert msgspec.msgpack.decode(stored, type=SecurityDescriptor) == descriptor
