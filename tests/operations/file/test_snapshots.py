@@ -106,6 +106,7 @@ async def test_many_changes_between_two_snapshots_keep_one_state(files: FileFixt
     await files.require_sound()
     await files.delete_snapshot(first)
     await files.purge()
+    assert await files.read(history_records, None) == 1
     assert await files.tree(second) == after
     await files.require_sound()
     await files.delete_share()
