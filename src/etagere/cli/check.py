@@ -21,6 +21,7 @@ from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine.ledger import NotALedger, SchemaTooNew
 from etagere.operations.index_audits import INDEXES
+from etagere.operations.tree_audits import TREE_AUDITS
 from etagere.settings import add_arguments as add_settings
 
 NAME = "check"
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(directory: Path, *, fast: bool) -> Report:
     with ProgressBar(sys.stderr) as bar:
-        return check(directory, fast=fast, indexes=INDEXES, progress=bar)
+        return check(directory, fast=fast, indexes=INDEXES, audits=TREE_AUDITS, progress=bar)
 
 
 def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:

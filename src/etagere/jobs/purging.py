@@ -1,5 +1,6 @@
-"""Removes deleted data: the contents of deleted containers, queues and tables, old uncommitted
-blocks, abandoned drafts and expired messages."""
+"""Removes deleted data: the contents of deleted containers, queues, tables and shares, old
+uncommitted blocks, abandoned drafts, expired messages, and what only deleted snapshots of shares
+showed."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from etagere.engine.interface import Engine, ReadTxn, WriteTxn
 from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
 from etagere.operations.blob.staging import PurgeStagings, discard_stale, purge_discarded
+from etagere.operations.file import purging as file_purging
 from etagere.operations.queue import messages
 from etagere.operations.table import tables
 
@@ -33,6 +35,11 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
         (messages.purge_contents, messages.PurgeMessages()),
     ),
     tables.may_purge: ((tables.purge_tables, tables.PurgeTables()),),
+    file_purging.may_purge: (
+        (file_purging.expire_shares, file_purging.PurgeShares()),
+        (file_purging.purge_shares, file_purging.PurgeShares()),
+        (file_purging.purge_histories, file_purging.PurgeShares()),
+    ),
 }
 """The operations to run, by a read that tells whether there may be something to do."""
 

@@ -27,6 +27,7 @@ from etagere.model.accounts import (
 )
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS
+from etagere.operations.file.collections import DELETED_SHARES, SHARES
 from etagere.operations.queue.collections import QUEUES
 from etagere.operations.table.collections import TABLES
 from etagere.rules.accounts import (
@@ -37,8 +38,14 @@ from etagere.rules.accounts import (
     check_key_number,
 )
 
-_ACCOUNT_CONTENTS: Final[tuple[Collection[Any, Any], ...]] = (CONTAINERS, QUEUES, TABLES)
-"""The collections of the resources in accounts, under (account, name)."""
+_ACCOUNT_CONTENTS: Final[tuple[Collection[Any, Any], ...]] = (
+    CONTAINERS,
+    QUEUES,
+    TABLES,
+    SHARES,
+    DELETED_SHARES,
+)
+"""The collections of the resources in accounts, whose keys begin with the account."""
 
 
 @operation

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable
 
 import msgspec
 
@@ -24,10 +23,10 @@ from etagere.model.queues import Message, MessageIndexRow
 from etagere.model.tables import PropertyIndex
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import BLOBS, CONTAINERS, SNAPSHOTS, STAGINGS
+from etagere.operations.file import clock_reset as file_clock_reset
 from etagere.operations.queue.collections import EXPIRING, MESSAGES, VISIBLE
+from etagere.operations.scans import all_rows
 from etagere.operations.table.collections import ENTITIES, TABLES
-
-_ROWS_PER_SCAN: Final = 1_000
 
 
 class ResetClock(Command, frozen=True):
@@ -68,18 +67,18 @@ def reset_clock(txn: WriteTxn, command: ResetClock) -> TimesReset:
     stamps = _Stamps(command, _future_stamps(txn, command.wall))
     lower = stamps.lower
     changed = 0
-    for name, container in _rows(txn, CONTAINERS):
+    for name, container in all_rows(txn, CONTAINERS):
         changed += _put(txn, CONTAINERS, name, container, stamp=lower(container.stamp))
-    for key, staging in _rows(txn, STAGINGS):
+    for key, staging in all_rows(txn, STAGINGS):
         changed += _put(txn, STAGINGS, key, staging, stamp=lower(staging.stamp))
-    for row, entity in _rows(txn, ENTITIES):
+    for row, entity in all_rows(txn, ENTITIES):
         changed += _put(txn, ENTITIES, row, entity, stamp=lower(entity.stamp))
-    for table_name, table in _rows(txn, TABLES):
+    for table_name, table in all_rows(txn, TABLES):
         indexes = tuple([_reset_index(index, command.wall) for index in table.indexes])
         if indexes != table.indexes:
             txn.put(TABLES, table_name, msgspec.structs.replace(table, indexes=indexes))
             changed += 1
-    for account_name, account in _rows(txn, ACCOUNTS):
+    for account_name, account in all_rows(txn, ACCOUNTS):
         changed += _put(
             txn,
             ACCOUNTS,
@@ -89,19 +88,20 @@ def reset_clock(txn: WriteTxn, command: ResetClock) -> TimesReset:
             key1_created=lower(account.key1_created),
             key2_created=lower(account.key2_created),
         )
-    for key, blob in _rows(txn, BLOBS):
+    for key, blob in all_rows(txn, BLOBS):
         lowered = _lower_blob(blob, command, lower)
         if lowered != blob:
             txn.put(BLOBS, key, lowered)
             changed += 1
-    for (container_id, blob_name, moment), snapshot in _rows(txn, SNAPSHOTS):
+    for (container_id, blob_name, moment), snapshot in all_rows(txn, SNAPSHOTS):
         lowered, new_moment = _lower_blob(snapshot, command, lower), lower(moment)
         if lowered != snapshot or new_moment != moment:
             txn.delete(SNAPSHOTS, (container_id, blob_name, moment))
             txn.put(SNAPSHOTS, (container_id, blob_name, new_moment), lowered)
             changed += 1
-    for message_key, message in _rows(txn, MESSAGES):
+    for message_key, message in all_rows(txn, MESSAGES):
         changed += _reset_message(txn, message_key, message, command, lower)
+    changed += file_clock_reset.reset(txn, command.wall, lower)
     return TimesReset(stamps.last, changed)
 
 
@@ -111,19 +111,21 @@ def _future_stamps(txn: WriteTxn, wall: int) -> array[int]:
     def see(*stamps: int) -> None:
         found.extend(stamp for stamp in stamps if stamp > wall)
 
-    for _, container in _rows(txn, CONTAINERS):
+    found.extend(stamp for stamp in file_clock_reset.stamps(txn) if stamp > wall)
+
+    for _, container in all_rows(txn, CONTAINERS):
         see(container.stamp)
-    for _, staging in _rows(txn, STAGINGS):
+    for _, staging in all_rows(txn, STAGINGS):
         see(staging.stamp)
-    for _, entity in _rows(txn, ENTITIES):
+    for _, entity in all_rows(txn, ENTITIES):
         see(entity.stamp)
-    for _, account in _rows(txn, ACCOUNTS):
+    for _, account in all_rows(txn, ACCOUNTS):
         see(*_stamps_of_account(account))
-    for _, blob in _rows(txn, BLOBS):
+    for _, blob in all_rows(txn, BLOBS):
         see(*_stamps_of_blob(blob))
-    for (_, _, moment), snapshot in _rows(txn, SNAPSHOTS):
+    for (_, _, moment), snapshot in all_rows(txn, SNAPSHOTS):
         see(moment, *_stamps_of_blob(snapshot))
-    for _, message in _rows(txn, MESSAGES):
+    for _, message in all_rows(txn, MESSAGES):
         see(message.receipt)
     return found
 
@@ -201,11 +203,3 @@ def _put(txn: WriteTxn, collection: Collection[K, R], key: K, record: R, **lower
         return 0
     txn.put(collection, key, changed)
     return 1
-
-
-def _rows(txn: WriteTxn, collection: Collection[K, R]) -> Iterator[tuple[K, R]]:
-    """Yields all records of a collection. Rows that are put behind the current one are not seen."""
-    span = collection.all()
-    while rows := txn.scan(collection, span, _ROWS_PER_SCAN):
-        yield from rows
-        span = collection.after(span, rows[-1][0])

@@ -17,6 +17,7 @@ from etagere.model.common import ListNamed
 from etagere.model.containers import Container
 from etagere.model.queues import Queue
 from etagere.model.service import SignedIdentifier
+from etagere.model.shares import Share
 from etagere.model.tables import Table
 from etagere.operations import pages
 from etagere.operations.account_records import ACCOUNTS
@@ -92,7 +93,7 @@ class NamedResources(Generic[R]):
             yield [(name, found) for (_, name), found in rows]
 
 
-P = TypeVar("P", bound=Container | Queue | Table)
+P = TypeVar("P", bound=Container | Queue | Table | Share)
 """Records with stored access policies."""
 
 

@@ -134,7 +134,7 @@ def check_entity(
         return names_bytes
     if sent_bytes is not None and sent_bytes <= SURELY_SMALL_BYTES:
         return None
-    size_bytes = _ENTITY_BYTES + 2 * (_utf16_length(keys.partition) + _utf16_length(keys.row))
+    size_bytes = _ENTITY_BYTES + 2 * (utf16_length(keys.partition) + utf16_length(keys.row))
     size_bytes += names_bytes
     for name, letter, value in zip(
         properties.names, properties.types, properties.values, strict=True
@@ -167,12 +167,12 @@ def _names_bytes(names: tuple[str, ...]) -> int | Refusal:
 def _value_bytes(value: Value) -> int:
     """Returns the size of a value of variable length."""
     if isinstance(value, str):
-        return 2 * _utf16_length(value)
+        return 2 * utf16_length(value)
     assert isinstance(value, bytes)
     return len(value)
 
 
-def _utf16_length(text: str) -> int:
+def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -39,7 +39,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def check_container_name(name: str) -> Refusal | None:
     if name in RESERVED_CONTAINERS:
         return None
-    if not CONTAINER_NAME_LENGTH_MIN <= _utf16_length(name) <= CONTAINER_NAME_LENGTH_MAX:
+    if not CONTAINER_NAME_LENGTH_MIN <= utf16_length(name) <= CONTAINER_NAME_LENGTH_MAX:
         return _out_of_range("ContainerName", CONTAINER_NAME_LENGTH_MIN, CONTAINER_NAME_LENGTH_MAX)
     if _CONTAINER_NAME.fullmatch(name) is None:
         return Refusal("InvalidResourceName")
@@ -57,7 +57,7 @@ def check_blob_name(name: str) -> Refusal | None:
     form."""
     if _SURROGATE.search(name) is not None:
         return Refusal("InvalidResourceName")
-    if not 1 <= _utf16_length(name) <= BLOB_NAME_LENGTH_MAX:
+    if not 1 <= utf16_length(name) <= BLOB_NAME_LENGTH_MAX:
         return _out_of_range("BlobName", 1, BLOB_NAME_LENGTH_MAX)
     if name.count("/") >= BLOB_NAME_SEGMENTS_MAX:
         return _out_of_range("BlobNameSegments", 1, BLOB_NAME_SEGMENTS_MAX)
@@ -83,7 +83,7 @@ def check_metadata(pairs: Iterable[tuple[str, str]]) -> Refusal | None:
     return None
 
 
-def _utf16_length(text: str) -> int:
+def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

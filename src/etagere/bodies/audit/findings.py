@@ -95,6 +95,20 @@ INDEX_ROW_MISSING = FindingKind(
 )
 INDEX_ROW_UNUSED = FindingKind("index-row-unused", LEAK, _REPAIR)
 
+# Trees of shares
+ENTRY_UNREACHABLE = FindingKind("entry-unreachable", LOSS, _BACKUP)
+ENTRY_MISPLACED = FindingKind("entry-misplaced", FAULT, _BACKUP)
+ENTRY_ID_SHARED = FindingKind("entry-id-shared", FAULT, _BACKUP)
+LINKS_WRONG = FindingKind("links-wrong", FAULT, _BACKUP)
+USAGE_WRONG = FindingKind(
+    "usage-wrong",
+    FAULT,
+    "No file is at risk, but the quota of the share is compared with a wrong number.",
+)
+SHARE_UNKNOWN = FindingKind(
+    "share-unknown", LEAK, "`etagere check --repair` marks its records to be purged."
+)
+
 # Extents
 EXTENT_MISSING = FindingKind(
     "extent-missing", LOSS, f"Do not start a server, which may reclaim the space. {_UPLOAD}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -82,10 +82,11 @@ def check(
     *,
     fast: bool = False,
     indexes: Sequence[Index] = (),
+    audits: Sequence[tuple[Callable[[Audit], None], str]] = (),
     progress: Progress = _no_progress,
 ) -> Report:
     """Checks a data directory; with `fast`, without the bytes of the segments. `indexes` describes
-    the indexes to check. A server may be running.
+    the indexes to check, and `audits` are further parts with their names. A server may be running.
 
     Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` if the directory cannot be checked.
     """
@@ -102,21 +103,28 @@ def check(
             files = segments.list_files(directory)
             audit = Audit(directory, config or Config(), progress)
             try:
-                return _walk(audit, files, indexes, fast=fast)
+                return _walk(audit, files, indexes, audits, fast=fast)
             finally:
                 audit.close()
     finally:
         coordinator.close()
 
 
-def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast: bool) -> Report:
+def _walk(
+    audit: Audit,
+    files: dict[str, int],
+    indexes: Sequence[Index],
+    audits: Sequence[tuple[Callable[[Audit], None], str]],
+    *,
+    fast: bool,
+) -> Report:
     audit.attempt(check_database, "pages")
     try:
         check_tables(audit)
     except snapshots.Corrupt as error:
         path = database_path(audit.directory)
         raise CannotCheck(f"{path} is too damaged to be checked; restore it ({error})") from error
-    for part, name in (
+    parts: tuple[tuple[Callable[[Audit], None], str], ...] = (
         (contents.check_holders, "holders"),
         (_read_others, "records"),
         (contents.check_inline, "bytes in the ledger"),
@@ -126,10 +134,12 @@ def _walk(audit: Audit, files: dict[str, int], indexes: Sequence[Index], *, fast
         (contents.check_sharers, "sharers"),
         (maps.check_maps, "interval maps"),
         (partial(check_indexes, indexes=indexes), "indexes"),
+        *audits,
         (extents.check_moves, "moves"),
         (extents.check_references, "extents"),
         (partial(segments.check_segments, files=files), "segments"),
-    ):
+    )
+    for part, name in parts:
         audit.attempt(part, name)
     if not fast:
         audit.attempt(check_bytes, "checksums")

@@ -1,0 +1,312 @@
+"""Records and commands of directories and files.
+
+An entry is stored under (share id, id of its directory, folded name). Every directory keeps its id
+for life, so that a rename moves one record. The root directory has the id 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.model.base import Command, Part, Record
+from etagere.model.blobs import Copied
+from etagere.model.bodies import Body, Content
+from etagere.model.common import Metadata, TimedResult
+from etagere.model.leases import NO_LEASE, FileLeaseAction, Lease
+from etagere.model.shares import ShareName, ShareRef
+
+ROOT_ID: Final = 0
+
+
+class FileTimes(Part, frozen=True):
+    """Times of an entry as clients see and set them, in ticks of 100 ns."""
+
+    created: int
+    written: int
+    changed: int
+
+
+class PosixOwner(Part, frozen=True):
+    """Owner, group and mode of an entry of an NFS share."""
+
+    owner: str = "0"
+    group: str = "0"
+    mode: int = 0o664
+
+
+class FileHeaders(Part, frozen=True):
+    """The headers that a download is sent with, as the client set them."""
+
+    content_type: str = "application/octet-stream"
+    content_encoding: str = ""
+    content_language: str = ""
+    content_disposition: str = ""
+    cache_control: str = ""
+    content_md5: bytes | None = None
+
+
+class DirectoryNode(Part, frozen=True, tag=0):
+    """The part of an entry that only directories have."""
+
+
+class FileNode(Part, frozen=True, tag=1):
+    """The part of an entry that only files have."""
+
+    content: Content
+    headers: FileHeaders = FileHeaders()
+    lease: Lease = NO_LEASE
+    copied: Copied | None = None
+
+
+class SymbolicLinkNode(Part, frozen=True, tag=2):
+    """The part of an entry that only symbolic links have."""
+
+    target: str
+
+
+class HardLinkNode(Part, frozen=True, tag=3):
+    """A reference to a `LinkedFile`, which has the state of the file."""
+
+
+Node = DirectoryNode | FileNode | SymbolicLinkNode | HardLinkNode
+
+
+class Entry(Record, frozen=True):
+    """A directory, file or link."""
+
+    name: str
+    """With its case."""
+    id: int
+    parent_id: int
+    generation: int
+    """The generation of the share in which this state was written."""
+    stamp: int
+    """The stamp of the last change, from which the ETag is made."""
+    times: FileTimes
+    attributes: int
+    node: Node
+    permission: int = 0
+    """The number of the permission of the share; 0: inherited from the directory."""
+    metadata: Metadata = ()
+    posix: PosixOwner | None = None
+
+
+class LinkedFile(Record, frozen=True):
+    """The state of a file with several hard links, under (share id, file id)."""
+
+    entry: Entry
+    links: int
+
+
+class FilePermission(Record, frozen=True):
+    """A security descriptor under (share id, number)."""
+
+    descriptor: bytes
+    """In its self-relative binary form."""
+
+
+class FilePermissionNumber(Record, frozen=True):
+    """The number of a security descriptor, under (share id, SHA-256)."""
+
+    number: int
+
+
+# Commands
+
+
+class EntryPath(Part, frozen=True):
+    """A directory or file, by its path."""
+
+    ref: ShareRef
+    components: tuple[str, ...]
+    """The names on the way from the root, which has none itself."""
+
+
+class NewTimes(Part, frozen=True):
+    """The times that a request sets; None: the time of the change."""
+
+    created: int | None = None
+    written: int | None = None
+    changed: int | None = None
+
+
+class NewEntry(Part, frozen=True):
+    """What a request that creates an entry says about it."""
+
+    times: NewTimes
+    attributes: int
+    permission: int = 0
+    metadata: Metadata = ()
+    posix: PosixOwner | None = None
+
+
+class CreateDirectory(Command, frozen=True):
+    path: EntryPath
+    new: NewEntry
+
+
+class CreateFile(Command, frozen=True):
+    """Create a file of zeros, or replace all of one."""
+
+    path: EntryPath
+    new: NewEntry
+    content_id: bytes
+    length: int
+    headers: FileHeaders = FileHeaders()
+    lease_id: bytes | None = None
+    body: Body | None = None
+    """The first bytes, where the request has some."""
+
+
+class GetEntry(Command, frozen=True):
+    path: EntryPath
+    lease_id: bytes | None = None
+
+
+class DeleteEntry(Command, frozen=True):
+    path: EntryPath
+    is_directory: bool
+    lease_id: bytes | None = None
+
+
+class SetEntryMetadata(Command, frozen=True):
+    path: EntryPath
+    is_directory: bool
+    metadata: Metadata
+    lease_id: bytes | None = None
+
+
+class ChangedTimes(Part, frozen=True):
+    """The times that a request changes. 0 preserves a time, None is the time of the change."""
+
+    created: int | None = 0
+    written: int | None = 0
+    changed: int | None = None
+
+
+class SetEntryProperties(Command, frozen=True):
+    """Change the properties that are named; None leaves a property as it is."""
+
+    path: EntryPath
+    is_directory: bool
+    times: ChangedTimes = ChangedTimes()
+    attributes: int | None = None
+    permission: int | None = None
+    posix: PosixOwner | None = None
+    headers: FileHeaders | None = None
+    length: int | None = None
+    child_id: bytes = b""
+    """For the interval map of the file, if it has to be separated from that of a copy."""
+    lease_id: bytes | None = None
+
+
+class RenameEntry(Command, frozen=True):
+    """Move an entry to another name, directory, or both, within its share."""
+
+    source: EntryPath
+    destination: EntryPath
+    is_directory: bool
+    replace: bool = False
+    ignore_read_only: bool = False
+    source_lease_id: bytes | None = None
+    destination_lease_id: bytes | None = None
+    times: ChangedTimes = ChangedTimes()
+    attributes: int | None = None
+    permission: int | None = None
+    metadata: Metadata | None = None
+
+
+class LeaseFile(Command, frozen=True):
+    path: EntryPath
+    action: FileLeaseAction
+
+
+class PutRange(Command, frozen=True):
+    """Write bytes over those of a file, within its length."""
+
+    path: EntryPath
+    start: int
+    body: Body
+    child_id: bytes
+    lease_id: bytes | None = None
+    preserve_written: bool = False
+    borrowed: bool = False
+    """Whether others hold the pieces already, and keep them."""
+
+
+class ClearRange(Command, frozen=True):
+    path: EntryPath
+    start: int
+    end: int
+    child_id: bytes
+    lease_id: bytes | None = None
+    preserve_written: bool = False
+
+
+class TimedEntry(TimedResult, frozen=True):
+    entry: Entry
+
+
+class ListEntries(Command, frozen=True):
+    """List the entries of a directory in the order of their folded names."""
+
+    path: EntryPath
+    limit: int
+    prefix: str = ""
+    marker: str = ""
+    """The first folded name of the page."""
+
+
+class OpenFile(Command, frozen=True):
+    """Get a file together with the location of its bytes, all or those of a range."""
+
+    ask: GetEntry
+    first: int | None = None
+    """The first byte of the range; None: all bytes."""
+    last: int | None = None
+    """The last byte of the range (inclusive); None: the end of the file."""
+    brief: bool = False
+    """Return None if the lookup would take long."""
+
+
+class ListRanges(Command, frozen=True):
+    """List the ranges of a file that were written, or that have changed since a snapshot."""
+
+    ask: GetEntry
+    limit: int
+    first: int | None = None
+    last: int | None = None
+    start: int = 0
+    """Where the page starts."""
+    previous: int | None = None
+    """The time of the snapshot to compare with."""
+
+
+class FileRange(Part, frozen=True):
+    """A range of a file. The end is exclusive."""
+
+    start: int
+    end: int
+    written: bool = True
+    """False: cleared since the snapshot."""
+
+
+class FileRanges(TimedResult, frozen=True):
+    entry: Entry
+    ranges: tuple[FileRange, ...]
+    following: int | None
+    """Where the next page starts; None: there is none."""
+
+
+class CreatePermission(Command, frozen=True):
+    """Store a security descriptor in a share."""
+
+    share: ShareName
+    descriptor: bytes
+    digest: bytes
+    """The SHA-256 of the descriptor."""
+
+
+class GetPermission(Command, frozen=True):
+    share: ShareName
+    number: int

@@ -1,0 +1,200 @@
+"""The tree of a share: looking up entries by path, now and in snapshots, and replacing them.
+
+A change guards the share and every directory on the path shared, and the entry exclusively: the
+path leads to the same entry until the commit. A directory is deleted under an exclusive guard, so
+that nothing is created in it at the same time.
+
+The first change of an entry after a snapshot keeps its old state for the snapshot (`keep_state`),
+before anything else is changed: contents are changed in place unless they are shared.
+
+The root directory is the entry with an empty name in itself. It is not stored before it is changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from etagere.bodies.contents import release, share
+from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn
+from etagere.errors import Refusal
+from etagere.model.files import ROOT_ID, DirectoryNode, Entry, EntryPath, FileNode, FileTimes
+from etagere.model.leases import NO_LEASE
+from etagere.model.shares import Share, ShareRef
+from etagere.operations.file.collections import ENTRIES, FORMER_ENTRIES, EntryKey
+from etagere.operations.file.shares import find, find_guarded, get_snapshot
+from etagere.rules.file_attributes import FileAttributes
+from etagere.rules.file_names import fold_name
+
+
+class Tree(NamedTuple):
+    """The tree of a share as it is now, or as a snapshot shows it."""
+
+    share: Share
+    generation: int | None = None
+    """The generation that a snapshot shows; None is the current state."""
+
+    def key(self, directory_id: int, name: str) -> EntryKey:
+        return self.share.id, directory_id, fold_name(name)
+
+
+class Place(NamedTuple):
+    """Where an entry is or would be."""
+
+    tree: Tree
+    directory_ids: tuple[int, ...]
+    """The ids of the directories on the way, the root first."""
+    name: str
+
+    @property
+    def directory_id(self) -> int:
+        return self.directory_ids[-1]
+
+    @property
+    def key(self) -> EntryKey:
+        return self.tree.key(self.directory_id, self.name)
+
+
+# Reading
+
+
+def find_tree(txn: ReadTxn, ref: ShareRef) -> Tree:
+    found = find(txn, ref.share)
+    if ref.snapshot is None:
+        return Tree(found)
+    return Tree(found, get_snapshot(txn, found.id, ref.snapshot).generation)
+
+
+def get_entry(txn: ReadTxn | WriteTxn, tree: Tree, directory_id: int, name: str) -> Entry | None:
+    """Returns the entry of this name in a directory. Snapshots show no leases."""
+    key = tree.key(directory_id, name)
+    current = _or_root(tree, name, txn.get(ENTRIES, key))
+    if tree.generation is None:
+        return current
+    if current is not None and current.generation <= tree.generation:
+        return without_lease(current)
+    span = FORMER_ENTRIES.starting(FORMER_ENTRIES.under(key), (*key, tree.generation + 1))
+    for _, former in txn.scan(FORMER_ENTRIES, span, 1):
+        if former.generation <= tree.generation:
+            return former
+    return None
+
+
+def without_lease(entry: Entry) -> Entry:
+    node = entry.node
+    if not isinstance(node, FileNode) or node.lease == NO_LEASE:
+        return entry
+    return replace(entry, node=replace(node, lease=NO_LEASE))
+
+
+def _or_root(tree: Tree, name: str, entry: Entry | None) -> Entry | None:
+    """Returns the entry, or the root directory as it is before its first change."""
+    if entry is not None or name:
+        return entry
+    created = tree.share.created
+    times = FileTimes(created, created, created)
+    attributes = int(FileAttributes.DIRECTORY)
+    return Entry("", ROOT_ID, ROOT_ID, 0, created, times, attributes, DirectoryNode())
+
+
+def _resolve(
+    tree: Tree, components: tuple[str, ...], get: Callable[[int, str], Entry | None]
+) -> Place:
+    """Resolves the directories of a path. Refuses a path whose directory does not exist."""
+    directory_ids = [ROOT_ID]
+    for name in components[:-1]:
+        entry = get(directory_ids[-1], name)
+        if entry is None or not isinstance(entry.node, DirectoryNode):
+            raise Refused(Refusal("ParentNotFound"))
+        directory_ids.append(entry.id)
+    return Place(tree, tuple(directory_ids), components[-1] if components else "")
+
+
+def find_place(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Place:
+    return _resolve(tree, components, lambda parent, name: get_entry(txn, tree, parent, name))
+
+
+def find_entry(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Entry:
+    """Returns the directory or file at a path, which may be the root."""
+    place = find_place(txn, tree, components)
+    entry = get_entry(txn, tree, place.directory_id, place.name)
+    if entry is None:
+        raise Refused(Refusal("ResourceNotFound"))
+    return entry
+
+
+def find_directory(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Entry:
+    """Returns the directory at a path, which may be the root."""
+    entry = find_entry(txn, tree, components)
+    if not isinstance(entry.node, DirectoryNode):
+        raise Refused(Refusal("ResourceTypeMismatch"))
+    return entry
+
+
+# Changing
+
+
+def guard_tree(txn: WriteTxn, ref: ShareRef) -> Tree:
+    """Returns the tree of a share that is to be changed. Snapshots cannot be changed."""
+    if ref.snapshot is not None:
+        raise Refused(Refusal("ShareSnapshotOperationNotSupported"))
+    return Tree(find_guarded(txn, ref.share))
+
+
+def guard_place(txn: WriteTxn, tree: Tree, components: tuple[str, ...]) -> Place:
+    """Resolves a path for a change, and guards its directories."""
+    return _resolve(
+        tree, components, lambda parent, name: txn.get(ENTRIES, tree.key(parent, name), SHARED)
+    )
+
+
+def guard_path(txn: WriteTxn, path: EntryPath) -> Place:
+    """Resolves a path for a change, and guards the share and the directories."""
+    return guard_place(txn, guard_tree(txn, path.ref), path.components)
+
+
+def guard_entry(txn: WriteTxn, place: Place) -> Entry | None:
+    return _or_root(place.tree, place.name, txn.get(ENTRIES, place.key, EXCLUSIVE))
+
+
+def keep_state(txn: WriteTxn, place: Place, old: Entry) -> None:
+    """Keeps the state of an entry that is about to be changed, if a snapshot shows it."""
+    tree_share = place.tree.share
+    generation = tree_share.generation
+    if not is_shown(tree_share.snapshot_generations, old.generation, generation):
+        return
+    if isinstance(old.node, FileNode):
+        share(txn, old.node.content)
+    txn.put(FORMER_ENTRIES, (*place.key, generation), without_lease(old))
+
+
+def put_entry(txn: WriteTxn, place: Place, new: Entry) -> Entry:
+    """Stores the state of an entry. `keep_state` has kept the old one."""
+    current = replace(new, generation=place.tree.share.generation)
+    return txn.put(ENTRIES, place.key, current)
+
+
+def remove_entry(txn: WriteTxn, place: Place) -> None:
+    """Removes an entry from its place. `keep_state` has kept it; its content is left to the
+    caller."""
+    txn.delete(ENTRIES, place.key)
+
+
+def release_content(txn: WriteTxn, entry: Entry) -> None:
+    if isinstance(entry.node, FileNode):
+        release(txn, entry.node.content)
+
+
+def is_empty(txn: WriteTxn, place: Place, directory_id: int) -> bool:
+    """Returns whether a directory is empty, which the caller has guarded exclusively."""
+    return not txn.scan(ENTRIES, ENTRIES.under((place.tree.share.id, directory_id)), 1)
+
+
+def is_shown(generations: tuple[int, ...], written: int, replaced: int) -> bool:
+    """Returns whether one of these snapshots shows a state that was written and replaced in these
+    generations."""
+    at = bisect_left(generations, written)
+    return at < len(generations) and generations[at] < replaced

@@ -1,0 +1,63 @@
+"""Checks of the tree of every share, on any engine: what `etagere check` verifies with SQLite."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from etagere.engine.interface import ReadTxn
+from etagere.model.files import ROOT_ID, DirectoryNode, Entry, FileNode
+from etagere.operations.file.collections import (
+    DELETED_SHARES,
+    ENTRIES,
+    EXPIRING_SHARES,
+    FORMER_ENTRIES,
+    SHARE_SNAPSHOTS,
+    SHARE_USAGE,
+    SHARES,
+    SHARES_TO_PURGE,
+    EntryKey,
+)
+from etagere.rules.file_names import fold_name
+from tests.operations.blob.consistency import rows
+
+
+def require_trees(txn: ReadTxn, _: None) -> None:
+    """Checks that no share has orphans or cycles, and that its usage is that of its files."""
+    deleted = rows(txn, DELETED_SHARES)
+    shares = [*rows(txn, SHARES).values(), *(kept.share for kept in deleted.values())]
+    dying = {key[0] for key in rows(txn, SHARES_TO_PURGE)}
+    living = {share.id for share in shares}
+    assert not living & dying
+    entries: dict[EntryKey, Entry] = rows(txn, ENTRIES)
+    former = rows(txn, FORMER_ENTRIES)
+    snapshots = rows(txn, SHARE_SNAPSHOTS)
+    assert {key[0] for key in (*entries, *former, *snapshots)} <= living | dying
+    for share in shares:
+        _require_tree({k: e for k, e in entries.items() if k[0] == share.id})
+        parts = [part.length for key, part in rows(txn, SHARE_USAGE).items() if key[0] == share.id]
+        files = [e.node for k, e in entries.items() if k[0] == share.id]
+        lengths = [node.content.length for node in files if isinstance(node, FileNode)]
+        assert sum(parts) == sum(lengths)
+        taken = [shown.generation for key, shown in snapshots.items() if key[0] == share.id]
+        assert tuple(sorted(taken)) == share.snapshot_generations
+        assert all(e.generation <= share.generation for k, e in entries.items() if k[0] == share.id)
+    assert {key[1:] for key in rows(txn, EXPIRING_SHARES)} == deleted.keys()
+
+
+def _require_tree(entries: dict[EntryKey, Entry]) -> None:
+    stored = [entry for entry in entries.values() if entry.name]
+    assert max(Counter(entry.id for entry in stored).values(), default=1) == 1
+    for (_, directory_id, name), entry in entries.items():
+        assert (directory_id, name) == (entry.parent_id, fold_name(entry.name))
+    parents = {e.id: e.parent_id for e in stored if isinstance(e.node, DirectoryNode)}
+    for entry in stored:
+        seen, at = set(), entry.parent_id
+        while at != ROOT_ID:
+            assert at in parents, "an orphan"
+            assert at not in seen, "a cycle"
+            seen.add(at)
+            at = parents[at]
+
+
+def history_records(txn: ReadTxn, _: None) -> int:
+    return len(rows(txn, FORMER_ENTRIES))

@@ -1,0 +1,269 @@
+"""Pairs of concurrent operations on one share: serializable, with every tree and count right."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from etagere.bodies.contents import SEGMENTS, locate
+from etagere.bodies.segments import Reap, reap
+from etagere.clock import TICKS_PER_SECOND
+from etagere.engine.interface import ReadTxn
+from etagere.engine.memory import MemoryEngine, MemoryReadTxn
+from etagere.model.bodies import Body, Piece, Segment
+from etagere.model.files import (
+    CreateDirectory,
+    CreateFile,
+    DeleteEntry,
+    FileNode,
+    LeaseFile,
+    ListEntries,
+    PutRange,
+    RenameEntry,
+    SetEntryMetadata,
+    SetEntryProperties,
+)
+from etagere.model.ids import new_id
+from etagere.model.leases import Acquire
+from etagere.model.shares import (
+    CreateShare,
+    DeleteShare,
+    RestoreShare,
+    ShareName,
+    ShareRef,
+    SnapshotShare,
+    SnapshotsOfShare,
+)
+from etagere.operations.file import entries, listing, purging, ranges, shares
+from etagere.operations.file.collections import DELETED_SHARES, SHARE_SNAPSHOTS, SHARES
+from tests.clocks import SharedClock
+from tests.operations.blob.consistency import require_balanced, rows
+from tests.operations.file.consistency import require_trees
+from tests.operations.file.fixture import NEW, SHARE, path_of
+from tests.operations.interleaving import Call, Interleavings, execute, execute_until_done, look
+from tests.operations.pages import filled
+
+SEGMENT = 1
+DAY = 24 * 3_600 * TICKS_PER_SECOND
+
+
+def _body(number: int) -> Body:
+    """Returns an upload of ten bytes at its own place."""
+    return Body(new_id(), 10, 0, pieces=(Piece(SEGMENT, 10 * number, 10),))
+
+
+def _file(path: str, number: int) -> Call:
+    command = CreateFile(path_of(path), NEW, new_id(), 20, body=_body(number))
+    return Call(entries.create_file, command)
+
+
+def _directory(path: str) -> Call:
+    return Call(entries.create_directory, CreateDirectory(path_of(path), NEW))
+
+
+def _delete(path: str, *, is_directory: bool = False) -> Call:
+    return Call(entries.delete_entry, DeleteEntry(path_of(path), is_directory))
+
+
+def _rename(source: str, target: str, *, is_directory: bool = False) -> Call:
+    command = RenameEntry(path_of(source), path_of(target), is_directory, replace=True)
+    return Call(entries.rename_entry, command)
+
+
+def _write(path: str, number: int) -> Call:
+    return Call(ranges.put_range, PutRange(path_of(path), 5, _body(number), new_id()))
+
+
+_SNAPSHOT = Call(shares.snapshot_share, SnapshotShare(SHARE))
+
+_BACKGROUND = {
+    "expire": Call(purging.expire_shares, purging.PurgeShares()),
+    "purge shares": Call(purging.purge_shares, purging.PurgeShares()),
+    "purge histories": Call(purging.purge_histories, purging.PurgeShares()),
+    "reap": Call(reap, Reap()),
+}
+"""Background removal, which is invisible to clients."""
+
+
+def _started() -> MemoryEngine:
+    clock = SharedClock()
+    clock.freeze()
+    engine = MemoryEngine(clock)
+    opening = engine.begin()
+    opening.put(SEGMENTS, (SEGMENT,), Segment(new_id()))
+    opening.commit()
+    execute(engine, Call(shares.create_share, CreateShare(SHARE, new_id())))
+    return engine
+
+
+def _populated() -> Interleavings:
+    """Creates a share with directories, files and snapshots, one of them deleted."""
+    engine = _started()
+    for call in (
+        _directory("a"),
+        _directory("a/b"),
+        _directory("c"),
+        _directory("empty"),
+        _file("a/f", 0),
+        _file("a/b/g", 1),
+        _file("h", 2),
+        _SNAPSHOT,
+        _write("a/f", 3),
+        _delete("h"),
+        _file("h", 4),
+        _SNAPSHOT,
+        _write("a/f", 5),
+        _rename("h", "i"),
+        _file("h", 6),
+    ):
+        execute(engine, call)
+    (_, first), (_, second) = look(engine, lambda txn, _: list(rows(txn, SHARE_SNAPSHOTS)))
+    execute(engine, Call(shares.delete_share, DeleteShare(ShareRef(SHARE, first))))
+    calls = {
+        "create file": _file("a/b/new", 10),
+        "create in empty": _file("empty/new", 11),
+        "overwrite": _file("a/f", 12),
+        "write": _write("a/f", 13),
+        "resize": Call(
+            entries.set_properties,
+            SetEntryProperties(path_of("a/f"), False, length=7, child_id=new_id()),
+        ),
+        "describe": Call(
+            entries.set_metadata, SetEntryMetadata(path_of("a/f"), False, (("k", "v"),))
+        ),
+        "lease": Call(entries.lease_file, LeaseFile(path_of("a/f"), Acquire(b"\xaa" * 16, None))),
+        "delete file": _delete("a/f"),
+        "delete empty": _delete("empty", is_directory=True),
+        "rename file": _rename("a/f", "a/F"),
+        "move file": _rename("a/f", "empty/h"),
+        "move over": _rename("h", "a/f"),
+        "rename directory": _rename("a", "z", is_directory=True),
+        "replace directory": _rename("c", "a", is_directory=True),
+        "move a": _rename("a", "c/a", is_directory=True),
+        "move b": _rename("a/b", "empty/b", is_directory=True),
+        "move c": _rename("c", "a/b/c", is_directory=True),
+        "snapshot": _SNAPSHOT,
+        "delete snapshot": Call(shares.delete_share, DeleteShare(ShareRef(SHARE, second))),
+        "delete share": Call(
+            shares.delete_share, DeleteShare(ShareRef(SHARE), SnapshotsOfShare.INCLUDE)
+        ),
+        "keep share": Call(
+            shares.delete_share,
+            DeleteShare(ShareRef(SHARE), SnapshotsOfShare.INCLUDE, retention_days=1),
+        ),
+        "purge histories": _BACKGROUND["purge histories"],
+    }
+    return Interleavings(engine, calls, _show_result, _show_outcome)
+
+
+def _show_result(result: object) -> str:
+    return "nothing" if result is None else "something"
+
+
+def _show_outcome(engine: MemoryEngine, results: dict[str, object]) -> object:
+    """Shows what clients can see: the results, and all trees, before and after background work."""
+    look(engine, require_balanced)
+    look(engine, require_trees)
+    for call in _BACKGROUND.values():
+        execute_until_done(engine, call)
+    look(engine, require_balanced)
+    look(engine, require_trees)
+    shown = {name: result for name, result in results.items() if name not in _BACKGROUND}
+    return shown, look(engine, _visible)
+
+
+def _visible(txn: MemoryReadTxn, _: None) -> object:
+    share = txn.get(SHARES, SHARE.key)
+    if share is None:
+        return "no share", len(rows(txn, DELETED_SHARES))
+    taken = [key[1] for key in rows(txn, SHARE_SNAPSHOTS) if key[0] == share.id]
+    return [_tree(txn, "", moment) for moment in (None, *taken)]
+
+
+def _tree(txn: ReadTxn, directory: str, snapshot: int | None) -> object:
+    found: dict[str, object] = {}
+    command = ListEntries(path_of(directory, snapshot), 1_000)
+    for entry in filled(txn, listing.list_entries, command)[0]:
+        path = f"{directory}/{entry.name}" if directory else entry.name
+        if isinstance(entry.node, FileNode):
+            plan = locate(txn, entry.node.content)
+            found[entry.name] = (plan, entry.node.lease, entry.metadata)
+        else:
+            found[entry.name] = _tree(txn, path, snapshot)
+    return found
+
+
+OPERATIONS = tuple(_populated().calls)
+
+
+@pytest.mark.parametrize("outer", OPERATIONS)
+def test_pairs_of_operations_are_serializable(outer: str) -> None:
+    pairs = _populated()
+    for inner in OPERATIONS:
+        if inner != outer:
+            pairs.require_serializable(outer, inner)
+
+
+def test_a_path_cannot_change_halfway() -> None:
+    """Directories further up are renamed, and others take their names."""
+    engine = _started()
+    for path in ("x", "x/a", "x/b", "z", "z/a", "z/b"):
+        execute(engine, _directory(path))
+    for number, path in enumerate(("x/a/f", "z/a/f")):
+        execute(engine, _file(path, number))
+    execute(engine, _rename("z", "y", is_directory=True))
+    calls = {
+        "move": _rename("x/a/f", "x/b/f"),
+        "move directory": _rename("x/a", "x/b/a", is_directory=True),
+        "rename": _rename("x", "w", is_directory=True),
+        "swap": Call(_swap, None),
+        "create": _file("x/b/new", 9),
+    }
+    pairs = Interleavings(engine, calls, _show_result, _show_outcome)
+    for outer, inner in permutations(calls, 2):
+        pairs.require_serializable(outer, inner)
+
+
+def _swap(txn: object, _: None) -> None:
+    """Gives the name of a directory to another one, in one transaction."""
+    entries.rename_entry(txn, _rename("x", "w", is_directory=True).command)  # type: ignore[arg-type]
+    entries.rename_entry(txn, _rename("y", "x", is_directory=True).command)  # type: ignore[arg-type]
+
+
+def test_pairs_on_an_empty_share_are_serializable() -> None:
+    """Where nothing exists, a decision rests on the absence of records."""
+    calls = {
+        "file": _file("a", 0),
+        "directory": _directory("A"),
+        "child": _file("a/b", 1),
+        "delete": _delete("a"),
+        "delete directory": _delete("a", is_directory=True),
+        "rename": _rename("a", "b"),
+        "snapshot": _SNAPSHOT,
+        "create share": Call(shares.create_share, CreateShare(SHARE, new_id())),
+        "delete share": Call(
+            shares.delete_share, DeleteShare(ShareRef(SHARE), SnapshotsOfShare.INCLUDE)
+        ),
+    }
+    pairs = Interleavings(_started(), calls, _show_result, _show_outcome)
+    for outer, inner in permutations(calls, 2):
+        pairs.require_serializable(outer, inner, steps_min=1)
+
+
+def test_a_deleted_share_is_restored_or_expires() -> None:
+    engine = _started()
+    execute(engine, _file("f", 0))
+    delete = DeleteShare(ShareRef(SHARE), retention_days=1)
+    execute(engine, Call(shares.delete_share, delete))
+    ((_, _, version),) = look(engine, lambda txn, _: list(rows(txn, DELETED_SHARES)))
+    other = ShareName(SHARE.account, "other")
+    calls = {
+        "restore": Call(shares.restore_share, RestoreShare(SHARE, SHARE.name, version)),
+        "restore elsewhere": Call(shares.restore_share, RestoreShare(other, SHARE.name, version)),
+        "create": Call(shares.create_share, CreateShare(SHARE, new_id())),
+        **_BACKGROUND,
+    }
+    pairs = Interleavings(engine, calls, _show_result, _show_outcome)
+    for outer, inner in permutations(calls, 2):
+        pairs.require_serializable(outer, inner, steps_min=1)
