@@ -122,6 +122,7 @@ async def test_the_time_limit_of_a_trickling_pipelined_head() -> None:
 async def test_idle_connections_are_closed() -> None:
     async with serving(limits=Limits(idle_seconds=0.3)) as server:
         client = await server.connect()
+        began = 0.0
         for _ in range(3):
             await asyncio.sleep(0.15)
             began = time.monotonic()
