@@ -45,7 +45,7 @@ class Permission(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """The caller may go on; the rest is decided in the transaction, where the object is known."""
+    """Permission to continue, with the checks that are left to the transaction."""
 
     only_if_absent: bool = False
     public: Public = Public.NOTHING
@@ -63,7 +63,7 @@ def on_service(letters: str | None) -> Permission:
 
 
 def on_account_information(letters: str) -> Permission:
-    """An account token needs no letter for it, and a service token these."""
+    """Any account token is enough; a service token needs these letters."""
     return Permission("sco", "", letters, _BLOB_OR_SNAPSHOT)
 
 
@@ -74,7 +74,7 @@ def on_batch(*resources: str) -> Permission:
 
 
 def on_container(letters: str | None, public: Public = Public.NEVER) -> Permission:
-    """No service token is enough."""
+    """Service tokens are never enough."""
     return Permission("c", letters, public=public)
 
 
@@ -105,11 +105,11 @@ READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
 
 
 def on_queue(letters: str | None, service_letters: str | None = None) -> Permission:
-    return _on_named("c", letters, service_letters)
+    return _on_queue_or_table("c", letters, service_letters)
 
 
 def on_messages(letters: str, service_letters: str | None) -> Permission:
-    return _on_named("o", letters, service_letters)
+    return _on_queue_or_table("o", letters, service_letters)
 
 
 def on_tables(letters: str) -> Permission:
@@ -118,10 +118,10 @@ def on_tables(letters: str) -> Permission:
 
 
 def on_entity(letters: str) -> Permission:
-    return _on_named("o", letters, letters)
+    return _on_queue_or_table("o", letters, letters)
 
 
-def _on_named(
+def _on_queue_or_table(
     resource_type: str, account_letters: str | None, service_letters: str | None
 ) -> Permission:
     resources = _QUEUE_OR_TABLE if service_letters is not None else frozenset[str]()
@@ -144,7 +144,7 @@ def authorize(
     extra_letters: str = "",
     version: str = "",
 ) -> Permit | Refusal:
-    """Returns a permit if the caller has the permission, as far as names can tell.
+    """Returns a permit if the caller has the permission. The state of the object is not known here.
 
     `target` is the resource that the operation will touch: the name of a container, or that and a
     path below it, as the operation itself will look it up; "" is the service. `extra_letters` are
